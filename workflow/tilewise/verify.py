@@ -61,9 +61,13 @@ def poison(C):
 
 
 def reference(A, B):
-    """The product in float64 and the elementwise |A| |B|, both (n x m). Integers are exact: their sums stay below 2^53."""
+    """The product in float64 and the elementwise |A| |B|, both (n x m). Integers are exact: their sums stay below 2^53.
+
+    The sums run over k backwards. cuBLAS adds in the order of k, as every kernel here does; a reference that did so too
+    would agree with a double kernel to the last bit and show nothing of its rounding.
+    """
     xp = module(A)
-    A, B = A.astype(xp.float64), B.astype(xp.float64)
+    A, B = xp.ascontiguousarray(A[:, ::-1], dtype=xp.float64), xp.ascontiguousarray(B[::-1], dtype=xp.float64)
     product = A @ B
     xp.absolute(A, out=A)
     xp.absolute(B, out=B)
