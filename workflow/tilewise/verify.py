@@ -67,7 +67,7 @@ def reference(A, B):
     would agree with a double kernel to the last bit and show nothing of its rounding.
     """
     xp = module(A)
-    A, B = xp.ascontiguousarray(A[:, ::-1], dtype=xp.float64), xp.ascontiguousarray(B[::-1], dtype=xp.float64)
+    A, B = (operand.astype(xp.float64, order="C") for operand in (A[:, ::-1], B[::-1]))
     product = A @ B
     xp.absolute(A, out=A)
     xp.absolute(B, out=B)
