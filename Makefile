@@ -1,0 +1,38 @@
+# `make report` measures this machine and renders results/report.html; `make test` runs the whole test suite.
+PYTHON ?= python3
+CORES ?= all
+VENV := .venv
+BIN := $(VENV)/bin
+# The GPU packages are large; they are installed where there is a GPU to use them.
+EXTRAS := $(if $(shell command -v nvidia-smi),gpu)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: report test lint clean
+
+report: $(VENV)/run
+	snakemake --cores $(CORES) --quiet progress -- all
+	@echo "The report is $(CURDIR)/results/report.html"
+
+test: $(VENV)/test
+	pytest $(PYTEST)
+
+lint: $(VENV)/test
+	ruff check .
+	ruff format --check .
+	snakefmt --check Snakefile workflow/rules
+	snakemake --lint
+
+clean:
+	rm -rf results logs .snakemake
+
+$(VENV)/run: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .$(if $(EXTRAS),[$(EXTRAS)])
+	touch $@
+
+$(VENV)/test: $(VENV)/run
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .[test$(if $(EXTRAS),$(comma)$(EXTRAS))]
+	touch $@
+
+comma := ,

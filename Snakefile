@@ -1,0 +1,42 @@
+# Tilewise: a reproducible study of CUDA matrix multiplication. The README tells how to run it.
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
+from tilewise import UserError
+from tilewise.study import Study
+
+
+configfile: "config/config.yaml"
+
+
+try:
+    study = Study(config)
+except UserError as error:
+    raise WorkflowError(str(error))
+
+
+wildcard_constraints:
+    platform="|".join(study.platforms),
+    task="|".join(study.tasks),
+    kernel="|".join(study.kernels),
+
+
+localrules:
+    all,
+
+
+rule all:
+    input:
+        expand("results/{platform}/measurements.csv", platform=study.platforms),
+    default_target: True
+
+
+include: "workflow/rules/probe.smk"
+include: "workflow/rules/build.smk"
+include: "workflow/rules/measure.smk"

@@ -1,0 +1,12 @@
+rule build:
+    input:
+        device="results/{platform}/device.json",
+        source=study.source_of,
+    output:
+        directory("results/{platform}/build/{kernel}"),
+    log:
+        "logs/{platform}/build/{kernel}.log",
+    params:
+        instances=study.instances_of,
+    script:
+        "../scripts/build.py"

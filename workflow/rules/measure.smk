@@ -1,0 +1,54 @@
+# A measuring job takes every core of the machine and the GPU: nothing else may run while something is timed.
+rule measure:
+    input:
+        device="results/{platform}/device.json",
+        builds=study.builds_of,
+    output:
+        "results/{platform}/tasks/{task}.csv",
+    log:
+        "logs/{platform}/measure/{task}.log",
+    params:
+        sweeps=study.sweeps_of,
+        samples="results/{platform}/samples/{task}",
+        journal="results/{platform}/journal/{task}.jsonl",
+    wildcard_constraints:
+        task="|".join(study.with_method("sweep")),
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    script:
+        "../scripts/measure.py"
+
+
+rule maximum_size:
+    input:
+        device="results/{platform}/device.json",
+        builds=study.builds_of,
+    output:
+        task="results/{platform}/tasks/{task}.csv",
+        facts="results/{platform}/maximum_size/{task}.csv",
+    log:
+        "logs/{platform}/maximum_size/{task}.log",
+    params:
+        sweeps=study.sweeps_of,
+    wildcard_constraints:
+        task="|".join(study.with_method("maximum_size")) or "none",
+    threads: workflow.cores
+    resources:
+        gpu=1,
+    script:
+        "../scripts/maximum_size.py"
+
+
+rule collect:
+    input:
+        tasks=expand("results/{{platform}}/tasks/{task}.csv", task=study.tasks),
+        maximum_size=expand("results/{{platform}}/maximum_size/{task}.csv", task=study.with_method("maximum_size")),
+    output:
+        measurements="results/{platform}/measurements.csv",
+        maximum_size="results/{platform}/maximum_size.csv",
+    log:
+        "logs/{platform}/collect.log",
+    localrule: True
+    script:
+        "../scripts/collect.py"

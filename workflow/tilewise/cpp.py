@@ -1,0 +1,62 @@
+"""Compile C++ text to a shared library with the machine's own compiler."""
+
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tilewise import ROOT, UserError
+
+#: What every library is compiled with; NVRTC's default is C++17 too. `#pragma unroll` is CUDA's, unknown to g++.
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
+
+
+def compile_library(text, output, flags=()):
+    """Compile `text`, a C++ translation unit, to the shared library `output` (a path), replacing it in one step.
+
+    `flags` follow FLAGS, so `-O3` wins over its -O2; they may name further sources or objects. The environment's CXX
+    names the compiler, g++ by default. Returns the path. Raises UserError with the compiler's first error, or with the
+    way to a compiler where there is none; `output` then stays as it was.
+    """
+    output = Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
+        source, library = Path(folder, "library.cpp"), Path(folder, output.name)
+        source.write_text(text)
+        run_compiler([*FLAGS, *flags, str(source), "-o", str(library)])
+        library.replace(output)
+    return output
+
+
+def compiler():
+    """The C++ compiler's command as a list of words."""
+    return shlex.split(os.environ.get("CXX") or "g++")
+
+
+def tool(name):
+    """Path of a tool that comes with the compiler, such as nm: its name has a prefix in a conda environment."""
+    return run_compiler([f"-print-prog-name={name}"]).strip()
+
+
+def run_compiler(arguments):
+    """Run the compiler and return what it prints; UserError where it is missing or fails."""
+    command = [*compiler(), *map(str, arguments)]
+    english = {**os.environ, "LC_ALL": "C"}  # or _first_error would not find the word `error`
+    try:
+        done = subprocess.run(command, env=english, check=False, capture_output=True, text=True)
+    except OSError:
+        raise UserError(
+            f"there is no C++ compiler '{command[0]}'; install one (apt install g++, dnf install gcc-c++, "
+            "conda install gxx) or set CXX to yours"
+        ) from None
+    if done.returncode:
+        raise UserError(_first_error(done.stderr) or f"{shlex.join(command)} failed: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
+def _first_error(stderr):
+    """The first error of g++ or clang++ as `file:line: message`, the file relative to the repository; or None."""
+    found = re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE)
+    return f"{found[1].removeprefix(f'{ROOT}/')}: {found[2]}" if found else None

@@ -1,0 +1,74 @@
+"""A study: the validated config together with the registry, and what the rules need to know of both."""
+
+import re
+import shutil
+import subprocess
+
+from tilewise import points, registry
+from tilewise.schema import validate
+
+
+def this_machine():
+    """Name and backend of this machine as a platform: its first GPU (`nvidia-h200`, gpu), or (`emulator`, emulator)."""
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        answer = subprocess.run(query, capture_output=True, text=True)
+        if answer.returncode == 0 and answer.stdout.strip():
+            return re.sub(r"[^a-z0-9]+", "-", answer.stdout.splitlines()[0].lower()).strip("-"), "gpu"
+    return "emulator", "emulator"
+
+
+class Study:
+    """What a config asks for.
+
+    tasks: names in the order of the config; platforms: dict from name to its settings, each with a `backend` (gpu or
+    emulator); kernels: the registry. The methods that take `wildcards` are input functions of Snakemake's rules.
+    Raises UserError for anything in the config or the registry that cannot work.
+    """
+
+    def __init__(self, config, source="config/config.yaml", folder=registry.KERNELS):
+        validate(config, "config", source)
+        self.config = config
+        self.kernels = registry.load(folder)
+        self.tasks = list(config["tasks"])
+        if config["platforms"] == "auto":
+            name, backend = this_machine()
+            self.platforms = {name: {"backend": backend}}
+        else:
+            self.platforms = config["platforms"]
+        self._points = {task: self.points(task) for task in self.tasks}
+
+    def points(self, task, backend="gpu"):
+        """The points of a task on a backend."""
+        return points.expand(self.config, self.kernels, task, backend)
+
+    def with_method(self, method):
+        """Names of the tasks that a method serves."""
+        return [task for task in self.tasks if self.config["tasks"][task].get("method", "sweep") == method]
+
+    def instances(self, name):
+        """The template instances of a kernel that any task asks for, sorted: what the build rule compiles."""
+        kernel = self.kernels[name]
+        return sorted({kernel.instance(p) for task in self.tasks for p in self._points[task] if p.kernel == name})
+
+    def instances_of(self, wildcards):
+        """`instances` for a rule with the wildcard kernel."""
+        return self.instances(wildcards.kernel)
+
+    def source_of(self, wildcards):
+        """Path of the kernel's source."""
+        return str(self.kernels[wildcards.kernel].path)
+
+    def builds_of(self, wildcards):
+        """The build folders that a task of a platform launches from."""
+        names = sorted({p.kernel for p in self._points[wildcards.task] if self.kernels[p.kernel].source})
+        return [f"results/{wildcards.platform}/build/{name}" for name in names]
+
+    def sweeps_of(self, wildcards):
+        """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""
+        shared = {key: self.config[key] for key in ("seed", "timing", "verification", "cpu", "emulator")}
+        return shared | {"task": self.config["tasks"][wildcards.task], "shapes": self.config["shapes"]}
+
+    def backend_of(self, wildcards):
+        """The platform's backend: gpu or emulator."""
+        return self.platforms[wildcards.platform]["backend"]
