@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from tilewise import tables
 from tilewise.data import ANCHORS, SHAPE
+from tilewise.files import replacing
 from tilewise.tables import choice_text, shape_text
 
 _STYLE = {
@@ -302,7 +303,7 @@ def roofline(evidence):
     figure, axes = _panels(len(groups), columns=1, height=4.4)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
-        bandwidth, top = gpu["memory_bandwidth_gb_s"], gpu["peak_gflops"]["float"]
+        bandwidth, top = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float", np.nan)
         names = sorted(part["kernel"].unique())
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte", y="gflops", ax=axis, palette=_palette(names), **options)
@@ -320,6 +321,19 @@ def roofline(evidence):
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
         axis.legend(title=None, loc="lower right")
     return figure
+
+
+#: The figures of the whole study, beside those of its tasks: file name -> function of evidence and published.
+OVERVIEW = {
+    "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
+    "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
+}
+
+
+def save(figure, path):
+    """Write a figure as SVG, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(svg(figure))
 
 
 def task(name, evidence, published):

@@ -7,7 +7,7 @@ import pandas as pd
 from tilewise import tables
 from tilewise.data import ANCHORS
 
-_COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()
+_COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def origin(evidence):

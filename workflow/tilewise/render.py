@@ -10,6 +10,7 @@ from IPython.display import HTML, Markdown
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
+from traitlets.config import Config
 
 from tilewise import ROOT, UserError, figures
 from tilewise.data import ANCHORS
@@ -268,7 +269,8 @@ def render(output, folders, report=REPORT, recorded=None):
     notebook.cells.insert(place + 1, cell)
     resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
     try:
-        NotebookClient(notebook, kernel_name="python3", timeout=300, resources=resources).execute()
+        local = Config(KernelManager={"transport": "ipc"})  # no TCP port, open to every user of the machine
+        NotebookClient(notebook, kernel_name="python3", timeout=300, resources=resources, config=local).execute()
     except CellExecutionError as error:
         raise UserError(f"{report}: a cell failed: {error.ename}: {error.evalue}") from error
     exporter = HTMLExporter(template_file=str(TEMPLATE), exclude_anchor_links=True)
