@@ -49,7 +49,7 @@ def _times(ratio):
 
 
 def summary(evidence, ladder, verified, failed):
-    """The findings of the study in a few points: the ladder at the largest float product, the best choices, the checks."""
+    """The study in a few points: each GPU's kernels at the largest float product, then checks and failures."""
     points = []
     for gpu in evidence.gpus:
         points += _ladder_points(ladder[ladder["platform"] == gpu.name], evidence.labels[gpu.name])
@@ -99,7 +99,7 @@ def _ladder_points(ladder, label):
 
 
 def double_cost(evidence, published):
-    """What double costs the naive kernel at the square shape, best block against best block, beside source a's 29.7 %."""
+    """What double costs the naive kernel at the square shape, best block against best, beside source a's 29.7 %."""
     claim = published.loc[published["quantity"] == "time_increase_double", "value"].iloc[0]
     rows = evidence.of("task1a", "task1b").gpu
     best = tables.best(tables.describe(rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])], evidence.max_noise))
@@ -111,7 +111,7 @@ def double_cost(evidence, published):
         if {"float", "double"} <= set(own.index):
             more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
             lines.append(
-                f"Source a found double {claim:g} % slower than float, best block against best block, and another block "
+                f"Source a found double {claim:g} % slower than float, best block against best, and another block the "
                 f"best for double. On {evidence.labels[gpu.name]} double takes {more:.1f} % longer; the best block is "
                 f"{own.loc['float', 'choice']} for float and {own.loc['double', 'choice']} for double."
             )
