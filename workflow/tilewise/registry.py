@@ -37,7 +37,9 @@ def evaluate(expression, variables):
         return expression
     try:
         value = _compile(expression)(**variables)
-        return str(value) if isinstance(value, jinja2.Undefined) else value
+        if isinstance(value, jinja2.Undefined):
+            str(value)  # a lone unknown name is only an error once it is used
+        return value
     except jinja2.UndefinedError as error:
         raise UserError(f"'{expression}': {error}; there are {', '.join(sorted(variables))}") from None
     except jinja2.TemplateSyntaxError as error:
