@@ -49,7 +49,8 @@ def measure_task(points, kernels, builds, device, config, samples, journal):
         for key, row in run_jobs(waiting, device, config, samples):
             rows[key] = row
             if row["status"] in LASTING:
-                lines.write(json.dumps({"key": key, "row": row}) + "\n")
+                # The break before it ends a line that a kill may have cut short; empty lines are passed over.
+                lines.write("\n" + json.dumps({"key": key, "row": row}) + "\n")
                 lines.flush()
                 os.fsync(lines.fileno())
     return to_frame([rows[job["key"]] for job in jobs])

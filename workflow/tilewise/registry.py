@@ -35,10 +35,15 @@ def evaluate(expression, variables):
     """Value of an arithmetic or boolean expression of the registry over `variables`, a dict of numbers."""
     if not isinstance(expression, str):
         return expression
-    value = _compile(expression)(**variables)
-    if isinstance(value, jinja2.Undefined):
-        raise UserError(f"'{expression}' uses a name that is none of {', '.join(sorted(variables))}")
-    return value
+    try:
+        value = _compile(expression)(**variables)
+        if isinstance(value, jinja2.Undefined):
+            str(value)  # a lone unknown name is only an error once it is used
+        return value
+    except jinja2.UndefinedError as error:
+        raise UserError(f"'{expression}': {error}; there are {', '.join(sorted(variables))}") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise UserError(f"'{expression}' is no expression: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,345 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Tilewise: how fast can a GPU multiply matrices, and why?
+#
+# One product, C = A B, computed by kernels that differ in one idea each: from the textbook's one thread an element,
+# through tiles in shared memory, to several tiles a block. Every product is checked before it is timed. The figures
+# stand beside those of a published study on an RTX 2080 Ti (*source a*), so that you can see what carries over to
+# another machine and what does not.
+
+# %% tags=["parameters"]
+import sys
+
+sys.path.insert(0, "../workflow")  # so that the notebook also opens where the package is not installed
+
+from tilewise import data, figures, findings, tables
+from tilewise.render import show_figure, show_table, text
+
+folders = None  # the folders of this run's platforms; None: all in results/
+recorded = data.RECORDED
+
+# %%
+evidence = data.load(folders, recorded=recorded)
+published = data.published()
+labels = evidence.labels
+tasks = evidence.config["tasks"]
+table = {name: tables.task(name, evidence, published) for name in tasks}
+ladder = tables.ladder(evidence, published)
+failed = tables.failures(evidence)
+verified = tables.verification(evidence)
+
+
+def choices(*names):
+    """The best choice of each case in these tasks, without the anchors, which have nothing to choose."""
+    rows = tables.best(tables.describe(evidence.of(*names).gpu, evidence.max_noise))
+    return rows[rows["runner_up"] != ""]
+
+
+text(findings.origin(evidence))
+
+# %% [markdown]
+# ## Summary
+
+# %%
+text(findings.summary(evidence, ladder, verified, failed))
+
+# %% [markdown]
+# **How to read the tables.** C is n × m, A is n × p and B is p × m; shapes are written (n, m, p), as source a writes
+# them. A time is the median of isolated runs in milliseconds; the *spread* is the interquartile range over the median.
+# *Ratio* is the published time over the measured one: 10× means ten times faster here. cuBLAS, NVIDIA's own library in
+# the same precision (TF32 off), stands beside every GPU table as the anchor, NumPy's BLAS beside the CPU loop. A mark †
+# means that the point's standard deviation passed the study's limit, so its last digits mean nothing. A point that did
+# not run keeps its row, and its cause is in [What failed and why](#What-failed-and-why).
+
+# %% [markdown]
+# ## The CPU loop
+#
+# The baseline is three nested loops in the order k, i, j on one core: the innermost walks along a row of B and a row of
+# C, so the processor reads memory in order. It is a fair loop, not a fast one; NumPy's BLAS, which blocks for the
+# caches and uses every core, shows what the same processor can do.
+
+# %%
+show_table(
+    table.get("cpu"),
+    "cpu",
+    "<b>CPU times.</b> The loop in float, beside the host of source a (its model is not given).",
+    labels,
+)
+
+# %%
+show_figure(
+    figures.task("cpu", evidence, published),
+    "<b>The CPU.</b> Rate of the kij loop (one thread) and of NumPy's BLAS at each shape; the axis is logarithmic.",
+)
+
+# %% [markdown]
+# ## One thread an element
+#
+# The naive kernel gives each element of C to a thread, which reads a row of A and a column of B from global memory. The
+# only choice is how 1024 threads lie in a block. It matters, because the 32 threads of a warp share their loads: in a
+# block of 32 or more along x, a warp covers one row of C, asks for 32 neighbours in B and for a single element of A; in
+# a block of 8 × 128 it covers four rows, and each request breaks into pieces.
+
+# %%
+show_table(
+    table["task1a"],
+    "winners",
+    "<b>Table 1.</b> Naive kernel, float, at the best block for each shape, with the CPU loop of the same machine.",
+    labels,
+)
+
+# %%
+show_figure(
+    figures.task("task1a", evidence, published),
+    "<b>Block dimensions, float.</b> Rate of the naive kernel over the shape of its block, 1024 threads in each.",
+)
+
+# %%
+double = table["task1b"]
+show_table(
+    double[double["shape"] == "(8192, 8192, 8192)"] if (double["shape"] == "(8192, 8192, 8192)").any() else double,
+    "sweep",
+    "<b>Table 2.</b> Naive kernel, double, over the block dimensions at the square shape.",
+    labels,
+    hide=("bound_ratio", "tile", "ntb", "dtype"),
+)
+
+# %%
+show_figure(
+    figures.task("task1b", evidence, published),
+    "<b>Block dimensions, double.</b> As above in double; the shapes beyond Table 2 are an addition to source a.",
+)
+
+# %%
+text(findings.double_cost(evidence, published))
+
+# %% [markdown]
+# ## The largest product
+#
+# Three square matrices of n² floats need 12 n² bytes, so memory bounds n. In theory the bound follows from the memory
+# that the device reports; in practice the driver and the context keep some. The probe therefore looks for the largest
+# n whose three matrices really allocate, by bisection. One product of that size is then timed, unless it would take
+# longer than the study's budget, and random rows of C are verified. From n = 46,341 on, n² no longer fits a 32-bit
+# integer: the kernels index with 64 bits.
+
+# %%
+show_table(table["task1c"], "maximum_size", "<b>Table 3.</b> Maximum size, three float matrices, naive kernel.", labels)
+
+# %%
+show_figure(
+    figures.gauge(evidence, published),
+    "<b>Maximum size.</b> The largest n in theory, the largest that was allocated, and the n that was timed.",
+)
+
+# %% [markdown]
+# ## Tiles in shared memory
+#
+# The threads of a block need the same rows of A and columns of B. So they load a tile of each into shared memory
+# together, and every element loaded is used as often as the tile is wide. Global loads fall by that factor. The time
+# falls by less: caches had served many of the naive kernel's loads already, and shared memory has a rate of its own.
+
+# %%
+show_table(
+    table["task2a"],
+    "winners",
+    "<b>Table 4.</b> Tiled kernel, float, at the best tile width for each shape.",
+    labels,
+)
+
+# %%
+show_figure(
+    figures.task("task2a", evidence, published),
+    "<b>Tile width, float.</b> Rate of the tiled kernel; a block has as many threads as a tile has elements.",
+)
+
+# %%
+show_table(
+    table["task2b"],
+    "winners",
+    "<b>Table 4 in double.</b> The same sweep in double, which source a ran but did not print.",
+    labels,
+    hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
+)
+
+# %%
+show_figure(
+    figures.task("task2b", evidence, published),
+    "<b>Tile width, double.</b> The tiles take twice the shared memory.",
+)
+
+# %% [markdown]
+# ## Several tiles a block
+#
+# A block that computes NTB neighbouring tiles of C loads each tile of A once for all of them, and each thread keeps NTB
+# sums in registers: more arithmetic for every load from shared memory. The price is fewer blocks on a multiprocessor at
+# a time, as each takes more registers and more shared memory. Somewhere the gain and the price balance.
+
+# %%
+several = table["task3"]
+largest = several["n"].astype(float) * several["m"].astype(float) * several["p"].astype(float)
+show_table(
+    several[largest == largest.max()],
+    "sweep",
+    "<b>Table 5.</b> Tiles a block (NTB) at the square shape; source a printed float with tile 32.",
+    labels,
+    hide=("bound_ratio", "block", "shape"),
+)
+
+# %%
+show_figure(
+    figures.task("task3", evidence, published),
+    "<b>NTB.</b> Rate over the number of tiles a block, and speed relative to one tile beside source a's curve.",
+)
+
+# %% [markdown]
+# ## Shapes that are no multiple of a tile
+#
+# Real matrices end in the middle of a tile. The kernels fill what lies beyond the edge with zeros, so every shape is
+# right, down to a single element. Source a showed n = p = m = 1100; the other shapes are the hard cases: primes, single
+# rows and columns, one less and one more than a tile. *Error / bound* is the largest error over what rounding can
+# explain, which must stay below 1; integers must be exact. Times of tiny products are the time of a launch.
+
+# %%
+show_table(
+    table["task4"],
+    "sweep",
+    "<b>Ragged and degenerate shapes.</b> Tile 16, three tiles a block.",
+    labels,
+    hide=("block", "gflops", "tile", "ntb"),
+)
+
+# %%
+show_figure(figures.task("task4", evidence, published), "<b>Ragged shapes.</b> Rates by type, on a logarithmic axis.")
+
+# %% [markdown]
+# ## The kernels side by side
+#
+# The best of each kernel, whatever was chosen for it, against the chip. The *vector peak* is what the multiply-add
+# units reach at the highest clock. cuBLAS may pass it in double: on data-centre GPUs since the A100 it uses FP64 tensor
+# cores, which have about twice that rate and which none of the kernels here uses.
+
+# %%
+show_figure(
+    figures.peak(ladder, evidence),
+    "<b>Against the peak.</b> GFLOP/s and share of the vector peak at the largest square shape; cuBLAS in grey.",
+)
+
+# %%
+show_figure(
+    figures.speedup(ladder, evidence),
+    "<b>Speed-up, float.</b> Best of each kernel over the best naive kernel, and over one core's loop on that machine.",
+)
+
+# %%
+show_table(
+    ladder[ladder["n"].astype(float) * ladder["m"].astype(float) * ladder["p"].astype(float) > 1.2e9],
+    "ladder",
+    "<b>The ladder.</b> The best of each kernel and type; ragged shapes are left out.",
+    labels,
+)
+
+# %% [markdown]
+# ### Is the best choice clear?
+#
+# A best block, tile or NTB means something only if the runner-up is slower by more than the measurement scatters. The
+# last column says whether the quartile ranges of the two stay apart.
+
+# %%
+show_table(
+    choices(*tasks),
+    "choices",
+    "<b>Best choices.</b> The fastest of each sweep, and the next.",
+    labels,
+)
+
+# %%
+more = [name for name in tasks if name not in {"cpu", *(f"task{n}" for n in ("1a", "1b", "1c", "2a", "2b", "3", "4"))}]
+for name in more:
+    display(text(f"## {tasks[name]['title']}\n\nThe task `{name}` of the config."))
+    display(show_table(table[name], "sweep", f"<b>{tasks[name]['title']}.</b> Every point of the task.", labels))
+    display(show_figure(figures.task(name, evidence, published), f"<b>{tasks[name]['title']}.</b>"))
+
+# %% [markdown]
+# ## What the kernels ask of memory
+
+# %%
+if evidence.traffic.empty:
+    display(text("Nothing was traced in this run."))
+else:
+    display(
+        text(
+            "The emulator runs the kernels thread by thread and counts what a profiler counts on a GPU: the requests "
+            "of a warp, the 32-byte sectors they touch, and the conflicts in shared memory. A warp that reads 32 "
+            "neighbouring floats needs 4 sectors; one that reads 32 rows needs 32."
+        )
+    )
+    display(
+        show_table(
+            tables.traffic(evidence),
+            "traffic",
+            "<b>Memory traffic</b>, counted exactly; each kernel at its largest traced shape.",
+        )
+    )
+    display(
+        show_figure(
+            figures.roofline(evidence),
+            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate. The bytes are those between "
+            "a multiprocessor and its caches, so a kernel whose data the caches serve may lie above the memory's roof.",
+        )
+    )
+if not evidence.counters.empty and not evidence.traffic.empty:
+    display(
+        show_table(
+            tables.counted_against_hardware(evidence),
+            "counted",
+            "<b>Counted against hardware.</b> The emulator's counts beside Nsight Compute's on the GPU.",
+        )
+    )
+
+# %% [markdown]
+# ## What failed and why
+
+# %%
+show_table(
+    failed,
+    "failures",
+    "<b>Points that are not ok.</b> Nothing is left out: a refused launch or an exceeded budget is a result too.",
+    labels,
+)
+
+# %% [markdown]
+# ## Verification
+#
+# Operands are seeded random numbers; the output is filled with NaN first. A product passes where every element differs
+# from the float64 reference by no more than γ |A||B|, γ = p u / (1 − p u), the bound that rounding cannot pass; integers
+# must be equal. What was timed is verified again after the last run. Where the whole reference is too dear, whole
+# random rows are checked.
+
+# %%
+show_table(verified, "verification", "<b>Verified points</b> by machine, kernel and type.", labels)
+
+# %% [markdown]
+# ## Where the numbers come from
+
+# %%
+show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column a machine.")
+
+# %%
+text(findings.configuration(evidence))
+
+# %% [markdown]
+# **Sources.** (a) R. Pellumbi, *CPSC 524 Assignment 4: CUDA Matrix Multiplication*, 2023, on an RTX 2080 Ti: the tables
+# above. (b) *Speed up matrix multiplication 2*, int kernels on a V100. (c) *Reordering loops*, a tiled kernel from loop
+# orders. (d) Notes on memory types and tiling, with the figures of an H100. (e) Notes on the CUDA guide's kernels over
+# a matrix struct. Every figure that this study takes from them is in `report/published/`, with its place.

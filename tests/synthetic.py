@@ -1,0 +1,183 @@
+"""Invented results for tests of the report, in the real columns. They are never written outside a test's folder."""
+
+import json
+import math
+
+import pandas as pd
+import yaml
+
+from tilewise import ROOT, data, points, registry
+
+KERNELS = registry.load()
+#: GFLOP/s of a point at 8192 cubed, float, roughly an H200's; a double takes 1.7 times as long.
+_NAIVE = {8: 3200, 16: 4760, 32: 5340, 64: 5530, 128: 6180, 256: 5700}
+_TILED = {8: 5140, 16: 8140, 32: 8730}
+_MULTI = {1: 8500, 2: 11200, 3: 12200, 4: 12900, 5: 13300, 6: 13570, 7: 13800, 8: 12640, 10: 11000, 12: 9000, 16: 7000}
+
+
+def _gflops(point):
+    if point.kernel == "cublas":
+        return {"float": 51000, "double": 57000}[point.dtype]
+    rate = {
+        "kij": 8,
+        "numpy": 900,
+        "naive": _NAIVE.get(point.block_x, 5000),
+        "tiled": _TILED.get(point.tile, 8000),
+    }.get(point.kernel, _MULTI.get(point.ntb, 8000) * (1 if point.tile == 32 else 0.9))
+    size = min(1, (point.n * point.p * point.m / 1024**3) ** 0.2)
+    return rate * size * (0.6 if point.dtype == "double" else 1)
+
+
+def config():
+    """The study's own config."""
+    return yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+
+
+def row(point, platform, backend="gpu", **changes):
+    """A row of measurements.csv for a point; `changes` replace columns."""
+    kernel = KERNELS[point.kernel]
+    geometry = kernel.geometry(point)
+    values = dict.fromkeys(data.MEASUREMENTS) | {
+        name: getattr(point, name) for name in ("task", "kernel", "dtype", *data.SHAPE, *data.CHOICE)
+    }
+    values |= {
+        "platform": platform,
+        "status": "ok",
+        "message": "",
+        "samples": 0,
+        "relative_error": 1e-7,
+        "bound_ratio": 2e-3,
+    }
+    if geometry:
+        values |= {"grid_x": geometry.grid[0], "grid_y": geometry.grid[1], "build_sha256": "0" * 64}
+    if backend == "emulator" and kernel.kind == "cuda":
+        values["message"] = "emulated: verified, not timed"
+    else:
+        rate = _gflops(point)
+        time = 2e-6 * point.n * point.p * point.m / rate + 2e-3
+        noise = 0.02 if point.kernel == "naive" and point.block_x == 8 else 0.001
+        values |= {
+            "samples": 50,
+            "time_ms": time,
+            "time_min_ms": time * 0.999,
+            "noise": noise,
+            "batch_ms": time * 0.998,
+        }
+        values |= {"time_q1_ms": time * (1 - noise / 2), "time_q3_ms": time * (1 + noise / 2), "sm_clock_mhz": 1965.0}
+        values |= {"gflops": 2e-6 * point.n * point.p * point.m / time}
+    return values | changes
+
+
+def failed(values, status, message):
+    """The row of a point that did not run: its cause, and no numbers."""
+    numbers = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops", "sm_clock_mhz"]
+    return (
+        values
+        | dict.fromkeys([*numbers, "relative_error", "bound_ratio"])
+        | {
+            "status": status,
+            "message": message,
+            "samples": 0,
+        }
+    )
+
+
+def device(platform, backend, study):
+    """A device.json in the shape the probe writes."""
+    gpu = {
+        "name": "Invented H200",
+        "compute_capability": "9.0",
+        "sms": 132,
+        "sm_clock_mhz": 1980,
+        "memory_clock_mhz": 3201,
+        "memory_bytes": 150_000_000_000,
+        "memory_bandwidth_gb_s": 4917.0,
+        "l2_bytes": 62_914_560,
+        "driver": "570.1",
+        "peak_gflops": {"float": 66_908.0, "double": 33_454.0},
+    }
+    return {
+        "platform": platform,
+        "backend": backend,
+        "captured": "2026-11-21T03:20:00+00:00",
+        "gpu": gpu if backend == "gpu" else None,
+        "limits": {"max_threads_per_block": 1024, "shared_bytes_per_block": 49152},
+        "versions": {"cuda_runtime": "13.0", "cublas": "13.0", "python": "3.11", "numpy": "2.4"},
+        "cpu": {"name": "Invented CPU", "cores": 16, "memory_bytes": 2**37},
+        "host_compiler": "g++ 12.2.0",
+        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "dirty": False,
+        "config": study,
+    }
+
+
+def maximum_size(platform, backend):
+    """A row of maximum_size.csv, whose sizes are those of an H200."""
+    n = 111_638 if backend == "gpu" else 128
+    row = dict.fromkeys(data.MAXIMUM_SIZE) | {
+        "platform": platform,
+        "kernel": "naive",
+        "dtype": "float",
+        "budget_s": 60.0,
+    }
+    row |= {"memory_total_bytes": 12 * (n + 40) ** 2, "memory_free_bytes": 12 * n * n + 1}
+    row |= {"theoretical_n": n + 40, "allocatable_n": n, "timed_n": n, "rows_checked": n}
+    if backend == "gpu":
+        row |= {"predicted_ms": 2e-6 * n**3 / 6000, "timed_n": 50_000, "time_ms": 41_666.0, "rows_checked": 64}
+    return row
+
+
+def traffic(counted=True):
+    """Rows of traffic.csv, or of counters.csv with a difference in one column."""
+    rows = []
+    for name, tile, per_request, intensity in [
+        ("naive", None, 2.5, 0.4),
+        ("tiled", 16, 2.0, 4.0),
+        ("tiled", 32, 4.0, 8.0),
+    ]:
+        requests = 1_048_576 // (tile or 1)
+        block = tile or 32
+        rows.append(
+            {"kernel": name, "dtype": "float", "n": 256, "p": 256, "m": 256, "block_x": block, "block_y": block}
+            | {
+                "tile": tile,
+                "ntb": None,
+                "global_load_requests": requests,
+                "global_load_sectors": requests * per_request,
+            }
+            | {"global_store_sectors": 8192, "sectors_per_request": per_request, "shared_bank_conflicts": 0}
+            | {"shared_load_wavefronts": 262_144 if counted else 250_000, "flop_per_byte": intensity}
+            | {"races": 0, "out_of_bounds": 0}
+        )
+    return pd.DataFrame(rows)
+
+
+def write(folder, backend="gpu", study=None, with_traffic=False):
+    """A complete platform in `folder`, named like it, with one refused and one unverified point on a GPU."""
+    study = study or config()
+    platform = folder.name
+    rows = []
+    for task, entry in study["tasks"].items():
+        for point in points.expand(study, KERNELS, task, backend):
+            values = row(point, platform, backend)
+            if entry.get("method") == "maximum_size":
+                n = maximum_size(platform, backend)["timed_n"]
+                values |= {"n": n, "p": n, "m": n}
+            if backend == "gpu" and point.ntb == 16 and point.dtype == "double" and point.tile == 32:
+                values = failed(
+                    values, "invalid_launch", "CUDA_ERROR_INVALID_VALUE: 139264 B of shared memory, 232448 allowed"
+                )
+            if backend == "emulator" and point.kernel == "kij" and math.prod([point.n, point.p, point.m]) > 2**30:
+                values = failed(values, "timeout", "one run would take longer than 5 s (cpu.budget_s.emulator)")
+            rows.append(values)
+    measurements = pd.DataFrame(rows)[data.MEASUREMENTS]
+    (folder / "tasks").mkdir(parents=True)
+    for task, part in measurements.groupby("task"):
+        part.to_csv(folder / "tasks" / f"{task}.csv", index=False)
+    measurements.to_csv(folder / "measurements.csv", index=False)
+    pd.DataFrame([maximum_size(platform, backend)]).to_csv(folder / "maximum_size.csv", index=False)
+    (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
+    if with_traffic:
+        traffic().to_csv(folder / "traffic.csv", index=False)
+        traffic(counted=False).drop(columns=["races", "out_of_bounds"]).to_csv(folder / "counters.csv", index=False)
+    return folder

@@ -1,0 +1,190 @@
+"""Reads what was published, recorded and measured, and keeps apart what may be shown as what.
+
+`Evidence` is the one input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
+times of CPU loops and libraries, `emulated` the verification of CUDA kernels on the CPU emulator, which has no times.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from tilewise import ROOT, UserError, registry
+
+PUBLISHED = ROOT / "report" / "published"
+RECORDED = ROOT / "report" / "recorded"
+RESULTS = ROOT / "results"
+
+#: What makes two rows the same product, and what a sweep chooses for it.
+SHAPE = ["n", "p", "m"]
+CHOICE = ["block_x", "block_y", "tile", "ntb"]
+#: Columns of measurements.csv: times in ms, rates in GFLOP/s, memory in B, `noise` a standard deviation over its mean.
+MEASUREMENTS = [
+    *["platform", "task", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y", "tile", "ntb"],
+    *["status", "message", "samples", "time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms"],
+    *["gflops", "sm_clock_mhz", "registers", "shared_bytes", "relative_error", "bound_ratio", "build_sha256"],
+]
+#: Columns of maximum_size.csv: sizes are n of three n x n matrices.
+MAXIMUM_SIZE = [
+    *["platform", "kernel", "dtype", "memory_total_bytes", "memory_free_bytes", "theoretical_n", "allocatable_n"],
+    *["predicted_ms", "budget_s", "timed_n", "time_ms", "rows_checked"],
+]
+#: Columns of traffic.csv and counters.csv that both have; sectors are 32 B.
+TRAFFIC = [
+    *["kernel", "dtype", *SHAPE, *CHOICE, "global_load_requests", "global_load_sectors", "global_store_sectors"],
+    *["sectors_per_request", "shared_load_wavefronts", "shared_bank_conflicts", "flop_per_byte"],
+]
+#: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.
+PUBLISHED_COLUMNS = [
+    *["source", "place", "device", "quantity", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y"],
+    *["tile", "ntb", "value", "unit", "note"],
+]
+_TEXT = {"platform", "task", "kernel", "dtype", "status", "message", "build_sha256"} | {
+    *["source", "place", "device", "quantity", "unit", "note"]
+}
+_COUNTS = {*SHAPE, *CHOICE, "grid_x", "grid_y", "samples", "registers", "shared_bytes"} | {
+    *["theoretical_n", "allocatable_n", "timed_n", "rows_checked"]
+}
+
+#: The library that anchors the tables, by the processor it runs on.
+ANCHORS = {"gpu": "cublas", "cpu": "numpy"}
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One machine as data: device.json and the tables beside it. `recorded`: kept in the repository, not of this run."""
+
+    name: str
+    device: dict
+    measurements: pd.DataFrame
+    maximum_size: pd.DataFrame
+    traffic: pd.DataFrame
+    counters: pd.DataFrame
+    recorded: bool = False
+
+    @property
+    def has_gpu(self):
+        """Whether its CUDA kernels ran on a GPU, so that their times are times."""
+        return self.device["backend"] == "gpu"
+
+    @property
+    def label(self):
+        """The processor in words; for recorded data also that it is recorded, and when."""
+        name = self.device["gpu"]["name"] if self.has_gpu else "this machine, no GPU"
+        return f"{name}, recorded {self.device['captured'][:10]}" if self.recorded else name
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown."""
+
+    platforms: tuple
+    gpus: tuple
+    gpu: pd.DataFrame
+    cpu: pd.DataFrame
+    emulated: pd.DataFrame
+    maximum_size: pd.DataFrame
+    traffic: pd.DataFrame
+    counters: pd.DataFrame
+
+    @property
+    def everyone(self):
+        """The platforms of this run, then the recorded ones that stand in."""
+        return (*self.platforms, *(gpu for gpu in self.gpus if gpu.recorded))
+
+    @property
+    def labels(self):
+        """Name in the column `platform` -> words for it."""
+        return {platform.name: platform.label for platform in self.everyone}
+
+    @property
+    def config(self):
+        """The resolved config of this run."""
+        return self.platforms[0].device["config"]
+
+    @property
+    def max_noise(self):
+        """Above this share of the mean, a point's spread makes it unstable."""
+        return self.config["timing"]["max_noise_percent"] / 100
+
+    def of(self, *tasks):
+        """The same evidence with the measurements of these tasks only."""
+        parts = {name: getattr(self, name) for name in ("gpu", "cpu", "emulated")}
+        return dataclasses.replace(self, **{name: part[part["task"].isin(tasks)] for name, part in parts.items()})
+
+
+def read(path, columns):
+    """A table with at least these columns, sizes and counts as nullable integers; without rows if there is no file."""
+    path = Path(path)
+    table = pd.read_csv(path, dtype=dict.fromkeys(_TEXT, "str")) if path.is_file() else pd.DataFrame(columns=columns)
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise UserError(f"{path}: the column '{missing[0]}' is missing; delete the file and run again")
+    for name in table:
+        if name in _TEXT:
+            table[name] = table[name].astype("str").fillna("")
+        elif name in _COUNTS:
+            table[name] = table[name].astype("Int64")
+        elif name in columns:
+            table[name] = table[name].astype("float64")
+    return table
+
+
+def published(folder=PUBLISHED):
+    """The figures of the five sources, one a row, as PUBLISHED_COLUMNS."""
+    return pd.concat([read(path, PUBLISHED_COLUMNS) for path in sorted(Path(folder).glob("*.csv"))], ignore_index=True)
+
+
+def load_platform(folder, task=None, recorded=False):
+    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
+    folder = Path(folder)
+    file = folder / "device.json"
+    if not file.is_file():
+        raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
+    measurements = read(
+        folder / ("measurements.csv" if task is None or recorded else f"tasks/{task}.csv"), MEASUREMENTS
+    )
+    return Platform(
+        name=folder.name,
+        device=json.loads(file.read_text()),
+        measurements=measurements if task is None else measurements[measurements["task"] == task],
+        maximum_size=read(folder / "maximum_size.csv", MAXIMUM_SIZE),
+        traffic=read(folder / "traffic.csv", TRAFFIC),
+        counters=read(folder / "counters.csv", TRAFFIC),
+        recorded=recorded,
+    )
+
+
+def load(folders=None, task=None, recorded=RECORDED):
+    """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
+
+    Where no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded.
+    """
+    if folders is None:
+        folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
+    platforms = tuple(load_platform(folder, task) for folder in folders)
+    gpus = tuple(platform for platform in platforms if platform.has_gpu)
+    if not gpus:
+        gpus = tuple(load_platform(path.parent, task, True) for path in sorted(Path(recorded).glob("*/device.json")))
+    everyone = {platform.name: platform for platform in (*gpus, *platforms)}.values()
+    kernels = registry.load()
+    on_cpu = {name for name, kernel in kernels.items() if kernel.kind == "host"} | {ANCHORS["cpu"]}
+
+    def rows(table, chosen):
+        return pd.concat([getattr(platform, table) for platform in chosen], ignore_index=True)
+
+    measured = rows("measurements", everyone)
+    cpu = measured["kernel"].isin(on_cpu)
+    gpu = measured["platform"].isin([platform.name for platform in gpus])
+    return Evidence(
+        platforms,
+        gpus,
+        gpu=measured[gpu & ~cpu],
+        cpu=measured[cpu],
+        emulated=measured[~gpu & ~cpu],
+        maximum_size=rows("maximum_size", everyone),
+        traffic=rows("traffic", platforms).drop_duplicates(TRAFFIC[:9]),
+        counters=rows("counters", everyone).drop_duplicates(TRAFFIC[:9]),
+    )

@@ -1,0 +1,127 @@
+"""What the data says, in sentences: functions from evidence to Markdown, so that no sentence outlives its numbers."""
+
+import json
+
+import pandas as pd
+
+from tilewise import tables
+from tilewise.data import ANCHORS
+
+_COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()
+
+
+def origin(evidence):
+    """What was measured where and when, as a block quote at the head of the page."""
+    here = ", ".join(platform.device["cpu"]["name"] for platform in evidence.platforms if not platform.has_gpu)
+    lines = []
+    if here and not evidence.gpus:
+        lines.append("**No GPU times.** This machine has no GPU and the repository holds no recorded run.")
+    elif here:
+        source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
+        lines.append(f"**The GPU times on this page were not measured on this machine**, which has no GPU: {source}.")
+    for platform in evidence.platforms:
+        if platform.has_gpu:
+            lines.append(f"**Measured on {platform.label}**, {_when(platform)}, by this run.")
+    if here:
+        lines.append(
+            f"Measured here ({here}): the CPU loop. Verified here: every CUDA kernel, on the CPU emulator, "
+            "which has no times to show."
+        )
+    return "\n".join(f"> {line}\n>" for line in lines)
+
+
+def _when(platform):
+    return platform.device["captured"].replace("T", " ")[:16] + " UTC"
+
+
+def _recorded(gpu):
+    commit = gpu.device["commit"][:10]
+    return f"they were recorded on an {gpu.device['gpu']['name']} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
+
+
+def _count(number, noun):
+    words = _COUNTS[number - 1] if 0 < number <= len(_COUNTS) else f"{number:,}"
+    return f"{words} {noun}{'' if number == 1 else 's'}"
+
+
+def _times(ratio):
+    return f"{ratio:.3g}×" if ratio < 1000 else f"{ratio:,.0f}×"
+
+
+def summary(evidence, ladder, verified, failed):
+    """The study in a few points: each GPU's kernels at the largest float product, then checks and failures."""
+    points = []
+    for gpu in evidence.gpus:
+        points += _ladder_points(ladder[ladder["platform"] == gpu.name], evidence.labels[gpu.name])
+    total, right = int(verified["points"].sum()), int(verified["verified"].sum())
+    worst = verified["largest_bound_ratio"].max()
+    sentence = f"{right:,} of {total:,} points were verified"
+    if pd.notna(worst):
+        sentence += f"; the largest error is {worst:.2g} of what rounding can explain"
+    points.append(f"{sentence}.")
+    wrong = failed[failed["status"] == "incorrect"]
+    if len(wrong):
+        points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")
+    if len(failed):
+        kinds = ", ".join(f"{count} {status}" for status, count in failed["status"].value_counts().items())
+        points.append(f"{_count(len(failed), 'point').capitalize()} did not give a time or a product ({kinds}).")
+    return "\n".join(f"- {point}" for point in points)
+
+
+def _ladder_points(ladder, label):
+    rows = ladder[(ladder["dtype"] == "float") & (ladder["status"] == "ok") & (ladder["n"] == ladder["p"])]
+    rows = rows[(rows["n"] == rows["m"]) & (rows["n"] == rows["n"].max())]
+    if rows.empty:
+        return []
+    rows = {row["kernel"]: row for row in rows.to_dict("records")}
+    steps = []
+    for name, row in sorted(rows.items(), key=lambda item: -item[1]["time_ms"]):
+        choice = f" ({row['choice']})" if row["choice"] else ""
+        steps.append(f"{name}{choice} {row['time_ms']:,.4g} ms")
+    shape = next(iter(rows.values()))["shape"]
+    points = [f"**{label}**, float, {shape}: {', '.join(steps)}."]
+    own = {name: row for name, row in rows.items() if name not in ANCHORS.values()}
+    fastest = min(own.values(), key=lambda row: row["time_ms"])
+    sentence = f"The fastest kernel of the study is `{fastest['kernel']}` with {fastest['choice']}"
+    if pd.notna(fastest["speedup_over_naive"]) and fastest["kernel"] != "naive":
+        sentence += f", {_times(fastest['speedup_over_naive'])} the speed of the best naive kernel"
+    if pd.notna(fastest["percent_of_anchor"]):
+        sentence += f" and {fastest['percent_of_anchor']:.0f} % of cuBLAS"
+    if pd.notna(fastest["percent_of_peak"]):
+        sentence += f"; it reaches {fastest['percent_of_peak']:.0f} % of the chip's vector peak"
+    points.append(f"{sentence}.")
+    naive = rows.get("naive", {})
+    if pd.notna(naive.get("speedup_over_cpu")):
+        published = naive["published_speedup_over_cpu"]
+        beside = f" (source a: {_times(published)})" if pd.notna(published) else ""
+        points.append(f"The naive kernel is {_times(naive['speedup_over_cpu'])} the speed of one core's loop{beside}.")
+    return points
+
+
+def double_cost(evidence, published):
+    """What double costs the naive kernel at the square shape, best block against best, beside source a's 29.7 %."""
+    claim = published.loc[published["quantity"] == "time_increase_double", "value"].iloc[0]
+    rows = evidence.of("task1a", "task1b").gpu
+    best = tables.best(tables.describe(rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])], evidence.max_noise))
+    best = best[(best["kernel"] == "naive") & (best["status"] == "ok")]
+    lines = []
+    for gpu in evidence.gpus:
+        own = best[best["platform"] == gpu.name]
+        own = own[own["n"] == own["n"].max()].set_index("dtype")
+        if {"float", "double"} <= set(own.index):
+            more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
+            lines.append(
+                f"Source a found double {claim:g} % slower than float, best block against best, and another block the "
+                f"best for double. On {evidence.labels[gpu.name]} double takes {more:.1f} % longer; the best block is "
+                f"{own.loc['float', 'choice']} for float and {own.loc['double', 'choice']} for double."
+            )
+    return "\n\n".join(lines)
+
+
+def configuration(evidence):
+    """The resolved config of every machine, folded away."""
+    parts = []
+    for platform in evidence.everyone:
+        text = json.dumps(platform.device["config"], indent=1)
+        parts.append(f"<details><summary>Resolved config: {platform.label}</summary>\n\n```\n{text}\n```\n\n</details>")
+    return "\n\n".join(parts)

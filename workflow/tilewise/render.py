@@ -1,0 +1,277 @@
+"""From tables and figures to HTML, and from report/report.py to one self-contained page."""
+
+import html
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pandas as pd
+from IPython.display import HTML, Markdown
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbconvert import HTMLExporter
+
+from tilewise import ROOT, UserError, figures
+from tilewise.data import ANCHORS
+
+REPORT = ROOT / "report" / "report.py"
+TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
+
+_MISSING = '<span class="none" title="no such figure">–</span>'
+_SOURCE_A = "Published: RTX 2080 Ti"
+_HERE = "Measured"
+#: Columns of a table in their order -> (group above the heading, heading). A table shows those that it has.
+LAYOUTS = {
+    "winners": {
+        "shape": ("", "(n, m, p)"),
+        "platform": ("", "GPU"),
+        "kernel": ("", "kernel"),
+        "published_block": (_SOURCE_A, "block (x, y)"),
+        "published_grid": (_SOURCE_A, "grid (x, y)"),
+        "published_ms": (_SOURCE_A, "GPU ms"),
+        "published_cpu_ms": (_SOURCE_A, "CPU ms"),
+        "block": (_HERE, "block (x, y)"),
+        "grid": (_HERE, "grid (x, y)"),
+        "time_ms": (_HERE, "GPU ms"),
+        "cpu_ms": (_HERE, "CPU ms"),
+        "ratio": ("Ratio", "published / measured"),
+        "percent_of_anchor": ("Ratio", "% of cuBLAS"),
+        "emulator": ("This machine", "emulator"),
+    },
+    "sweep": {
+        "shape": ("", "(n, m, p)"),
+        "platform": ("", "GPU"),
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "tile": ("", "tile"),
+        "ntb": ("", "NTB"),
+        "block": ("", "block (x, y)"),
+        "grid": ("", "grid (x, y)"),
+        "published_ms": (_SOURCE_A, "ms"),
+        "time_ms": (_HERE, "ms"),
+        "spread_percent": (_HERE, "spread, %"),
+        "gflops": (_HERE, "GFLOP/s"),
+        "bound_ratio": (_HERE, "error / bound"),
+        "ratio": ("Ratio", "published / measured"),
+        "percent_of_anchor": ("Ratio", "% of cuBLAS"),
+        "emulator": ("This machine", "emulator"),
+    },
+    "cpu": {
+        "shape": ("", "(n, m, p)"),
+        "kernel": ("", "kernel"),
+        "platform": ("", "machine"),
+        "published_ms": ("Published: host of source a", "ms"),
+        "time_ms": (_HERE, "ms"),
+        "spread_percent": (_HERE, "spread, %"),
+        "gflops": (_HERE, "GFLOP/s"),
+        "ratio": ("Ratio", "published / measured"),
+        "percent_of_anchor": ("Ratio", "% of NumPy's BLAS"),
+    },
+    "maximum_size": {
+        "quantity": ("", "quantity"),
+        "platform": ("", "device"),
+        "published": (_SOURCE_A, "value"),
+        "measured": (_HERE, "value"),
+        "ratio": ("Ratio", "measured / published"),
+        "note": ("", "note"),
+    },
+    "choices": {
+        "shape": ("", "(n, m, p)"),
+        "platform": ("", "GPU"),
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "points": ("", "points that ran"),
+        "choice": ("Best", "choice"),
+        "time_ms": ("Best", "ms"),
+        "spread_percent": ("Best", "spread, %"),
+        "runner_up": ("Runner-up", "choice"),
+        "gap_percent": ("Runner-up", "slower by, %"),
+        "decided": ("Runner-up", "beyond the spread"),
+    },
+    "ladder": {
+        "shape": ("", "(n, m, p)"),
+        "platform": ("", "GPU"),
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "choice": ("Best", "choice"),
+        "time_ms": ("Best", "ms"),
+        "gflops": ("Best", "GFLOP/s"),
+        "percent_of_peak": ("Share, %", "of the vector peak"),
+        "percent_of_anchor": ("Share, %", "of cuBLAS"),
+        "speedup_over_naive": ("Times faster", "than naive"),
+        "speedup_over_cpu": ("Times faster", "than the CPU loop"),
+        "published_speedup_over_cpu": ("Times faster", "published, than the CPU"),
+    },
+    "failures": {
+        "platform": ("", "machine"),
+        "task": ("", "task"),
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "shape": ("", "(n, m, p)"),
+        "choice": ("", "choice"),
+        "status": ("", "status"),
+        "message": ("", "cause"),
+    },
+    "verification": {
+        "platform": ("", "machine"),
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "points": ("Points", "all"),
+        "verified": ("Points", "verified"),
+        "largest_bound_ratio": ("Largest", "error / bound"),
+        "largest_relative_error": ("Largest", "relative error"),
+    },
+    "traffic": {
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "choice": ("", "choice"),
+        "shape": ("", "(n, m, p)"),
+        "global_load_requests": ("Global memory", "load requests"),
+        "global_load_sectors": ("Global memory", "load sectors"),
+        "sectors_per_request": ("Global memory", "sectors / request"),
+        "global_store_sectors": ("Global memory", "store sectors"),
+        "shared_load_wavefronts": ("Shared memory", "load wavefronts"),
+        "shared_bank_conflicts": ("Shared memory", "bank conflicts"),
+        "flop_per_byte": ("", "FLOP / B"),
+        "races": ("Faults", "races"),
+        "out_of_bounds": ("Faults", "out of bounds"),
+    },
+    "counted": {
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "choice": ("", "choice"),
+        "shape": ("", "(n, m, p)"),
+        "count": ("", "count"),
+        "counted": ("", "emulator"),
+        "hardware": ("", "ncu"),
+        "difference_percent": ("", "difference, %"),
+    },
+}
+#: Columns of words; all others are numbers and align right.
+_WORDS = {
+    "shape",
+    "platform",
+    "kernel",
+    "dtype",
+    "choice",
+    "runner_up",
+    "status",
+    "message",
+    "task",
+    "emulator",
+    "points",
+} | {*["block", "grid", "published_block", "published_grid", "quantity", "note", "decided", "count", "fact"]}
+
+
+def number(value, column=""):
+    """A number as text with four significant digits, whole when large; by its column as a factor or a small number."""
+    if pd.isna(value):
+        return _MISSING
+    if isinstance(value, str):
+        return html.escape(value) or _MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if column.startswith(("ratio", "speedup", "published_speedup")):
+        return f"{value:,.0f}×" if value >= 100 else f"{value:.3g}×"
+    if "percent" in column:
+        return f"{value:,.1f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
+    if value == int(value) and abs(value) < 1e16:
+        return f"{int(value):,}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def _cell(row, column, labels):
+    value = row[column]
+    if column == "platform":
+        return html.escape(labels.get(value, value))
+    if column == "decided" and not pd.isna(value):
+        return "yes" if value else "<strong>no</strong>"
+    if column in ("time_ms", "cpu_ms") and pd.isna(value):
+        status = row.get("status" if column == "time_ms" else "cpu_status")
+        if isinstance(status, str) and status and status != "ok":
+            return f'<span class="status">{html.escape(status)}</span>'
+    if column in ("emulator", "status") and isinstance(value, str) and value != "ok":
+        return f'<span class="status">{html.escape(value)}</span>'
+    text = number(value, column)
+    unstable = column == "time_ms" and row.get("unstable") is True
+    return f'{text}<abbr title="unstable: the spread passes the limit">†</abbr>' if unstable else text
+
+
+def _kind(column):
+    if column in ("message", "note"):
+        return 'class="words long"'
+    return 'class="words"' if column in _WORDS else ""
+
+
+def table_html(table, layout, caption, labels=None, hide=()):
+    """A table as HTML with its caption, in a box of its own that scrolls where the page is narrow.
+
+    `layout` names one of LAYOUTS, or is None for the table's own columns. `labels` puts words for platforms; a platform
+    column of a single platform is left out.
+    """
+    columns = LAYOUTS[layout] if layout else {name: ("", name) for name in table}
+    columns = {name: heads for name, heads in columns.items() if name in table and name not in hide}
+    if "platform" in columns and table["platform"].nunique() < 2:
+        columns.pop("platform")
+    head = ""
+    if any(group for group, _ in columns.values()):
+        cells, names = [], list(columns)
+        while names:
+            group = columns[names[0]][0]
+            span = next((i for i, name in enumerate(names) if columns[name][0] != group), len(names))
+            cells.append(
+                f'<th colspan="{span}"{" scope=colgroup class=group" if group else ""}>{html.escape(group)}</th>'
+            )
+            names = names[span:]
+        head = f"<tr>{''.join(cells)}</tr>"
+    kinds = [_kind(name) if layout else 'class="words long"' for name in columns]
+    heads = [f'<th scope="col" {kind}>{html.escape(label)}</th>' for kind, (_, label) in zip(kinds, columns.values())]
+    lines = []
+    for row in table.to_dict("records"):
+        anchor = ' class="anchor"' if row.get("kernel") in ANCHORS.values() else ""
+        cells = [f"<td {kind}>{_cell(row, name, labels or {})}</td>" for kind, name in zip(kinds, columns)]
+        lines.append(f"<tr{anchor}>{''.join(cells)}</tr>")
+    body = "\n".join(lines) or f'<tr><td colspan="{len(columns)}" class="words">none</td></tr>'
+    return (
+        f'<div class="table" tabindex="0" role="region" aria-label="{html.escape(caption.split(".")[0])}"><table>'
+        f"<caption>{caption}</caption>\n<thead>{head}<tr>{''.join(heads)}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+    )
+
+
+def show_table(table, layout, caption, labels=None, hide=()):
+    """`table_html` for a notebook."""
+    return HTML(table_html(table, layout, caption, labels, hide))
+
+
+def show_figure(figure, caption):
+    """A matplotlib figure as inline SVG with its caption, for a notebook."""
+    label = html.escape(caption, quote=True)
+    drawing = figures.svg(figure).replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return HTML(f'<figure><div class="drawing" tabindex="0">{drawing}</div><figcaption>{caption}</figcaption></figure>')
+
+
+def text(markdown):
+    """Prose that depends on the data."""
+    return Markdown(markdown)
+
+
+def render(output, folders, report=REPORT, recorded=None):
+    """Run the notebook `report` over the platforms in `folders` and write it as one HTML page that needs no network."""
+    notebook = jupytext.read(report)
+    parameters = f"folders = {[str(Path(folder).resolve()) for folder in folders]!r}"
+    if recorded:
+        parameters += f"\nrecorded = {str(Path(recorded).resolve())!r}"
+    place = next(i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
+    cell = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["injected"]})
+    notebook.cells.insert(place + 1, cell)
+    resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
+    try:
+        NotebookClient(notebook, kernel_name="python3", timeout=300, resources=resources).execute()
+    except CellExecutionError as error:
+        raise UserError(f"{report}: a cell failed: {error.ename}: {error.evalue}") from error
+    exporter = HTMLExporter(template_file=str(TEMPLATE), exclude_anchor_links=True)
+    page, _ = exporter.from_notebook_node(notebook)
+    Path(output).parent.mkdir(parents=True, exist_ok=True)
+    Path(output).write_text(page)
