@@ -16,7 +16,7 @@ configfile: "config/config.yaml"
 
 
 try:
-    study = Study(config)
+    study = Study(config, remote=workflow.non_local_exec)
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -32,9 +32,9 @@ localrules:
 
 
 rule all:
+    default_target: True
     input:
         expand("results/{platform}/measurements.csv", platform=study.platforms),
-    default_target: True
 
 
 include: "workflow/rules/probe.smk"
