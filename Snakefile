@@ -16,7 +16,7 @@ configfile: "config/config.yaml"
 
 
 try:
-    study = Study(config)
+    study = Study(config, remote=workflow.non_local_exec)
 except UserError as error:
     raise WorkflowError(str(error))
 
