@@ -34,9 +34,11 @@ localrules:
 rule all:
     input:
         expand("results/{platform}/measurements.csv", platform=study.platforms),
+        expand("results/{platform}/occupancy.csv", platform=study.platforms),
     default_target: True
 
 
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/experiments.smk"

@@ -64,6 +64,11 @@ class Study:
         names = sorted({p.kernel for p in self._points[wildcards.task] if self.kernels[p.kernel].source})
         return [f"results/{wildcards.platform}/build/{name}" for name in names]
 
+    def cuda_builds_of(self, wildcards):
+        """The build folders of all CUDA kernels of a platform."""
+        used = {p.kernel for points in self._points.values() for p in points}
+        return [f"results/{wildcards.platform}/build/{name}" for name in sorted(used) if self.kernels[name].kind == "cuda"]
+
     def sweeps_of(self, wildcards):
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""
         shared = {key: self.config[key] for key in ("seed", "timing", "verification", "cpu", "emulator")}
