@@ -41,4 +41,5 @@ rule all:
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/experiments.smk"
 include: "workflow/rules/report.smk"
