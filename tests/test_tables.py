@@ -190,6 +190,7 @@ def test_several_platforms_stand_side_by_side(recorded, tmp_path):
     table = tables.task("task1a", data.load(folders), PUBLISHED)
     first = table[table["shape"] == "(1024, 1024, 1024)"]
     assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
+    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", "two of a kind are told apart"
 
 
 def test_tables_say_what_the_emulator_verified(emulator, gpu):

@@ -27,6 +27,7 @@ from tilewise import (
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"
+CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
 #: What makes two rows the same product, and what a sweep chooses for it.
@@ -108,7 +109,9 @@ class Evidence:
     @property
     def labels(self):
         """Name in the column `platform` -> words for it."""
-        return {platform.name: platform.label for platform in self.everyone}
+        found = {platform.name: platform.label for platform in self.everyone}
+        words = list(found.values())
+        return {name: f"{label} ({name})" if words.count(label) > 1 else label for name, label in found.items()}
 
     @property
     def config(self):
@@ -150,9 +153,9 @@ def published(folder=PUBLISHED):
 
 
 def kept_files():
-    """The published and the recorded files: what the report needs beside this run's results."""
+    """The published and the recorded files and the claims: what the report needs beside this run's results."""
     recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/*/*.csv"), *RECORDED.glob("*/device.json")]
-    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded))
+    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
 def load_platform(folder, task=None, recorded=False):

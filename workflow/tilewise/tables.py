@@ -6,6 +6,7 @@ did not run keeps its place, with its status. Shapes are shown as source a write
 
 import pandas as pd
 
+from tilewise import claims
 from tilewise.cold_start import STEPS
 from tilewise.counters import METRICS
 from tilewise.data import ANCHORS, CHOICE, SHAPE
@@ -365,7 +366,7 @@ def _largest(percents):
 def provenance(evidence):
     """Where every number comes from: one fact a row, one platform a column."""
     return (
-        pd.DataFrame({platform.label: _facts(platform) for platform in evidence.everyone})
+        pd.DataFrame({evidence.labels[platform.name]: _facts(platform) for platform in evidence.everyone})
         .rename_axis("fact")
         .reset_index()
     )
@@ -373,6 +374,7 @@ def provenance(evidence):
 
 #: The tables of the whole study, beside those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
+    "claims": lambda evidence, published: claims.verdicts(claims.load(), evidence),
     "ladder": ladder,
     "choices": lambda evidence, published: choices(evidence, *evidence.config["tasks"]),
     "failures": lambda evidence, published: failures(evidence),
