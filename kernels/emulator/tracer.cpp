@@ -85,12 +85,14 @@ std::vector<Cell> shared_cells;
 std::vector<std::int16_t> shared_owner;          // of each word of the segment: the number of an array, or -1
 std::vector<std::uint64_t> shared_array_begin;
 std::uintptr_t library_begin, library_end;
-thread_local volatile char anchor;                       // makes sure that there is a TLS segment, and finds it
+thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
 
 void* reserve(std::size_t bytes)
 {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? nullptr : memory;
+    if (memory == MAP_FAILED) return nullptr;
+    madvise(memory, bytes, MADV_NOHUGEPAGE);  // little of it is ever touched
+    return memory;
 }
 
 int find_library(dl_phdr_info* info, std::size_t, void*)
@@ -403,9 +405,8 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
     if (access.address >= library_begin && access.address < library_end) return;
-    access.array = -1;
-    access.begin = 0;
-    stopping = true;  // nothing is known to be there: the access itself would crash
+    if (shared_begin - access.address < sizeof room_behind) access.space = shared;  // a negative index
+    stopping = true;  // nothing of the kernel's is there: the access itself could crash
     report_access(out_of_bounds, access);
 }
 
@@ -503,7 +504,7 @@ using namespace emulator;
 /// up to 2^31 elements of 8 bytes is still in memory that is ours. Returns 0, or -1 where there is not enough memory.
 EXPORT int tracer_allocate(const std::uint64_t* bytes, void** addresses)
 {
-    anchor = 1;
+    room_behind[0] = 0;  // makes the segment exist
     dl_iterate_phdr(find_library, nullptr);
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
     char* memory = nullptr;
