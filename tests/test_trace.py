@@ -12,7 +12,7 @@ from tilewise import ROOT
 from tilewise.__main__ import main
 from tilewise.points import Point
 from tilewise.registry import Kernel, load
-from tilewise.trace import COLUMNS, build, trace, trace_points
+from tilewise.trace import COLUMNS, KINDS, block_classes, build, count_points, trace, trace_points
 
 KERNELS = load()
 SQUARE = (256, 256, 256)
@@ -275,6 +275,35 @@ def test_trace_points(tmp_path):
     assert frame.to_csv(index=False).splitlines()[1].startswith("naive,float,9,5,7,8,8,,,")
 
 
+WHOLE = [  # shapes whose blocks lie differently within sectors, and which blocks do not divide
+    ((64, 64, 64), "float"),
+    ((70, 33, 101), "float"),
+    ((100, 36, 148), "double"),
+    ((41, 1, 130), "int32"),
+]
+
+
+@pytest.mark.parametrize("shape, dtype", WHOLE)
+def test_a_few_blocks_count_for_all(tmp_path, shape, dtype):
+    points = [
+        Point("t", "naive", dtype, *shape, 16, 8),
+        Point("t", "tiled", dtype, *shape, tile=8),
+        Point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
+    ]
+    whole, _ = trace_points(points, KERNELS, tmp_path)
+    few = count_points(points, KERNELS, tmp_path)
+    assert few[list(KINDS.values())].isna().all(axis=None)
+    counted = [column for column in COLUMNS if column not in KINDS.values()]
+    assert few[counted].to_dict("records") == whole[counted].to_dict("records")
+
+
+def test_large_shapes_take_few_blocks():
+    point = Point("t", "tiled", "float", 8192, 8192, 8192, tile=16)
+    blocks = block_classes(KERNELS["tiled"], point)
+    assert len(blocks) == 4
+    assert sum(blocks.values()) == 512 * 512
+
+
 @pytest.mark.parametrize("shape, seconds", [((64, 64, 64), 0.3), (SQUARE, 6)])
 def test_speed(tmp_path, shape, seconds):
     library = build(KERNELS["tiled"], ["tiled<float, 16>"], tmp_path / "tiled.so")
@@ -285,7 +314,7 @@ def test_speed(tmp_path, shape, seconds):
 
 def test_memory():
     """Below 1 GiB at 256 x 256 x 256, the compiler included."""
-    arguments = "kernels/naive.cu --shape 256x256x256 --block 32x32".split()
+    arguments = ["kernels/naive.cu", "--shape", "256x256x256", "--block", "32x32"]
     subprocess.run([sys.executable, "-m", "tilewise", "trace", *arguments], cwd=ROOT, env=ENVIRONMENT, check=True)
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2**20  # KiB
 

@@ -58,7 +58,7 @@ struct Fault {
 
 Traffic traffic[2][2];  // [space][write]
 std::vector<Fault> faults;
-bool counting, stopping;
+bool counting, watching, stopping;
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
-            examine(access, array.cells + offset / 4, site, array.written_by_host);
+            if (watching) examine(access, array.cells + offset / 4, site, array.written_by_host);
             return;
         }
     }
@@ -397,7 +397,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     }
     const unsigned site = site_at(access.pc, shared, access.write, access.size);
     if (counting) count(site, access.address);
-    examine(access, shared_cells.data() + offset / 4, site, false);
+    if (watching) examine(access, shared_cells.data() + offset / 4, site, false);
 }
 
 [[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
@@ -539,11 +539,13 @@ EXPORT void tracer_free()
 }
 
 /// Before a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel may use;
-/// `count_traffic` whether to count; `stop` whether to give up at the first fault. Forgets all earlier runs.
+/// `count` is whether to count traffic, `watch` whether to look for races and reads of what was never written, `stop`
+/// whether to give up at the first fault. Forgets all earlier runs.
 EXPORT void tracer_prepare(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
-                           int count_traffic, int stop)
+                           int count, int watch, int stop)
 {
-    counting = count_traffic;
+    counting = count;
+    watching = watch;
     stopping = stop;
     shared_cells.assign(shared_bytes / 4 + 1, Cell{});
     shared_owner.assign(shared_bytes / 4 + 1, -1);
