@@ -16,7 +16,7 @@ configfile: "config/config.yaml"
 
 
 try:
-    study = Study(config)
+    study = Study(config, remote=workflow.non_local_exec)
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -32,11 +32,13 @@ localrules:
 
 
 rule all:
-    input:
-        expand("results/{platform}/measurements.csv", platform=study.platforms),
     default_target: True
+    input:
+        "results/report.html",
+        expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=study.tasks),
 
 
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/report.smk"

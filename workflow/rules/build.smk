@@ -6,6 +6,10 @@ rule build:
         directory("results/{platform}/build/{kernel}"),
     log:
         "logs/{platform}/build/{kernel}.log",
+    group:
+        "build-{platform}"
+    resources:
+        **study.cpu_job,
     params:
         instances=study.instances_of,
     script:

@@ -7,15 +7,17 @@ rule measure:
         "results/{platform}/tasks/{task}.csv",
     log:
         "logs/{platform}/measure/{task}.log",
+    wildcard_constraints:
+        task="|".join(study.with_method("sweep")),
+    group:
+        "measure-{platform}"
+    threads: workflow.cores
+    resources:
+        **study.gpu_job,
     params:
         sweeps=study.sweeps_of,
         samples="results/{platform}/samples/{task}",
         journal="results/{platform}/journal/{task}.jsonl",
-    wildcard_constraints:
-        task="|".join(study.with_method("sweep")),
-    threads: workflow.cores
-    resources:
-        gpu=1,
     script:
         "../scripts/measure.py"
 
@@ -29,13 +31,15 @@ rule maximum_size:
         facts="results/{platform}/maximum_size/{task}.csv",
     log:
         "logs/{platform}/maximum_size/{task}.log",
-    params:
-        sweeps=study.sweeps_of,
     wildcard_constraints:
         task="|".join(study.with_method("maximum_size")) or "none",
+    group:
+        "measure-{platform}"
     threads: workflow.cores
     resources:
-        gpu=1,
+        **study.gpu_job,
+    params:
+        sweeps=study.sweeps_of,
     script:
         "../scripts/maximum_size.py"
 

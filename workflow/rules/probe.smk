@@ -3,9 +3,9 @@ rule probe:
         "results/{platform}/device.json",
     log:
         "logs/{platform}/probe.log",
+    resources:
+        **study.gpu_job,
     params:
         backend=study.backend_of,
-    resources:
-        gpu=1,
     script:
         "../scripts/probe.py"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tilewise.files import digest
+from tilewise.files import alone, digest
 from tilewise.probe import machine
 
 COLUMNS = (
@@ -36,23 +36,23 @@ def measure_task(points, kernels, builds, device, config, samples, journal):
 
     `builds` maps a kernel's name to its build folder, `device` is the content of device.json, `samples` the folder for
     NVBench's own files, `journal` the file that remembers finished points. A point that cannot be measured is a row
-    whose status and message tell why.
+    whose status and message tell why. Two runs never share a journal: the second waits a minute, then raises UserError.
     """
     manifests = {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
     jobs = [prepare(point, kernels[point.kernel], manifests, builds, device, config) for point in points]
-    done = _read_journal(journal)
-    rows = {job["key"]: done[job["key"]] for job in jobs if job["key"] in done}
-    rows |= {job["key"]: job["row"] for job in jobs if job["row"]["status"] == "compile_error"}
-    waiting = [job for job in jobs if job["key"] not in rows]
-    Path(journal).parent.mkdir(parents=True, exist_ok=True)
-    with open(journal, "a") as lines:
-        for key, row in run_jobs(waiting, device, config, samples):
-            rows[key] = row
-            if row["status"] in LASTING:
-                # The break before it ends a line that a kill may have cut short; empty lines are passed over.
-                lines.write("\n" + json.dumps({"key": key, "row": row}) + "\n")
-                lines.flush()
-                os.fsync(lines.fileno())
+    with alone(Path(journal).with_suffix(".lock")):
+        done = _read_journal(journal)
+        rows = {job["key"]: done[job["key"]] for job in jobs if job["key"] in done}
+        rows |= {job["key"]: job["row"] for job in jobs if job["row"]["status"] == "compile_error"}
+        waiting = [job for job in jobs if job["key"] not in rows]
+        with open(journal, "a") as lines:
+            for key, row in run_jobs(waiting, device, config, samples):
+                rows[key] = row
+                if row["status"] in LASTING:
+                    # The break before it ends a line that a kill may have cut short; empty lines are passed over.
+                    lines.write("\n" + json.dumps({"key": key, "row": row}) + "\n")
+                    lines.flush()
+                    os.fsync(lines.fileno())
     return to_frame([rows[job["key"]] for job in jobs])
 
 

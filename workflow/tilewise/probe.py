@@ -5,6 +5,7 @@ import datetime
 import importlib.metadata
 import os
 import platform as python_platform
+import socket
 import subprocess
 
 from tilewise import ROOT, UserError
@@ -61,6 +62,33 @@ def machine(device):
         "host_compiler": device["host_compiler"],
         "versions": device["versions"],
     }
+
+
+def check_here(device):
+    """Raise UserError where this is not the kind of machine that `device` (the content of device.json) was captured on.
+
+    On a cluster the measuring jobs of a platform may run on other nodes than its probe did.
+    """
+    captured, here = [device["cpu"]["name"]], [_cpu()["name"]]
+    if device["backend"] == "gpu":
+        import pynvml
+
+        captured.append(f"{device['gpu']['name']}, driver {device['gpu']['driver']}")
+        pynvml.nvmlInit()
+        names = {
+            _text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(k)))
+            for k in range(pynvml.nvmlDeviceGetCount())
+        }
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        # CUDA and NVML may number the GPUs of a node differently, so any of them may be ours.
+        seen = sorted(names, key=lambda name: name != device["gpu"]["name"])
+        here.append(f"{seen[0] if seen else 'no GPU'}, driver {driver}")
+    if captured != here:
+        raise UserError(
+            f"results/{device['platform']}/device.json describes another machine ({'; '.join(captured)}) than "
+            f"{socket.gethostname()} ({'; '.join(here)}); on a cluster give the platform a Slurm constraint that one "
+            "kind of node meets; elsewhere measure anew with `snakemake --cores all --forcerun probe`"
+        )
 
 
 def _gpu():

@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 
-from tilewise import points, registry
+from tilewise import UserError, points, registry, slurm
 from tilewise.schema import validate
 
 
@@ -23,19 +23,28 @@ class Study:
 
     tasks: names in the order of the config; platforms: dict from name to its settings, each with a `backend` (gpu or
     emulator); kernels: the registry. The methods that take `wildcards` are input functions of Snakemake's rules.
-    Raises UserError for anything in the config or the registry that cannot work.
+    `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run elsewhere, so that this machine
+    says nothing about the platforms. Raises UserError for anything in the config or the registry that cannot work.
     """
 
-    def __init__(self, config, source="config/config.yaml", folder=registry.KERNELS):
+    def __init__(self, config, source="config/config.yaml", folder=registry.KERNELS, remote=False):
         validate(config, "config", source)
         self.config = config
         self.kernels = registry.load(folder)
         self.tasks = list(config["tasks"])
+        if config["platforms"] == "auto" and remote:
+            raise UserError(
+                "platforms: 'auto' is the machine that Snakemake runs on, but the jobs run on a cluster; "
+                "config/cluster.yaml names the cluster's platforms, and --configfile replaces it: give both, "
+                "as in --configfile config/cluster.yaml config/quick.yaml"
+            )
         if config["platforms"] == "auto":
             name, backend = this_machine()
             self.platforms = {name: {"backend": backend}}
         else:
             self.platforms = config["platforms"]
+        self.cpu_job = slurm.cpu_job(config)
+        self.gpu_job = slurm.gpu_job(config, self.platforms)
         self._points = {task: self.points(task) for task in self.tasks}
 
     def points(self, task, backend="gpu"):
@@ -63,6 +72,12 @@ class Study:
         """The build folders that a task of a platform launches from."""
         names = sorted({p.kernel for p in self._points[wildcards.task] if self.kernels[p.kernel].source})
         return [f"results/{wildcards.platform}/build/{name}" for name in names]
+
+    def facts_of(self, wildcards):
+        """The file of maximum sizes that a task has where that is its method."""
+        if wildcards.task in self.with_method("maximum_size"):
+            return f"results/{wildcards.platform}/maximum_size/{wildcards.task}.csv"
+        return []
 
     def sweeps_of(self, wildcards):
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""
