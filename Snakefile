@@ -34,9 +34,12 @@ localrules:
 rule all:
     default_target: True
     input:
-        expand("results/{platform}/measurements.csv", platform=study.platforms),
+        "results/report.html",
+        expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=study.tasks),
 
 
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/slurm.smk"

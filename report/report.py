@@ -21,6 +21,8 @@
 # %% tags=["parameters"]
 import sys
 
+from IPython.display import display
+
 sys.path.insert(0, "../workflow")  # so that the notebook also opens where the package is not installed
 
 from tilewise import data, figures, findings, tables
@@ -38,12 +40,6 @@ table = {name: tables.task(name, evidence, published) for name in tasks}
 ladder = tables.ladder(evidence, published)
 failed = tables.failures(evidence)
 verified = tables.verification(evidence)
-
-
-def choices(*names):
-    """The best choice of each case in these tasks, without the anchors, which have nothing to choose."""
-    rows = tables.best(tables.describe(evidence.of(*names).gpu, evidence.max_noise))
-    return rows[rows["runner_up"] != ""]
 
 
 text(findings.origin(evidence))
@@ -257,7 +253,7 @@ show_table(
 
 # %%
 show_table(
-    choices(*tasks),
+    tables.choices(evidence, *tasks),
     "choices",
     "<b>Best choices.</b> The fastest of each sweep, and the next.",
     labels,
@@ -294,7 +290,8 @@ else:
     display(
         show_figure(
             figures.roofline(evidence),
-            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate. The bytes are those between "
+            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate. The bytes are those "
+            "between "
             "a multiprocessor and its caches, so a kernel whose data the caches serve may lie above the memory's roof.",
         )
     )
@@ -322,9 +319,9 @@ show_table(
 # ## Verification
 #
 # Operands are seeded random numbers; the output is filled with NaN first. A product passes where every element differs
-# from the float64 reference by no more than γ |A||B|, γ = p u / (1 − p u), the bound that rounding cannot pass; integers
-# must be equal. What was timed is verified again after the last run. Where the whole reference is too dear, whole
-# random rows are checked.
+# from the float64 reference by no more than γ |A||B|, γ = p u / (1 − p u), the bound that rounding cannot pass;
+# integers must be equal. What was timed is verified again after the last run. Where the whole reference is too dear,
+# whole random rows are checked.
 
 # %%
 show_table(verified, "verification", "<b>Verified points</b> by machine, kernel and type.", labels)

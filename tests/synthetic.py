@@ -5,8 +5,7 @@ import math
 
 import pandas as pd
 import yaml
-
-from tilewise import ROOT, data, points, registry
+from tilewise import ROOT, data, maximum, measure, points, registry
 
 KERNELS = registry.load()
 #: GFLOP/s of a point at 8192 cubed, float, roughly an H200's; a double takes 1.7 times as long.
@@ -37,7 +36,7 @@ def row(point, platform, backend="gpu", **changes):
     """A row of measurements.csv for a point; `changes` replace columns."""
     kernel = KERNELS[point.kernel]
     geometry = kernel.geometry(point)
-    values = dict.fromkeys(data.MEASUREMENTS) | {
+    values = dict.fromkeys(measure.COLUMNS) | {
         name: getattr(point, name) for name in ("task", "kernel", "dtype", *data.SHAPE, *data.CHOICE)
     }
     values |= {
@@ -103,7 +102,7 @@ def device(platform, backend, study):
         "gpu": gpu if backend == "gpu" else None,
         "limits": {"max_threads_per_block": 1024, "shared_bytes_per_block": 49152},
         "versions": {"cuda_runtime": "13.0", "cublas": "13.0", "python": "3.11", "numpy": "2.4"},
-        "cpu": {"name": "Invented CPU", "cores": 16, "memory_bytes": 2**37},
+        "cpu": {"name": "Invented CPU", "cores": 16, "memory_gib": 128},
         "host_compiler": "g++ 12.2.0",
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "dirty": False,
@@ -114,7 +113,7 @@ def device(platform, backend, study):
 def maximum_size(platform, backend):
     """A row of maximum_size.csv, whose sizes are those of an H200."""
     n = 111_638 if backend == "gpu" else 128
-    row = dict.fromkeys(data.MAXIMUM_SIZE) | {
+    row = dict.fromkeys(maximum.COLUMNS) | {
         "platform": platform,
         "kernel": "naive",
         "dtype": "float",
@@ -170,12 +169,14 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
             if backend == "emulator" and point.kernel == "kij" and math.prod([point.n, point.p, point.m]) > 2**30:
                 values = failed(values, "timeout", "one run would take longer than 5 s (cpu.budget_s.emulator)")
             rows.append(values)
-    measurements = pd.DataFrame(rows)[data.MEASUREMENTS]
+    measurements = pd.DataFrame(rows)[measure.COLUMNS]
     (folder / "tasks").mkdir(parents=True)
     for task, part in measurements.groupby("task"):
         part.to_csv(folder / "tasks" / f"{task}.csv", index=False)
     measurements.to_csv(folder / "measurements.csv", index=False)
-    pd.DataFrame([maximum_size(platform, backend)]).to_csv(folder / "maximum_size.csv", index=False)
+    (folder / "maximum_size").mkdir()
+    for name in ("maximum_size.csv", "maximum_size/task1c.csv"):
+        pd.DataFrame([maximum_size(platform, backend)]).to_csv(folder / name, index=False)
     (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
     if with_traffic:
         traffic().to_csv(folder / "traffic.csv", index=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tilewise import ROOT, UserError, registry
+from tilewise import ROOT, UserError, maximum, measure, registry
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"
@@ -20,17 +20,6 @@ RESULTS = ROOT / "results"
 #: What makes two rows the same product, and what a sweep chooses for it.
 SHAPE = ["n", "p", "m"]
 CHOICE = ["block_x", "block_y", "tile", "ntb"]
-#: Columns of measurements.csv: times in ms, rates in GFLOP/s, memory in B, `noise` a standard deviation over its mean.
-MEASUREMENTS = [
-    *["platform", "task", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y", "tile", "ntb"],
-    *["status", "message", "samples", "time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms"],
-    *["gflops", "sm_clock_mhz", "registers", "shared_bytes", "relative_error", "bound_ratio", "build_sha256"],
-]
-#: Columns of maximum_size.csv: sizes are n of three n x n matrices.
-MAXIMUM_SIZE = [
-    *["platform", "kernel", "dtype", "memory_total_bytes", "memory_free_bytes", "theoretical_n", "allocatable_n"],
-    *["predicted_ms", "budget_s", "timed_n", "time_ms", "rows_checked"],
-]
 #: Columns of traffic.csv and counters.csv that both have; sectors are 32 B.
 TRAFFIC = [
     *["kernel", "dtype", *SHAPE, *CHOICE, "global_load_requests", "global_load_sectors", "global_store_sectors"],
@@ -54,7 +43,7 @@ ANCHORS = {"gpu": "cublas", "cpu": "numpy"}
 
 @dataclass(frozen=True)
 class Platform:
-    """One machine as data: device.json and the tables beside it. `recorded`: kept in the repository, not of this run."""
+    """One machine as data: device.json and the tables beside it; `recorded` ones are kept in the repository."""
 
     name: str
     device: dict
@@ -137,20 +126,27 @@ def published(folder=PUBLISHED):
     return pd.concat([read(path, PUBLISHED_COLUMNS) for path in sorted(Path(folder).glob("*.csv"))], ignore_index=True)
 
 
+def kept_files():
+    """The published and the recorded files: what the report needs beside this run's results."""
+    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/device.json")]
+    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded))
+
+
 def load_platform(folder, task=None, recorded=False):
     """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
     folder = Path(folder)
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
-    measurements = read(
-        folder / ("measurements.csv" if task is None or recorded else f"tasks/{task}.csv"), MEASUREMENTS
-    )
+    measurements, sizes = "measurements.csv", "maximum_size.csv"
+    if task and not recorded:  # a task shows its own results, whether or not the others are there
+        measurements, sizes = f"tasks/{task}.csv", f"maximum_size/{task}.csv"
+    measured = read(folder / measurements, measure.COLUMNS)
     return Platform(
         name=folder.name,
         device=json.loads(file.read_text()),
-        measurements=measurements if task is None else measurements[measurements["task"] == task],
-        maximum_size=read(folder / "maximum_size.csv", MAXIMUM_SIZE),
+        measurements=measured[measured["task"] == task] if task else measured,
+        maximum_size=read(folder / sizes, maximum.COLUMNS),
         traffic=read(folder / "traffic.csv", TRAFFIC),
         counters=read(folder / "counters.csv", TRAFFIC),
         recorded=recorded,

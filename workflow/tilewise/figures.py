@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from tilewise import tables
 from tilewise.data import ANCHORS, SHAPE
+from tilewise.files import replacing
 from tilewise.tables import choice_text, shape_text
 
 _STYLE = {
@@ -176,17 +177,18 @@ def rates(rows, evidence):
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
     names, shapes = list(dict.fromkeys(rows["label"])), list(dict.fromkeys(rows["shape"]))
     options = {"hue": "label", "style": "label", "hue_order": names, "style_order": names, "palette": _palette(names)}
-    figure, axes = _panels(len(groups), height=1.8 + 0.22 * len(shapes), columns=3, width=8.8, sharey=True)
+    figure, axes = _panels(len(groups), height=1.8 + 0.22 * len(shapes), columns=3, width=8.8, sharey=True, sharex=True)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         part = part.assign(place=[shapes.index(shape) for shape in part["shape"]])
         sns.scatterplot(part, x="gflops", y="place", markers=_MARKERS[: len(names)], s=40, ax=axis, **options)
-        for row in part[part["status"] != "ok"].to_dict("records"):
-            words = {"va": "center", "fontsize": "x-small", "color": _GREY, "transform": axis.get_yaxis_transform()}
-            axis.text(0.03, row["place"], f"{row['kernel']}: {row['status']}", **words)
+        words = {"va": "center", "fontsize": "x-small", "color": _GREY, "transform": axis.get_yaxis_transform()}
+        for place, missing in part[part["status"] != "ok"].groupby("place"):
+            axis.text(0.03, place, ", ".join(f"{row.kernel}: {row.status}" for row in missing.itertuples()), **words)
         axis.set(title=_title(dtype, platform, evidence), xlabel="GFLOP/s", ylabel="(n, m, p)")
         axis.set_yticks(range(len(shapes)), shapes)
         if (part["gflops"] > 0).any():
             axis.set_xscale("log")
+            axis.xaxis.set_minor_formatter(NullFormatter())
         if axis.get_legend():
             axis.get_legend().remove()
     handles, labels = axes[0].get_legend_handles_labels()
@@ -302,7 +304,7 @@ def roofline(evidence):
     figure, axes = _panels(len(groups), columns=1, height=4.4)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
-        bandwidth, top = gpu["memory_bandwidth_gb_s"], gpu["peak_gflops"]["float"]
+        bandwidth, top = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float", np.nan)
         names = sorted(part["kernel"].unique())
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte", y="gflops", ax=axis, palette=_palette(names), **options)
@@ -320,6 +322,19 @@ def roofline(evidence):
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
         axis.legend(title=None, loc="lower right")
     return figure
+
+
+#: The figures of the whole study, beside those of its tasks: file name -> function of evidence and published.
+OVERVIEW = {
+    "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
+    "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
+}
+
+
+def save(figure, path):
+    """Write a figure as SVG, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(svg(figure))
 
 
 def task(name, evidence, published):

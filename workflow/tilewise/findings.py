@@ -7,7 +7,7 @@ import pandas as pd
 from tilewise import tables
 from tilewise.data import ANCHORS
 
-_COUNTS = "one two three four five six seven eight nine ten eleven twelve".split()
+_COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 def origin(evidence):
@@ -86,9 +86,9 @@ def _ladder_points(ladder, label):
     if pd.notna(fastest["speedup_over_naive"]) and fastest["kernel"] != "naive":
         sentence += f", {_times(fastest['speedup_over_naive'])} the speed of the best naive kernel"
     if pd.notna(fastest["percent_of_anchor"]):
-        sentence += f" and {fastest['percent_of_anchor']:.0f} % of cuBLAS"
+        sentence += f" and {fastest['percent_of_anchor']:.0f}\u00a0% of cuBLAS"
     if pd.notna(fastest["percent_of_peak"]):
-        sentence += f"; it reaches {fastest['percent_of_peak']:.0f} % of the chip's vector peak"
+        sentence += f"; it reaches {fastest['percent_of_peak']:.0f}\u00a0% of the chip's vector peak"
     points.append(f"{sentence}.")
     naive = rows.get("naive", {})
     if pd.notna(naive.get("speedup_over_cpu")):
@@ -111,8 +111,9 @@ def double_cost(evidence, published):
         if {"float", "double"} <= set(own.index):
             more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
             lines.append(
-                f"Source a found double {claim:g} % slower than float, best block against best, and another block the "
-                f"best for double. On {evidence.labels[gpu.name]} double takes {more:.1f} % longer; the best block is "
+                f"Source a found double {claim:g}\u00a0% slower than float, best block against best, and another block "
+                f"the best for double. On {evidence.labels[gpu.name]} double takes {more:.1f}\u00a0% longer; the best "
+                "block is "
                 f"{own.loc['float', 'choice']} for float and {own.loc['double', 'choice']} for double."
             )
     return "\n\n".join(lines)

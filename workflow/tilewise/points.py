@@ -50,16 +50,18 @@ def expand(config, kernels, task, backend="gpu"):
     """The points of one task, in the order of the config, each once.
 
     `config` is a validated config, `kernels` the registry. On the backend `emulator` the sweeps of CUDA kernels run at
-    the emulator's shapes and library calls for the GPU drop out; the CPU's loops and libraries are the same everywhere.
+    the emulator's shapes, but for those that the kernel's `requires` excludes, and library calls for the GPU drop out;
+    the CPU's loops and libraries are the same everywhere.
     Raises UserError for a point that cannot be right on any device.
     """
     place = f"tasks.{task}"
+    method = config["tasks"][task].get("method", "sweep")
     found = {}
-    for number, sweep in enumerate(config["tasks"][task]["sweeps"]):
+    for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
         where = f"{place}.sweeps.{number}"
         for name in _listed(sweep["kernel"]):
             kernel = _one_of(name, kernels, f"{where}.kernel")
-            shapes = _shapes(config, config["tasks"][task].get("method", "sweep"), sweep, where)
+            shapes = _shapes(config, method, sweep, where)
             if backend == "emulator":
                 if name == "cublas":
                     continue
@@ -72,7 +74,9 @@ def expand(config, kernels, task, backend="gpu"):
                 if dtype not in kernel.dtypes:
                     raise UserError(f"{where}.dtype: {name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
                 point = Point(task, name, dtype, **shape, **choice)
-                found[_checked(point, kernel, where)] = None
+                if backend == "emulator" and kernel.unmet(point):
+                    continue
+                found[_checked(point, kernel, where, method)] = None
     return list(found)
 
 
@@ -100,15 +104,18 @@ def _choices(kernel, sweep, where):
         yield choice
 
 
-def _checked(point, kernel, where):
-    """The point with its block filled in from the registry; UserError where no device could run it."""
+def _checked(point, kernel, where, method):
+    """The point with its block filled in from the registry; UserError where no device could run it.
+
+    The method launch_limits is there to launch what no device runs.
+    """
     unmet = kernel.unmet(point)
     if unmet:
         raise UserError(f"{where}: {point.label()}: {kernel.name} requires {unmet}; choose other sizes")
     geometry = kernel.geometry(point)
     if geometry is None:
         return point
-    if geometry.threads > MAX_THREADS_PER_BLOCK:
+    if geometry.threads > MAX_THREADS_PER_BLOCK and method != "launch_limits":
         x, y = geometry.block
         raise UserError(
             f"{where}: {point.label()}: a block of {x} x {y} = {geometry.threads} threads; "

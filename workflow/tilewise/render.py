@@ -1,6 +1,7 @@
 """From tables and figures to HTML, and from report/report.py to one self-contained page."""
 
 import html
+import re
 from pathlib import Path
 
 import jupytext
@@ -26,12 +27,12 @@ LAYOUTS = {
         "shape": ("", "(n, m, p)"),
         "platform": ("", "GPU"),
         "kernel": ("", "kernel"),
-        "published_block": (_SOURCE_A, "block (x, y)"),
-        "published_grid": (_SOURCE_A, "grid (x, y)"),
+        "published_block": (_SOURCE_A, "block"),
+        "published_grid": (_SOURCE_A, "grid"),
         "published_ms": (_SOURCE_A, "GPU ms"),
         "published_cpu_ms": (_SOURCE_A, "CPU ms"),
-        "block": (_HERE, "block (x, y)"),
-        "grid": (_HERE, "grid (x, y)"),
+        "block": (_HERE, "block"),
+        "grid": (_HERE, "grid"),
         "time_ms": (_HERE, "GPU ms"),
         "cpu_ms": (_HERE, "CPU ms"),
         "ratio": ("Ratio", "published / measured"),
@@ -45,8 +46,8 @@ LAYOUTS = {
         "dtype": ("", "type"),
         "tile": ("", "tile"),
         "ntb": ("", "NTB"),
-        "block": ("", "block (x, y)"),
-        "grid": ("", "grid (x, y)"),
+        "block": ("", "block"),
+        "grid": ("", "grid"),
         "published_ms": (_SOURCE_A, "ms"),
         "time_ms": (_HERE, "ms"),
         "spread_percent": (_HERE, "spread, %"),
@@ -233,10 +234,11 @@ def table_html(table, layout, caption, labels=None, hide=()):
         anchor = ' class="anchor"' if row.get("kernel") in ANCHORS.values() else ""
         cells = [f"<td {kind}>{_cell(row, name, labels or {})}</td>" for kind, name in zip(kinds, columns)]
         lines.append(f"<tr{anchor}>{''.join(cells)}</tr>")
+    label = html.escape(re.sub(r"<[^>]+>", "", caption).split(".")[0], quote=True)
     body = "\n".join(lines) or f'<tr><td colspan="{len(columns)}" class="words">none</td></tr>'
     return (
-        f'<div class="table" tabindex="0" role="region" aria-label="{html.escape(caption.split(".")[0])}"><table>'
-        f"<caption>{caption}</caption>\n<thead>{head}<tr>{''.join(heads)}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+        f'<div class="table" tabindex="0" role="region" aria-label="{label}"><table>'
+        f"<caption><span>{caption}</span></caption>\n<thead>{head}<tr>{''.join(heads)}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
 
 
@@ -247,8 +249,9 @@ def show_table(table, layout, caption, labels=None, hide=()):
 
 def show_figure(figure, caption):
     """A matplotlib figure as inline SVG with its caption, for a notebook."""
-    label = html.escape(caption, quote=True)
-    drawing = figures.svg(figure).replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    label = html.escape(re.sub(r"<[^>]+>", "", caption), quote=True)
+    width = round(100 * figure.get_figwidth())
+    drawing = figures.svg(figure).replace("<svg ", f'<svg role="img" aria-label="{label}" style="width: {width}px" ', 1)
     return HTML(f'<figure><div class="drawing" tabindex="0">{drawing}</div><figcaption>{caption}</figcaption></figure>')
 
 
@@ -268,7 +271,11 @@ def render(output, folders, report=REPORT, recorded=None):
     notebook.cells.insert(place + 1, cell)
     resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
     try:
-        NotebookClient(notebook, kernel_name="python3", timeout=300, resources=resources).execute()
+        quiet = ["--IPKernelApp.log_level=ERROR"]  # it warns of its own port on localhost
+        client = NotebookClient(
+            notebook, kernel_name="python3", timeout=300, resources=resources, extra_arguments=quiet
+        )
+        client.execute()
     except CellExecutionError as error:
         raise UserError(f"{report}: a cell failed: {error.ename}: {error.evalue}") from error
     exporter = HTMLExporter(template_file=str(TEMPLATE), exclude_anchor_links=True)

@@ -73,6 +73,12 @@ class Study:
         names = sorted({p.kernel for p in self._points[wildcards.task] if self.kernels[p.kernel].source})
         return [f"results/{wildcards.platform}/build/{name}" for name in names]
 
+    def facts_of(self, wildcards):
+        """The file of maximum sizes that a task has where that is its method."""
+        if wildcards.task in self.with_method("maximum_size"):
+            return f"results/{wildcards.platform}/maximum_size/{wildcards.task}.csv"
+        return []
+
     def sweeps_of(self, wildcards):
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""
         shared = {key: self.config[key] for key in ("seed", "timing", "verification", "cpu", "emulator")}

@@ -48,7 +48,7 @@ def best(rows):
     """The fastest row of each case (platform, kernel, dtype, shape), with its runner-up.
 
     Adds `points` ("5 of 6" ran), runner_up, gap_percent (how much slower the runner-up is) and `decided`: the quartile
-    ranges of the two do not overlap, so the difference exceeds the spread. Where nothing ran, the case keeps its first row.
+    ranges of the two do not overlap, so the difference exceeds the spread. Where nothing ran, the first row stands.
     """
     found = []
     for _, case in rows.groupby(_CASE, sort=False, dropna=False):
@@ -200,6 +200,12 @@ def task(name, evidence, published):
     return build(rows, evidence, published)
 
 
+def choices(evidence, *tasks):
+    """The best choice of every case in these tasks; without what has no choice, such as cuBLAS."""
+    rows = best(describe(evidence.of(*tasks).gpu, evidence.max_noise))
+    return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
+
+
 def ladder(evidence, published):
     """The best of every kernel for every product on every GPU, whatever the task: rate, share of peak and speed-ups.
 
@@ -212,7 +218,7 @@ def ladder(evidence, published):
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
     table = table.merge(naive, how="left", on=keys)
-    peaks = {gpu.name: gpu.device["gpu"].get("peak_gflops", {}) for gpu in evidence.gpus}
+    peaks = {gpu.name: gpu.device["gpu"]["peak_gflops"] or {} for gpu in evidence.gpus}
     peak = pd.Series(
         [peaks[name].get(dtype) for name, dtype in zip(table["platform"], table["dtype"])], dtype="float64"
     )
@@ -295,6 +301,16 @@ def provenance(evidence):
     )
 
 
+#: The tables of the whole study, beside those of its tasks: file name -> function of evidence and published.
+OVERVIEW = {
+    "ladder": ladder,
+    "choices": lambda evidence, published: choices(evidence, *evidence.config["tasks"]),
+    "failures": lambda evidence, published: failures(evidence),
+    "verification": lambda evidence, published: verification(evidence),
+    "provenance": lambda evidence, published: provenance(evidence),
+}
+
+
 def _facts(platform):
     device = platform.device
     cpu, gpu = device["cpu"], device["gpu"]
@@ -304,7 +320,7 @@ def _facts(platform):
         "GPU": "none: CUDA kernels ran on the CPU emulator and were not timed",
     }
     if gpu:
-        peak = gpu.get("peak_gflops", {})
+        peak = gpu["peak_gflops"] or {}
         facts |= {
             "GPU": f"{gpu['name']}, {gpu['sms']} SMs, compute capability {gpu['compute_capability']}",
             "clocks": f"SM {gpu['sm_clock_mhz']} MHz, memory {gpu['memory_clock_mhz']} MHz",
@@ -313,7 +329,7 @@ def _facts(platform):
             "peak, vector units": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
             "driver": str(gpu["driver"]),
         }
-    facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_bytes'] / 2**30:.0f} GiB"
+    facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
     facts["host compiler"] = str(device["host_compiler"])
     facts |= {name.replace("_", " "): str(version) for name, version in device["versions"].items() if version}
     facts["commit"] = f"{device['commit']}{' with changes not committed' if device['dirty'] else ''}"

@@ -113,7 +113,8 @@ def run_on_cpu(job, device, config):
             return row | {"status": "timeout", "message": message}
         times = []
         verify.poison(C)
-        while len(times) < config["cpu"]["samples"] and (not times or sum(times) < config["cpu"]["repeat_s"]):
+        repeat = config["cpu"]["repeat_s"][device["backend"]]
+        while len(times) < config["cpu"]["samples"] and (not times or sum(times) < repeat):
             times.append(_seconds(multiply, A, B, C))
         settings = config["verification"]
         flop = 2 * n * p * m

@@ -1,0 +1,84 @@
+// C = A B through shared memory, written in terms of a matrix instead of pointers and offsets.
+//
+// The idea: a matrix is where it begins, how large it is, and how far its rows lie apart (the stride). A part of a
+// matrix then is a matrix too: it begins elsewhere and keeps the stride. So the tile of A at hand, the tile of B and
+// the block's tile of C are all views, cut to what there is at the edges, and the same code multiplies parts of larger
+// arrays. The struct costs a stride and two sizes a view, in registers; tiled.cu, the same algorithm, shows how much.
+//
+// A is n x p, B is p x m, C is n x m, all row-major.
+// Launch: block (TILE, TILE); grid (ceil(m / TILE), ceil(n / TILE)).
+
+/// @tparam T  the element, const where the matrix is only read
+template <typename T>
+struct Matrix {
+    T* elements;
+    int rows, columns;
+    long long stride;  // elements from one row to the next
+
+    /// The element, or 0 beyond the edges.
+    __device__ T get(int row, int column) const
+    {
+        return row < rows && column < columns ? elements[row * stride + column] : T(0);
+    }
+
+    /// Beyond the edges nothing is stored.
+    __device__ void set(int row, int column, T value) const
+    {
+        if (row < rows && column < columns) elements[row * stride + column] = value;
+    }
+
+    /// The part that begins at (row, column), at most height x width: a view, nothing is copied.
+    __device__ Matrix part(int row, int column, int height, int width) const
+    {
+        return {elements + row * stride + column, min(height, rows - row), min(width, columns - column), stride};
+    }
+};
+
+/// This block's tile of C = A B. The tiles are the caller's shared memory.
+template <typename T, int TILE>
+__device__ void multiply(Matrix<const T> A, Matrix<const T> B, Matrix<T> C, T (&tile_a)[TILE][TILE], T (&tile_b)[TILE][TILE])
+{
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    const int row = blockIdx.y * TILE;
+    const int col = blockIdx.x * TILE;
+
+    T sum = 0;
+    for (int start = 0; start < A.columns; start += TILE) {
+        tile_a[ty][tx] = A.part(row, start, TILE, TILE).get(ty, tx);
+        tile_b[ty][tx] = B.part(start, col, TILE, TILE).get(ty, tx);
+        __syncthreads();  // both tiles are complete
+
+        #pragma unroll
+        for (int k = 0; k < TILE; ++k)
+            sum += tile_a[ty][k] * tile_b[k][tx];
+        __syncthreads();  // every thread is done with them
+    }
+    C.part(row, col, TILE, TILE).set(ty, tx, sum);
+}
+
+/// @tparam T     the element: float, double or int
+/// @tparam TILE  width of a tile; TILE * TILE threads a block
+template <typename T, int TILE>
+__global__ void matrix_struct(const T* A, const T* B, T* C, int n, int p, int m)
+{
+    static_assert(TILE * TILE <= 1024, "a block has at most 1024 threads");
+    __shared__ T tile_a[TILE][TILE];
+    __shared__ T tile_b[TILE][TILE];
+    multiply<T, TILE>({A, n, p, p}, {B, p, m, m}, {C, n, m, m}, tile_a, tile_b);
+}
+
+/// The product of sub-matrices of larger arrays: what lies inside a border of A and of B, into the inside of C. The
+/// border of C is left alone.
+/// @tparam BORDER  rows and columns left out on every side
+template <typename T, int TILE, int BORDER>
+__global__ void matrix_struct_inside(const T* A, const T* B, T* C, int n, int p, int m)
+{
+    __shared__ T tile_a[TILE][TILE];
+    __shared__ T tile_b[TILE][TILE];
+    const int height = n - 2 * BORDER, depth = p - 2 * BORDER, width = m - 2 * BORDER;
+    multiply<T, TILE>(
+        Matrix<const T>{A, n, p, p}.part(BORDER, BORDER, height, depth),
+        Matrix<const T>{B, p, m, m}.part(BORDER, BORDER, depth, width),
+        Matrix<T>{C, n, m, m}.part(BORDER, BORDER, height, width), tile_a, tile_b);
+}

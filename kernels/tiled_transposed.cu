@@ -1,0 +1,37 @@
+// C = A B through shared memory, but threadIdx.x is the row: tiled.cu with x and y exchanged.
+//
+// The idea: tiles do not make the order of the threads indifferent. While a tile is copied, neighbouring threads read
+// A and B a whole row apart, so nothing coalesces; while it is used, they read tile_a a whole row of the tile apart,
+// and those elements lie in few of the 32 banks of shared memory, which then answer one after the other. Each element
+// fetched is still used TILE times, so the loss is smaller than the naive kernel's.
+//
+// A is n x p, B is p x m, C is n x m, all row-major.
+// Launch: block (TILE, TILE); grid (ceil(m / TILE), ceil(n / TILE)).
+
+/// @tparam T     the element: float, double or int
+/// @tparam TILE  width of a tile; TILE * TILE threads a block
+template <typename T, int TILE>
+__global__ void tiled_transposed(const T* A, const T* B, T* C, int n, int p, int m)
+{
+    static_assert(TILE * TILE <= 1024, "a block has at most 1024 threads");
+    __shared__ T tile_a[TILE][TILE];
+    __shared__ T tile_b[TILE][TILE];
+
+    const int tx = threadIdx.x;
+    const int ty = threadIdx.y;
+    const int row = blockIdx.y * TILE + tx;
+    const int col = blockIdx.x * TILE + ty;
+
+    T sum = 0;
+    for (int start = 0; start < p; start += TILE) {
+        tile_a[tx][ty] = row < n && start + ty < p ? A[static_cast<long long>(row) * p + start + ty] : T(0);
+        tile_b[tx][ty] = start + tx < p && col < m ? B[static_cast<long long>(start + tx) * m + col] : T(0);
+        __syncthreads();  // both tiles are complete
+
+        #pragma unroll
+        for (int k = 0; k < TILE; ++k)
+            sum += tile_a[tx][k] * tile_b[k][ty];
+        __syncthreads();  // every thread is done with them
+    }
+    if (row < n && col < m) C[static_cast<long long>(row) * m + col] = sum;
+}

@@ -1,0 +1,73 @@
+from tilewise import data, figures, tables
+
+for task in study.tasks:
+
+    rule:
+        name:
+            task
+        input:
+            expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=task),
+
+
+rule show_task:
+    input:
+        device="results/{platform}/device.json",
+        task="results/{platform}/tasks/{task}.csv",
+        facts=study.facts_of,
+        kept=data.kept_files(),
+    output:
+        table="results/{platform}/tables/{task}.csv",
+        figure=report(
+            "results/{platform}/figures/{task}.svg",
+            caption="../../report/captions/task.rst",
+            category="Tasks",
+            labels={"task": "{task}", "platform": "{platform}"},
+        ),
+    log:
+        "logs/{platform}/show/{task}.log",
+    localrule: True
+    script:
+        "../scripts/show_task.py"
+
+
+rule overview:
+    input:
+        device="results/{platform}/device.json",
+        measurements="results/{platform}/measurements.csv",
+        maximum_size="results/{platform}/maximum_size.csv",
+        kept=data.kept_files(),
+    output:
+        tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
+        figures=report(
+            expand("results/{{platform}}/figures/{name}.svg", name=figures.OVERVIEW),
+            caption="../../report/captions/overview.rst",
+            category="Kernels side by side",
+            labels={"platform": "{platform}"},
+        ),
+    log:
+        "logs/{platform}/show/overview.log",
+    localrule: True
+    script:
+        "../scripts/show_overview.py"
+
+
+rule page:
+    input:
+        devices=expand("results/{platform}/device.json", platform=study.platforms),
+        shown=expand("results/{platform}/tables/ladder.csv", platform=study.platforms),
+        kept=data.kept_files(),
+        notebook="report/report.py",
+        template="report/template/report.html.j2",
+        style="report/template/style.css",
+    output:
+        report(
+            "results/report.html",
+            caption="../../report/captions/page.rst",
+            category="Report",
+            labels={"page": "the whole report"},
+        ),
+    log:
+        "logs/report.log",
+    localrule: True
+    script:
+        "../scripts/page.py"

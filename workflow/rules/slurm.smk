@@ -1,0 +1,5 @@
+from tilewise import slurm
+
+
+onerror:
+    print(slurm.failures())

@@ -1,0 +1,9 @@
+"""Render the report over all platforms of the run."""
+
+from pathlib import Path
+
+from tilewise.files import script
+from tilewise.render import render
+
+with script(snakemake.log[0]):
+    render(snakemake.output[0], [Path(device).parent for device in snakemake.input.devices], snakemake.input.notebook)

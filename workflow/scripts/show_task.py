@@ -1,0 +1,13 @@
+"""Write a task's table and figure: this platform's results beside what was published and, without a GPU, recorded."""
+
+from pathlib import Path
+
+from tilewise import data, figures, tables
+from tilewise.files import script, write_csv
+
+with script(snakemake.log[0]):
+    task = snakemake.wildcards.task
+    evidence = data.load([Path(snakemake.input.device).parent], task)
+    published = data.published()
+    write_csv(tables.task(task, evidence, published), snakemake.output.table)
+    figures.save(figures.task(task, evidence, published), snakemake.output.figure)
