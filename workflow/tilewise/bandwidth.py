@@ -150,7 +150,7 @@ def _timed(probe, dtype, device, instance, entry, folder):
         end.record()
         end.synchronize()
         times_ms.append(get_elapsed_time(start, end))
-    _compare(bool((C == probe.expected(A, B, at)).all()), probe)
+    _compare(bool((probe.expected(A, B, at) == C).all()), probe)
     times_ms = times_ms[WARM_UP:]
     return {
         "measured": probe.work(at) / float(np.median(times_ms)) / 1e6,

@@ -40,7 +40,7 @@ def cold_start(points, kernels, builds, device, config):
     for order in itertools.chain.from_iterable(itertools.permutations(group) for group in shapes.values()):
         names = ", ".join(job["row"]["kernel"] for job in order)
         if device["backend"] == "emulator":
-            note = {"status": "timeout", "message": "emulated: not timed", "order": names}
+            note = {"status": "not_timed", "message": "emulated: not timed", "order": names}
             rows += [job["row"] | note | {"position": place} for place, job in enumerate(order, 1)]
             continue
         for repeat in range(1, REPEATS + 1):

@@ -83,7 +83,8 @@ class Study:
     def cuda_builds_of(self, wildcards):
         """The build folders of all CUDA kernels of a platform."""
         used = {p.kernel for points in self._points.values() for p in points}
-        return [f"results/{wildcards.platform}/build/{name}" for name in sorted(used) if self.kernels[name].kind == "cuda"]
+        names = sorted(name for name in used if self.kernels[name].kind == "cuda")
+        return [f"results/{wildcards.platform}/build/{name}" for name in names]
 
     def cuda_sources(self):
         """Paths of all CUDA kernels of the registry."""
