@@ -507,6 +507,8 @@ EXPORT int tracer_allocate(const std::uint64_t* bytes, void** addresses)
     room_behind[0] = 0;  // makes the segment exist
     dl_iterate_phdr(find_library, nullptr);
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
+    sites.clear();
+    occurrences.clear();
     char* memory = nullptr;
     std::size_t room;
     for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
@@ -558,7 +560,7 @@ EXPORT void tracer_prepare(const std::uint64_t* offsets, const std::uint64_t* si
     faults.clear();
     block_starts.clear();
     clock_now = 0;
-    for (Site& site : sites) {
+    for (Site& site : sites) {  // a run that was given up leaves requests behind
         for (unsigned i = 0; i < site.used; ++i) site.requests[i].lanes = 0;
         site.used = 0;
     }
