@@ -36,10 +36,21 @@ evidence = data.load(folders, recorded=recorded)
 published = data.published()
 labels = evidence.labels
 tasks = evidence.config["tasks"]
-table = {name: tables.task(name, evidence, published) for name in tasks}
 ladder = tables.ladder(evidence, published)
 failed = tables.failures(evidence)
 verified = tables.verification(evidence)
+
+
+def task_table(name, layout, caption, rows=lambda table: table, hide=()):
+    """The table of a task, or a note where this run's config has no such task."""
+    if name not in tasks:
+        return text(f"*The config of this run has no task `{name}`.*")
+    return show_table(rows(tables.task(name, evidence, published)), layout, caption, labels, hide)
+
+
+def task_figure(name, caption):
+    """The figure of a task, where this run's config has it."""
+    return show_figure(figures.task(name, evidence, published), caption) if name in tasks else None
 
 
 text(findings.origin(evidence))
@@ -66,16 +77,11 @@ text(findings.summary(evidence, ladder, verified, failed))
 # caches and uses every core, shows what the same processor can do.
 
 # %%
-show_table(
-    table.get("cpu"),
-    "cpu",
-    "<b>CPU times.</b> The loop in float, beside the host of source a (its model is not given).",
-    labels,
-)
+task_table("cpu", "cpu", "<b>CPU times.</b> The loop in float, beside the host of source a (its model is not given).")
 
 # %%
-show_figure(
-    figures.task("cpu", evidence, published),
+task_figure(
+    "cpu",
     "<b>The CPU.</b> Rate of the kij loop (one thread) and of NumPy's BLAS at each shape; the axis is logarithmic.",
 )
 
@@ -88,32 +94,30 @@ show_figure(
 # a block of 8 × 128 it covers four rows, and each request breaks into pieces.
 
 # %%
-show_table(
-    table["task1a"],
+task_table(
+    "task1a",
     "winners",
     "<b>Table 1.</b> Naive kernel, float, at the best block for each shape, with the CPU loop of the same machine.",
-    labels,
 )
 
 # %%
-show_figure(
-    figures.task("task1a", evidence, published),
+task_figure(
+    "task1a",
     "<b>Block dimensions, float.</b> Rate of the naive kernel over the shape of its block, 1024 threads in each.",
 )
 
 # %%
-double = table["task1b"]
-show_table(
-    double[double["shape"] == "(8192, 8192, 8192)"] if (double["shape"] == "(8192, 8192, 8192)").any() else double,
+task_table(
+    "task1b",
     "sweep",
-    "<b>Table 2.</b> Naive kernel, double, over the block dimensions at the square shape.",
-    labels,
+    "<b>Table 2.</b> Naive kernel, double, over the block dimensions at the largest shape.",
+    rows=tables.largest,
     hide=("bound_ratio", "tile", "ntb", "dtype"),
 )
 
 # %%
-show_figure(
-    figures.task("task1b", evidence, published),
+task_figure(
+    "task1b",
     "<b>Block dimensions, double.</b> As above in double; the shapes beyond Table 2 are an addition to source a.",
 )
 
@@ -130,11 +134,11 @@ text(findings.double_cost(evidence, published))
 # integer: the kernels index with 64 bits.
 
 # %%
-show_table(table["task1c"], "maximum_size", "<b>Table 3.</b> Maximum size, three float matrices, naive kernel.", labels)
+task_table("task1c", "maximum_size", "<b>Table 3.</b> Maximum size, three float matrices, naive kernel.")
 
 # %%
-show_figure(
-    figures.gauge(evidence, published),
+task_figure(
+    "task1c",
     "<b>Maximum size.</b> The largest n in theory, the largest that was allocated, and the n that was timed.",
 )
 
@@ -146,31 +150,29 @@ show_figure(
 # falls by less: caches had served many of the naive kernel's loads already, and shared memory has a rate of its own.
 
 # %%
-show_table(
-    table["task2a"],
+task_table(
+    "task2a",
     "winners",
     "<b>Table 4.</b> Tiled kernel, float, at the best tile width for each shape.",
-    labels,
 )
 
 # %%
-show_figure(
-    figures.task("task2a", evidence, published),
+task_figure(
+    "task2a",
     "<b>Tile width, float.</b> Rate of the tiled kernel; a block has as many threads as a tile has elements.",
 )
 
 # %%
-show_table(
-    table["task2b"],
+task_table(
+    "task2b",
     "winners",
     "<b>Table 4 in double.</b> The same sweep in double, which source a ran but did not print.",
-    labels,
     hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
 )
 
 # %%
-show_figure(
-    figures.task("task2b", evidence, published),
+task_figure(
+    "task2b",
     "<b>Tile width, double.</b> The tiles take twice the shared memory.",
 )
 
@@ -182,19 +184,17 @@ show_figure(
 # a time, as each takes more registers and more shared memory. Somewhere the gain and the price balance.
 
 # %%
-several = table["task3"]
-largest = several["n"].astype(float) * several["m"].astype(float) * several["p"].astype(float)
-show_table(
-    several[largest == largest.max()],
+task_table(
+    "task3",
     "sweep",
-    "<b>Table 5.</b> Tiles a block (NTB) at the square shape; source a printed float with tile 32.",
-    labels,
+    "<b>Table 5.</b> Tiles a block (NTB) at the largest shape; source a printed float with tile 32.",
+    rows=tables.largest,
     hide=("bound_ratio", "block", "shape"),
 )
 
 # %%
-show_figure(
-    figures.task("task3", evidence, published),
+task_figure(
+    "task3",
     "<b>NTB.</b> Rate over the number of tiles a block, and speed relative to one tile beside source a's curve.",
 )
 
@@ -207,16 +207,15 @@ show_figure(
 # explain, which must stay below 1; integers must be exact. Times of tiny products are the time of a launch.
 
 # %%
-show_table(
-    table["task4"],
+task_table(
+    "task4",
     "sweep",
     "<b>Ragged and degenerate shapes.</b> Tile 16, three tiles a block.",
-    labels,
     hide=("block", "gflops", "tile", "ntb"),
 )
 
 # %%
-show_figure(figures.task("task4", evidence, published), "<b>Ragged shapes.</b> Rates by type, on a logarithmic axis.")
+task_figure("task4", "<b>Ragged shapes.</b> Rates by type, on a logarithmic axis.")
 
 # %% [markdown]
 # ## The kernels side by side
@@ -239,9 +238,9 @@ show_figure(
 
 # %%
 show_table(
-    ladder[ladder["n"].astype(float) * ladder["m"].astype(float) * ladder["p"].astype(float) > 1.2e9],
+    ladder[ladder["speedup_over_naive"].notna()],
     "ladder",
-    "<b>The ladder.</b> The best of each kernel and type; ragged shapes are left out.",
+    "<b>The ladder.</b> The best of each kernel and type at the shapes where the naive kernel was timed too.",
     labels,
 )
 
@@ -263,8 +262,8 @@ show_table(
 more = [name for name in tasks if name not in {"cpu", *(f"task{n}" for n in ("1a", "1b", "1c", "2a", "2b", "3", "4"))}]
 for name in more:
     display(text(f"## {tasks[name]['title']}\n\nThe task `{name}` of the config."))
-    display(show_table(table[name], "sweep", f"<b>{tasks[name]['title']}.</b> Every point of the task.", labels))
-    display(show_figure(figures.task(name, evidence, published), f"<b>{tasks[name]['title']}.</b>"))
+    display(task_table(name, "sweep", f"<b>{tasks[name]['title']}.</b> Every point of the task."))
+    display(task_figure(name, f"<b>{tasks[name]['title']}.</b>"))
 
 # %% [markdown]
 # ## What the kernels ask of memory

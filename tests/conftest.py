@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import synthetic
 import yaml
 
-from tilewise import ROOT, registry
+from tilewise import ROOT, registry, render
 from tilewise.emulator import EMULATED_LIMITS
 
 COPIED = ("Snakefile", "config", "kernels", "report", "slurm", "workflow", "pyproject.toml")
@@ -54,6 +55,12 @@ def copy_repository(folder):
     return folder
 
 
+@pytest.fixture(scope="session")
+def new_clone():
+    """`copy_repository`, for tests that cannot import this file."""
+    return copy_repository
+
+
 @pytest.fixture
 def clone(tmp_path):
     """A fresh copy of the repository for one test."""
@@ -77,3 +84,13 @@ def edit(path, old, new):
 def write_json(path, data):
     """Write JSON for a test."""
     Path(path).write_text(json.dumps(data))
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory):
+    """The page of a machine without a GPU, beside a recorded run."""
+    folder = tmp_path_factory.mktemp("report")
+    synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)
+    synthetic.write(folder / "results/emulator", "emulator", with_traffic=True)
+    render.render(folder / "report.html", [folder / "results/emulator"], recorded=folder / "recorded")
+    return folder / "report.html"

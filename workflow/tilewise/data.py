@@ -111,14 +111,14 @@ def read(path, columns):
     missing = [name for name in columns if name not in table]
     if missing:
         raise UserError(f"{path}: the column '{missing[0]}' is missing; delete the file and run again")
-    for name in table:
-        if name in _TEXT:
-            table[name] = table[name].astype("str").fillna("")
-        elif name in _COUNTS:
-            table[name] = table[name].astype("Int64")
-        elif name in columns:
-            table[name] = table[name].astype("float64")
-    return table
+    return typed(table)
+
+
+def typed(table):
+    """The same table with text as text, sizes and counts as nullable integers, everything else as floats."""
+    types = {name: "str" if name in _TEXT else "Int64" if name in _COUNTS else "float64" for name in table}
+    text = [name for name in table if name in _TEXT]
+    return table.astype(types).assign(**{name: table[name].astype("str").fillna("") for name in text})
 
 
 def published(folder=PUBLISHED):

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from tilewise import tables
-from tilewise.data import ANCHORS, SHAPE
+from tilewise.data import ANCHORS, CHOICE, SHAPE
 from tilewise.files import replacing
 from tilewise.tables import choice_text, shape_text
 
@@ -198,6 +198,27 @@ def rates(rows, evidence):
 
 
 @_styled
+def bars(rows, evidence):
+    """GFLOP/s of every point as bars: one panel a platform and dtype, one bar a choice and shape."""
+    rows = rows.assign(
+        shape=[shape_text(row) for row in rows.to_dict("records")],
+        label=[f"{row['kernel']} {choice_text(row)}".strip() for row in rows.to_dict("records")],
+    )
+    groups = list(rows.groupby(["platform", "dtype"], sort=False))
+    shapes = list(dict.fromkeys(rows["shape"]))
+    tallest = max(part["label"].nunique() for _, part in groups)
+    options = {"hue_order": shapes, "palette": _palette(shapes), "errorbar": None, "orient": "h", "legend": "full"}
+    figure, axes = _panels(len(groups), height=1.6 + (0.18 + 0.06 * len(shapes)) * tallest, width=8.8)
+    for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
+        sns.barplot(part, y="label", x="gflops", hue="shape", ax=axis, **options)
+        axis.set(title=_title(dtype, platform, evidence), xlabel="GFLOP/s", ylabel="")
+        axis.get_legend().remove()
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(shapes)), title="(n, m, p)")
+    return figure
+
+
+@_styled
 def gauge(evidence, published):
     """The maximum-size gauge: n that three matrices allow in theory, that was allocated, and that was timed."""
     source = published.set_index("quantity")["value"]
@@ -345,11 +366,14 @@ def task(name, evidence, published):
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows["gflops"].isna().all():
         return _nothing("Nothing of this task was timed; its table holds what was verified.")
-    if rows["ntb"].nunique() > 1:
+    chosen = rows[~rows["kernel"].isin(ANCHORS.values())]
+    if chosen["ntb"].nunique() > 1:
         return ntb(rows, evidence, published)
-    if rows["tile"].nunique() > 1:
+    if chosen["kernel"].nunique() == 1 and chosen["tile"].nunique() > 1:
         return sweep(rows, "tile", "tile width", evidence)
-    if rows["block_x"].nunique() > 1:
+    if chosen["kernel"].nunique() == 1 and chosen["block_x"].nunique() > 1:
         rows = rows.assign(block=[choice_text(row) for row in rows.to_dict("records")])
         return sweep(rows, "block", "threads of a block, x × y", evidence)
+    if len(chosen[["kernel", *CHOICE]].drop_duplicates()) > 3:
+        return bars(rows, evidence)
     return rates(rows, evidence)

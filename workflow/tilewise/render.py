@@ -200,8 +200,8 @@ def _cell(row, column, labels):
     return f'{text}<abbr title="unstable: the spread passes the limit">†</abbr>' if unstable else text
 
 
-def _kind(column):
-    if column in ("message", "note"):
+def _kind(column, layout):
+    if column in ("message", "note") or (layout is None and column != "fact"):
         return 'class="words long"'
     return 'class="words"' if column in _WORDS else ""
 
@@ -227,13 +227,13 @@ def table_html(table, layout, caption, labels=None, hide=()):
             )
             names = names[span:]
         head = f"<tr>{''.join(cells)}</tr>"
-    kinds = [_kind(name) if layout else 'class="words long"' for name in columns]
+    kinds = [_kind(name, layout) for name in columns]
     heads = [f'<th scope="col" {kind}>{html.escape(label)}</th>' for kind, (_, label) in zip(kinds, columns.values())]
     lines = []
     for row in table.to_dict("records"):
-        anchor = ' class="anchor"' if row.get("kernel") in ANCHORS.values() else ""
+        kind = "anchor" if row.get("kernel") in ANCHORS.values() else "best" if row.get("best") is True else ""
         cells = [f"<td {kind}>{_cell(row, name, labels or {})}</td>" for kind, name in zip(kinds, columns)]
-        lines.append(f"<tr{anchor}>{''.join(cells)}</tr>")
+        lines.append(f'<tr class="{kind}">{"".join(cells)}</tr>')
     label = html.escape(re.sub(r"<[^>]+>", "", caption).split(".")[0], quote=True)
     body = "\n".join(lines) or f'<tr><td colspan="{len(columns)}" class="words">none</td></tr>'
     return (
@@ -278,7 +278,7 @@ def render(output, folders, report=REPORT, recorded=None):
         client.execute()
     except CellExecutionError as error:
         raise UserError(f"{report}: a cell failed: {error.ename}: {error.evalue}") from error
-    exporter = HTMLExporter(template_file=str(TEMPLATE), exclude_anchor_links=True)
+    exporter = HTMLExporter(template_file=str(TEMPLATE))
     page, _ = exporter.from_notebook_node(notebook)
     Path(output).parent.mkdir(parents=True, exist_ok=True)
     Path(output).write_text(page)

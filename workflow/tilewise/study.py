@@ -74,10 +74,14 @@ class Study:
         return [f"results/{wildcards.platform}/build/{name}" for name in names]
 
     def facts_of(self, wildcards):
-        """The file of maximum sizes that a task has where that is its method."""
-        if wildcards.task in self.with_method("maximum_size"):
-            return f"results/{wildcards.platform}/maximum_size/{wildcards.task}.csv"
-        return []
+        """What a task's method writes beside the measurements; nothing for a plain sweep."""
+        method = self.config["tasks"][wildcards.task].get("method", "sweep")
+        return [] if method == "sweep" else f"results/{wildcards.platform}/{method}/{wildcards.task}.csv"
+
+    def cuda_builds_of(self, wildcards):
+        """The build folders of all CUDA kernels of a platform."""
+        used = {p.kernel for points in self._points.values() for p in points}
+        return [f"results/{wildcards.platform}/build/{name}" for name in sorted(used) if self.kernels[name].kind == "cuda"]
 
     def sweeps_of(self, wildcards):
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""

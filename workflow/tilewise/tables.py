@@ -126,8 +126,14 @@ def _by_shape(table):
 
 
 def sweep(rows, evidence, published):
-    """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters."""
-    table = _beside_published(describe(rows, evidence.max_noise), published, pick_best=False)
+    """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters.
+
+    `best` marks the fastest row of each case.
+    """
+    rows = describe(rows, evidence.max_noise)
+    cases = rows.groupby(_CASE, dropna=False)["time_ms"]
+    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
+    table = _beside_published(rows, published, pick_best=False)
     return _by_shape(_beside_emulator(_beside_anchor(table, rows), evidence.emulated))
 
 
@@ -200,6 +206,12 @@ def task(name, evidence, published):
     return build(rows, evidence, published)
 
 
+def largest(table):
+    """The rows of the largest product."""
+    work = table[SHAPE].astype("float64").prod(axis=1)
+    return table[work == work.max()]
+
+
 def choices(evidence, *tasks):
     """The best choice of every case in these tasks; without what has no choice, such as cuBLAS."""
     rows = best(describe(evidence.of(*tasks).gpu, evidence.max_noise))
@@ -212,8 +224,8 @@ def ladder(evidence, published):
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine; percent_of_peak is against the
     vector peak of device.json, which cuBLAS can pass for double where the GPU has FP64 tensor cores.
     """
-    rows = evidence.gpu[evidence.gpu["task"].map(_timed_tasks(evidence.config))]
-    table = winners(rows, evidence, published)
+    swept = [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
+    table = winners(evidence.of(*swept).gpu, evidence, published)
     naive = table[(table["kernel"] == "naive") & (table["status"] == "ok")]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
@@ -227,10 +239,6 @@ def ladder(evidence, published):
         peak_gflops=peak,
         percent_of_peak=100 * table["gflops"] / peak,
     )
-
-
-def _timed_tasks(config):
-    return {name: entry.get("method") != "maximum_size" for name, entry in config["tasks"].items()}
 
 
 def failures(evidence):
