@@ -124,6 +124,16 @@ def test_vectors_are_one_access(tmp_path):
     assert not memory_faults(faults)
 
 
+def test_structs_are_copied_in_pieces(tmp_path):
+    """float3 as three loads of 4 bytes, like a GPU: all three touch the same 12 sectors."""
+    body = """    struct Row { T x, y, z; };
+    const Row row = reinterpret_cast<const Row*>(A)[threadIdx.x];
+    C[threadIdx.x] = row.x + row.y + row.z;"""
+    row, faults = trace(kernel_of(tmp_path, body), "float", (1, 96, 32), block_x=32, block_y=1)
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (3, 36)
+    assert not memory_faults(faults)
+
+
 def test_a_misaligned_warp_touches_one_sector_more(tmp_path):
     row, _ = trace(
         kernel_of(tmp_path, "    C[threadIdx.x] = A[threadIdx.x + 1];"), "float", (1, 33, 32), block_x=32, block_y=1
@@ -187,6 +197,11 @@ FAULTS = [  # body, kind, a part of the message
         "writes shared memory, where the kernel has no array",
     ),
     (
+        "const float2 pair = *reinterpret_cast<const float2*>(A + threadIdx.x); C[threadIdx.x] = pair.x + pair.y;",
+        "misaligned",
+        "thread (1, 0) of block (0, 0) reads A[0, 1] as 8 bytes, whose address must be a multiple of that",
+    ),
+    (
         "if (threadIdx.x < 32) __syncthreads(); C[threadIdx.x] = 0;",
         "divergence",
         "thread (0, 0) of block (0, 0) waits here, thread (63, 0) has ended",
@@ -201,7 +216,9 @@ FAULTS = [  # body, kind, a part of the message
 
 @pytest.mark.parametrize("body, kind, message", FAULTS, ids=[f"{f[1]}-{i}" for i, f in enumerate(FAULTS)])
 def test_fault(tmp_path, body, kind, message):
-    _, faults = trace(kernel_of(tmp_path, body), "float", (1, 1, 64), block_x=64, block_y=1)
+    _, faults = trace(
+        kernel_of(tmp_path, body), "float", (1, 4 if kind == "misaligned" else 1, 64), block_x=64, block_y=1
+    )
     assert kind in {fault.kind for fault in memory_faults(faults)}
     assert any(message in str(fault) for fault in faults), [str(fault) for fault in faults]
     first = memory_faults(faults)[0]

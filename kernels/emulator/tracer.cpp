@@ -36,7 +36,7 @@ namespace emulator {
 namespace {
 
 enum Space { global, shared };
-enum Kind { race, out_of_bounds, uninitialised, divergence };
+enum Kind { race, out_of_bounds, uninitialised, divergence, misaligned };
 
 // ---- What Python reads ----------------------------------------------------------------------------------------------
 
@@ -410,11 +410,30 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     report_access(out_of_bounds, access);
 }
 
+// A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
+[[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
+{
+    for (int k = 0; k < 3; ++k)
+        if (access.address - arrays[k].begin < arrays[k].bytes) {
+            access.array = k;
+            access.begin = arrays[k].begin;
+        }
+    if (access.address - shared_begin < shared_bytes) {
+        access.space = shared;
+        access.array = shared_owner[(access.address - shared_begin) / 4];
+        access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
+    }
+    stopping = true;  // the CPU's own wide loads might crash, too
+    report_access(misaligned, access);
+}
+
 [[gnu::always_inline]] inline void accessed(void* address, unsigned size, bool write, void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0};
-    if (at - arena < arena_bytes) {
+    if (at % size) {
+        access_misaligned(access);
+    } else if (at - arena < arena_bytes) {
         access_global(access);
     } else if (at - shared_begin < shared_bytes) {
         access.space = shared;
@@ -507,6 +526,8 @@ EXPORT int tracer_allocate(const std::uint64_t* bytes, void** addresses)
     room_behind[0] = 0;  // makes the segment exist
     dl_iterate_phdr(find_library, nullptr);
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
+    sites.clear();
+    occurrences.clear();
     char* memory = nullptr;
     std::size_t room;
     for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
@@ -558,7 +579,7 @@ EXPORT void tracer_prepare(const std::uint64_t* offsets, const std::uint64_t* si
     faults.clear();
     block_starts.clear();
     clock_now = 0;
-    for (Site& site : sites) {
+    for (Site& site : sites) {  // a run that was given up leaves requests behind
         for (unsigned i = 0; i < site.used; ++i) site.requests[i].lanes = 0;
         site.used = 0;
     }
@@ -588,8 +609,16 @@ ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 
-void __tsan_read_range(void* address, std::size_t size) { accessed(address, size, false, CALLER); }
-void __tsan_write_range(void* address, std::size_t size) { accessed(address, size, true, CALLER); }
+// A struct: a GPU copies it in the widest pieces that its alignment allows.
+static void range_accessed(void* address, std::size_t size, bool write, void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    const unsigned piece = (at | size | 16) & -(at | size | 16);  // the largest power of 2 up to 16 that divides both
+    for (std::size_t offset = 0; offset < size; offset += piece)
+        accessed(static_cast<char*>(address) + offset, piece, write, pc);
+}
+void __tsan_read_range(void* address, std::size_t size) { range_accessed(address, size, false, CALLER); }
+void __tsan_write_range(void* address, std::size_t size) { range_accessed(address, size, true, CALLER); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

@@ -3,12 +3,14 @@
 import argparse
 import difflib
 import re
+import signal
 import sys
 from pathlib import Path
 
 from tilewise import UserError, registry
 from tilewise.cpp import shown
 from tilewise.emulator import LaunchError
+from tilewise.points import Point
 from tilewise.registry import DTYPES, MAX_THREADS_PER_BLOCK, Kernel
 from tilewise.trace import SCHEDULES, trace
 
@@ -28,6 +30,10 @@ TABLE = {
 
 def main(arguments=None):
     """Run a command line; returns the exit status: 0, 1 where the kernel has a fault, 2 where the command is wrong."""
+    if arguments is None:
+        # A kernel may run for ever, and then only the default action stops it; nor is `| head` worth a traceback.
+        for number in (signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
     options = _parser().parse_args(arguments)
     try:
         kernel, choice = find_kernel(options)
@@ -100,7 +106,7 @@ def _sizes(count):
 def find_kernel(options):
     """The kernel of a file and its parameters: as the registry has it, or as the options say.
 
-    Raises UserError where the file is not there, is not understood, or a parameter is missing.
+    Raises UserError where the file is not there, is not understood, or a parameter is missing or cannot be.
     """
     path = options.file
     if not path.is_file():
@@ -108,6 +114,8 @@ def find_kernel(options):
         hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
         raise UserError(f"there is no file {path}{hint}")
     kernel = _registered(path) or _described(path, options)
+    if options.dtype not in kernel.dtypes:
+        raise UserError(f"--dtype: {kernel.name} is not for {options.dtype}; it takes {', '.join(kernel.dtypes)}")
     given = {"tile": options.tile, "ntb": options.ntb}
     choice = {name: given[name] for name in ("tile", "ntb") if name in kernel.parameters}
     for name, value in choice.items():
@@ -121,6 +129,9 @@ def find_kernel(options):
         if x * y > MAX_THREADS_PER_BLOCK:
             raise UserError(f"--block: {x}x{y} is more than {MAX_THREADS_PER_BLOCK} threads; for example --block 32x8")
         choice |= {"block_x": x, "block_y": y}
+    unmet = kernel.unmet(Point("trace", kernel.name, options.dtype, *options.shape, **choice))
+    if unmet:
+        raise UserError(f"{shown(path)}: {kernel.name} requires {unmet}; choose other sizes")
     return kernel, choice
 
 

@@ -12,6 +12,7 @@ kernels/emulator/tracer.cpp explains how. Columns of traffic.csv beyond the poin
   global_store_requests, shared_load_requests, shared_store_requests, shared_store_wavefronts
   flop_per_byte_moved                           2nmp FLOP for each byte of the sectors loaded and stored
   uninitialised, divergence                     reads of what was never written; barriers that not all threads reach
+  misaligned                                    accesses at an address that their size does not divide
 """
 
 import atexit
@@ -53,6 +54,7 @@ COLUMNS = [
     "flop_per_byte_moved",
     "uninitialised",
     "divergence",
+    "misaligned",
 ]
 
 #: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
@@ -92,12 +94,14 @@ KINDS = {
     "out_of_bounds": "out_of_bounds",
     "uninitialised": "uninitialised",
     "divergence": "divergence",
+    "misaligned": "misaligned",
 }
 TITLES = {
     "race": "race",
     "out_of_bounds": "access out of bounds",
     "uninitialised": "read of what was never written",
     "divergence": "barrier that not all threads reach",
+    "misaligned": "misaligned address",
     "order": "result depends on the order of threads",
     "incorrect": "wrong product",
 }
@@ -378,6 +382,9 @@ class Tracer:
     def _uninitialised(self, fault, place):
         writer = "no thread of the block" if fault.space else "no thread"
         return f"{place.access(fault)}, which {writer} has written"
+
+    def _misaligned(self, fault, place):
+        return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
     def _divergence(self, fault, place):
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
