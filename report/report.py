@@ -258,9 +258,130 @@ show_table(
     labels,
 )
 
+# %% [markdown]
+# ## Integers
+#
+# Source b multiplies int32 matrices of 2000 × 2000 with blocks of 16 × 16 and compares them exactly. Its operands are
+# all 1, so every element of C is 2000, whichever rows and columns are mixed up; here the operands are random.
+
 # %%
-more = [name for name in tasks if name not in {"cpu", *(f"task{n}" for n in ("1a", "1b", "1c", "2a", "2b", "3", "4"))}]
-for name in more:
+task_table(
+    "integers", "sweep", "<b>Integers.</b> CPU loop in the order i, j, k, naive and tiled kernel.", hide=("ntb",)
+)
+
+# %%
+task_figure("integers", "<b>Integers.</b> Rates at 2000 × 2000, on a logarithmic axis.")
+
+# %% [markdown]
+# ## A stopwatch around everything
+#
+# Source b finds tiling 17 times faster, with a stopwatch around allocation, copies and kernel. Its naive kernel ran
+# first, and the first call of a process also creates the CUDA context. The same measurement here, each time in a fresh
+# process, in both orders, and beside it the kernel alone.
+
+# %%
+task_table("cold_start", "cold_start", "<b>Whole calls.</b> Medians of fresh processes, step by step.")
+
+# %%
+task_figure("cold_start", "<b>Where the time of a call goes.</b> Whoever comes first pays for the context.")
+
+# %% [markdown]
+# ## Which index should run along a row?
+#
+# The transposed kernels make threadIdx.x the row of C, as source c does. Neighbouring threads of a warp then read and
+# write elements that lie a whole row apart, and every request breaks into up to 32 pieces.
+
+# %%
+task_table("coalescing", "sweep", "<b>Coalescing.</b> threadIdx.x as column and as row.", hide=("bound_ratio",))
+
+# %%
+task_figure("coalescing", "<b>Coalescing.</b> Rates with threadIdx.x as the column and, transposed, as the row.")
+
+# %% [markdown]
+# ## Launches that are refused
+#
+# A block has at most 1024 threads and a limited share of shared memory. A launch beyond that is refused: the kernel
+# never runs, and C stays as it was. A program that does not ask for the error goes on with whatever C held; source b's
+# failing run compares zeros with products.
+
+# %%
+task_table("launch_limits", "launch_limits", "<b>Launch limits.</b> What was launched and what refused, by name.")
+
+# %%
+task_figure("launch_limits", "<b>Launch limits.</b> Each launch as a share of what the device allows a block.")
+
+# %% [markdown]
+# ## Orders of the CPU loop
+#
+# The three loops may be nested in six orders; each adds the same products in the same order of k, so the result is the
+# same. What differs is the innermost step through memory: along rows (ikj, kij), along one row and down one column
+# (ijk, jik), or down two columns (jki, kji).
+
+# %%
+task_table("loop_orders", "cpu", "<b>Loop orders.</b> One thread; the blocked loop works on blocks of 16.")
+
+# %%
+task_figure("loop_orders", "<b>Loop orders.</b> Rates in the cache and beyond it.")
+
+# %% [markdown]
+# ## Ragged edges against multiples of the tile
+#
+# What does it cost to accept any shape? The tiled kernel on a shape with three ragged edges, on the next multiples of
+# 32, and there against the kernel of source e, which tests no edge and is wrong for every other shape.
+
+# %%
+task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at the edges.", hide=("ntb", "block"))
+
+# %%
+task_figure("rectangular", "<b>Rectangles.</b> Rates of the tiled kernels by shape.")
+
+# %% [markdown]
+# ## A tile width chosen at run time
+#
+# Source d sizes the tiles at run time, for any device. The compiler then cannot unroll the inner loop, nor turn the
+# offsets into constants. Beside it the same widths fixed at compile time.
+
+# %%
+task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Against tiles of fixed width.", hide=("ntb", "bound_ratio"))
+
+# %%
+task_figure("dynamic_tile", "<b>Run-time tile.</b> Rates by tile width.")
+
+# %%
+show_table(
+    tables.occupancy(evidence),
+    "occupancy",
+    "<b>Occupancy.</b> How many blocks of a kernel a multiprocessor holds, from the build's numbers, and as CUDA says.",
+    labels,
+)
+
+# %% [markdown]
+# ## What a matrix struct costs
+#
+# The kernel of source e reads its operands through a struct with a stride, so that it can also multiply sub-matrices.
+
+# %%
+task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Against plain pointers.", hide=("ntb", "bound_ratio"))
+
+# %%
+task_figure("matrix_struct", "<b>Matrix struct.</b> Rates of the struct and of plain pointers.")
+
+# %% [markdown]
+# ## The roofs of the device
+#
+# How fast the memory really is, and how many multiply-adds the units really do, measured by kernels that do nothing
+# else. A kernel of 0.25 FLOP a byte, or of 4, cannot pass these rates if every byte comes from memory.
+
+# %%
+task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
+
+# %%
+task_figure("bandwidth", "<b>Roofs.</b> Measured rates as a share of the datasheet's.")
+
+# %%
+known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
+known += " rectangular dynamic_tile matrix_struct bandwidth"
+for name in [name for name in tasks if name not in known.split()]:
     display(text(f"## {tasks[name]['title']}\n\nThe task `{name}` of the config."))
     display(task_table(name, "sweep", f"<b>{tasks[name]['title']}.</b> Every point of the task."))
     display(task_figure(name, f"<b>{tasks[name]['title']}.</b>"))
@@ -269,7 +390,7 @@ for name in more:
 # ## What the kernels ask of memory
 
 # %%
-if evidence.traffic.empty:
+if evidence.facts["traffic"].empty:
     display(text("Nothing was traced in this run."))
 else:
     display(
@@ -283,7 +404,7 @@ else:
         show_table(
             tables.traffic(evidence),
             "traffic",
-            "<b>Memory traffic</b>, counted exactly; each kernel at its largest traced shape.",
+            "<b>Memory traffic.</b> Counted exactly; each kernel at its largest traced shape.",
         )
     )
     display(
@@ -294,12 +415,21 @@ else:
             "a multiprocessor and its caches, so a kernel whose data the caches serve may lie above the memory's roof.",
         )
     )
-if not evidence.counters.empty and not evidence.traffic.empty:
+if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
+    counted = tables.counted_against_hardware(evidence)
     display(
         show_table(
-            tables.counted_against_hardware(evidence),
+            tables.agreement(evidence),
+            "agreement",
+            "<b>Counted against hardware.</b> The emulator's counts beside Nsight Compute's, launch by launch.",
+        )
+    )
+    display(
+        show_table(
+            counted[counted["counted"] != counted["hardware"]],
             "counted",
-            "<b>Counted against hardware.</b> The emulator's counts beside Nsight Compute's on the GPU.",
+            "<b>Where they differ.</b> The compiler for the GPU joins neighbouring loads from shared memory into wider "
+            "ones, which the source does not show; loads from global memory it leaves as they are.",
         )
     )
 
@@ -323,7 +453,7 @@ show_table(
 # whole random rows are checked.
 
 # %%
-show_table(verified, "verification", "<b>Verified points</b> by machine, kernel and type.", labels)
+show_table(verified, "verification", "<b>Verified points.</b> By machine, kernel and type.", labels)
 
 # %% [markdown]
 # ## Where the numbers come from

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 import synthetic
-from tilewise import UserError, data, figures, measure, points, tables
+from tilewise import UserError, counters, data, figures, measure, points, tables
 
 PUBLISHED = data.published()
 
@@ -158,7 +158,9 @@ def test_table_5(gpu):
 def test_ladder(gpu):
     table = tables.ladder(gpu, PUBLISHED)
     square = table[(table["shape"] == "(8192, 8192, 8192)") & (table["dtype"] == "float")].set_index("kernel")
-    assert list(square.index) == ["naive", "tiled", "multi_tile", "cublas"]
+    ours = [name for name in square.index if name in ("naive", "tiled", "multi_tile")]
+    assert ours == ["naive", "tiled", "multi_tile"]
+    assert square.index[-1] == "cublas"
     assert square.loc["naive", "speedup_over_naive"] == 1
     assert square.loc["cublas", "percent_of_anchor"] == pytest.approx(100)
     assert square.loc["tiled", "percent_of_peak"] == pytest.approx(100 * square.loc["tiled", "gflops"] / 66908)
@@ -240,7 +242,7 @@ def test_a_missing_column_is_named(recorded, tmp_path):
 
 def test_counted_against_hardware(emulator):
     table = tables.counted_against_hardware(emulator)
-    assert len(table) == 3 * len(tables.COUNTS)
+    assert len(table) == 3 * len(counters.METRICS)
     by_count = table.groupby("count")["difference_percent"].max()
     assert by_count["global_load_sectors"] == 0
     assert by_count["shared_load_wavefronts"] == pytest.approx(4.8576)

@@ -11,7 +11,19 @@ from pathlib import Path
 
 import pandas as pd
 
-from tilewise import ROOT, UserError, maximum, measure, registry
+from tilewise import (
+    ROOT,
+    UserError,
+    bandwidth,
+    cold_start,
+    counters,
+    launch_limits,
+    maximum,
+    measure,
+    occupancy,
+    registry,
+    trace,
+)
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"
@@ -20,21 +32,32 @@ RESULTS = ROOT / "results"
 #: What makes two rows the same product, and what a sweep chooses for it.
 SHAPE = ["n", "p", "m"]
 CHOICE = ["block_x", "block_y", "tile", "ntb"]
-#: Columns of traffic.csv and counters.csv that both have; sectors are 32 B.
-TRAFFIC = [
-    *["kernel", "dtype", *SHAPE, *CHOICE, "global_load_requests", "global_load_sectors", "global_store_sectors"],
-    *["sectors_per_request", "shared_load_wavefronts", "shared_bank_conflicts", "flop_per_byte"],
-]
+#: What the methods of tasks write beside the measurements, as <method>/<task>.csv, and what describes a whole platform.
+METHODS = {
+    "maximum_size": maximum.COLUMNS,
+    "cold_start": cold_start.COLUMNS,
+    "launch_limits": launch_limits.COLUMNS,
+    "bandwidth": bandwidth.COLUMNS,
+}
+WHOLE = {
+    "occupancy": occupancy.COLUMNS,
+    "tile_choice": occupancy.CHOICE_COLUMNS,
+    "traffic": trace.COLUMNS,
+    "counters": [*counters.KEYS, *counters.METRICS],
+}
 #: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.
 PUBLISHED_COLUMNS = [
     *["source", "place", "device", "quantity", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y"],
     *["tile", "ntb", "value", "unit", "note"],
 ]
 _TEXT = {"platform", "task", "kernel", "dtype", "status", "message", "build_sha256"} | {
-    *["source", "place", "device", "quantity", "unit", "note"]
+    *["source", "place", "device", "quantity", "unit", "note"],
+    *["order", "step", "outcome", "error", "error_text", "driver_error", "limiter"],
 }
+_FLAGS = {"limit_raised", "c_untouched", "chosen"}
 _COUNTS = {*SHAPE, *CHOICE, "grid_x", "grid_y", "samples", "registers", "shared_bytes"} | {
-    *["theoretical_n", "allocatable_n", "timed_n", "rows_checked"]
+    *["theoretical_n", "allocatable_n", "timed_n", "rows_checked", "position", "repeat"],
+    *["threads", "active_blocks", "api_active_blocks"],
 }
 
 #: The library that anchors the tables, by the processor it runs on.
@@ -48,9 +71,7 @@ class Platform:
     name: str
     device: dict
     measurements: pd.DataFrame
-    maximum_size: pd.DataFrame
-    traffic: pd.DataFrame
-    counters: pd.DataFrame
+    facts: dict
     recorded: bool = False
 
     @property
@@ -67,16 +88,17 @@ class Platform:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown."""
+    """Everything a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
+
+    `facts` holds the tables of METHODS and WHOLE by name.
+    """
 
     platforms: tuple
     gpus: tuple
     gpu: pd.DataFrame
     cpu: pd.DataFrame
     emulated: pd.DataFrame
-    maximum_size: pd.DataFrame
-    traffic: pd.DataFrame
-    counters: pd.DataFrame
+    facts: dict
 
     @property
     def everyone(self):
@@ -116,7 +138,8 @@ def read(path, columns):
 
 def typed(table):
     """The same table with text as text, sizes and counts as nullable integers, everything else as floats."""
-    types = {name: "str" if name in _TEXT else "Int64" if name in _COUNTS else "float64" for name in table}
+    kinds = (("str", _TEXT), ("Int64", _COUNTS), ("boolean", _FLAGS))
+    types = {name: next((kind for kind, names in kinds if name in names), "float64") for name in table}
     text = [name for name in table if name in _TEXT]
     return table.astype(types).assign(**{name: table[name].astype("str").fillna("") for name in text})
 
@@ -128,7 +151,7 @@ def published(folder=PUBLISHED):
 
 def kept_files():
     """The published and the recorded files: what the report needs beside this run's results."""
-    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/device.json")]
+    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/*/*.csv"), *RECORDED.glob("*/device.json")]
     return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded))
 
 
@@ -138,19 +161,21 @@ def load_platform(folder, task=None, recorded=False):
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
-    measurements, sizes = "measurements.csv", "maximum_size.csv"
-    if task and not recorded:  # a task shows its own results, whether or not the others are there
-        measurements, sizes = f"tasks/{task}.csv", f"maximum_size/{task}.csv"
-    measured = read(folder / measurements, measure.COLUMNS)
+    # A task shows its own results, whether or not those of the others are there.
+    measured = read(folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv"), measure.COLUMNS)
     return Platform(
         name=folder.name,
         device=json.loads(file.read_text()),
         measurements=measured[measured["task"] == task] if task else measured,
-        maximum_size=read(folder / sizes, maximum.COLUMNS),
-        traffic=read(folder / "traffic.csv", TRAFFIC),
-        counters=read(folder / "counters.csv", TRAFFIC),
+        facts={name: _facts_of_method(folder, name, columns, task) for name, columns in METHODS.items()}
+        | {name: read(folder / f"{name}.csv", columns) for name, columns in WHOLE.items()},
         recorded=recorded,
     )
+
+
+def _facts_of_method(folder, method, columns, task):
+    files = sorted(folder.glob(f"{method}/{task or '*'}.csv"))
+    return pd.concat([read(file, columns) for file in files]) if files else read(folder / f"{method}.csv", columns)
 
 
 def load(folders=None, task=None, recorded=RECORDED):
@@ -168,19 +193,18 @@ def load(folders=None, task=None, recorded=RECORDED):
     kernels = registry.load()
     on_cpu = {name for name, kernel in kernels.items() if kernel.kind == "host"} | {ANCHORS["cpu"]}
 
-    def rows(table, chosen):
-        return pd.concat([getattr(platform, table) for platform in chosen], ignore_index=True)
-
-    measured = rows("measurements", everyone)
+    measured = pd.concat([platform.measurements for platform in everyone], ignore_index=True)
     cpu = measured["kernel"].isin(on_cpu)
     gpu = measured["platform"].isin([platform.name for platform in gpus])
+    names = [*METHODS, *WHOLE]
+    facts = {name: pd.concat([p.facts[name] for p in everyone], ignore_index=True) for name in names}
+    for name in ("traffic", "counters"):  # counts do not depend on the machine
+        facts[name] = facts[name].drop_duplicates(counters.KEYS, keep="last")
     return Evidence(
         platforms,
         gpus,
         gpu=measured[gpu & ~cpu],
         cpu=measured[cpu],
         emulated=measured[~gpu & ~cpu],
-        maximum_size=rows("maximum_size", everyone),
-        traffic=rows("traffic", platforms).drop_duplicates(TRAFFIC[:9]),
-        counters=rows("counters", everyone).drop_duplicates(TRAFFIC[:9]),
+        facts=facts,
     )

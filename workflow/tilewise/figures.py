@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from tilewise import tables
+from tilewise.cold_start import STEPS
 from tilewise.data import ANCHORS, CHOICE, SHAPE
 from tilewise.files import replacing
 from tilewise.tables import choice_text, shape_text
@@ -225,7 +226,7 @@ def gauge(evidence, published):
     sizes = {name: source[name] for name in ("theoretical_n", "allocatable_n")}
     entries = [("RTX 2080 Ti, published", sizes | {"timed_n": sizes["allocatable_n"]})]
     names = {gpu.name for gpu in evidence.gpus}
-    probes = evidence.maximum_size[evidence.maximum_size["platform"].isin(names)]
+    probes = evidence.facts["maximum_size"][evidence.facts["maximum_size"]["platform"].isin(names)]
     entries += [(_title("", probe["platform"], evidence), probe) for probe in probes.to_dict("records")]
     figure, (axis,) = _panels(1, height=1.3 + 0.6 * len(entries))
     colours = sns.color_palette("colorblind")
@@ -316,8 +317,8 @@ def roofline(evidence):
     counted = tables.traffic(evidence)
     keys = ["kernel", "dtype", "block_x", "block_y", "tile", "ntb"]
     measured = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["gflops"].notna()]
-    rows = measured.merge(counted[[*keys, "flop_per_byte"]], on=keys)
-    rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte"] > 0)]
+    rows = measured.merge(counted[[*keys, "flop_per_byte_moved"]], on=keys)
+    rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte_moved"] > 0)]
     rows = rows.sort_values("gflops").drop_duplicates(["platform", *keys], keep="last")
     if rows.empty:
         return _nothing("No roofline: no kernel was both counted and timed.")
@@ -328,11 +329,11 @@ def roofline(evidence):
         bandwidth, top = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float", np.nan)
         names = sorted(part["kernel"].unique())
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
-        sns.scatterplot(part, x="flop_per_byte", y="gflops", ax=axis, palette=_palette(names), **options)
+        sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
         for row in part.drop_duplicates(["kernel", "tile"], keep="last").to_dict("records"):
-            axis.annotate(choice_text(row), (row["flop_per_byte"], row["gflops"]), xytext=(6, -10), **small)
-        intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte"].min()), 4 * top / bandwidth, 200)
+            axis.annotate(choice_text(row), (row["flop_per_byte_moved"], row["gflops"]), xytext=(6, -10), **small)
+        intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte_moved"].min()), 4 * top / bandwidth, 200)
         axis.plot(intensity, np.minimum(top, bandwidth * intensity), color="black", linewidth=1.2, zorder=0)
         words = f"memory {bandwidth / 1000:.2f} TB/s"
         axis.annotate(words, (intensity[40], bandwidth * intensity[40]), xytext=(8, -10), **small)
@@ -345,6 +346,72 @@ def roofline(evidence):
     return figure
 
 
+@_styled
+def cold_start(evidence, published):
+    """Whole calls in a fresh process, stacked by step: one panel a platform, one bar a call."""
+    table = tables.cold_start(evidence, published)
+    if table.empty:
+        return _nothing("No call was timed: there is no GPU, and no recorded run of this task.")
+    groups = list(table.groupby("platform", sort=False))
+    figure, axes = _panels(len(groups), height=3, columns=1)
+    steps = [f"{step}_ms" for step in STEPS if f"{step}_ms" in table and step != "total"]
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        names = [f"{row.kernel}, call {row.position} of\n{row.order}" for row in part.itertuples()]
+        left = np.zeros(len(part))
+        for step, colour in zip(steps, sns.color_palette("colorblind", len(steps)), strict=True):
+            width = part[step].fillna(0).to_numpy()
+            axis.barh(names, width, left=left, color=colour, label=step.removesuffix("_ms").replace("_", " "))
+            left += width
+        axis.set(title=_title("", platform, evidence), xlabel="ms of the whole call")
+        axis.invert_yaxis()
+        axis.grid(axis="y", visible=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(steps))
+    return figure
+
+
+@_styled
+def launch_limits(evidence, published):
+    """Each launch against the device's limit: how many of the threads or bytes allowed a block asks for."""
+    table = tables.launch_limits(evidence, published)
+    if table.empty:
+        return _nothing("No launch was tried.")
+    table = table.assign(label=[f"{r.block}, {r.shared_bytes:,} B" for r in table.itertuples()])
+    groups = list(table.groupby("platform", sort=False))
+    figure, axes = _panels(len(groups), height=3.2, width=8.8)
+    colours = dict(zip(("launched", "refused"), sns.color_palette("colorblind"), strict=False))
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        sns.barplot(part, y="label", x="percent_of_limit", hue="outcome", palette=colours, ax=axis, orient="h")
+        axis.axvline(100, color="black", linestyle="--", linewidth=1)
+        axis.set(title=_title("", platform, evidence), xlabel="% of the limit", ylabel="threads, shared memory")
+        axis.legend(title=None, loc="lower right")
+    return figure
+
+
+@_styled
+def bandwidth(evidence, published):
+    """What was measured as a share of the datasheet: memory bandwidth and multiply-add rates."""
+    table = tables.bandwidth(evidence, published)
+    table = table[table["percent_of_datasheet"].notna() & ~table["quantity"].str.startswith("ceiling")]
+    if table.empty:
+        return _nothing("No roof was measured: there is no GPU, and no recorded run of this task.")
+    names = [f"{row.quantity.replace('_', ' ')}, {row.dtype}" for row in table.itertuples()]
+    figure, (axis,) = _panels(1, height=1.2 + 0.35 * len(table))
+    labels = [evidence.labels[platform] for platform in table["platform"]]
+    sns.barplot(y=names, x=table["percent_of_datasheet"], hue=labels, ax=axis, orient="h")
+    for bars, rows in zip(axis.containers, (part for _, part in table.groupby("platform", sort=False)), strict=True):
+        axis.bar_label(bars, [f" {row.measured:,.0f} {row.unit}" for row in rows.itertuples()], fontsize="small")
+    axis.axvline(100, color="black", linestyle="--", linewidth=1)
+    axis.set(xlabel="% of the datasheet", ylabel="", xlim=(0, 130))
+    axis.legend(title=None, loc="lower right")
+    return figure
+
+
+_OF_METHOD = {
+    "maximum_size": gauge,
+    "cold_start": cold_start,
+    "launch_limits": launch_limits,
+    "bandwidth": bandwidth,
+}
 #: The figures of the whole study, beside those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
@@ -360,8 +427,9 @@ def save(figure, path):
 
 def task(name, evidence, published):
     """The figure of a task, chosen by what its sweep varies: NTB, tile width or block; else the rates of its points."""
-    if evidence.config["tasks"].get(name, {}).get("method") == "maximum_size":
-        return gauge(evidence, published)
+    method = evidence.config["tasks"].get(name, {}).get("method", "sweep")
+    if method != "sweep":
+        return _OF_METHOD[method](evidence, published)
     own = evidence.of(name)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows["gflops"].isna().all():

@@ -13,6 +13,7 @@ from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 
 from tilewise import ROOT, UserError, figures
+from tilewise.cold_start import STEPS
 from tilewise.data import ANCHORS
 
 REPORT = ROOT / "report" / "report.py"
@@ -133,9 +134,63 @@ LAYOUTS = {
         "global_store_sectors": ("Global memory", "store sectors"),
         "shared_load_wavefronts": ("Shared memory", "load wavefronts"),
         "shared_bank_conflicts": ("Shared memory", "bank conflicts"),
-        "flop_per_byte": ("", "FLOP / B"),
+        "flop_per_byte": ("FLOP a byte", "asked for"),
+        "flop_per_byte_moved": ("FLOP a byte", "moved"),
         "races": ("Faults", "races"),
         "out_of_bounds": ("Faults", "out of bounds"),
+    },
+    "cold_start": {
+        "order": ("", "order"),
+        "platform": ("", "GPU"),
+        "position": ("", "call"),
+        "kernel": ("", "kernel"),
+        "published_ms": ("Published: V100", "whole call, ms"),
+        **{f"{step}_ms": ("Measured, ms", step.replace("_", " ")) for step in STEPS},
+        "alone_ms": ("Measured, ms", "kernel alone, warm"),
+    },
+    "launch_limits": {
+        "kernel": ("", "kernel"),
+        "platform": ("", "machine"),
+        "block": ("", "block"),
+        "threads": ("", "threads"),
+        "shared_bytes": ("", "shared memory, B"),
+        "limit_raised": ("", "limit raised"),
+        "percent_of_limit": ("", "% of the limit"),
+        "outcome": ("", "outcome"),
+        "error": ("Error", "runtime"),
+        "driver_error": ("Error", "driver"),
+        "c_untouched": ("", "C untouched"),
+    },
+    "bandwidth": {
+        "quantity": ("", "quantity"),
+        "platform": ("", "device"),
+        "dtype": ("", "type"),
+        "measured": ("", "measured"),
+        "datasheet": ("", "datasheet"),
+        "percent_of_datasheet": ("", "% of the datasheet"),
+        "unit": ("", "unit"),
+        "message": ("", "note"),
+    },
+    "occupancy": {
+        "kernel": ("", "kernel"),
+        "platform": ("", "GPU"),
+        "dtype": ("", "type"),
+        "choice": ("", "choice"),
+        "threads": ("A block's", "threads"),
+        "registers": ("A block's", "registers a thread"),
+        "shared_bytes": ("A block's", "shared memory, B"),
+        "active_blocks": ("Blocks a multiprocessor", "computed"),
+        "api_active_blocks": ("Blocks a multiprocessor", "CUDA says"),
+        "occupancy_percent": ("", "occupancy, %"),
+        "limiter": ("", "limited by"),
+    },
+    "agreement": {
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "count": ("", "count"),
+        "launches": ("Launches", "compared"),
+        "equal": ("Launches", "equal"),
+        "largest_difference_percent": ("", "largest difference, %"),
     },
     "counted": {
         "kernel": ("", "kernel"),
@@ -150,18 +205,10 @@ LAYOUTS = {
 }
 #: Columns of words; all others are numbers and align right.
 _WORDS = {
-    "shape",
-    "platform",
-    "kernel",
-    "dtype",
-    "choice",
-    "runner_up",
-    "status",
-    "message",
-    "task",
-    "emulator",
-    "points",
-} | {*["block", "grid", "published_block", "published_grid", "quantity", "note", "decided", "count", "fact"]}
+    *["shape", "platform", "kernel", "dtype", "choice", "runner_up", "status", "message", "task", "emulator", "points"],
+    *["block", "grid", "published_block", "published_grid", "quantity", "note", "decided", "count", "fact", "order"],
+    *["outcome", "error", "driver_error", "unit", "limiter"],
+}
 
 
 def number(value, column=""):

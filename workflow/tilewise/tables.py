@@ -6,6 +6,8 @@ did not run keeps its place, with its status. Shapes are shown as source a write
 
 import pandas as pd
 
+from tilewise.cold_start import STEPS
+from tilewise.counters import METRICS
 from tilewise.data import ANCHORS, CHOICE, SHAPE
 
 _CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best block, tile or NTB is chosen for
@@ -155,7 +157,7 @@ def maximum_size(evidence, published):
     known["timed_n"] = published.loc[published["place"] == "Table 3", "n"].iloc[0]
     known["time"] = published.loc[published["place"] == "Table 3", "value"].iloc[0]
     rows = []
-    for probe in evidence.maximum_size.to_dict("records"):
+    for probe in evidence.facts["maximum_size"].to_dict("records"):
         emulated = probe["platform"] not in {gpu.name for gpu in evidence.gpus}
         within = probe["timed_n"] == probe["allocatable_n"]
         not_timed = "emulated: verified, not timed" if emulated else ""
@@ -190,14 +192,67 @@ def maximum_size(evidence, published):
     return table.iloc[order].assign(ratio=table["measured"] / table["published"]).reset_index(drop=True)
 
 
+def cold_start(evidence, published):
+    """Source b's way to time: whole calls in a fresh process, in both orders; medians of ms by step, one call a row.
+
+    alone_ms is the kernel by itself, warmed up, as every other task measures it.
+    """
+    calls = evidence.facts["cold_start"]
+    calls = calls[calls["ms"].notna()].assign(step=lambda rows: rows["step"] + "_ms")
+    key = ["platform", "order", "position", "kernel"]
+    table = calls.pivot_table(index=key, columns="step", values="ms", aggfunc="median", sort=False).reset_index()
+    steps = [f"{step}_ms" for step in STEPS if f"{step}_ms" in table]
+    alone = evidence.gpu[evidence.gpu["task"] == "cold_start"].set_index(["platform", "kernel"])["time_ms"]
+    source = published[(published["quantity"] == "call_time") & (published["place"] == "passing run")]
+    source = source.set_index("kernel")["value"]
+    in_order = table["order"] == "naive, tiled"
+    return table[[*key, *steps]].assign(
+        alone_ms=[alone.get(pair) for pair in zip(table["platform"], table["kernel"])],
+        published_ms=table["kernel"].map(source).where(in_order),
+    )
+
+
+def launch_limits(evidence, published):
+    """Which launches were taken and which refused, with the error's own name; shares are of the device's limit."""
+    limits = {platform.name: platform.device["limits"] for platform in evidence.everyone}
+    rows = []
+    for row in evidence.facts["launch_limits"].to_dict("records"):
+        allowed = limits[row["platform"]]
+        shared = allowed["shared_bytes_per_block_optin" if row["limit_raised"] is True else "shared_bytes_per_block"]
+        most = max(row["threads"] / allowed["max_threads_per_block"], row["shared_bytes"] / shared)
+        rows.append(row | {"block": f"{row['block_x']} × {row['block_y']}", "percent_of_limit": 100 * most})
+    return pd.DataFrame(rows, columns=[*evidence.facts["launch_limits"], "block", "percent_of_limit"])
+
+
+def bandwidth(evidence, published):
+    """The roofs of the device: memory bandwidth, multiply-add rates and what source d's intensities allow."""
+    rows = evidence.facts["bandwidth"]
+    return rows.assign(percent_of_datasheet=100 * rows["measured"] / rows["datasheet"])
+
+
+def occupancy(evidence):
+    """Blocks and warps that a multiprocessor holds of each launch of the study, and what limits them."""
+    rows = evidence.facts["occupancy"]
+    return rows.assign(
+        choice=[choice_text(row) for row in rows.to_dict("records")], occupancy_percent=100 * rows["occupancy"]
+    )
+
+
+_OF_METHOD = {
+    "maximum_size": maximum_size,
+    "cold_start": cold_start,
+    "launch_limits": launch_limits,
+    "bandwidth": bandwidth,
+}
 #: The tasks whose table shows the best of each case, as the source does, and not every point.
 _WINNERS = {"task1a", "task2a", "task2b"}
 
 
 def task(name, evidence, published):
     """The table of a task: Table 1 is task1a, 2 task1b, 3 task1c, 4 task2a, 5 task3; other tasks show every point."""
-    if evidence.config["tasks"].get(name, {}).get("method") == "maximum_size":
-        return maximum_size(evidence, published)
+    method = evidence.config["tasks"].get(name, {}).get("method", "sweep")
+    if method != "sweep":
+        return _OF_METHOD[method](evidence, published)
     own = evidence.of(name)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows.empty:  # nothing recorded for this task: what the emulator verified is all there is
@@ -262,7 +317,7 @@ def verification(evidence):
 
 def traffic(evidence):
     """What each kernel asks of memory, as the emulator counted it, each kernel at its largest traced shape."""
-    rows = evidence.traffic.assign(work=evidence.traffic[SHAPE].astype("float64").prod(axis=1))
+    rows = evidence.facts["traffic"].assign(work=evidence.facts["traffic"][SHAPE].astype("float64").prod(axis=1))
     rows = (
         rows.sort_values("work", kind="stable").drop_duplicates(["kernel", "dtype", *CHOICE], keep="last").sort_index()
     )
@@ -273,20 +328,13 @@ def traffic(evidence):
     return described.drop(columns="work").reset_index(drop=True)
 
 
-#: Counts that the emulator and Nsight Compute both make.
-COUNTS = [
-    *["global_load_requests", "global_load_sectors", "global_store_sectors"],
-    *["shared_load_wavefronts", "shared_bank_conflicts"],
-]
-
-
 def counted_against_hardware(evidence):
     """Counted and hardware counts of the same launch, one count a row; difference_percent is counted over hardware."""
     keys = ["kernel", "dtype", *SHAPE, *CHOICE]
-    both = evidence.traffic.merge(evidence.counters, on=keys, suffixes=("_counted", "_hardware"))
+    both = evidence.facts["traffic"].merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
     rows = []
     for row in both.to_dict("records"):
-        for count in COUNTS:
+        for count in METRICS:
             counted, hardware = row[f"{count}_counted"], row[f"{count}_hardware"]
             if pd.isna(counted) or pd.isna(hardware):
                 continue
@@ -298,6 +346,20 @@ def counted_against_hardware(evidence):
             )
     columns = ["kernel", "dtype", "shape", "choice", "count", "counted", "hardware", "difference_percent"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def agreement(evidence):
+    """How far the emulator's counts and the hardware's agree: for each kernel, type and count the launches compared."""
+    rows = counted_against_hardware(evidence)
+    groups = rows.assign(equal=rows["counted"] == rows["hardware"]).groupby(["kernel", "dtype", "count"], sort=False)
+    return groups.agg(
+        launches=("equal", "size"), equal=("equal", "sum"), largest_difference_percent=("difference_percent", _largest)
+    ).reset_index()
+
+
+def _largest(percents):
+    known = percents.dropna()
+    return known.loc[known.abs().idxmax()] if len(known) else None
 
 
 def provenance(evidence):
@@ -316,6 +378,7 @@ OVERVIEW = {
     "failures": lambda evidence, published: failures(evidence),
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
+    "occupancy": lambda evidence, published: occupancy(evidence),
 }
 
 
