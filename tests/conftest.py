@@ -55,6 +55,12 @@ def copy_repository(folder):
     return folder
 
 
+@pytest.fixture(scope="session")
+def new_clone():
+    """`copy_repository`, for tests that cannot import this file."""
+    return copy_repository
+
+
 @pytest.fixture
 def clone(tmp_path):
     """A fresh copy of the repository for one test."""

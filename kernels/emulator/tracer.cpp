@@ -36,7 +36,7 @@ namespace emulator {
 namespace {
 
 enum Space { global, shared };
-enum Kind { race, out_of_bounds, uninitialised, divergence };
+enum Kind { race, out_of_bounds, uninitialised, divergence, misaligned };
 
 // ---- What Python reads ----------------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ struct Fault {
 
 Traffic traffic[2][2];  // [space][write]
 std::vector<Fault> faults;
-bool counting, stopping;
+bool counting, watching, stopping;
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
@@ -85,12 +85,14 @@ std::vector<Cell> shared_cells;
 std::vector<std::int16_t> shared_owner;          // of each word of the segment: the number of an array, or -1
 std::vector<std::uint64_t> shared_array_begin;
 std::uintptr_t library_begin, library_end;
-thread_local volatile char anchor;                       // makes sure that there is a TLS segment, and finds it
+thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
 
 void* reserve(std::size_t bytes)
 {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? nullptr : memory;
+    if (memory == MAP_FAILED) return nullptr;
+    madvise(memory, bytes, MADV_NOHUGEPAGE);  // little of it is ever touched
+    return memory;
 }
 
 int find_library(dl_phdr_info* info, std::size_t, void*)
@@ -360,7 +362,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
-            examine(access, array.cells + offset / 4, site, array.written_by_host);
+            if (watching) examine(access, array.cells + offset / 4, site, array.written_by_host);
             return;
         }
     }
@@ -395,7 +397,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     }
     const unsigned site = site_at(access.pc, shared, access.write, access.size);
     if (counting) count(site, access.address);
-    examine(access, shared_cells.data() + offset / 4, site, false);
+    if (watching) examine(access, shared_cells.data() + offset / 4, site, false);
 }
 
 [[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
@@ -403,17 +405,35 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
     if (access.address >= library_begin && access.address < library_end) return;
-    access.array = -1;
-    access.begin = 0;
-    stopping = true;  // nothing is known to be there: the access itself would crash
+    if (shared_begin - access.address < sizeof room_behind) access.space = shared;  // a negative index
+    stopping = true;  // nothing of the kernel's is there: the access itself could crash
     report_access(out_of_bounds, access);
+}
+
+// A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
+[[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
+{
+    for (int k = 0; k < 3; ++k)
+        if (access.address - arrays[k].begin < arrays[k].bytes) {
+            access.array = k;
+            access.begin = arrays[k].begin;
+        }
+    if (access.address - shared_begin < shared_bytes) {
+        access.space = shared;
+        access.array = shared_owner[(access.address - shared_begin) / 4];
+        access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
+    }
+    stopping = true;  // the CPU's own wide loads might crash, too
+    report_access(misaligned, access);
 }
 
 [[gnu::always_inline]] inline void accessed(void* address, unsigned size, bool write, void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0};
-    if (at - arena < arena_bytes) {
+    if (at % size) {
+        access_misaligned(access);
+    } else if (at - arena < arena_bytes) {
         access_global(access);
     } else if (at - shared_begin < shared_bytes) {
         access.space = shared;
@@ -503,9 +523,11 @@ using namespace emulator;
 /// up to 2^31 elements of 8 bytes is still in memory that is ours. Returns 0, or -1 where there is not enough memory.
 EXPORT int tracer_allocate(const std::uint64_t* bytes, void** addresses)
 {
-    anchor = 1;
+    room_behind[0] = 0;  // makes the segment exist
     dl_iterate_phdr(find_library, nullptr);
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
+    sites.clear();
+    occurrences.clear();
     char* memory = nullptr;
     std::size_t room;
     for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
@@ -538,11 +560,13 @@ EXPORT void tracer_free()
 }
 
 /// Before a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel may use;
-/// `count_traffic` whether to count; `stop` whether to give up at the first fault. Forgets all earlier runs.
+/// `count` is whether to count traffic, `watch` whether to look for races and reads of what was never written, `stop`
+/// whether to give up at the first fault. Forgets all earlier runs.
 EXPORT void tracer_prepare(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
-                           int count_traffic, int stop)
+                           int count, int watch, int stop)
 {
-    counting = count_traffic;
+    counting = count;
+    watching = watch;
     stopping = stop;
     shared_cells.assign(shared_bytes / 4 + 1, Cell{});
     shared_owner.assign(shared_bytes / 4 + 1, -1);
@@ -555,7 +579,7 @@ EXPORT void tracer_prepare(const std::uint64_t* offsets, const std::uint64_t* si
     faults.clear();
     block_starts.clear();
     clock_now = 0;
-    for (Site& site : sites) {
+    for (Site& site : sites) {  // a run that was given up leaves requests behind
         for (unsigned i = 0; i < site.used; ++i) site.requests[i].lanes = 0;
         site.used = 0;
     }
@@ -585,8 +609,16 @@ ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 
-void __tsan_read_range(void* address, std::size_t size) { accessed(address, size, false, CALLER); }
-void __tsan_write_range(void* address, std::size_t size) { accessed(address, size, true, CALLER); }
+// A struct: a GPU copies it in the widest pieces that its alignment allows.
+static void range_accessed(void* address, std::size_t size, bool write, void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    const unsigned piece = (at | size | 16) & -(at | size | 16);  // the largest power of 2 up to 16 that divides both
+    for (std::size_t offset = 0; offset < size; offset += piece)
+        accessed(static_cast<char*>(address) + offset, piece, write, pc);
+}
+void __tsan_read_range(void* address, std::size_t size) { range_accessed(address, size, false, CALLER); }
+void __tsan_write_range(void* address, std::size_t size) { range_accessed(address, size, true, CALLER); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

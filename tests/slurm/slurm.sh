@@ -61,7 +61,8 @@ SelectTypeParameters=CR_Core_Memory
 SchedulerType=sched/builtin
 SlurmdParameters=config_overrides
 ReturnToService=2
-SlurmdTimeout=10
+SlurmdTimeout=60
+MessageTimeout=30
 KillWait=2
 JobRequeue=0
 # Finished jobs stay in squeue for the tests to see.

@@ -1,5 +1,5 @@
 # Experiments that are no plain sweep: each has a method of its own and a table beside the task's.
-rule cold_start:
+rule measure_cold_start:
     input:
         device="results/{platform}/device.json",
         builds=study.builds_of,
@@ -8,20 +8,22 @@ rule cold_start:
         facts="results/{platform}/cold_start/{task}.csv",
     log:
         "logs/{platform}/cold_start/{task}.log",
+    wildcard_constraints:
+        task="|".join(study.with_method("cold_start")) or "none",
+    group:
+        "measure-{platform}"
+    threads: workflow.cores
+    resources:
+        **study.gpu_job,
     params:
         sweeps=study.sweeps_of,
         samples="results/{platform}/samples/{task}",
         journal="results/{platform}/journal/{task}.jsonl",
-    wildcard_constraints:
-        task="|".join(study.with_method("cold_start")) or "none",
-    threads: workflow.cores
-    resources:
-        gpu=1,
     script:
         "../scripts/cold_start.py"
 
 
-rule launch_limits:
+rule measure_launch_limits:
     input:
         device="results/{platform}/device.json",
         builds=study.builds_of,
@@ -30,17 +32,19 @@ rule launch_limits:
         facts="results/{platform}/launch_limits/{task}.csv",
     log:
         "logs/{platform}/launch_limits/{task}.log",
-    params:
-        sweeps=study.sweeps_of,
     wildcard_constraints:
         task="|".join(study.with_method("launch_limits")) or "none",
+    group:
+        "measure-{platform}"
     resources:
-        gpu=1,
+        **study.gpu_job,
+    params:
+        sweeps=study.sweeps_of,
     script:
         "../scripts/launch_limits.py"
 
 
-rule bandwidth:
+rule measure_bandwidth:
     input:
         device="results/{platform}/device.json",
         sources=["kernels/bandwidth/add.cu", "kernels/bandwidth/multiply_add.cu"],
@@ -52,9 +56,11 @@ rule bandwidth:
         "logs/{platform}/bandwidth/{task}.log",
     wildcard_constraints:
         task="|".join(study.with_method("bandwidth")) or "none",
+    group:
+        "measure-{platform}"
     threads: workflow.cores
     resources:
-        gpu=1,
+        **study.gpu_job,
     script:
         "../scripts/bandwidth.py"
 
@@ -68,9 +74,11 @@ rule occupancy:
         tile_choice="results/{platform}/tile_choice.csv",
     log:
         "logs/{platform}/occupancy.log",
+    group:
+        "measure-{platform}"
+    resources:
+        **study.gpu_job,
     params:
         tasks=study.config["tasks"],
-    resources:
-        gpu=1,
     script:
         "../scripts/occupancy.py"

@@ -6,11 +6,13 @@ from pathlib import Path
 from tilewise.cold_start import cold_start
 from tilewise.files import script, write_csv
 from tilewise.measure import measure_task
+from tilewise.probe import check_here
 from tilewise.study import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
     device = json.loads(Path(snakemake.input.device).read_text())
+    check_here(device)
     points = study.points(snakemake.wildcards.task, device["backend"])
     builds = {Path(folder).name: folder for folder in snakemake.input.builds}
     write_csv(cold_start(points, study.kernels, builds, device, study.config), snakemake.output.facts)

@@ -3,12 +3,14 @@
 import argparse
 import difflib
 import re
+import signal
 import sys
 from pathlib import Path
 
 from tilewise import UserError, registry
 from tilewise.cpp import shown
 from tilewise.emulator import LaunchError
+from tilewise.points import Point
 from tilewise.registry import DTYPES, MAX_THREADS_PER_BLOCK, Kernel
 from tilewise.trace import SCHEDULES, trace
 
@@ -28,6 +30,10 @@ TABLE = {
 
 def main(arguments=None):
     """Run a command line; returns the exit status: 0, 1 where the kernel has a fault, 2 where the command is wrong."""
+    if arguments is None:
+        # A kernel may run for ever, and then only the default action stops it; nor is `| head` worth a traceback.
+        for number in (signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
     options = _parser().parse_args(arguments)
     try:
         kernel, choice = find_kernel(options)
@@ -35,15 +41,16 @@ def main(arguments=None):
     except (UserError, LaunchError) as error:
         print(f"tilewise: {error}", file=sys.stderr)
         return 2
-    for fault in faults:
-        print(fault)
     n, p, m = options.shape
-    print(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {row['block_x']}x{row['block_y']} threads")
+    lines = [str(fault) for fault in faults]
+    lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {row['block_x']}x{row['block_y']} threads")
     for column, words in TABLE.items():
         value = row[column]
         text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
-        print(f"  {words:36}{text:>16}")
-    print(f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'} in {', '.join(SCHEDULES)} order of threads")
+        lines.append(f"  {words:36}{text:>16}")
+    count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
+    lines.append(f"{count} in {', '.join(SCHEDULES)} order of threads")
+    print("\n".join(lines))
     return 1 if faults else 0
 
 
@@ -53,9 +60,9 @@ def _parser():
     tracing = commands.add_parser(
         "trace",
         help="count what a kernel asks of memory, and find its faults, without a GPU",
-        description="Run one kernel f(const T* A, const T* B, T* C, int n, int p, int m) on the CPU emulator; count what "
-        "it asks of memory; report races, accesses out of bounds, reads of what was never written, barriers that not "
-        "all threads reach, and wrong products. Exit status: 0 without a fault, 1 with one, 2 where it could not run.",
+        description="Run one kernel f(const T* A, const T* B, T* C, int n, int p, int m) on the CPU emulator; count "
+        "what it asks of memory; report races, accesses out of bounds, reads of what was never written, barriers that "
+        "not all threads reach, and wrong products. Exit status: 0 without a fault, 1 with one, 2 where it cannot run.",
     )
     tracing.add_argument("file", type=Path, help="the .cu file")
     tracing.add_argument("--dtype", default="float", choices=DTYPES, help="element type (float)")
@@ -99,7 +106,7 @@ def _sizes(count):
 def find_kernel(options):
     """The kernel of a file and its parameters: as the registry has it, or as the options say.
 
-    Raises UserError where the file is not there, is not understood, or a parameter is missing.
+    Raises UserError where the file is not there, is not understood, or a parameter is missing or cannot be.
     """
     path = options.file
     if not path.is_file():
@@ -107,21 +114,24 @@ def find_kernel(options):
         hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
         raise UserError(f"there is no file {path}{hint}")
     kernel = _registered(path) or _described(path, options)
+    if options.dtype not in kernel.dtypes:
+        raise UserError(f"--dtype: {kernel.name} is not for {options.dtype}; it takes {', '.join(kernel.dtypes)}")
     given = {"tile": options.tile, "ntb": options.ntb}
     choice = {name: given[name] for name in ("tile", "ntb") if name in kernel.parameters}
     for name, value in choice.items():
         if value is None:
-            raise UserError(
-                f"{shown(path)}: {kernel.name} needs --{name}, for example --{name} {'16' if name == 'tile' else '3'}"
-            )
+            example = {"tile": 16, "ntb": 3}[name]
+            raise UserError(f"{shown(path)}: {kernel.name} needs --{name}, for example --{name} {example}")
     if "block" in kernel.parameters:
         if options.block is None:
             raise UserError(f"{shown(path)}: {kernel.name} needs --block, for example --block 32x8")
-        choice |= {"block_x": options.block[0], "block_y": options.block[1]}
-        if options.block[0] * options.block[1] > MAX_THREADS_PER_BLOCK:
-            raise UserError(
-                f"--block: {options.block[0]}x{options.block[1]} is more than {MAX_THREADS_PER_BLOCK} threads"
-            )
+        x, y = options.block
+        if x * y > MAX_THREADS_PER_BLOCK:
+            raise UserError(f"--block: {x}x{y} is more than {MAX_THREADS_PER_BLOCK} threads; for example --block 32x8")
+        choice |= {"block_x": x, "block_y": y}
+    unmet = kernel.unmet(Point("trace", kernel.name, options.dtype, *options.shape, **choice))
+    if unmet:
+        raise UserError(f"{shown(path)}: {kernel.name} requires {unmet}; choose other sizes")
     return kernel, choice
 
 

@@ -1,7 +1,7 @@
 """The roofline of a device: its memory bandwidth and its rate of multiply-adds, measured beside the datasheet's.
 
-The two kernels are in kernels/bandwidth/ and not in the registry, for they multiply no matrices. Between two CUDA events
-is precise enough for runs of milliseconds on arrays that pass every cache, so NVBench is not needed here.
+The two kernels are in kernels/bandwidth/ and not in the registry: they multiply no matrices. Two CUDA events
+are precise enough for runs of milliseconds on arrays that pass every cache, so NVBench is not needed here.
 """
 
 import math
@@ -83,7 +83,7 @@ def bandwidth(device, folder):
         entry = build(probe.kernel, [instance], device, place / dtype)["instances"][instance]
         row = dict.fromkeys(COLUMNS) | {"platform": device["platform"], "quantity": probe.quantity, "dtype": dtype}
         row |= {"datasheet": datasheet(device, probe.quantity, dtype), "unit": probe.unit, "samples": 0}
-        rows.append(row | {"status": "ok", "message": ""} | run(probe, dtype, instance, entry, place / dtype))
+        rows.append(row | {"status": "ok", "message": ""} | run(probe, dtype, device, instance, entry, place / dtype))
     return pd.DataFrame(rows + ceilings(rows[0]), columns=COLUMNS).astype({"samples": "Int64"})
 
 
@@ -115,7 +115,7 @@ def _point(probe, dtype, n, p, m):
     return Point("bandwidth", probe.kernel.name, dtype, n, p, m, block_x=256, block_y=1)
 
 
-def _emulated(probe, dtype, instance, entry, folder):
+def _emulated(probe, dtype, device, instance, entry, folder):
     at = _point(probe, dtype, 9, 9, 9)
     A, B = np.ones((9, 9), DTYPES[dtype][1]), np.ones((9, 9), DTYPES[dtype][1])
     C = np.zeros_like(A)
@@ -125,7 +125,7 @@ def _emulated(probe, dtype, instance, entry, folder):
     return {"message": "emulated: verified, not measured"}
 
 
-def _timed(probe, dtype, instance, entry, folder):
+def _timed(probe, dtype, device, instance, entry, folder):
     import cupy
     from cupy.cuda import Event, Stream, get_elapsed_time, runtime
 
@@ -150,7 +150,7 @@ def _timed(probe, dtype, instance, entry, folder):
         end.record()
         end.synchronize()
         times_ms.append(get_elapsed_time(start, end))
-    _compare(bool((C == probe.expected(A, B, at)).all()), probe)
+    _compare(bool((probe.expected(A, B, at) == C).all()), probe)
     times_ms = times_ms[WARM_UP:]
     return {
         "measured": probe.work(at) / float(np.median(times_ms)) / 1e6,
@@ -160,8 +160,8 @@ def _timed(probe, dtype, instance, entry, folder):
 
 
 def _steps(gflops, seconds=0.005):
-    """Length of the chains with which 4096 x 4096 threads take about so long at a rate; a short one if it is unknown."""
-    return 64 if gflops is None else max(16, round(gflops * 1e9 * seconds / (16 * 4096 * 4096)))
+    """Length of the chains with which 4096 x 4096 threads take about so long; a short one where no rate is known."""
+    return 64 if gflops is None else max(16, round(gflops * 1e9 * seconds / (16 * 4096**2)))
 
 
 def _compare(equal, probe):

@@ -1,9 +1,9 @@
 """What a stopwatch around the whole call shows: source b's way to time a kernel, step by step and in a fresh process.
 
 Source b times allocation, copies and kernel together, and its first kernel also pays for the creation of the CUDA
-context. Here every repetition is a process of its own (`python -m tilewise.cold_start`, jobs on stdin, steps on stdout),
-both kernels run in it one after the other, and both orders are tried. Device memory comes from cudaMalloc, host memory
-is pageable, and nothing is warmed up. Starting Python and importing CuPy is not counted: source b's program had neither.
+context. Here every repetition is a process of its own (`python -m tilewise.cold_start`, jobs on stdin, steps on
+stdout), both kernels run in it one after the other, and both orders are tried. Device memory is from cudaMalloc, host
+memory is pageable, and nothing is warmed up. Starting Python and importing CuPy does not count: source b had neither.
 """
 
 import itertools
@@ -26,18 +26,21 @@ REPEATS = 3
 
 
 def cold_start(points, kernels, builds, device, config):
-    """Time the kernels of `points`, which share one shape, in fresh processes; returns a DataFrame, one row a step.
+    """Time `points` in fresh processes, all those of one shape in each; returns a DataFrame, one row a step.
 
     `order` names the kernels as they run, `position` counts from 1. `builds` maps a kernel's name to its build folder.
     The emulator has no clock to read: there each kernel has one row whose message says so.
     """
     manifests = {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
     jobs = [measure.prepare(point, kernels[point.kernel], manifests, builds, device, config) for point in points]
+    shapes = {}
+    for job in jobs:
+        shapes.setdefault(tuple(job["row"][name] for name in ("dtype", "n", "p", "m")), []).append(job)
     rows = []
-    for order in itertools.permutations(jobs):
+    for order in itertools.chain.from_iterable(itertools.permutations(group) for group in shapes.values()):
         names = ", ".join(job["row"]["kernel"] for job in order)
         if device["backend"] == "emulator":
-            note = {"status": "timeout", "message": "emulated: not timed", "order": names}
+            note = {"status": "not_timed", "message": "emulated: not timed", "order": names}
             rows += [job["row"] | note | {"position": place} for place, job in enumerate(order, 1)]
             continue
         for repeat in range(1, REPEATS + 1):

@@ -150,7 +150,7 @@ def _profile(ncu, metrics, request, launched):
     """What ncu prints about the launches of `request`, and its complaints."""
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
     command += ["--metrics", ",".join(metrics), sys.executable, "-m", "tilewise.counters", "--drive", request, launched]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), *sys.path[1:]])}
     done = subprocess.run(
         list(map(str, command)),
         check=False,

@@ -25,7 +25,7 @@ def compile_library(text, output, flags=()):
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, library = Path(folder, "library.cpp"), Path(folder, output.name)
         source.write_text(text)
-        run_compiler([*FLAGS, *flags, str(source), "-o", str(library)])
+        run_compiler([*FLAGS, source, *flags, "-o", library])
         library.replace(output)
     return output
 

@@ -38,7 +38,8 @@ def build(kernel, instances, output, flags=(), runtime=FOLDER / "cuda_emulator.c
     UserError where the kernel does not compile, or where an instance's static shared memory passes CUDA's limit, which
     is a compile error there.
     """
-    compile_library(_wrapper(kernel, instances), output, [f"-I{FOLDER}", "-fno-extern-tls-init", *flags, str(runtime)])
+    # The runtime before the flags: libraries among these serve it too.
+    compile_library(_wrapper(kernel, instances), output, [f"-I{FOLDER}", "-fno-extern-tls-init", runtime, *flags])
     most = EMULATED_LIMITS["shared_bytes_per_block"]
     for instance, used in static_shared_bytes(output, instances).items():
         if used > most:

@@ -20,8 +20,8 @@ from tilewise.registry import DTYPES, Geometry
 from tilewise.worker import outcome
 
 COLUMNS = (
-    "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error error_text driver_error "
-    "c_untouched"
+    "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error error_text "
+    "driver_error c_untouched"
 ).split()
 #: cudaFuncAttributeMaxDynamicSharedMemorySize
 MAX_DYNAMIC_SHARED_SIZE = 8
@@ -112,7 +112,10 @@ def _on_gpu(case, job, device, config):
         return error, untouched(C)
 
     driver_error, untouched_by_driver = attempt(_through_driver)
-    (error, text), untouched_by_runtime = attempt(_through_runtime)
+    try:
+        (error, text), untouched_by_runtime = attempt(_through_runtime)
+    except OSError:  # no runtime library: the driver's word has to do
+        error, text, untouched_by_runtime = driver_error, "", untouched_by_driver
     launched = not (driver_error or error)
     check = verify.check(C, *verify.reference(A, B), row["dtype"], row["p"]) if launched else None
     found = {"error": error, "error_text": text, "driver_error": driver_error}

@@ -15,7 +15,9 @@ COLUMNS = (
     "platform kernel dtype block_x block_y tile ntb threads registers shared_bytes active_blocks occupancy limiter "
     "api_active_blocks"
 ).split()
-CHOICE_COLUMNS = "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen".split()
+CHOICE_COLUMNS = (
+    "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen"
+).split()
 WHOLE = "block_x block_y tile ntb threads registers shared_bytes active_blocks api_active_blocks".split()
 
 #: Registers are given to a warp in units of this many, and lie in four separate parts of the multiprocessor.
@@ -92,7 +94,7 @@ def table(points, kernels, manifests, device, ask=None):
         entry = _entry(manifests, kernel, point) if geometry else None
         if entry is None:
             continue
-        facts = _facts(point, geometry, entry, device)
+        facts = _facts(geometry, entry, device)
         row = {name: getattr(point, name) for name in ("kernel", "dtype", "tile", "ntb")} | facts
         row |= {"platform": device["platform"], "block_x": geometry.block[0], "block_y": geometry.block[1]}
         key = tuple(row[name] for name in ("kernel", "dtype", "block_x", "block_y", "tile", "ntb"))
@@ -118,8 +120,8 @@ def tile_choice(kernel, manifest, device, widths=range(1, 33)):
             point = Point("", kernel.name, dtype, tile, tile, tile, tile=tile)
             entry = _entry({kernel.name: manifest}, kernel, point)
             if entry is not None:
-                facts = _facts(point, kernel.geometry(point), entry, device)
-                rows.append({"platform": device["platform"], "kernel": kernel.name, "dtype": dtype, "tile": tile} | facts)
+                row = {"platform": device["platform"], "kernel": kernel.name, "dtype": dtype, "tile": tile}
+                rows.append(row | _facts(kernel.geometry(point), entry, device))
         best = max(rows, key=lambda row: (row["occupancy"], row["tile"]), default=None)
         found += [row | {"chosen": row is best} for row in rows]
     return _frame(found, CHOICE_COLUMNS)
@@ -131,7 +133,7 @@ def _entry(manifests, kernel, point):
     return entry if "registers" in entry else None
 
 
-def _facts(point, geometry, entry, device):
+def _facts(geometry, entry, device):
     shared = entry["shared_bytes"] + geometry.dynamic_shared_bytes
     found = occupancy(
         geometry.threads, entry["registers"], shared, device["limits"], device["gpu"]["compute_capability"]

@@ -1,10 +1,16 @@
-"""What the config says about Slurm, as the resources that Snakemake's Slurm executor reads.
+"""Slurm: what the config says about it, as the resources of Snakemake's Slurm executor, and which of its jobs failed.
 
 Without that executor the resources mean nothing: the same rules run on this machine.
 """
 
 import functools
+import re
+import subprocess
+import time
+from pathlib import Path
 
+LOGS = Path("logs/slurm")  # slurm-logdir of the profile
+STARTED = time.time()
 #: The executor's name of each setting; `--gpus` and its model come from `_gpus` below.
 RESOURCES = {
     "account": "slurm_account",
@@ -46,3 +52,50 @@ def _gpus(settings, platforms, wildcards):
     mine = settings[wildcards.platform]
     on_gpu = platforms[wildcards.platform]["backend"] == "gpu"
     return int("gres" not in mine and (on_gpu or "gpu_model" in mine))
+
+
+def await_controller(attempts=360, pause_s=5):
+    """Make the executor wait for a Slurm controller that does not answer, as while it restarts or is overloaded.
+
+    It asks the controller for MinJobAge before it looks at the jobs. Without an answer it turns from squeue to sacct,
+    and on a cluster without accounting it then forgets its jobs and waits for ever (executor 2.8.0).
+    """
+    import snakemake_executor_plugin_slurm as executor
+
+    ask = executor.get_min_job_age
+
+    def patiently():
+        for _ in range(attempts):
+            age = ask()
+            if age is not None:
+                return age
+            time.sleep(pause_s)
+
+    executor.get_min_job_age = patiently
+
+
+def failures(folder=LOGS, since=STARTED):
+    """A line for each Slurm job that failed in this run: its id and state, its rules, and the log; else nothing.
+
+    The executor keeps the logs of failed jobs only, under their ids. Snakemake's own message on a group leaves out why.
+    """
+    logs = [path for path in Path(folder).rglob("*.log") if path.stat().st_mtime >= since]
+    ended = {path: _state(path.stem) for path in sorted(logs, key=lambda path: path.stat().st_mtime)}
+    return "\n".join(_failure(path, state) for path, state in ended.items() if state != "COMPLETED")
+
+
+def _failure(path, state):
+    text = path.read_text(errors="replace")
+    rules = re.findall(r"^(?:local)?rule (\w+):$(?:\n    .*)*?\n    wildcards: (.*)$", text, re.MULTILINE)
+    names = dict.fromkeys(f"{rule} ({wildcards})" for rule, wildcards in rules) or [path.parent.name]
+    return f"Slurm job {path.stem} ended as {state}: {'; '.join(names)}; its log is {path}"
+
+
+def _state(job):
+    """Slurm's word for how a job ended; the answer is remembered for some minutes only."""
+    query = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return "FAILED"
+    return answer.stdout.strip() or "FAILED"

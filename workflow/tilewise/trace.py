@@ -12,9 +12,11 @@ kernels/emulator/tracer.cpp explains how. Columns of traffic.csv beyond the poin
   global_store_requests, shared_load_requests, shared_store_requests, shared_store_wavefronts
   flop_per_byte_moved                           2nmp FLOP for each byte of the sectors loaded and stored
   uninitialised, divergence                     reads of what was never written; barriers that not all threads reach
+  misaligned                                    accesses at an address that their size does not divide
 """
 
 import atexit
+import contextlib
 import ctypes
 import dataclasses
 import re
@@ -30,9 +32,9 @@ import pandas as pd
 from tilewise import UserError, emulator, verify
 from tilewise.counters import KEYS
 from tilewise.cpp import FLAGS, run_compiler, shown, tool
-from tilewise.emulator import FOLDER, Emulator
+from tilewise.emulator import FOLDER, Emulator, LaunchError
 from tilewise.points import Point
-from tilewise.registry import DTYPES
+from tilewise.registry import DTYPES, evaluate
 
 COLUMNS = [
     *KEYS,
@@ -52,6 +54,7 @@ COLUMNS = [
     "flop_per_byte_moved",
     "uninitialised",
     "divergence",
+    "misaligned",
 ]
 
 #: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
@@ -91,12 +94,14 @@ KINDS = {
     "out_of_bounds": "out_of_bounds",
     "uninitialised": "uninitialised",
     "divergence": "divergence",
+    "misaligned": "misaligned",
 }
 TITLES = {
     "race": "race",
     "out_of_bounds": "access out of bounds",
     "uninitialised": "read of what was never written",
     "divergence": "barrier that not all threads reach",
+    "misaligned": "misaligned address",
     "order": "result depends on the order of threads",
     "incorrect": "wrong product",
 }
@@ -146,19 +151,56 @@ def trace(kernel, dtype, shape, library=None, seed=524, blocks=(), stop=False, *
 def trace_points(points, kernels, folder):
     """Trace the points of CUDA kernels; returns (DataFrame of COLUMNS with a row a point, list of Faults).
 
-    Each kernel of the registry `kernels` is compiled once, with all instances, into `folder`.
+    Each kernel of the registry `kernels` is compiled once, with all instances, into `folder`. A launch that a device
+    would refuse has no row.
     """
-    rows, faults, tracers = [], [], {}
+    rows, faults = [], []
+    for tracer, point in _tracers(points, kernels, folder):
+        with contextlib.suppress(LaunchError):
+            row, found = tracer.trace(point)
+            rows.append(row)
+            faults += found
+    return _frame(rows), faults
+
+
+def count_points(points, kernels, folder):
+    """Count the traffic of points of any size by a few blocks each; returns a DataFrame of COLUMNS with a row a point.
+
+    Two blocks move the same number of sectors where neither is at the end of the grid and their tiles of A, B and C lie
+    alike within a sector, if the kernel does the same in every block, as a matrix product does. So one block of each
+    kind is run and counts for all. The columns of faults are blank: what was not run was not examined.
+    """
+    counted = _tracers(points, kernels, folder)
+    return _frame([tracer.count(point) for tracer, point in counted])
+
+
+def _tracers(points, kernels, folder):
+    """Yield (Tracer, point) for each point; one Tracer a kernel."""
+    tracers = {}
     for point in points:
         kernel = kernels[point.kernel]
         if kernel.name not in tracers:
             instances = sorted({kernel.instance(p) for p in points if p.kernel == kernel.name})
             tracers[kernel.name] = Tracer(build(kernel, instances, Path(folder) / f"{kernel.name}.so"), kernel)
-        row, found = tracers[kernel.name].trace(point)
-        rows.append(row)
-        faults += found
-    frame = pd.DataFrame(rows, columns=COLUMNS)
-    return frame.astype(dict.fromkeys(("block_x", "block_y", "tile", "ntb"), "Int64")), faults
+        yield tracers[kernel.name], point
+
+
+def _frame(rows):
+    whole = [name for name in COLUMNS[2:] if not name.startswith(("sectors_per", "flop_per"))]
+    return pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(whole, "Int64"))
+
+
+def block_classes(kernel, point):
+    """The kinds of blocks that `count_points` tells apart: a dict from one block (x, y) of each to their number."""
+    geometry, itemsize = kernel.geometry(point), DTYPES[point.dtype][1].itemsize
+    rows, columns = (int(evaluate(size, kernel.variables(point))) for size in kernel.covers)
+    across, down = {}, {}  # along x a tile begins at a column of B and C; along y at a row of A and C
+    for x in range(geometry.grid[0]):
+        across.setdefault((x * columns * itemsize % 32, x == geometry.grid[0] - 1), []).append(x)
+    for y in range(geometry.grid[1]):
+        begin = y * rows * itemsize
+        down.setdefault((begin * point.p % 32, begin * point.m % 32, y == geometry.grid[1] - 1), []).append(y)
+    return {(xs[0], ys[0]): len(xs) * len(ys) for xs in across.values() for ys in down.values()}
 
 
 def build(kernel, instances, output):
@@ -209,11 +251,8 @@ class Tracer:
 
     def trace(self, point, seed=524, blocks=(), stop=False):
         """As `trace` says."""
-        geometry, instance = self.kernel.geometry(point), self.kernel.instance(point)
-        emulator.check_launch(geometry, self.emulator.static_shared_bytes[instance], emulator.EMULATED_LIMITS)
         shape = (point.n, point.p, point.m)
-        A, B, C = self._allocate(point)
-        try:
+        with self._allocated(point) as (A, B, C):
             operands = None if blocks else verify.operands(np, point.dtype, *shape, seed)
             if operands:
                 A[:], B[:] = operands
@@ -221,13 +260,13 @@ class Tracer:
             for name, order in SCHEDULES.items():
                 if operands:
                     verify.poison(C)
-                self._prepare(geometry, instance, counting=row is None, stop=stop)
-                self.emulator.launch(instance, geometry, A, B, C, *shape, **order, blocks=blocks)
-                found = self._faults(point, geometry, instance)
+                self._run(point, (A, B, C), blocks, counting=row is None, stop=stop, **order)
+                found = self._faults(point)
                 for fault in found:
                     faults.setdefault((fault.kind, fault.line), fault)
                 if row is None:
-                    row = self._row(point, geometry, found)
+                    found_by_kind = {c: sum(f.count for f in found if f.kind == kind) for kind, c in KINDS.items()}
+                    row = _row(point, self.kernel.geometry(point), self._traffic()) | found_by_kind
                 if operands and first is None:
                     first = C.copy()
                 elif operands and C.tobytes() != first.tobytes():
@@ -236,59 +275,51 @@ class Tracer:
                 check = verify.check(first, *verify.reference(*operands), point.dtype, point.p)
                 if not check.ok:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
-        finally:
-            self.emulator.library.tracer_free()
         return row, list(faults.values())
 
-    def _allocate(self, point):
-        """A, B and C as arrays in the tracer's memory, zeroed."""
+    def count(self, point):
+        """The row of a point by one block of each kind, as `count_points` says."""
+        total = np.zeros((4, len(_Traffic._fields_)), np.int64)
+        with self._allocated(point) as arrays:
+            for block, number in block_classes(self.kernel, point).items():
+                self._run(point, arrays, [block], counting=True, watching=False)
+                total += number * self._traffic()
+        return _row(point, self.kernel.geometry(point), total)
+
+    @contextlib.contextmanager
+    def _allocated(self, point):
+        """A, B and C as arrays in the tracer's memory, zeroed, for a `with` statement."""
         kind = DTYPES[point.dtype][1]
         shapes = (point.n, point.p), (point.p, point.m), (point.n, point.m)
         sizes = [rows * columns * kind.itemsize for rows, columns in shapes]
         addresses = (ctypes.c_void_p * 3)()
-        if self.emulator.library.tracer_allocate((ctypes.c_uint64 * 3)(*sizes), addresses):
+        try:
+            if self.emulator.library.tracer_allocate((ctypes.c_uint64 * 3)(*sizes), addresses):
+                raise UserError(f"{point.label()}: not enough memory on this machine to trace it; choose smaller sizes")
+            buffers = ((ctypes.c_char * size).from_address(address) for size, address in zip(sizes, addresses))
+            yield [np.frombuffer(buffer, kind).reshape(shape) for buffer, shape in zip(buffers, shapes)]
+        finally:
             self.emulator.library.tracer_free()
-            raise UserError(f"{point.label()}: not enough memory on this machine to trace it; choose smaller sizes")
-        buffers = ((ctypes.c_char * size).from_address(address) for size, address in zip(sizes, addresses))
-        return [np.frombuffer(buffer, kind).reshape(shape) for buffer, shape in zip(buffers, shapes)]
 
     def _arrays(self, instance):
         return emulator.arrays_of(self.shared, instance, self.emulator.instances)
 
-    def _prepare(self, geometry, instance, counting, stop):
+    def _run(self, point, operands, blocks, counting, watching=True, stop=False, **order):
+        """One run: `counting` traffic, `watching` for faults, or both."""
+        geometry, instance = self.kernel.geometry(point), self.kernel.instance(point)
         arrays = self._arrays(instance)
         integers = ctypes.c_uint64 * len(arrays)
         self.emulator.library.tracer_prepare(
             integers(*(array.offset for array in arrays)),
             integers(*(array.size or geometry.dynamic_shared_bytes for array in arrays)),
-            len(arrays),
-            int(counting),
-            int(stop),
+            *map(int, (len(arrays), counting, watching, stop)),
         )
+        self.emulator.launch(instance, geometry, *operands, point.n, point.p, point.m, **order, blocks=blocks)
 
-    def _row(self, point, geometry, faults):
-        """The row of COLUMNS after a run that counted."""
+    def _traffic(self):
+        """What the last run counted: loads and stores of global, then of shared memory, by the fields of _Traffic."""
         counted = self.emulator.library.tracer_traffic()
-        load, store, shared_load, shared_store = (counted[i] for i in range(4))
-        flop = 2 * point.n * point.p * point.m
-        row = {name: getattr(point, name) for name in KEYS}
-        row |= dict(zip(("block_x", "block_y"), geometry.block))
-        moved = 32 * (load.units + store.units)
-        return row | {
-            "global_load_requests": load.requests,
-            "global_load_sectors": load.units,
-            "global_store_requests": store.requests,
-            "global_store_sectors": store.units,
-            "sectors_per_request": load.units / load.requests if load.requests else None,
-            "shared_load_requests": shared_load.requests,
-            "shared_load_wavefronts": shared_load.units,
-            "shared_store_requests": shared_store.requests,
-            "shared_store_wavefronts": shared_store.units,
-            "shared_bank_conflicts": shared_load.conflicts + shared_store.conflicts,
-            "flop_per_byte": flop / load.bytes if load.bytes else None,
-            "flop_per_byte_moved": flop / moved if moved else None,
-            **{column: sum(f.count for f in faults if f.kind == kind) for kind, column in KINDS.items()},
-        }
+        return np.array([[getattr(counted[i], name) for name, _ in _Traffic._fields_] for i in range(4)])
 
     def _order_fault(self, schedule, first, C):
         differ = first.view(f"V{first.itemsize}") != C.view(f"V{C.itemsize}")
@@ -298,8 +329,9 @@ class Tracer:
 
     # ---- Faults in words --------------------------------------------------------------------------------------------
 
-    def _faults(self, point, geometry, instance):
+    def _faults(self, point):
         """The Faults of the last run, those of one kind and line joined."""
+        geometry, arrays = self.kernel.geometry(point), self._arrays(self.kernel.instance(point))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
@@ -312,7 +344,7 @@ class Tracer:
                 joined = found[kind, file, line]
                 found[kind, file, line] = dataclasses.replace(joined, count=joined.count + fault.count)
                 continue
-            text = getattr(self, f"_{kind}")(fault, _Place(point, geometry, self._arrays(instance)))
+            text = getattr(self, f"_{kind}")(fault, _Place(point, geometry, arrays))
             block, thread = tuple(fault.block), _thread(fault.thread, geometry)
             found[kind, file, line] = Fault(kind, file, line, text, block, thread, fault.count)
         return list(found.values())
@@ -351,10 +383,38 @@ class Tracer:
         writer = "no thread of the block" if fault.space else "no thread"
         return f"{place.access(fault)}, which {writer} has written"
 
+    def _misaligned(self, fault, place):
+        return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
+
     def _divergence(self, fault, place):
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
         other = _name_thread(fault.other_thread, place.geometry)
         return f"{other} of block {_pair(fault.block)} waits here, {_name_thread(fault.thread, place.geometry)} {where}"
+
+
+def _row(point, geometry, traffic):
+    """The row of COLUMNS, without faults, of a point that causes this `traffic`."""
+    (loads, load_sectors, _, load_bytes), (stores, store_sectors, _, _) = traffic[:2].tolist()
+    (shared_loads, load_wavefronts, load_conflicts, _), (shared_stores, store_wavefronts, conflicts, _) = traffic[
+        2:
+    ].tolist()
+    flop = 2 * point.n * point.p * point.m
+    moved = 32 * (load_sectors + store_sectors)
+    row = {name: getattr(point, name) for name in KEYS} | dict(zip(("block_x", "block_y"), geometry.block))
+    return row | {
+        "global_load_requests": loads,
+        "global_load_sectors": load_sectors,
+        "global_store_requests": stores,
+        "global_store_sectors": store_sectors,
+        "sectors_per_request": load_sectors / loads if loads else None,
+        "shared_load_requests": shared_loads,
+        "shared_load_wavefronts": load_wavefronts,
+        "shared_store_requests": shared_stores,
+        "shared_store_wavefronts": store_wavefronts,
+        "shared_bank_conflicts": load_conflicts + conflicts,
+        "flop_per_byte": flop / load_bytes if load_bytes else None,
+        "flop_per_byte_moved": flop / moved if moved else None,
+    }
 
 
 def _thread(number, geometry):

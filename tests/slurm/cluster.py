@@ -1,0 +1,108 @@
+"""A private Slurm, and the study run on it: what the tests of this folder do things with."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("slurm.sh")
+
+
+def wait_until(condition, seconds=60, message="the condition"):
+    """Wait for a condition and return its value; the test fails where it does not come true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited {seconds} s for {message}"
+        time.sleep(0.1)
+    return value
+
+
+class Cluster:
+    """A Slurm of one node with two GPUs, red and blue; `environment` is that of a user logged in to it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "CPUS": "16"}
+
+    def script(self, action, *arguments):
+        subprocess.run([SCRIPT, action, self.folder, *arguments], env=self.environment, check=True, timeout=120)
+
+    def __call__(self, *command):
+        """Run one of Slurm's commands; returns what it prints."""
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+        return done.stdout.strip()
+
+    def jobs(self):
+        """Every job since the start, by id: its state and its comment, which holds the rule's name."""
+        lines = self("squeue", "-h", "--states=all", "-o", "%i|%T|%k").splitlines()
+        return {int(number): (state, comment) for number, state, comment in (line.split("|") for line in lines)}
+
+    def running(self):
+        """Ids of the jobs that run or wait."""
+        return [number for number, (state, _) in self.jobs().items() if state in ("RUNNING", "PENDING", "COMPLETING")]
+
+    def kill(self, daemon):
+        """Kill a daemon as a crash would."""
+        os.kill(int((self.folder / f"{daemon}.pid").read_text()), signal.SIGKILL)
+
+
+class Run:
+    """One `snakemake --cores 1 --profile slurm` in a clone, started in the background."""
+
+    def __init__(self, cluster, clone, *arguments):
+        self.cluster, self.clone = cluster, clone
+        self.before = set(cluster.jobs())
+        self.began = time.time()
+        self.log = clone / f"snakemake.{len(list(clone.glob('snakemake.*.out')))}.out"
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--profile", "slurm", *arguments]
+        with self.log.open("w") as out:
+            self.process = subprocess.Popen(
+                command,
+                cwd=clone,
+                env=cluster.environment | {"PYTHONPATH": str(clone / "workflow")},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self):
+        return self.log.read_text()
+
+    def jobs(self):
+        """The jobs that this run submitted, by id."""
+        return {number: job for number, job in self.cluster.jobs().items() if number not in self.before}
+
+    def ends(self, status=0, seconds=240):
+        """Wait for the end; returns the run where its exit status is the one expected."""
+        try:
+            assert (self.process.wait(seconds) == 0) == (status == 0), self.output
+        finally:
+            self.stop()
+        self.seconds = time.time() - self.began
+        return self
+
+    def stop(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def seconds_of_polls(self):
+        """Seconds in which no job was left and Snakemake had not looked yet."""
+        lines = self.cluster("squeue", "-h", "--states=all", "-o", "%i|%S|%e").splitlines()
+        mine = [line.split("|")[1:] for line in lines if int(line.split("|")[0]) not in self.before]
+        spans = [tuple(time.mktime(time.strptime(when, "%Y-%m-%dT%H:%M:%S")) for when in span) for span in mine]
+        remote = "probe|build|measure|maximum_size|trace"
+        seen = re.findall(rf"^\[(.*)\]\nFinished jobid: \d+ \(Rule: (?:{remote})\)", self.output, re.MULTILINE)
+        looks = sorted({time.mktime(time.strptime(when, "%a %b %d %H:%M:%S %Y")) for when in seen})
+        waits = {}
+        for look in looks:
+            ended = max((end for _, end in spans if end <= look), default=look)
+            if not any(start < look and end > ended for start, end in spans):
+                waits.setdefault(ended, look - ended)
+        return sum(waits.values())

@@ -1,0 +1,67 @@
+"""A real Slurm for the tests, started in seconds with private state and ports, and clones of the study to run on it."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster import Cluster, Run
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue")
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slurm)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The private Slurm."""
+    missing = [name for name in PROGRAMS if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
+    if missing:
+        message = f"no {', '.join(missing)}: apt-get install munge slurmctld slurmd slurm-client"
+        if "slurm" in os.environ.get("TILEWISE_REQUIRE", "").split(","):
+            pytest.fail(message)
+        pytest.skip(message)
+    # Not pytest's own folder: munge wants a socket that every user could reach.
+    folder = Path(tempfile.mkdtemp(prefix="tilewise-slurm-"))
+    cluster = Cluster(folder)
+    try:
+        cluster.script("start")
+        yield cluster
+    finally:
+        cluster.script("stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def emulated(new_clone):
+    """A function that makes a clone whose cluster.yaml names emulated platforms: their Slurm settings by name."""
+
+    def make(folder, platforms, **config):
+        clone = new_clone(folder)
+        platforms = {name: {"backend": "emulator", "slurm": slurm} for name, slurm in platforms.items()}
+        (clone / "config/cluster.yaml").write_text(yaml.safe_dump({"slurm": None, "platforms": platforms} | config))
+        return clone
+
+    return make
+
+
+@pytest.fixture
+def start(cluster):
+    """A function that starts the study in a clone; what still runs when the test ends is ended."""
+    runs = []
+
+    def start(clone, *arguments):
+        runs.append(Run(cluster, clone, *arguments))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.stop()
+    cluster("scancel", "--user=root" if os.getuid() == 0 else f"--user={os.environ['USER']}")

@@ -1,0 +1,100 @@
+"""The study through the profile, on a real Slurm."""
+
+import re
+
+import pandas as pd
+import pytest
+from cluster import wait_until
+
+QUICK = ("--configfile", "config/cluster.yaml", "config/quick.yaml")
+
+
+@pytest.fixture(scope="module")
+def quick(cluster, emulated, tmp_path_factory):
+    """A clone after the whole quick study, and the run."""
+    from cluster import Run
+
+    clone = emulated(tmp_path_factory.mktemp("slurm") / "clone", {"emulated": {"gpu_model": "red"}})
+    return clone, Run(cluster, clone, *QUICK, "--slurm-keep-successful-logs").ends()
+
+
+def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, capsys):
+    clone, run = quick
+    with capsys.disabled():
+        print(
+            f"\nquick study through Slurm: {run.seconds:.0f} s, {run.seconds_of_polls():.0f} s of it waiting for polls"
+        )
+    assert run.seconds < 180
+    jobs = run.jobs()
+    assert {state for state, _ in jobs.values()} == {"COMPLETED"}
+    assert len(jobs) <= 12
+    comments = " ".join(comment for _, comment in jobs.values())
+    assert all(rule in comments for rule in ("probe", "build", "measure"))
+    assert not any(rule in comments for rule in ("collect", "show", "overview", "page"))
+    rows = pd.read_csv(clone / "results/emulated/measurements.csv")
+    assert set(rows.status) <= {"ok", "timeout"}
+    assert set(rows.platform) == {"emulated"}
+    assert (clone / "results/report.html").is_file()
+
+
+def test_measuring_jobs_have_a_gpu_of_their_own_and_the_others_none(cluster, quick):
+    _, run = quick
+    spans = []
+    for number, (_, comment) in run.jobs().items():
+        facts = dict(re.findall(r"(\w+)=(\S+)", cluster("scontrol", "show", "job", str(number))))
+        assert ("TresPerJob" in facts) == ("build" not in comment)
+        if "measure" in comment or "maximum" in comment:
+            assert facts["TresPerJob"] == "gres:gpu:red:1"
+            spans.append((facts["StartTime"], facts["EndTime"]))
+    spans.sort()
+    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:]))
+
+
+def test_tasks_in_one_job_are_measured_one_after_the_other(quick):
+    clone, _ = quick
+    for log in (clone / "logs/slurm").glob("group_measure*/*.log"):
+        events = re.findall(r"^(?:(localrule) \w+:|(Finished) jobid)", log.read_text(), re.MULTILINE)
+        events = ["start" if start else "end" for start, _ in events]
+        assert events == ["start", "end"] * (len(events) // 2), log
+
+
+def test_rerunning_a_task_submits_only_its_own_job(quick, start):
+    clone, _ = quick
+    (clone / "results/emulated/tasks/task3.csv").unlink()
+    run = start(clone, *QUICK, "--", "task3").ends()
+    [(state, comment)] = run.jobs().values()
+    assert state == "COMPLETED"
+    assert "measure" in comment
+    assert (clone / "results/emulated/tables/task3.csv").is_file()
+
+
+def test_platforms_run_side_by_side_and_both_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):
+    task = {"title": "small", "sweeps": [{"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 8}]}
+    platforms = {"red": {"gpu_model": "red"}, "blue": {"gres": "gpu:blue:1", "constraint": "blue", "partition": "main"}}
+    clone = emulated(tmp_path / "clone", platforms, tasks={"task4": task})
+    run = start(clone, "--", *(f"results/{name}/tasks/task4.csv" for name in platforms)).ends()
+    assert len(run.jobs()) == 6
+    asked = {}
+    for number, (state, comment) in run.jobs().items():
+        assert state == "COMPLETED"
+        if "measure" in comment:
+            asked["red" if "red" in comment else "blue"] = cluster("scontrol", "show", "job", str(number))
+    assert "TresPerJob=gres:gpu:red:1" in asked["red"]
+    assert "TresPerNode=gres:gpu:blue:1" in asked["blue"]
+    assert "Features=blue" in asked["blue"]
+    for name in platforms:
+        assert set(pd.read_csv(clone / f"results/{name}/tasks/task4.csv").platform) == {name}
+
+
+def test_the_login_nodes_own_platform_is_refused(emulated, start, tmp_path):
+    clone = emulated(tmp_path / "clone", {"emulated": {}})
+    run = start(clone, "--configfile", "config/quick.yaml").ends(status=1)
+    assert "--configfile config/cluster.yaml config/quick.yaml" in run.output
+    assert not run.jobs()
+
+
+def test_a_gpu_that_the_cluster_lacks_is_reported(emulated, start, tmp_path):
+    clone = emulated(tmp_path / "clone", {"emulated": {"gpu_model": "green"}})
+    run = start(clone, *QUICK, "--retries", "0", "--", "results/emulated/device.json").ends(status=1)
+    wait_until(lambda: "rule probe" in run.output)
+    assert "Requested node configuration is not available" in run.output
