@@ -61,7 +61,8 @@ text(findings.origin(evidence))
 # What the five sources claim, tried on the measured tables. A claim holds or does not hold by the condition in
 # `report/claims.yaml`; the range of a measured value follows from the quartiles of its times, and a verdict that would
 # change within that range says so. A claim is about the machine that it names; that it fails on another one is no error
-# of its source. Where a source's own figures do not agree, the last column says so.
+# of its source. Where a source's own figures do not agree,
+# the note below the claim says so.
 
 # %%
 verdicts = claims.verdicts(claims.load(), evidence)

@@ -22,7 +22,6 @@ from tilewise import (
     measure,
     occupancy,
     registry,
-    trace,
 )
 
 PUBLISHED = ROOT / "report" / "published"
@@ -40,10 +39,15 @@ METHODS = {
     "launch_limits": launch_limits.COLUMNS,
     "bandwidth": bandwidth.COLUMNS,
 }
+TRAFFIC = [
+    *[*counters.KEYS, "global_load_requests", "global_load_sectors", "global_store_sectors", "sectors_per_request"],
+    *["shared_load_wavefronts", "shared_bank_conflicts", "flop_per_byte", "flop_per_byte_moved"],
+    *["races", "out_of_bounds"],
+]
 WHOLE = {
     "occupancy": occupancy.COLUMNS,
     "tile_choice": occupancy.CHOICE_COLUMNS,
-    "traffic": trace.COLUMNS,
+    "traffic": TRAFFIC,
     "counters": [*counters.KEYS, *counters.METRICS],
 }
 #: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.

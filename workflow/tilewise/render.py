@@ -240,6 +240,8 @@ def _cell(row, column, labels):
         status = row.get("status" if column == "time_ms" else "cpu_status")
         if isinstance(status, str) and status and status != "ok":
             return f'<span class="status">{html.escape(status)}</span>'
+    if column == "claim":
+        return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
     if column.startswith("verdict "):
         kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
         return f'<span class="verdict {kind}">{html.escape(value)}</span>'
@@ -297,12 +299,12 @@ def table_html(table, layout, caption, labels=None, hide=()):
 
 
 def claims_layout(evidence):
-    """The layout of `claims.side_by_side`: two columns for each platform."""
-    layout = {"source": ("", "source"), "claim": ("", "claim"), "published": ("", "published")}
+    """The layout of `claims.side_by_side`: two columns for each platform; `why` stands below the claim."""
+    layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
     for platform in evidence.everyone:
         layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
         layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, and its range")
-    return layout | {"why": ("", "why")}
+    return layout
 
 
 def show_table(table, layout, caption, labels=None, hide=()):

@@ -317,11 +317,12 @@ def verification(evidence):
 
 
 def traffic(evidence):
-    """What each kernel asks of memory, as the emulator counted it, each kernel at its largest traced shape."""
-    rows = evidence.facts["traffic"].assign(work=evidence.facts["traffic"][SHAPE].astype("float64").prod(axis=1))
-    rows = (
-        rows.sort_values("work", kind="stable").drop_duplicates(["kernel", "dtype", *CHOICE], keep="last").sort_index()
-    )
+    """What each kernel asks of memory, as the emulator counted it at its largest traced shape; its faults at all."""
+    key, faults = ["kernel", "dtype", *CHOICE], ["races", "out_of_bounds"]
+    rows = evidence.facts["traffic"].copy()
+    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
+    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum")
+    rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     described = rows.assign(
         shape=[shape_text(row) for row in rows.to_dict("records")],
         choice=[choice_text(row) for row in rows.to_dict("records")],
@@ -381,6 +382,8 @@ OVERVIEW = {
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
     "occupancy": lambda evidence, published: occupancy(evidence),
+    "traffic": lambda evidence, published: traffic(evidence),
+    "counted_against_hardware": lambda evidence, published: counted_against_hardware(evidence),
 }
 
 
