@@ -281,9 +281,7 @@ show_table(
 # all 1, so every element of C is 2000, whichever rows and columns are mixed up; here the operands are random.
 
 # %%
-task_table(
-    "integers", "sweep", "<b>Integers.</b> CPU loop in the order i, j, k, naive and tiled kernel.", hide=("ntb",)
-)
+task_table("integers", "sweep", "<b>Integers.</b> CPU loop in the order i, j, k, naive and tiled kernel.")
 
 # %%
 task_figure("integers", "<b>Integers.</b> Rates at 2000 × 2000, on a logarithmic axis.")
@@ -346,7 +344,7 @@ task_figure("loop_orders", "<b>Loop orders.</b> Rates in the cache and beyond it
 # 32, and there against the kernel of source e, which tests no edge and is wrong for every other shape.
 
 # %%
-task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at the edges.", hide=("ntb", "block"))
+task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at the edges.", hide=("block",))
 
 # %%
 task_figure("rectangular", "<b>Rectangles.</b> Rates of the tiled kernels by shape.")
@@ -358,7 +356,7 @@ task_figure("rectangular", "<b>Rectangles.</b> Rates of the tiled kernels by sha
 # offsets into constants. Beside it the same widths fixed at compile time.
 
 # %%
-task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Against tiles of fixed width.", hide=("ntb", "bound_ratio"))
+task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Against tiles of fixed width.", hide=("bound_ratio",))
 
 # %%
 task_figure("dynamic_tile", "<b>Run-time tile.</b> Rates by tile width.")
@@ -377,7 +375,7 @@ show_table(
 # The kernel of source e reads its operands through a struct with a stride, so that it can also multiply sub-matrices.
 
 # %%
-task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Against plain pointers.", hide=("ntb", "bound_ratio"))
+task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Against plain pointers.", hide=("bound_ratio",))
 
 # %%
 task_figure("matrix_struct", "<b>Matrix struct.</b> Rates of the struct and of plain pointers.")
