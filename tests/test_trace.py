@@ -95,6 +95,8 @@ SHARED = [  # one warp loads shared[index]; wavefronts and conflicts by element 
     ("threadIdx.x", "double", 2, 0),  # a half-warp at a time
     ("threadIdx.x * 16", "double", 32, 30),
     ("threadIdx.x * 17", "double", 2, 0),
+    ("threadIdx.x / 2", "double", 1, 0),  # but a whole warp where pairs of lanes read the same
+    ("threadIdx.x % 16", "double", 2, 0),
 ]
 
 

@@ -203,10 +203,24 @@ unsigned sectors_of(const Request& request, unsigned size)
     return sort_unique(sectors, count);
 }
 
-// Adds the wavefronts of a request to shared memory. 8-byte accesses go by half-warps, 16-byte ones by quarter-warps.
+// Whether each lane has the address of the lane whose number differs by `distance`, if both are active.
+bool pairs_agree(const Request& request, unsigned distance)
+{
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        const unsigned other = lane ^ distance;
+        const bool both = request.lanes >> lane & request.lanes >> other & 1;
+        if (both && request.address[lane] != request.address[other]) return false;
+    }
+    return true;
+}
+
+// Adds the wavefronts of a request to shared memory. What returns in a cycle is 128 bytes, so wide accesses are served
+// to a half-warp (8 bytes) or a quarter-warp (16 bytes) at a time, or to twice as many lanes where neighbours, or
+// neighbours but one, read the same (forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
 void add_wavefronts(Traffic& to, const Request& request, unsigned size)
 {
-    const unsigned lanes = size <= 4 ? 32 : size <= 8 ? 16 : 8;
+    unsigned lanes = size <= 4 ? 32 : size <= 8 ? 16 : 8;
+    if (lanes < 32 && (pairs_agree(request, 1) || pairs_agree(request, 2))) lanes *= 2;
     for (unsigned first = 0; first < 32; first += lanes) {
         std::uintptr_t words[128];
         unsigned count = 0;

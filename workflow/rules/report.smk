@@ -37,7 +37,6 @@ rule overview:
         maximum_size="results/{platform}/maximum_size.csv",
         occupancy="results/{platform}/occupancy.csv",
         traffic="results/{platform}/traffic.csv",
-        traffic="results/{platform}/traffic.csv",
         kept=data.kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),

@@ -208,7 +208,7 @@ def parse(output):
         launch = launches.setdefault(int(row["ID"]), {})
         if "Metric Name" in row:
             row[row.pop("Metric Name")] = row.pop("Metric Value")
-        launch |= {name: _number(text) if "__" in name else text for name, text in row.items()}
+        launch |= {name: _number(text) if name.endswith(".sum") else text for name, text in row.items()}
     return [launches[key] for key in sorted(launches)]
 
 

