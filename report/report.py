@@ -25,8 +25,8 @@ from IPython.display import display
 
 sys.path.insert(0, "../workflow")  # so that the notebook also opens where the package is not installed
 
-from tilewise import data, figures, findings, tables
-from tilewise.render import show_figure, show_table, text
+from tilewise import claims, data, figures, findings, tables
+from tilewise.render import claims_layout, show_figure, show_table, text
 
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = data.RECORDED
@@ -54,6 +54,22 @@ def task_figure(name, caption):
 
 
 text(findings.origin(evidence))
+
+# %% [markdown]
+# ## The verdicts
+#
+# What the five sources claim, tried on the measured tables. A claim holds or does not hold by the condition in
+# `report/claims.yaml`; the range of a measured value follows from the quartiles of its times, and a verdict that would
+# change within that range says so. A claim is about the machine that it names; that it fails on another one is no error
+# of its source. Where a source's own figures do not agree,
+# the note below the claim says so.
+
+# %%
+verdicts = claims.verdicts(claims.load(), evidence)
+text(findings.verdict_counts(verdicts, evidence))
+
+# %%
+show_table(claims.side_by_side(verdicts, evidence), claims_layout(evidence), "<b>Claims.</b> Source by source.")
 
 # %% [markdown]
 # ## Summary

@@ -23,12 +23,6 @@ def copy_repository(folder):
     return folder
 
 
-@pytest.fixture(scope="session")
-def new_clone():
-    """`copy_repository`, for tests that cannot import this file."""
-    return copy_repository
-
-
 def snakemake(folder, *arguments, **environment):
     """Run Snakemake in a clone as a user would; returns the finished process with its output as text."""
     variables = os.environ | {"PYTHONPATH": str(folder / "workflow"), **environment}

@@ -1,11 +1,24 @@
 """What the tests share: the study's own config and registry, and a copy of the repository to run Snakemake in."""
 
+import shutil
+import subprocess
+
 import pytest
 import yaml
 from clones import copy_repository
 
 from tilewise import ROOT, registry
 from tilewise.emulator import EMULATED_LIMITS
+
+
+def pytest_collection_modifyitems(items):
+    """Tests marked `gpu` skip, and say so, where nvidia-smi lists no GPU."""
+    smi = shutil.which("nvidia-smi")
+    if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.startswith(b"GPU"):
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +45,12 @@ def device(config):
         "cpu": {},
         "host_compiler": "g++",
     }
+
+
+@pytest.fixture(scope="session")
+def new_clone():
+    """`copy_repository`, for conftest.py of folders below."""
+    return copy_repository
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from tilewise import (
     occupancy,
     points,
     registry,
-    trace,
 )
 
 KERNELS = registry.load()
@@ -250,7 +249,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
         table.to_csv(folder / name, index=False)
     (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
     if with_traffic:
-        traffic()[trace.COLUMNS].to_csv(folder / "traffic.csv", index=False)
+        traffic().to_csv(folder / "traffic.csv", index=False)
         counted = [*counters.KEYS, *counters.METRICS]
         traffic(counted=False)[counted].to_csv(folder / "counters.csv", index=False)
     return folder

@@ -8,11 +8,6 @@ from tilewise import build, measure, probe
 from tilewise.points import Point, expand
 
 pytestmark = pytest.mark.gpu
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-try:
-    cupy.cuda.runtime.getDeviceCount()
-except cupy.cuda.runtime.CUDARuntimeError as error:
-    pytest.skip(f"no GPU: {error}", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

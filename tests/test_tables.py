@@ -190,6 +190,7 @@ def test_several_platforms_stand_side_by_side(recorded, tmp_path):
     table = tables.task("task1a", data.load(folders), PUBLISHED)
     first = table[table["shape"] == "(1024, 1024, 1024)"]
     assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
+    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", "two of a kind are told apart"
 
 
 def test_tables_say_what_the_emulator_verified(emulator, gpu):
@@ -265,9 +266,10 @@ def test_unstable_and_refused_points_are_marked(emulator):
 
 
 def test_overview_figures(emulator):
-    for draw in figures.OVERVIEW.values():
-        assert "cublas" in figures.svg(draw(emulator, PUBLISHED))
-    assert "vector peak" in figures.svg(figures.roofline(emulator))
+    words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
+    assert set(words) == set(figures.OVERVIEW)
+    for name, draw in figures.OVERVIEW.items():
+        assert words[name] in figures.svg(draw(emulator, PUBLISHED))
 
 
 def test_figures_without_any_gpu_data_say_so(tmp_path):

@@ -55,7 +55,7 @@ def _kernel(name, columns):
 MEMORY = Probe(
     "memory_bandwidth",
     "GB/s",
-    _kernel("add", "4 * block_x"),
+    _kernel("add", "8 * block_x"),
     lambda at: 3 * at.n * at.m * DTYPES[at.dtype][1].itemsize,
     lambda A, B, at: A + B,
 )

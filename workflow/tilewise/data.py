@@ -22,11 +22,11 @@ from tilewise import (
     measure,
     occupancy,
     registry,
-    trace,
 )
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"
+CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
 #: What makes two rows the same product, and what a sweep chooses for it.
@@ -39,10 +39,15 @@ METHODS = {
     "launch_limits": launch_limits.COLUMNS,
     "bandwidth": bandwidth.COLUMNS,
 }
+TRAFFIC = [
+    *[*counters.KEYS, "global_load_requests", "global_load_sectors", "global_store_sectors", "sectors_per_request"],
+    *["shared_load_wavefronts", "shared_bank_conflicts", "flop_per_byte", "flop_per_byte_moved"],
+    *["races", "out_of_bounds"],
+]
 WHOLE = {
     "occupancy": occupancy.COLUMNS,
     "tile_choice": occupancy.CHOICE_COLUMNS,
-    "traffic": trace.COLUMNS,
+    "traffic": TRAFFIC,
     "counters": [*counters.KEYS, *counters.METRICS],
 }
 #: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.
@@ -108,7 +113,9 @@ class Evidence:
     @property
     def labels(self):
         """Name in the column `platform` -> words for it."""
-        return {platform.name: platform.label for platform in self.everyone}
+        found = {platform.name: platform.label for platform in self.everyone}
+        words = list(found.values())
+        return {name: f"{label} ({name})" if words.count(label) > 1 else label for name, label in found.items()}
 
     @property
     def config(self):
@@ -150,9 +157,9 @@ def published(folder=PUBLISHED):
 
 
 def kept_files():
-    """The published and the recorded files: what the report needs beside this run's results."""
+    """The published and the recorded files and the claims: what the report needs beside this run's results."""
     recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/*/*.csv"), *RECORDED.glob("*/device.json")]
-    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded))
+    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
 def load_platform(folder, task=None, recorded=False):

@@ -416,6 +416,7 @@ _OF_METHOD = {
 OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
     "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
+    "roofline": lambda evidence, published: roofline(evidence),
 }
 
 

@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 
-from tilewise import tables
+from tilewise import claims, tables
 from tilewise.data import ANCHORS
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -66,6 +66,19 @@ def summary(evidence, ladder, verified, failed):
         kinds = ", ".join(f"{count} {status}" for status, count in failed["status"].value_counts().items())
         points.append(f"{_count(len(failed), 'point').capitalize()} did not give a time or a product ({kinds}).")
     return "\n".join(f"- {point}" for point in points)
+
+
+def verdict_counts(verdicts, evidence):
+    """How many claims hold on each platform."""
+    lines = []
+    for platform in evidence.everyone:
+        found = verdicts.loc[verdicts["platform"] == platform.name, "verdict"].value_counts()
+        hold, fail, untested = (found.get(name, 0) for name in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
+        lines.append(
+            f"On **{evidence.labels[platform.name]}** {hold} of {hold + fail + untested} claims hold, {fail} do not, "
+            f"and {untested} cannot be tested."
+        )
+    return "\n\n".join(lines)
 
 
 def _ladder_points(ladder, label):

@@ -207,7 +207,7 @@ LAYOUTS = {
 _WORDS = {
     *["shape", "platform", "kernel", "dtype", "choice", "runner_up", "status", "message", "task", "emulator", "points"],
     *["block", "grid", "published_block", "published_grid", "quantity", "note", "decided", "count", "fact", "order"],
-    *["outcome", "error", "driver_error", "unit", "limiter"],
+    *["outcome", "error", "driver_error", "unit", "limiter", "source"],
 }
 
 
@@ -240,6 +240,11 @@ def _cell(row, column, labels):
         status = row.get("status" if column == "time_ms" else "cpu_status")
         if isinstance(status, str) and status and status != "ok":
             return f'<span class="status">{html.escape(status)}</span>'
+    if column == "claim":
+        return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
+    if column.startswith("verdict "):
+        kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
+        return f'<span class="verdict {kind}">{html.escape(value)}</span>'
     if column in ("emulator", "status") and isinstance(value, str) and value != "ok":
         return f'<span class="status">{html.escape(value)}</span>'
     text = number(value, column)
@@ -248,18 +253,22 @@ def _cell(row, column, labels):
 
 
 def _kind(column, layout):
-    if column in ("message", "note") or (layout is None and column != "fact"):
+    if (
+        column in ("message", "note", "claim", "why")
+        or column.startswith("measured ")
+        or (layout is None and column != "fact")
+    ):
         return 'class="words long"'
-    return 'class="words"' if column in _WORDS else ""
+    return 'class="words"' if column in _WORDS or column.startswith("verdict ") else ""
 
 
 def table_html(table, layout, caption, labels=None, hide=()):
     """A table as HTML with its caption, in a box of its own that scrolls where the page is narrow.
 
-    `layout` names one of LAYOUTS, or is None for the table's own columns. `labels` puts words for platforms; a platform
-    column of a single platform is left out.
+    `layout` is a dict as in LAYOUTS, the name of one there, or None for the table's own columns. `labels` puts words
+    for platforms; a platform column of a single platform is left out.
     """
-    columns = LAYOUTS[layout] if layout else {name: ("", name) for name in table}
+    columns = layout if isinstance(layout, dict) else LAYOUTS.get(layout) or {name: ("", name) for name in table}
     columns = {name: heads for name, heads in columns.items() if name in table and name not in hide}
     if "platform" in columns and table["platform"].nunique() < 2:
         columns.pop("platform")
@@ -287,6 +296,15 @@ def table_html(table, layout, caption, labels=None, hide=()):
         f'<div class="table" tabindex="0" role="region" aria-label="{label}"><table>'
         f"<caption><span>{caption}</span></caption>\n<thead>{head}<tr>{''.join(heads)}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
+
+
+def claims_layout(evidence):
+    """The layout of `claims.side_by_side`: two columns for each platform; `why` stands below the claim."""
+    layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
+    for platform in evidence.everyone:
+        layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
+        layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, and its range")
+    return layout
 
 
 def show_table(table, layout, caption, labels=None, hide=()):

@@ -6,6 +6,7 @@ did not run keeps its place, with its status. Shapes are shown as source a write
 
 import pandas as pd
 
+from tilewise import claims
 from tilewise.cold_start import STEPS
 from tilewise.counters import METRICS
 from tilewise.data import ANCHORS, CHOICE, SHAPE
@@ -316,11 +317,12 @@ def verification(evidence):
 
 
 def traffic(evidence):
-    """What each kernel asks of memory, as the emulator counted it, each kernel at its largest traced shape."""
-    rows = evidence.facts["traffic"].assign(work=evidence.facts["traffic"][SHAPE].astype("float64").prod(axis=1))
-    rows = (
-        rows.sort_values("work", kind="stable").drop_duplicates(["kernel", "dtype", *CHOICE], keep="last").sort_index()
-    )
+    """What each kernel asks of memory, as the emulator counted it at its largest traced shape; its faults at all."""
+    key, faults = ["kernel", "dtype", *CHOICE], ["races", "out_of_bounds"]
+    rows = evidence.facts["traffic"].copy()
+    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
+    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum")
+    rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     described = rows.assign(
         shape=[shape_text(row) for row in rows.to_dict("records")],
         choice=[choice_text(row) for row in rows.to_dict("records")],
@@ -365,7 +367,7 @@ def _largest(percents):
 def provenance(evidence):
     """Where every number comes from: one fact a row, one platform a column."""
     return (
-        pd.DataFrame({platform.label: _facts(platform) for platform in evidence.everyone})
+        pd.DataFrame({evidence.labels[platform.name]: _facts(platform) for platform in evidence.everyone})
         .rename_axis("fact")
         .reset_index()
     )
@@ -373,12 +375,15 @@ def provenance(evidence):
 
 #: The tables of the whole study, beside those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
+    "claims": lambda evidence, published: claims.verdicts(claims.load(), evidence),
     "ladder": ladder,
     "choices": lambda evidence, published: choices(evidence, *evidence.config["tasks"]),
     "failures": lambda evidence, published: failures(evidence),
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
     "occupancy": lambda evidence, published: occupancy(evidence),
+    "traffic": lambda evidence, published: traffic(evidence),
+    "counted_against_hardware": lambda evidence, published: counted_against_hardware(evidence),
 }
 
 
