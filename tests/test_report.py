@@ -112,6 +112,14 @@ def test_findings_follow_the_data(tmp_path):
     assert "double takes 66.7\u00a0% longer" in findings.double_cost(evidence, published)
 
 
+def test_sentences_are_filled_in_or_left_out(tmp_path):
+    synthetic.write(tmp_path / "gpu")
+    evidence = data.load([tmp_path / "gpu"])
+    ratio = "time(task='integers', kernel='naive') / time(task='integers', kernel='tiled')"
+    assert findings.found(evidence, f"{{platform}}: {{{ratio}}}") == "Invented H200: 1.71"
+    assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so not said"
+
+
 def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     """Measured in a task of its own, it has a section, and a rung on the ladder."""
     kernels = dict(synthetic.KERNELS, mine=synthetic.KERNELS["tiled"])

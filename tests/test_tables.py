@@ -219,6 +219,16 @@ def test_failures_and_verification(emulator):
     assert verified.loc[("nvidia-h200", "multi_tile", "double"), ["points", "verified"]].tolist() == [31, 30]
 
 
+def test_a_launch_that_should_be_refused_is_no_failure(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "gpu")
+    rows = pd.read_csv(folder / "measurements.csv")
+    refused = rows.iloc[[0]].assign(task="launch_limits", status="invalid_launch", message="asked for", time_ms=None)
+    pd.concat([rows, refused]).to_csv(folder / "measurements.csv", index=False)
+    evidence = data.load([folder])
+    assert "launch_limits" not in set(tables.failures(evidence)["task"])
+    assert "launch_limits" in set(evidence.gpu["task"])
+
+
 def test_a_task_alone_needs_only_its_own_file(recorded, tmp_path):
     folder = synthetic.write(tmp_path / "other-gpu")
     for file in [*folder.glob("tasks/*.csv"), folder / "measurements.csv"]:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from tilewise import tables
@@ -383,7 +384,9 @@ def launch_limits(evidence, published):
         sns.barplot(part, y="label", x="percent_of_limit", hue="outcome", palette=colours, ax=axis, orient="h")
         axis.axvline(100, color="black", linestyle="--", linewidth=1)
         axis.set(title=_title("", platform, evidence), xlabel="% of the limit", ylabel="threads, shared memory")
-        axis.legend(title=None, loc="lower right")
+        axis.get_legend().remove()
+    handles = [Patch(color=colour, label=outcome) for outcome, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 

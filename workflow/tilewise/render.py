@@ -61,6 +61,7 @@ LAYOUTS = {
     "cpu": {
         "shape": ("", "(n, m, p)"),
         "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
         "platform": ("", "machine"),
         "published_ms": ("Published: host of source a", "ms"),
         "time_ms": (_HERE, "ms"),
@@ -203,6 +204,8 @@ LAYOUTS = {
         "difference_percent": ("", "difference, %"),
     },
 }
+#: Columns that stay even if they are empty: that nothing was measured is what they say then.
+_ALWAYS = {"time_ms", "measured", "message", "status"}
 #: Columns of words; all others are numbers and align right.
 _WORDS = {
     *["shape", "platform", "kernel", "dtype", "choice", "runner_up", "status", "message", "task", "emulator", "points"],
@@ -242,6 +245,8 @@ def _cell(row, column, labels):
             return f'<span class="status">{html.escape(status)}</span>'
     if column == "claim":
         return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
+    if column.startswith("measured ") and "cannot" in row[column.replace("measured", "verdict")]:
+        return f"<small>{html.escape(value)}</small>"
     if column.startswith("verdict "):
         kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
         return f'<span class="verdict {kind}">{html.escape(value)}</span>'
@@ -253,11 +258,11 @@ def _cell(row, column, labels):
 
 
 def _kind(column, layout):
-    if (
-        column in ("message", "note", "claim", "why")
-        or column.startswith("measured ")
-        or (layout is None and column != "fact")
-    ):
+    if column == "claim":
+        return 'class="words claim"'
+    if column.startswith("measured "):
+        return 'class="words range"'
+    if column in ("message", "note") or (layout is None and column != "fact"):
         return 'class="words long"'
     return 'class="words"' if column in _WORDS or column.startswith("verdict ") else ""
 
@@ -266,12 +271,15 @@ def table_html(table, layout, caption, labels=None, hide=()):
     """A table as HTML with its caption, in a box of its own that scrolls where the page is narrow.
 
     `layout` is a dict as in LAYOUTS, the name of one there, or None for the table's own columns. `labels` puts words
-    for platforms; a platform column of a single platform is left out.
+    for platforms. A platform column of a single platform and columns without any entry are left out.
     """
     columns = layout if isinstance(layout, dict) else LAYOUTS.get(layout) or {name: ("", name) for name in table}
     columns = {name: heads for name, heads in columns.items() if name in table and name not in hide}
     if "platform" in columns and table["platform"].nunique() < 2:
         columns.pop("platform")
+    if layout and len(table):  # a column in which no row has anything says nothing
+        said = table.notna() & (table != "")
+        columns = {name: heads for name, heads in columns.items() if name in _ALWAYS or said[name].any()}
     head = ""
     if any(group for group, _ in columns.values()):
         cells, names = [], list(columns)

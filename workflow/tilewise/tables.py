@@ -169,7 +169,12 @@ def maximum_size(evidence, published):
             ("largest n allocated", known["allocatable_n"], probe["allocatable_n"], "found by bisection"),
             ("share of the theory, %", *(100 * n["allocatable_n"] / n["theoretical_n"] for n in (known, probe)), ""),
             ("predicted time, ms", None, probe["predicted_ms"], not_timed or predicted),
-            ("n timed", known["timed_n"], probe["timed_n"], "" if within else "the largest within the budget"),
+            (
+                "n timed",
+                known["timed_n"],
+                probe["timed_n"],
+                not_timed or ("" if within else "the largest in the budget"),
+            ),
             ("time, ms", known["time"], probe["time_ms"], not_timed or f"{probe['rows_checked']} rows of C verified"),
             (
                 "rate, GFLOP/s",
@@ -190,7 +195,9 @@ def maximum_size(evidence, published):
     table = pd.DataFrame(rows, columns=["quantity", "platform", "published", "measured", "note"])
     table = table.astype({"published": "float64", "measured": "float64"})
     order = pd.factorize(table["quantity"])[0].argsort(kind="stable")
-    return table.iloc[order].assign(ratio=table["measured"] / table["published"]).reset_index(drop=True)
+    real = table["platform"].isin([gpu.name for gpu in evidence.gpus])
+    ratio = (table["measured"] / table["published"]).where(real)  # the emulated memory is a choice of the config
+    return table.assign(ratio=ratio).iloc[order].reset_index(drop=True)
 
 
 def cold_start(evidence, published):
@@ -297,16 +304,24 @@ def ladder(evidence, published):
     )
 
 
+def _points(evidence):
+    """All points of all platforms, but for refused launches where the refusal is what the task asks for."""
+    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    tasks = evidence.config["tasks"]
+    asked = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
+    return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
+
+
 def failures(evidence):
     """Every point that is not ok, with its cause."""
-    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    rows = _points(evidence)
     rows = describe(rows[rows["status"] != "ok"], evidence.max_noise)
     return rows[["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]].reset_index(drop=True)
 
 
 def verification(evidence):
     """How many points of each kernel and dtype are right, and the largest error as a share of what rounding allows."""
-    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    rows = _points(evidence)
     groups = rows.assign(verified=rows["status"] == "ok").groupby(["platform", "kernel", "dtype"], sort=False)
     return groups.agg(
         points=("status", "size"),
