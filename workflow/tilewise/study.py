@@ -1,5 +1,6 @@
 """A study: the validated config together with the registry, and what the rules need to know of both."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -66,7 +67,7 @@ class Study:
 
     def source_of(self, wildcards):
         """Path of the kernel's source."""
-        return str(self.kernels[wildcards.kernel].path)
+        return os.path.relpath(self.kernels[wildcards.kernel].path)  # the same in a clone that was moved
 
     def builds_of(self, wildcards):
         """The build folders that a task of a platform launches from."""
