@@ -6,10 +6,13 @@ import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import pandas as pd
 import pytest
-from tilewise import ROOT
+from tilewise import ROOT, counters
 from tilewise.__main__ import main
+from tilewise.counters import cross_check_points
 from tilewise.points import Point
 from tilewise.registry import Kernel, load
 from tilewise.trace import COLUMNS, KINDS, block_classes, build, count_points, trace, trace_points
@@ -47,6 +50,52 @@ def test_golden_counts(transposed, name, choice, requests, sectors):
     assert (row["global_load_requests"], row["global_load_sectors"]) == (requests, sectors)
     assert row["sectors_per_request"] == sectors / requests
     assert not faults
+
+
+@pytest.fixture(scope="module")
+def beside_hardware(tmp_path_factory):
+    """Counted and hardware (`_hw`) columns at the 252 points of counters.py, float and double, ragged shapes too."""
+    hardware = pd.read_csv(Path(__file__).with_name("h200_counters.csv"))
+    points = cross_check_points(KERNELS)
+    counted = count_points(points, KERNELS, tmp_path_factory.mktemp("hardware")).astype({"tile": float, "ntb": float})
+    joined = counted.merge(hardware, on=counters.KEYS, suffixes=("", "_hw"))
+    assert len(joined) == len(points) == len(hardware)
+    return joined
+
+
+EXACT = [
+    "global_load_requests",
+    "global_load_sectors",
+    "global_store_requests",
+    "global_store_sectors",
+    "shared_store_requests",
+]
+
+
+@pytest.mark.parametrize("column", EXACT)
+def test_counts_are_the_hardwares(beside_hardware, column):
+    assert list(beside_hardware[column]) == list(beside_hardware[f"{column}_hw"])
+
+
+def test_shared_loads_differ_from_the_hardwares_by_what_nvcc_joins(beside_hardware):
+    """nvcc joins the loads of tile_a along k into loads of 16 bytes, each one request and two wavefronts."""
+    rows = beside_hardware[beside_hardware.kernel != "naive"]
+    ntb, words = rows.ntb.fillna(1), rows.dtype.map({"float": 1, "double": 2})
+    steps = rows.shared_load_requests / (ntb + 1)  # of k, in every warp: one load of tile_a and ntb of tiles_b
+    joined = rows.shared_load_requests_hw == steps * (ntb + words / 4)
+    assert {tuple(row) for row in rows[~joined][["dtype", "tile", "ntb"]].to_numpy()} == {("float", 16, 8)}
+    wavefronts = rows.shared_load_wavefronts_hw / (steps * (ntb * words + words / 2))
+    assert wavefronts.between(1, 1.01).all()
+
+
+def test_conflicts_of_the_hardware_are_contention(beside_hardware):
+    """No kernel of the study has a bank conflict; what the hardware counts at times, and only in the largest products,
+    are accesses that gave way to others."""
+    assert (beside_hardware.shared_bank_conflicts == 0).all()
+    disturbed = beside_hardware.shared_store_wavefronts != beside_hardware.shared_store_wavefronts_hw
+    disturbed |= beside_hardware.shared_bank_conflicts_hw > 0
+    assert set(beside_hardware[disturbed].n) <= {256}
+    assert disturbed.sum() <= 12
 
 
 def test_claims_of_source_d():

@@ -4,6 +4,7 @@
 // then is another fiber needed. So a kernel without barriers runs on a single fiber, with no switch at all.
 #include "cuda_emulator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <sys/mman.h>

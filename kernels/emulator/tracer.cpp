@@ -214,13 +214,14 @@ bool pairs_agree(const Request& request, unsigned distance)
     return true;
 }
 
-// Adds the wavefronts of a request to shared memory. What returns in a cycle is 128 bytes, so wide accesses are served
-// to a half-warp (8 bytes) or a quarter-warp (16 bytes) at a time, or to twice as many lanes where neighbours, or
-// neighbours but one, read the same (forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
-void add_wavefronts(Traffic& to, const Request& request, unsigned size)
+struct Wavefronts {
+    unsigned needed, fewest;  // fewest: had no bank two words to give
+};
+
+// The wavefronts of a request to shared memory that is served to this many lanes at a time.
+Wavefronts wavefronts_of(const Request& request, unsigned size, unsigned lanes)
 {
-    unsigned lanes = size <= 4 ? 32 : size <= 8 ? 16 : 8;
-    if (lanes < 32 && (pairs_agree(request, 1) || pairs_agree(request, 2))) lanes *= 2;
+    Wavefronts all{0, 0};
     for (unsigned first = 0; first < 32; first += lanes) {
         std::uintptr_t words[128];
         unsigned count = 0;
@@ -232,9 +233,25 @@ void add_wavefronts(Traffic& to, const Request& request, unsigned size)
         count = sort_unique(words, count);
         unsigned in_bank[32] = {}, busiest = 0;
         for (unsigned i = 0; i < count; ++i) busiest = std::max(busiest, ++in_bank[words[i] % 32]);
-        to.units += busiest;
-        to.conflicts += busiest - 1;
+        all.needed += busiest;
+        ++all.fewest;
     }
+    return all;
+}
+
+// What returns in a cycle is 128 bytes, so wide accesses are served to a half-warp (8 bytes) or a quarter-warp (16
+// bytes) at a time; or to twice as many lanes, where neighbours, or neighbours but one, read the same
+// (forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
+void add_wavefronts(Traffic& to, const Request& request, unsigned size)
+{
+    const unsigned lanes = size <= 4 ? 32 : size <= 8 ? 16 : 8;
+    Wavefronts wavefronts = wavefronts_of(request, size, lanes);
+    if (lanes < 32 && (pairs_agree(request, 1) || pairs_agree(request, 2))) {
+        const Wavefronts wider = wavefronts_of(request, size, 2 * lanes);
+        if (wider.needed < wavefronts.needed) wavefronts = wider;
+    }
+    to.units += wavefronts.needed;
+    to.conflicts += wavefronts.needed - wavefronts.fewest;
 }
 
 void count_requests()

@@ -1,5 +1,6 @@
 """A private Slurm, and the study run on it: what the tests of this folder do things with."""
 
+import contextlib
 import os
 import re
 import signal
@@ -39,11 +40,22 @@ class Cluster:
     def jobs(self):
         """Every job since the start, by id: its state and its comment, which holds the rule's name."""
         lines = self("squeue", "-h", "--states=all", "-o", "%i|%T|%k").splitlines()
-        return {int(number): (state, comment) for number, state, comment in (line.split("|") for line in lines)}
+        jobs = sorted((int(number), state, comment) for number, state, comment in (line.split("|") for line in lines))
+        return {number: (state, comment) for number, state, comment in jobs}
 
     def running(self):
         """Ids of the jobs that run or wait."""
         return [number for number, (state, _) in self.jobs().items() if state in ("RUNNING", "PENDING", "COMPLETING")]
+
+    def processes(self, job):
+        """Ids of the processes that Slurm started for a job, and of theirs."""
+        mark = f"SLURM_JOB_ID={job}".encode()
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it may end while we look
+                if mark in (place / "environ").read_bytes().split(b"\0"):
+                    found.append(int(place.name))
+        return found
 
     def kill(self, daemon):
         """Kill a daemon as a crash would."""

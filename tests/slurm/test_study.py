@@ -1,5 +1,6 @@
 """The study through the profile, on a real Slurm."""
 
+import itertools
 import re
 
 import pandas as pd
@@ -47,7 +48,7 @@ def test_measuring_jobs_have_a_gpu_of_their_own_and_the_others_none(cluster, qui
             assert facts["TresPerJob"] == "gres:gpu:red:1"
             spans.append((facts["StartTime"], facts["EndTime"]))
     spans.sort()
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:]))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def test_tasks_in_one_job_are_measured_one_after_the_other(quick):

@@ -41,7 +41,7 @@ def build(kernel, instances, output, flags=(), runtime=FOLDER / "cuda_emulator.c
     # The runtime before the flags: libraries among these serve it too.
     compile_library(_wrapper(kernel, instances), output, [f"-I{FOLDER}", "-fno-extern-tls-init", runtime, *flags])
     most = EMULATED_LIMITS["shared_bytes_per_block"]
-    for instance, used in static_shared_bytes(output, instances).items():
+    for instance, used in static_shared_bytes(shared_arrays(output), instances).items():
         if used > most:
             Path(output).unlink()
             raise UserError(
@@ -105,9 +105,8 @@ def arrays_of(arrays, instance, instances):
     return [array for array in arrays if array.owner not in others]
 
 
-def static_shared_bytes(library, instances):
+def static_shared_bytes(arrays, instances):
     """Bytes of static shared memory of a block, for each instance."""
-    arrays = shared_arrays(library)
     return {name: sum(array.size for array in arrays_of(arrays, name, instances)) for name in instances}
 
 
@@ -121,7 +120,8 @@ class Emulator:
         self.instances = ctypes.c_char.in_dll(self.library, "emulator_instances")
         self.instances = ctypes.string_at(ctypes.addressof(self.instances)).decode().split("\n")
         self.threads = (ctypes.c_void_p * len(self.instances)).in_dll(self.library, "emulator_threads")
-        self.static_shared_bytes = static_shared_bytes(path, self.instances)
+        self.shared = shared_arrays(path)
+        self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
 
     def launch(self, instance, geometry, A, B, C, n, p, m, limits=EMULATED_LIMITS, reverse=False, seed=0, blocks=()):
         """C (n x m) = A (n x p) B (p x m), C in place, all C-contiguous arrays of the instance's element type.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 import re
 import shutil
 import subprocess
@@ -68,7 +69,7 @@ class Study:
 
     def source_of(self, wildcards):
         """Path of the kernel's source."""
-        return str(self.kernels[wildcards.kernel].path)
+        return os.path.relpath(self.kernels[wildcards.kernel].path)  # the same in a clone that was moved
 
     def builds_of(self, wildcards):
         """The build folders that a task of a platform launches from."""

@@ -247,7 +247,6 @@ class Tracer:
         self.kernel = kernel
         self.path = Path(library)
         self.emulator = Emulator(library)
-        self.shared = emulator.shared_arrays(library)
         self.lines = {0: (shown(kernel.path), None)}  # file and line by offset of an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
@@ -305,7 +304,7 @@ class Tracer:
             self.emulator.library.tracer_free()
 
     def _arrays(self, instance):
-        return emulator.arrays_of(self.shared, instance, self.emulator.instances)
+        return emulator.arrays_of(self.emulator.shared, instance, self.emulator.instances)
 
     def _run(self, point, operands, blocks, counting, watching=True, stop=False, **order):
         """One run: `counting` traffic, `watching` for faults, or both."""

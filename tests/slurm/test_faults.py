@@ -1,0 +1,144 @@
+"""What goes wrong on a cluster, each done to a real Slurm: no point is measured twice, no table is ever half written.
+
+Every test stops one task of eight points in the middle, then lets it end, by itself or in a second run.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+from cluster import wait_until
+
+CSV = "results/emulated/tasks/task1a.csv"
+BLOCKS = ["8x128", "16x64", "32x32", "64x16", "128x8", "256x4", "16x16", "32x8"]
+SWEEP = {"kernel": "naive", "dtype": "float", "shapes": "square", "block": BLOCKS}
+
+
+@pytest.fixture(scope="module")
+def probed_and_built(emulated, tmp_path_factory):
+    """A clone in which all is done but the measuring."""
+    clone = emulated(
+        tmp_path_factory.mktemp("faults") / "clone",
+        {"emulated": {"gpu_model": "red"}},
+        emulator={"shapes": [{"n": 480, "p": 480, "m": 480}]},
+        tasks={"task1a": {"title": "eight slow points", "sweeps": [SWEEP]}},
+    )
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "config/cluster.yaml"]
+    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    target = ["--", "results/emulated/build/naive"]
+    subprocess.run([*command, *target], cwd=clone, env=environment, check=True, capture_output=True, timeout=200)
+    return clone
+
+
+@pytest.fixture
+def clone(probed_and_built, tmp_path):
+    return shutil.copytree(probed_and_built, tmp_path / "clone", symlinks=True)
+
+
+def measured(clone):
+    """The keys of the points that were measured, one for each time."""
+    journal = clone / "results/emulated/journal/task1a.jsonl"
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    whole = [line for line in lines if line.endswith("}}")]
+    return [json.loads(line)["key"] for line in whole]
+
+
+def in_the_middle(run):
+    """Wait until a run's job has measured two points or more; returns the job's id."""
+    wait_until(lambda: len(measured(run.clone)) >= 2 or run.process.poll() is not None, 120, "two measured points")
+    assert not (run.clone / CSV).exists()
+    [job] = run.cluster.running()
+    return job
+
+
+def whole(clone):
+    """Every point is in the table, and was measured once."""
+    assert list(pd.read_csv(clone / CSV).status) == ["ok"] * len(BLOCKS)
+    keys = measured(clone)
+    assert len(keys) == len(set(keys)) == len(BLOCKS)
+    return True
+
+
+def names(run, job, state):
+    """The run's last words name rule, task, Slurm job, how it ended, and a log that is there."""
+    [line] = [line for line in run.output.splitlines() if line.startswith(f"Slurm job {job} ")]
+    assert state in line
+    assert "measure (platform=emulated, task=task1a)" in line
+    return (run.clone / line.rsplit(" ", 1)[1]).is_file()
+
+
+def test_a_cancelled_job_is_named_and_the_next_run_goes_on(cluster, clone, start):
+    run = start(clone, "--retries", "0", "--", CSV)
+    job = in_the_middle(run)
+    cluster("scancel", str(job))
+    run.ends(status=1)
+    assert names(run, job, "CANCELLED")
+    assert not (clone / CSV).exists()
+    start(clone, "--", CSV).ends()
+    assert whole(clone)
+
+
+def test_a_job_over_its_time_limit_is_named_and_submitted_again(cluster, clone, start):
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run)
+    cluster("scontrol", "update", f"JobId={job}", "EndTime=now")
+    for process in cluster.processes(job):  # else it is done before Slurm looks, which it does twice a minute
+        os.kill(process, signal.SIGSTOP)
+    run.ends()
+    assert [state for state, _ in run.jobs().values()] == ["TIMEOUT", "COMPLETED"]
+    assert whole(clone)
+
+
+def test_a_job_whose_node_dies_is_submitted_again(cluster, clone, start):
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run)
+    node = cluster("sinfo", "-h", "-o", "%n")
+    cluster.kill("slurmd")
+    cluster("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+    for process in cluster.processes(job):
+        os.kill(process, signal.SIGKILL)
+    cluster.script("daemon", "slurmd")
+    cluster("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    run.ends()
+    assert [state for state, _ in run.jobs().values()] == ["NODE_FAIL", "COMPLETED"]
+    assert whole(clone)
+
+
+def test_slurmctld_restarts_in_the_middle(cluster, clone, start):
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run)
+    cluster.kill("slurmctld")
+    time.sleep(15)  # longer than the clients' patience
+    cluster.script("daemon", "slurmctld")
+    run.ends()
+    assert {number: state for number, (state, _) in run.jobs().items()} == {job: "COMPLETED"}
+    assert whole(clone)
+
+
+def test_an_interrupted_snakemake_takes_its_job_along(cluster, clone, start):
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run)
+    run.process.send_signal(signal.SIGINT)
+    run.ends(status=1)
+    wait_until(lambda: cluster.jobs()[job][0] == "CANCELLED", message="the job's end")
+    assert not (clone / CSV).exists()
+    start(clone, "--", CSV).ends()
+    assert whole(clone)
+
+
+def test_after_a_killed_snakemake_the_next_one_waits_for_the_job_that_runs_on(clone, start):
+    run = start(clone, "--", CSV)
+    in_the_middle(run)
+    run.stop()
+    assert "Directory cannot be locked" in start(clone, "--", CSV).ends(status=1).output
+    start(clone, "--unlock").ends()
+    # On one node the second job gets the GPU only after the first; a GPU more would make it wait for the journal.
+    (clone / "config/cluster.yaml").write_text((clone / "config/cluster.yaml").read_text().replace("red", "blue"))
+    start(clone, "--", CSV).ends()
+    assert whole(clone)
