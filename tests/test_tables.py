@@ -5,6 +5,7 @@ import math
 import pandas as pd
 import pytest
 import synthetic
+
 from tilewise import UserError, counters, data, figures, measure, points, tables
 
 PUBLISHED = data.published()
