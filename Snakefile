@@ -36,10 +36,14 @@ rule all:
     input:
         "results/report.html",
         expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=study.tasks),
+        expand("results/{platform}/occupancy.csv", platform=study.platforms),
+        expand("results/{platform}/traffic.csv", platform=study.platforms),
 
 
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/experiments.smk"
+include: "workflow/rules/trace.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/slurm.smk"

@@ -15,8 +15,13 @@
 /// @tparam T     the element: float, double or int
 /// @tparam TILE  width of a tile; TILE * TILE threads a block
 /// @tparam NTB   tiles of B, and so of C, a block
+///
+/// A block of 32 x 32 threads fills half of a multiprocessor, and a second one fits beside it only if a thread keeps to 32
+/// registers. The launch bounds ask the compiler for that, as long as the sums leave it room: beyond, it would have to
+/// move them out to memory.
 template <typename T, int TILE, int NTB>
-__global__ void multi_tile(const T* A, const T* B, T* C, int n, int p, int m)
+__global__ void __launch_bounds__(1024, TILE == 32 && NTB * sizeof(T) <= 64 ? 2 : 0)
+multi_tile(const T* A, const T* B, T* C, int n, int p, int m)
 {
     static_assert(TILE * TILE <= 1024, "a block has at most 1024 threads");
     // Declared as bytes: one name cannot have the type of each T in turn.

@@ -1,19 +1,24 @@
 """What the tests share: the study's own config and registry, and a copy of the repository to run Snakemake in."""
 
-import json
-import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
+from clones import copy_repository
 
 from tilewise import ROOT, registry
 from tilewise.emulator import EMULATED_LIMITS
 
-COPIED = ("Snakefile", "config", "kernels", "report", "slurm", "workflow", "pyproject.toml")
+
+def pytest_collection_modifyitems(items):
+    """Tests marked `gpu` skip, and say so, where nvidia-smi lists no GPU."""
+    smi = shutil.which("nvidia-smi")
+    if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.startswith(b"GPU"):
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
 
 
 @pytest.fixture(scope="session")
@@ -42,21 +47,9 @@ def device(config):
     }
 
 
-def copy_repository(folder):
-    """Copy what a run needs into `folder`, which becomes a clone without history; returns it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        elif source.exists():
-            shutil.copy(source, folder / name)
-    return folder
-
-
 @pytest.fixture(scope="session")
 def new_clone():
-    """`copy_repository`, for tests that cannot import this file."""
+    """`copy_repository`, for conftest.py of folders below."""
     return copy_repository
 
 
@@ -64,22 +57,3 @@ def new_clone():
 def clone(tmp_path):
     """A fresh copy of the repository for one test."""
     return copy_repository(tmp_path / "clone")
-
-
-def snakemake(folder, *arguments, **environment):
-    """Run Snakemake in a clone as a user would; returns the finished process with its output as text."""
-    variables = os.environ | {"PYTHONPATH": str(folder / "workflow"), **environment}
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=280)
-
-
-def edit(path, old, new):
-    """Replace a text that must be there; a test whose edit no longer applies has to fail."""
-    text = Path(path).read_text()
-    assert old in text, f"{path} no longer holds {old!r}"
-    Path(path).write_text(text.replace(old, new, 1))
-
-
-def write_json(path, data):
-    """Write JSON for a test."""
-    Path(path).write_text(json.dumps(data))

@@ -5,9 +5,24 @@ import math
 
 import pandas as pd
 import yaml
-from tilewise import ROOT, data, maximum, measure, points, registry
+from tilewise import (
+    ROOT,
+    bandwidth,
+    cold_start,
+    counters,
+    data,
+    launch_limits,
+    maximum,
+    measure,
+    occupancy,
+    points,
+    registry,
+)
 
 KERNELS = registry.load()
+#: Columns of counts that the report does not look at one by one.
+MORE_COUNTS = ["global_store_requests", "shared_load_requests", "shared_store_requests", "shared_store_wavefronts"]
+MORE_COUNTS += ["uninitialised", "divergence"]
 #: GFLOP/s of a point at 8192 cubed, float, roughly an H200's; a double takes 1.7 times as long.
 _NAIVE = {8: 3200, 16: 4760, 32: 5340, 64: 5530, 128: 6180, 256: 5700}
 _TILED = {8: 5140, 16: 8140, 32: 8730}
@@ -100,7 +115,13 @@ def device(platform, backend, study):
         "backend": backend,
         "captured": "2026-11-21T03:20:00+00:00",
         "gpu": gpu if backend == "gpu" else None,
-        "limits": {"max_threads_per_block": 1024, "shared_bytes_per_block": 49152},
+        "limits": {
+            "max_threads_per_block": 1024,
+            "shared_bytes_per_block": 49152,
+            "shared_bytes_per_block_optin": 232448,
+            "shared_bytes_per_sm": 233472,
+            "threads_per_sm": 2048,
+        },
         "versions": {"cuda_runtime": "13.0", "cublas": "13.0", "python": "3.11", "numpy": "2.4"},
         "cpu": {"name": "Invented CPU", "cores": 16, "memory_gib": 128},
         "host_compiler": "g++ 12.2.0",
@@ -145,10 +166,54 @@ def traffic(counted=True):
                 "global_load_sectors": requests * per_request,
             }
             | {"global_store_sectors": 8192, "sectors_per_request": per_request, "shared_bank_conflicts": 0}
-            | {"shared_load_wavefronts": 262_144 if counted else 250_000, "flop_per_byte": intensity}
+            | {"shared_load_wavefronts": 262_144 if counted else 250_000, "flop_per_byte": intensity / 2}
+            | {"flop_per_byte_moved": intensity}
+            | dict.fromkeys(MORE_COUNTS, 7)
             | {"races": 0, "out_of_bounds": 0}
         )
     return pd.DataFrame(rows)
+
+
+def facts(platform, backend):
+    """The tables of the methods beside maximum_size, by file: what an H200 might say, and what the emulator says."""
+    timed = backend == "gpu"
+    note = "" if timed else "emulated: verified, not measured"
+    point = {"platform": platform, "dtype": "int32", "n": 2000, "p": 2000, "m": 2000, "status": "ok", "message": note}
+    calls = []
+    for order in ("naive, tiled", "tiled, naive"):
+        for position, kernel in enumerate(order.split(", "), 1):
+            ms = {"context": 180.0} if position == 1 else {}
+            ms |= {"allocate": 0.3, "copy_in": 5.0, "load": 1.0, "kernel": 2.9 if kernel == "naive" else 2.1}
+            ms |= {"copy_out": 6.0, "free": 0.4}
+            place = point | {"order": order, "position": position, "kernel": kernel}
+            steps = ms | {"total": sum(ms.values())}
+            calls += [place | {"step": s, "ms": v, "repeat": r} for r in (1, 2, 3) for s, v in steps.items() if timed]
+    launches = []
+    for side in (16, 32, 33, 64):
+        refused = side > 32
+        launches.append(
+            point
+            | {"dtype": "float", "n": 64, "p": 64, "m": 64, "kernel": "naive", "block_x": side, "block_y": side}
+            | {"threads": side**2, "shared_bytes": 0, "limit_raised": False, "c_untouched": refused}
+            | {"outcome": "refused" if refused else "launched", "error_text": "invalid configuration argument"}
+            | {"error": "cudaErrorInvalidConfiguration" if refused else ""}
+            | {"driver_error": "CUDA_ERROR_INVALID_VALUE" if refused else ""}
+        )
+    roofs = [("memory_bandwidth", 4300.0, 4917.0, "GB/s"), ("multiply_add_rate", 61e3, 66908.0, "GFLOP/s")]
+    roofs += [("ceiling_at_0.25_flop_per_byte", 1075.0, 1229.0, "GFLOP/s")]
+    roofs = [dict(zip(("quantity", "measured", "datasheet", "unit"), roof)) for roof in roofs]
+    common = {"dtype": "float", "samples": 20, "noise": 0.001, "status": "ok", "message": note, "platform": platform}
+    roofs = [common | roof | ({} if timed else {"measured": None, "datasheet": None}) for roof in roofs]
+    held = {"platform": platform, "kernel": "tiled", "dtype": "float", "block_x": 16, "block_y": 16, "tile": 16}
+    held |= {"threads": 256, "registers": 38, "shared_bytes": 2048, "active_blocks": 6, "occupancy": 0.75}
+    held |= {"limiter": "registers", "api_active_blocks": 6}
+    return {
+        "cold_start/cold_start.csv": pd.DataFrame(calls, columns=cold_start.COLUMNS),
+        "launch_limits/launch_limits.csv": pd.DataFrame(launches, columns=launch_limits.COLUMNS),
+        "bandwidth/bandwidth.csv": pd.DataFrame(roofs, columns=bandwidth.COLUMNS),
+        "occupancy.csv": pd.DataFrame([held] if timed else [], columns=occupancy.COLUMNS),
+        "tile_choice.csv": pd.DataFrame([], columns=occupancy.CHOICE_COLUMNS),
+    }
 
 
 def write(folder, backend="gpu", study=None, with_traffic=False):
@@ -157,6 +222,8 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     platform = folder.name
     rows = []
     for task, entry in study["tasks"].items():
+        if entry.get("method") in ("bandwidth", "launch_limits"):
+            continue
         for point in points.expand(study, KERNELS, task, backend):
             values = row(point, platform, backend)
             if entry.get("method") == "maximum_size":
@@ -177,8 +244,12 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     (folder / "maximum_size").mkdir()
     for name in ("maximum_size.csv", "maximum_size/task1c.csv"):
         pd.DataFrame([maximum_size(platform, backend)]).to_csv(folder / name, index=False)
+    for name, table in facts(platform, backend).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        table.to_csv(folder / name, index=False)
     (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
     if with_traffic:
         traffic().to_csv(folder / "traffic.csv", index=False)
-        traffic(counted=False).drop(columns=["races", "out_of_bounds"]).to_csv(folder / "counters.csv", index=False)
+        counted = [*counters.KEYS, *counters.METRICS]
+        traffic(counted=False)[counted].to_csv(folder / "counters.csv", index=False)
     return folder

@@ -44,7 +44,8 @@ def fake_ncu(tmp_path, monkeypatch):
     def install(text, launches):
         path = tmp_path / "ncu"
         path.write_text(
-            f"#!{sys.executable}\nimport sys\nopen(sys.argv[-1], 'w').write({json.dumps(launches)!r})\nprint({text!r})\n"
+            f"#!{sys.executable}\nimport sys\nprint({text!r})\n"
+            f"open(sys.argv[-1], 'w').write({json.dumps(launches)!r})\n"
         )
         path.chmod(0o755)
         return str(path)
@@ -82,7 +83,7 @@ def test_permission(fake_ncu, tmp_path):
 
 def test_other_failures_show_what_ncu_says(fake_ncu, tmp_path):
     failure = "==ERROR== Failed to initialize the profiler: LibraryNotLoaded"
-    with pytest.raises(UserError, match="read no counters: ==ERROR== Failed to initialize .*; all of it is in .*log"):
+    with pytest.raises(UserError, match=r"read no counters: ==ERROR== Failed to initialize .*; all of it is in .*log"):
         counters.count(POINTS, load(), tmp_path / "log", fake_ncu(failure, []), "9.0")
 
 

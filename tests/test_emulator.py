@@ -193,7 +193,7 @@ def test_kernel_without_template(tmp_path):
 
 
 def test_too_much_static_shared_memory(tmp_path):
-    with pytest.raises(UserError, match="mine<float> .* 65536 B where CUDA allows 49152"):
+    with pytest.raises(UserError, match=r"mine<float> .* 65536 B where CUDA allows 49152"):
         text = """template <typename T> __global__ void mine(const T* A, const T* B, T* C, int n, int p, int m)
         { __shared__ T large[16384]; large[n] = A[0]; __syncthreads(); C[0] = large[p]; }"""
         build(a_kernel(tmp_path, text), ["mine<float>"], tmp_path / "mine.so")
@@ -220,6 +220,6 @@ def test_failed_compilation_keeps_the_old_library(tmp_path):
 def test_missing_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(
-        UserError, match="there is no C\\+\\+ compiler 'no-such-compiler'; install one .*apt install g\\+\\+"
+        UserError, match=r"there is no C\+\+ compiler 'no-such-compiler'; install one .*apt install g\+\+"
     ):
         compile_library("", tmp_path / "f.so")

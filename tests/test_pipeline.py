@@ -4,7 +4,7 @@ import shutil
 
 import pandas as pd
 import pytest
-from conftest import copy_repository, edit, snakemake
+from clones import copy_repository, edit, snakemake
 
 QUICK = ("--configfile", "config/quick.yaml")
 MINE = """

@@ -4,6 +4,7 @@
 // then is another fiber needed. So a kernel without barriers runs on a single fiber, with no switch at all.
 #include "cuda_emulator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <sys/mman.h>
@@ -14,6 +15,18 @@ dim3 blockDim, gridDim;
 
 namespace emulator {
 namespace {
+
+#ifndef EMULATOR_OBSERVED
+// What happens in a run, for tracer.cpp to watch. Here nobody does.
+struct Observer {
+    static void block_starts() {}
+    static void thread_runs(unsigned) {}
+    static void thread_ends(unsigned) {}
+    template <typename Fibers>
+    static void barrier_releases(const Fibers&) {}
+    static void block_ends() {}
+};
+#endif
 
 // ---- Fibers: a stack of their own each, and a switch from one to another -------------------------------------------
 
@@ -79,17 +92,24 @@ constexpr std::size_t stack_bytes = 256 << 10, page = 4096;
 
 struct Fiber {
     Context context;
-    uint3 index{};                    // threadIdx of the thread it runs now
+    char* stack;
+    unsigned thread = 0;              // the thread it runs now, counted along x, then y
+    uint3 index{};                    // its threadIdx
     Barrier waits_at = Barrier::block;
+    const char* file = "";            // where it waits
+    int line = 0;
 
     Fiber(int number, void (*entry)())
     {
-        void* stack = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stack == MAP_FAILED) std::abort();
-        mprotect(stack, page, PROT_NONE);  // an overflow ends in a fault, not in a neighbour's stack
+        void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) std::abort();
+        mprotect(memory, page, PROT_NONE);  // an overflow ends in a fault, not in a neighbour's stack
+        stack = static_cast<char*>(memory);
         // Staggered: were all stacks at the same offset in a page, they would share a few sets of the cache.
-        context.prepare(static_cast<char*>(stack) + stack_bytes - (number % 32) * 128, entry);
+        context.prepare(stack + stack_bytes - (number % 32) * 128, entry);
     }
+    Fiber(const Fiber&) = delete;
+    ~Fiber() { munmap(stack, stack_bytes); }
 };
 
 // ---- One block ------------------------------------------------------------------------------------------------------
@@ -102,9 +122,10 @@ std::vector<unsigned> order;                 // in which the threads of a block 
 unsigned started;                            // threads of this block that have started
 std::vector<Fiber*> ready, waiting;
 std::size_t cursor;                          // ready[cursor] runs next
+bool abandoned;
 std::uint64_t seed;                          // of the order between barriers; 0: as they started
 Thread kernel_thread;
-const Arguments* arguments;
+Arguments arguments;
 
 void run_threads();
 
@@ -126,6 +147,7 @@ void release()
     std::vector<Fiber*> others;
     for (Fiber* fiber : waiting) (warps && fiber->waits_at == Barrier::block ? others : ready).push_back(fiber);
     waiting.swap(others);
+    if (!ready.empty()) Observer::barrier_releases(ready);
     if (seed) shuffle(ready);
     cursor = 0;
 }
@@ -141,7 +163,6 @@ void yield(Context& self, Fiber* fiber)
         current = cursor < ready.size() ? ready[cursor++] : nullptr;
     }
     if (current != fiber) self.switch_to(current ? current->context : main_context);
-    if (fiber) threadIdx = fiber->index;
 }
 
 // The body of a fiber, for ever: threads of a block as long as there are any.
@@ -150,45 +171,70 @@ void run_threads()
     for (;;) {
         Fiber* self = current;
         while (started < order.size()) {
-            const unsigned thread = order[started++];
-            self->index = {thread % blockDim.x, thread / blockDim.x % blockDim.y, thread / (blockDim.x * blockDim.y)};
+            self->thread = order[started++];
+            self->index = {self->thread % blockDim.x, self->thread / blockDim.x, 0};
             threadIdx = self->index;
-            kernel_thread(*arguments);
+            Observer::thread_runs(self->thread);
+            kernel_thread(arguments);
+            Observer::thread_ends(self->thread);
         }
         yield(self->context, self);
     }
 }
 
+// Gives up the launch in the middle of it: emulator_run returns.
+[[maybe_unused]] void abandon()
+{
+    abandoned = true;
+    current->context.switch_to(main_context);
+}
+
 }  // namespace
 
-void wait(Barrier barrier, const char*, int)
+void wait(Barrier barrier, const char* file, int line)
 {
     Fiber* self = current;
     self->waits_at = barrier;
+    self->file = file;
+    self->line = line;
     waiting.push_back(self);
     yield(self->context, self);
+    threadIdx = self->index;
+    Observer::thread_runs(self->thread);
 }
 
 }  // namespace emulator
 
-/// Runs the whole grid. Threads of a block run in ascending order between barriers, or in descending order (`reverse`),
-/// or, where `seed` is not 0, in a random order that depends on it alone.
+/// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
+/// (`reverse`), or, where `seed` is not 0, threads in a random order that depends on it alone. `blocks`, where not null,
+/// holds the numbers (counted along x, then y) of the `block_count` blocks to run; otherwise all of the grid's run.
 extern "C" __attribute__((visibility("default"))) void emulator_run(
     emulator::Thread thread, const unsigned* block, const unsigned* grid, const emulator::Arguments* arguments,
-    int reverse, std::uint64_t seed)
+    int reverse, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count)
 {
     using namespace emulator;
     blockDim = {block[0], block[1]};
     gridDim = {grid[0], grid[1]};
     kernel_thread = thread;
-    emulator::arguments = arguments;
+    emulator::arguments = *arguments;
     emulator::seed = seed;
     order.resize(block[0] * block[1]);
     for (unsigned i = 0; i < order.size(); ++i) order[i] = reverse ? order.size() - 1 - i : i;
-    for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)
-        for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
-            if (seed) shuffle(order);
-            started = fresh = 0;
-            yield(main_context, nullptr);
-        }
+    abandoned = false;
+    if (!blocks) block_count = std::uint64_t(grid[0]) * grid[1];
+    for (std::uint64_t i = 0; i < block_count && !abandoned; ++i) {
+        const std::uint64_t number = blocks ? blocks[i] : reverse ? block_count - 1 - i : i;
+        blockIdx = {unsigned(number % gridDim.x), unsigned(number / gridDim.x), 0};
+        if (seed) shuffle(order);
+        started = fresh = 0;
+        Observer::block_starts();
+        yield(main_context, nullptr);
+        Observer::block_ends();
+    }
+    if (abandoned) {  // its fibers hang in the middle of their threads
+        ready.clear();
+        waiting.clear();
+        cursor = 0;
+        fibers.clear();
+    }
 }

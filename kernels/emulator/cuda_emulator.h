@@ -5,7 +5,6 @@
 // the tracer knows shared memory. All threads of a block run on one CPU thread, so they do share it.
 #pragma once
 
-#include <algorithm>
 #include <cfloat>
 #include <climits>
 #include <cmath>

@@ -35,6 +35,8 @@ rule overview:
         device="results/{platform}/device.json",
         measurements="results/{platform}/measurements.csv",
         maximum_size="results/{platform}/maximum_size.csv",
+        occupancy="results/{platform}/occupancy.csv",
+        traffic="results/{platform}/traffic.csv",
         kept=data.kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),

@@ -52,7 +52,10 @@ def compile_cubin(kernel, instance, capability):
         ) from None
     arch = f"sm_{capability.replace('.', '')}"
     source = kernel.path.read_text()
-    options = ProgramOptions(arch=arch, std=STANDARD, name=kernel.source, ptxas_options=["-v"], lineinfo=True)
+    # Where there is a driver, NVRTC keeps what it compiled; but then its log says nothing of registers.
+    options = ProgramOptions(
+        arch=arch, std=STANDARD, name=kernel.source, ptxas_options=["-v"], lineinfo=True, no_cache=True
+    )
     log = io.StringIO()
     try:
         code = Program(source, "c++", options).compile("cubin", name_expressions=(instance,), logs=log)

@@ -1,14 +1,13 @@
 """What the hardware counts: the memory traffic of kernels on a GPU, read with Nsight Compute (ncu).
 
-`python -m tilewise.counters results/<platform>/counters.csv` profiles `cross_check_points` on this machine's GPU, all in
-one run of ncu, and writes one row a point: the columns of traffic.csv that hardware has a counter for, under the same
-names. ncu's own output stays beside it as counters.log.
+`python -m tilewise.counters results/<platform>/counters.csv` profiles `cross_check_points` on this machine's GPU, all
+in one run of ncu, and writes one row a point: the columns of traffic.csv that hardware has a counter for, under the
+same names. ncu's own output stays beside it as counters.log.
 """
 
 import argparse
 import csv
 import dataclasses
-import glob
 import itertools
 import json
 import os
@@ -42,7 +41,7 @@ METRICS = {
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
     ],
 }
-PLACES = ("/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
+PLACES = (("/usr/local", "cuda*/bin/ncu"), ("/opt/nvidia/nsight-compute", "*/ncu"))
 PERMISSION = (
     "ncu is here, but the driver keeps the GPU's counters for administrators (ERR_NVGPUCTRPERM): run as root, or put "
     "'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into a file in /etc/modprobe.d and restart the machine; "
@@ -68,7 +67,7 @@ def cross_check_points(kernels):
 
 def find_ncu():
     """Path of ncu: the environment's NCU, on the PATH, or where CUDA installs it. UserError where there is none."""
-    installed = [path for place in PLACES for path in sorted(glob.glob(place), reverse=True)]
+    installed = [str(path) for folder, ncu in PLACES for path in sorted(Path(folder).glob(ncu), reverse=True)]
     for path in (os.environ.get("NCU"), shutil.which("ncu"), *installed):
         if path and os.access(path, os.X_OK):
             return path
@@ -114,7 +113,7 @@ def count(points, kernels, log, ncu=None, capability=None):
             job["key"] | {c: sum(counted[m] for m in ms) for c, ms in METRICS.items() if counted.keys() >= {*ms}}
         )
     frame = pd.DataFrame(rows, columns=[*KEYS, *METRICS])
-    return frame.astype({column: "Int64" for column in [*KEYS[2:], *METRICS]})
+    return frame.astype(dict.fromkeys([*KEYS[2:], *METRICS], "Int64"))
 
 
 def _capability():
@@ -151,7 +150,7 @@ def _profile(ncu, metrics, request, launched):
     """What ncu prints about the launches of `request`, and its complaints."""
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
     command += ["--metrics", ",".join(metrics), sys.executable, "-m", "tilewise.counters", "--drive", request, launched]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), *sys.path[1:]])}
     done = subprocess.run(
         list(map(str, command)),
         check=False,
@@ -209,7 +208,7 @@ def parse(output):
         launch = launches.setdefault(int(row["ID"]), {})
         if "Metric Name" in row:
             row[row.pop("Metric Name")] = row.pop("Metric Value")
-        launch |= {name: _number(text) if "__" in name else text for name, text in row.items()}
+        launch |= {name: _number(text) if name.endswith(".sum") else text for name, text in row.items()}
     return [launches[key] for key in sorted(launches)]
 
 

@@ -25,7 +25,7 @@ def compile_library(text, output, flags=()):
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, library = Path(folder, "library.cpp"), Path(folder, output.name)
         source.write_text(text)
-        run_compiler([*FLAGS, *flags, str(source), "-o", str(library)])
+        run_compiler([*FLAGS, source, *flags, "-o", library])
         library.replace(output)
     return output
 
@@ -57,6 +57,14 @@ def run_compiler(arguments):
 
 
 def _first_error(stderr):
-    """The first error of g++ or clang++ as `file:line: message`, the file relative to the repository; or None."""
+    """The first error of g++ or clang++ as `file:line: message`, or None."""
     found = re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE)
-    return f"{found[1].removeprefix(f'{ROOT}/')}: {found[2]}" if found else None
+    return f"{shown(found[1])}: {found[2]}" if found else None
+
+
+def shown(path):
+    """A path as a user would type it: from the folder he is in or from the repository, where it lies in one of them."""
+    for folder in (Path.cwd(), ROOT):
+        if Path(path).is_relative_to(folder):
+            return str(Path(path).relative_to(folder))
+    return str(path)

@@ -11,30 +11,58 @@ from pathlib import Path
 
 import pandas as pd
 
-from tilewise import ROOT, UserError, maximum, measure, registry
+from tilewise import (
+    ROOT,
+    UserError,
+    bandwidth,
+    cold_start,
+    counters,
+    launch_limits,
+    maximum,
+    measure,
+    occupancy,
+    registry,
+)
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"
+CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
 #: What makes two rows the same product, and what a sweep chooses for it.
 SHAPE = ["n", "p", "m"]
 CHOICE = ["block_x", "block_y", "tile", "ntb"]
-#: Columns of traffic.csv and counters.csv that both have; sectors are 32 B.
+#: What the methods of tasks write beside the measurements, as <method>/<task>.csv, and what describes a whole platform.
+METHODS = {
+    "maximum_size": maximum.COLUMNS,
+    "cold_start": cold_start.COLUMNS,
+    "launch_limits": launch_limits.COLUMNS,
+    "bandwidth": bandwidth.COLUMNS,
+}
 TRAFFIC = [
-    *["kernel", "dtype", *SHAPE, *CHOICE, "global_load_requests", "global_load_sectors", "global_store_sectors"],
-    *["sectors_per_request", "shared_load_wavefronts", "shared_bank_conflicts", "flop_per_byte"],
+    *[*counters.KEYS, "global_load_requests", "global_load_sectors", "global_store_sectors", "sectors_per_request"],
+    *["shared_load_wavefronts", "shared_bank_conflicts", "flop_per_byte", "flop_per_byte_moved"],
+    *["races", "out_of_bounds"],
 ]
+WHOLE = {
+    "occupancy": occupancy.COLUMNS,
+    "tile_choice": occupancy.CHOICE_COLUMNS,
+    "traffic": TRAFFIC,
+    "counters": [*counters.KEYS, *counters.METRICS],
+}
 #: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.
 PUBLISHED_COLUMNS = [
     *["source", "place", "device", "quantity", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y"],
     *["tile", "ntb", "value", "unit", "note"],
 ]
 _TEXT = {"platform", "task", "kernel", "dtype", "status", "message", "build_sha256"} | {
-    *["source", "place", "device", "quantity", "unit", "note"]
+    *["source", "place", "device", "quantity", "unit", "note"],
+    *["order", "step", "outcome", "error", "error_text", "driver_error", "limiter"],
 }
+_FLAGS = {"limit_raised", "c_untouched", "chosen"}
 _COUNTS = {*SHAPE, *CHOICE, "grid_x", "grid_y", "samples", "registers", "shared_bytes"} | {
-    *["theoretical_n", "allocatable_n", "timed_n", "rows_checked"]
+    *["theoretical_n", "allocatable_n", "timed_n", "rows_checked", "position", "repeat"],
+    *["threads", "active_blocks", "api_active_blocks"],
 }
 
 #: The library that anchors the tables, by the processor it runs on.
@@ -48,9 +76,7 @@ class Platform:
     name: str
     device: dict
     measurements: pd.DataFrame
-    maximum_size: pd.DataFrame
-    traffic: pd.DataFrame
-    counters: pd.DataFrame
+    facts: dict
     recorded: bool = False
 
     @property
@@ -67,16 +93,17 @@ class Platform:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown."""
+    """Everything a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
+
+    `facts` holds the tables of METHODS and WHOLE by name.
+    """
 
     platforms: tuple
     gpus: tuple
     gpu: pd.DataFrame
     cpu: pd.DataFrame
     emulated: pd.DataFrame
-    maximum_size: pd.DataFrame
-    traffic: pd.DataFrame
-    counters: pd.DataFrame
+    facts: dict
 
     @property
     def everyone(self):
@@ -86,7 +113,9 @@ class Evidence:
     @property
     def labels(self):
         """Name in the column `platform` -> words for it."""
-        return {platform.name: platform.label for platform in self.everyone}
+        found = {platform.name: platform.label for platform in self.everyone}
+        words = list(found.values())
+        return {name: f"{label} ({name})" if words.count(label) > 1 else label for name, label in found.items()}
 
     @property
     def config(self):
@@ -111,14 +140,15 @@ def read(path, columns):
     missing = [name for name in columns if name not in table]
     if missing:
         raise UserError(f"{path}: the column '{missing[0]}' is missing; delete the file and run again")
-    for name in table:
-        if name in _TEXT:
-            table[name] = table[name].astype("str").fillna("")
-        elif name in _COUNTS:
-            table[name] = table[name].astype("Int64")
-        elif name in columns:
-            table[name] = table[name].astype("float64")
-    return table
+    return typed(table)
+
+
+def typed(table):
+    """The same table with text as text, sizes and counts as nullable integers, everything else as floats."""
+    kinds = (("str", _TEXT), ("Int64", _COUNTS), ("boolean", _FLAGS))
+    types = {name: next((kind for kind, names in kinds if name in names), "float64") for name in table}
+    text = [name for name in table if name in _TEXT]
+    return table.astype(types).assign(**{name: table[name].astype("str").fillna("") for name in text})
 
 
 def published(folder=PUBLISHED):
@@ -127,9 +157,9 @@ def published(folder=PUBLISHED):
 
 
 def kept_files():
-    """The published and the recorded files: what the report needs beside this run's results."""
-    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/device.json")]
-    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded))
+    """The published and the recorded files and the claims: what the report needs beside this run's results."""
+    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/*/*.csv"), *RECORDED.glob("*/device.json")]
+    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
 def load_platform(folder, task=None, recorded=False):
@@ -138,19 +168,21 @@ def load_platform(folder, task=None, recorded=False):
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
-    measurements, sizes = "measurements.csv", "maximum_size.csv"
-    if task and not recorded:  # a task shows its own results, whether or not the others are there
-        measurements, sizes = f"tasks/{task}.csv", f"maximum_size/{task}.csv"
-    measured = read(folder / measurements, measure.COLUMNS)
+    # A task shows its own results, whether or not those of the others are there.
+    measured = read(folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv"), measure.COLUMNS)
     return Platform(
         name=folder.name,
         device=json.loads(file.read_text()),
         measurements=measured[measured["task"] == task] if task else measured,
-        maximum_size=read(folder / sizes, maximum.COLUMNS),
-        traffic=read(folder / "traffic.csv", TRAFFIC),
-        counters=read(folder / "counters.csv", TRAFFIC),
+        facts={name: _facts_of_method(folder, name, columns, task) for name, columns in METHODS.items()}
+        | {name: read(folder / f"{name}.csv", columns) for name, columns in WHOLE.items()},
         recorded=recorded,
     )
+
+
+def _facts_of_method(folder, method, columns, task):
+    files = sorted(folder.glob(f"{method}/{task or '*'}.csv"))
+    return pd.concat([read(file, columns) for file in files]) if files else read(folder / f"{method}.csv", columns)
 
 
 def load(folders=None, task=None, recorded=RECORDED):
@@ -168,19 +200,18 @@ def load(folders=None, task=None, recorded=RECORDED):
     kernels = registry.load()
     on_cpu = {name for name, kernel in kernels.items() if kernel.kind == "host"} | {ANCHORS["cpu"]}
 
-    def rows(table, chosen):
-        return pd.concat([getattr(platform, table) for platform in chosen], ignore_index=True)
-
-    measured = rows("measurements", everyone)
+    measured = pd.concat([platform.measurements for platform in everyone], ignore_index=True)
     cpu = measured["kernel"].isin(on_cpu)
     gpu = measured["platform"].isin([platform.name for platform in gpus])
+    names = [*METHODS, *WHOLE]
+    facts = {name: pd.concat([p.facts[name] for p in everyone], ignore_index=True) for name in names}
+    for name in ("traffic", "counters"):  # counts do not depend on the machine
+        facts[name] = facts[name].drop_duplicates(counters.KEYS, keep="last")
     return Evidence(
         platforms,
         gpus,
         gpu=measured[gpu & ~cpu],
         cpu=measured[cpu],
         emulated=measured[~gpu & ~cpu],
-        maximum_size=rows("maximum_size", everyone),
-        traffic=rows("traffic", platforms).drop_duplicates(TRAFFIC[:9]),
-        counters=rows("counters", everyone).drop_duplicates(TRAFFIC[:9]),
+        facts=facts,
     )

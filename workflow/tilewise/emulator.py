@@ -1,9 +1,12 @@
 """Run CUDA kernels on the CPU: the same .cu files, compiled by g++ against kernels/emulator/cuda_emulator.h."""
 
+import _ctypes
 import ctypes
 import json
 import re
 import subprocess
+import weakref
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewise import KERNELS, UserError
@@ -35,9 +38,10 @@ def build(kernel, instances, output, flags=(), runtime=FOLDER / "cuda_emulator.c
     UserError where the kernel does not compile, or where an instance's static shared memory passes CUDA's limit, which
     is a compile error there.
     """
-    compile_library(_wrapper(kernel, instances), output, [f"-I{FOLDER}", "-fno-extern-tls-init", *flags, str(runtime)])
+    # The runtime before the flags: libraries among these serve it too.
+    compile_library(_wrapper(kernel, instances), output, [f"-I{FOLDER}", "-fno-extern-tls-init", runtime, *flags])
     most = EMULATED_LIMITS["shared_bytes_per_block"]
-    for instance, used in static_shared_bytes(output, instances).items():
+    for instance, used in static_shared_bytes(shared_arrays(output), instances).items():
         if used > most:
             Path(output).unlink()
             raise UserError(
@@ -69,22 +73,41 @@ def _wrapper(kernel, instances):
     )
 
 
+@dataclass(frozen=True)
+class SharedArray:
+    """A __shared__ array: the instance it belongs to (None: to no kernel alone), its name, where it begins in the
+    library's TLS segment and its size, both in bytes. The dynamic array has size 0, for the launch decides."""
+
+    owner: str | None
+    name: str
+    offset: int
+    size: int
+
+
 def shared_arrays(library):
-    """Static __shared__ arrays in a library: tuples (instance or None, array, offset in its TLS segment, bytes)."""
-    listing = subprocess.run([tool("nm"), "-SC", str(library)], capture_output=True, text=True, check=True).stdout
+    """All SharedArrays of a library, by its symbol table."""
+    command = [tool("nm"), "-C", "-f", "sysv", str(library)]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = []
     for line in listing.splitlines():
-        # `0000000000038c00 0000000000000400 b tiled<float, 16>(float const*, ...)::tile_a`
-        symbol = re.fullmatch(r"([0-9a-f]{16}) ([0-9a-f]{16}) [bBdDu] (?:void )?(\w+(?:<.*>)?)\(.*\)::(\w+)", line)
-        if symbol:
-            found.append((symbol[3], symbol[4], int(symbol[1], 16), int(symbol[2], 16)))
+        # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
+        cells = [cell.strip() for cell in line.rsplit("|", 6)]
+        if len(cells) == 7 and cells[3] == "TLS" and not cells[0].startswith("emulator::"):
+            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", cells[0])
+            name = cells[0].rsplit("::", 1)[-1]
+            found.append(SharedArray(owner and owner[1], name, int(cells[1], 16), int(cells[4] or "0", 16)))
     return found
 
 
-def static_shared_bytes(library, instances):
+def arrays_of(arrays, instance, instances):
+    """Those of the SharedArrays that an instance may use: all but the ones of the other `instances`."""
+    others = {name.removesuffix("<>") for name in instances} - {instance.removesuffix("<>")}
+    return [array for array in arrays if array.owner not in others]
+
+
+def static_shared_bytes(arrays, instances):
     """Bytes of static shared memory of a block, for each instance."""
-    arrays = shared_arrays(library)
-    return {name: sum(size for owner, _, _, size in arrays if owner == name) for name in instances}
+    return {name: sum(array.size for array in arrays_of(arrays, name, instances)) for name in instances}
 
 
 class Emulator:
@@ -92,16 +115,20 @@ class Emulator:
 
     def __init__(self, path):
         self.library = ctypes.PyDLL(str(path))
+        # Closed when no longer used: else a library built anew at this path would not be loaded.
+        weakref.finalize(self, _ctypes.dlclose, self.library._handle)
         self.instances = ctypes.c_char.in_dll(self.library, "emulator_instances")
         self.instances = ctypes.string_at(ctypes.addressof(self.instances)).decode().split("\n")
         self.threads = (ctypes.c_void_p * len(self.instances)).in_dll(self.library, "emulator_threads")
-        self.static_shared_bytes = static_shared_bytes(path, self.instances)
+        self.shared = shared_arrays(path)
+        self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
 
-    def launch(self, instance, geometry, A, B, C, n, p, m, limits=EMULATED_LIMITS, reverse=False, seed=0):
+    def launch(self, instance, geometry, A, B, C, n, p, m, limits=EMULATED_LIMITS, reverse=False, seed=0, blocks=()):
         """C (n x m) = A (n x p) B (p x m), C in place, all C-contiguous arrays of the instance's element type.
 
         Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
-        (`seed` other than 0). Raises LaunchError, with C untouched, where the device of `limits` would refuse.
+        (`seed` other than 0). `blocks`, pairs (x, y), are those to run; all by default. Raises LaunchError, with C
+        untouched, where the device of `limits` would refuse.
         """
         check_launch(geometry, self.static_shared_bytes[instance], limits)
         for name, array, shape in (("A", A, (n, p)), ("B", B, (p, m)), ("C", C, (n, m))):
@@ -109,6 +136,7 @@ class Emulator:
                 raise ValueError(f"{name} must be a C-contiguous {C.dtype} array of shape {shape}")
         arguments = _Arguments(A.ctypes.data, B.ctypes.data, C.ctypes.data, n, p, m)
         pair = ctypes.c_uint * 2
+        numbers = [x + y * geometry.grid[0] for x, y in blocks]
         self.library.emulator_run(
             ctypes.c_void_p(self.threads[self.instances.index(instance)]),
             pair(*geometry.block),
@@ -116,6 +144,8 @@ class Emulator:
             ctypes.byref(arguments),
             ctypes.c_int(reverse),
             ctypes.c_uint64(seed),
+            (ctypes.c_uint64 * len(blocks))(*numbers) if blocks else None,
+            ctypes.c_uint64(len(blocks)),
         )
 
 

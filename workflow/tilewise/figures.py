@@ -14,10 +14,12 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from tilewise import tables
-from tilewise.data import ANCHORS, SHAPE
+from tilewise.cold_start import STEPS
+from tilewise.data import ANCHORS, CHOICE, SHAPE
 from tilewise.files import replacing
 from tilewise.tables import choice_text, shape_text
 
@@ -198,13 +200,34 @@ def rates(rows, evidence):
 
 
 @_styled
+def bars(rows, evidence):
+    """GFLOP/s of every point as bars: one panel a platform and dtype, one bar a choice and shape."""
+    rows = rows.assign(
+        shape=[shape_text(row) for row in rows.to_dict("records")],
+        label=[f"{row['kernel']} {choice_text(row)}".strip() for row in rows.to_dict("records")],
+    )
+    groups = list(rows.groupby(["platform", "dtype"], sort=False))
+    shapes = list(dict.fromkeys(rows["shape"]))
+    tallest = max(part["label"].nunique() for _, part in groups)
+    options = {"hue_order": shapes, "palette": _palette(shapes), "errorbar": None, "orient": "h", "legend": "full"}
+    figure, axes = _panels(len(groups), height=1.6 + (0.18 + 0.06 * len(shapes)) * tallest, width=8.8)
+    for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
+        sns.barplot(part, y="label", x="gflops", hue="shape", ax=axis, **options)
+        axis.set(title=_title(dtype, platform, evidence), xlabel="GFLOP/s", ylabel="")
+        axis.get_legend().remove()
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(shapes)), title="(n, m, p)")
+    return figure
+
+
+@_styled
 def gauge(evidence, published):
     """The maximum-size gauge: n that three matrices allow in theory, that was allocated, and that was timed."""
     source = published.set_index("quantity")["value"]
     sizes = {name: source[name] for name in ("theoretical_n", "allocatable_n")}
     entries = [("RTX 2080 Ti, published", sizes | {"timed_n": sizes["allocatable_n"]})]
     names = {gpu.name for gpu in evidence.gpus}
-    probes = evidence.maximum_size[evidence.maximum_size["platform"].isin(names)]
+    probes = evidence.facts["maximum_size"][evidence.facts["maximum_size"]["platform"].isin(names)]
     entries += [(_title("", probe["platform"], evidence), probe) for probe in probes.to_dict("records")]
     figure, (axis,) = _panels(1, height=1.3 + 0.6 * len(entries))
     colours = sns.color_palette("colorblind")
@@ -295,8 +318,8 @@ def roofline(evidence):
     counted = tables.traffic(evidence)
     keys = ["kernel", "dtype", "block_x", "block_y", "tile", "ntb"]
     measured = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["gflops"].notna()]
-    rows = measured.merge(counted[[*keys, "flop_per_byte"]], on=keys)
-    rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte"] > 0)]
+    rows = measured.merge(counted[[*keys, "flop_per_byte_moved"]], on=keys)
+    rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte_moved"] > 0)]
     rows = rows.sort_values("gflops").drop_duplicates(["platform", *keys], keep="last")
     if rows.empty:
         return _nothing("No roofline: no kernel was both counted and timed.")
@@ -307,11 +330,11 @@ def roofline(evidence):
         bandwidth, top = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float", np.nan)
         names = sorted(part["kernel"].unique())
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
-        sns.scatterplot(part, x="flop_per_byte", y="gflops", ax=axis, palette=_palette(names), **options)
+        sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
         for row in part.drop_duplicates(["kernel", "tile"], keep="last").to_dict("records"):
-            axis.annotate(choice_text(row), (row["flop_per_byte"], row["gflops"]), xytext=(6, -10), **small)
-        intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte"].min()), 4 * top / bandwidth, 200)
+            axis.annotate(choice_text(row), (row["flop_per_byte_moved"], row["gflops"]), xytext=(6, -10), **small)
+        intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte_moved"].min()), 4 * top / bandwidth, 200)
         axis.plot(intensity, np.minimum(top, bandwidth * intensity), color="black", linewidth=1.2, zorder=0)
         words = f"memory {bandwidth / 1000:.2f} TB/s"
         axis.annotate(words, (intensity[40], bandwidth * intensity[40]), xytext=(8, -10), **small)
@@ -324,10 +347,79 @@ def roofline(evidence):
     return figure
 
 
+@_styled
+def cold_start(evidence, published):
+    """Whole calls in a fresh process, stacked by step: one panel a platform, one bar a call."""
+    table = tables.cold_start(evidence, published)
+    if table.empty:
+        return _nothing("No call was timed: there is no GPU, and no recorded run of this task.")
+    groups = list(table.groupby("platform", sort=False))
+    figure, axes = _panels(len(groups), height=3, columns=1)
+    steps = [f"{step}_ms" for step in STEPS if f"{step}_ms" in table and step != "total"]
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        names = [f"{row.kernel}, call {row.position} of\n{row.order}" for row in part.itertuples()]
+        left = np.zeros(len(part))
+        for step, colour in zip(steps, sns.color_palette("colorblind", len(steps)), strict=True):
+            width = part[step].fillna(0).to_numpy()
+            axis.barh(names, width, left=left, color=colour, label=step.removesuffix("_ms").replace("_", " "))
+            left += width
+        axis.set(title=_title("", platform, evidence), xlabel="ms of the whole call")
+        axis.invert_yaxis()
+        axis.grid(axis="y", visible=False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(steps))
+    return figure
+
+
+@_styled
+def launch_limits(evidence, published):
+    """Each launch against the device's limit: how many of the threads or bytes allowed a block asks for."""
+    table = tables.launch_limits(evidence, published)
+    if table.empty:
+        return _nothing("No launch was tried.")
+    table = table.assign(label=[f"{r.block}, {r.shared_bytes:,} B" for r in table.itertuples()])
+    groups = list(table.groupby("platform", sort=False))
+    figure, axes = _panels(len(groups), height=3.2, width=8.8)
+    colours = dict(zip(("launched", "refused"), sns.color_palette("colorblind"), strict=False))
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        sns.barplot(part, y="label", x="percent_of_limit", hue="outcome", palette=colours, ax=axis, orient="h")
+        axis.axvline(100, color="black", linestyle="--", linewidth=1)
+        axis.set(title=_title("", platform, evidence), xlabel="% of the limit", ylabel="threads, shared memory")
+        axis.get_legend().remove()
+    handles = [Patch(color=colour, label=outcome) for outcome, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure
+
+
+@_styled
+def bandwidth(evidence, published):
+    """What was measured as a share of the datasheet: memory bandwidth and multiply-add rates."""
+    table = tables.bandwidth(evidence, published)
+    table = table[table["percent_of_datasheet"].notna() & ~table["quantity"].str.startswith("ceiling")]
+    if table.empty:
+        return _nothing("No roof was measured: there is no GPU, and no recorded run of this task.")
+    names = [f"{row.quantity.replace('_', ' ')}, {row.dtype}" for row in table.itertuples()]
+    figure, (axis,) = _panels(1, height=1.2 + 0.35 * len(table))
+    labels = [evidence.labels[platform] for platform in table["platform"]]
+    sns.barplot(y=names, x=table["percent_of_datasheet"], hue=labels, ax=axis, orient="h")
+    for bars, rows in zip(axis.containers, (part for _, part in table.groupby("platform", sort=False)), strict=True):
+        axis.bar_label(bars, [f" {row.measured:,.0f} {row.unit}" for row in rows.itertuples()], fontsize="small")
+    axis.axvline(100, color="black", linestyle="--", linewidth=1)
+    axis.set(xlabel="% of the datasheet", ylabel="", xlim=(0, 130))
+    axis.legend(title=None, loc="lower right")
+    return figure
+
+
+_OF_METHOD = {
+    "maximum_size": gauge,
+    "cold_start": cold_start,
+    "launch_limits": launch_limits,
+    "bandwidth": bandwidth,
+}
 #: The figures of the whole study, beside those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
     "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
+    "roofline": lambda evidence, published: roofline(evidence),
 }
 
 
@@ -339,17 +431,21 @@ def save(figure, path):
 
 def task(name, evidence, published):
     """The figure of a task, chosen by what its sweep varies: NTB, tile width or block; else the rates of its points."""
-    if evidence.config["tasks"].get(name, {}).get("method") == "maximum_size":
-        return gauge(evidence, published)
+    method = evidence.config["tasks"].get(name, {}).get("method", "sweep")
+    if method != "sweep":
+        return _OF_METHOD[method](evidence, published)
     own = evidence.of(name)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows["gflops"].isna().all():
         return _nothing("Nothing of this task was timed; its table holds what was verified.")
-    if rows["ntb"].nunique() > 1:
+    chosen = rows[~rows["kernel"].isin(ANCHORS.values())]
+    if chosen["ntb"].nunique() > 1:
         return ntb(rows, evidence, published)
-    if rows["tile"].nunique() > 1:
+    if chosen["kernel"].nunique() == 1 and chosen["tile"].nunique() > 1:
         return sweep(rows, "tile", "tile width", evidence)
-    if rows["block_x"].nunique() > 1:
+    if chosen["kernel"].nunique() == 1 and chosen["block_x"].nunique() > 1:
         rows = rows.assign(block=[choice_text(row) for row in rows.to_dict("records")])
         return sweep(rows, "block", "threads of a block, x × y", evidence)
+    if len(chosen[["kernel", *CHOICE]].drop_duplicates()) > 3:
+        return bars(rows, evidence)
     return rates(rows, evidence)

@@ -1,10 +1,12 @@
 """What the data says, in sentences: functions from evidence to Markdown, so that no sentence outlives its numbers."""
 
+import contextlib
 import json
+import re
 
 import pandas as pd
 
-from tilewise import tables
+from tilewise import claims, registry, tables
 from tilewise.data import ANCHORS
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -68,6 +70,19 @@ def summary(evidence, ladder, verified, failed):
     return "\n".join(f"- {point}" for point in points)
 
 
+def verdict_counts(verdicts, evidence):
+    """How many claims hold on each platform."""
+    lines = []
+    for platform in evidence.everyone:
+        found = verdicts.loc[verdicts["platform"] == platform.name, "verdict"].value_counts()
+        hold, fail, untested = (found.get(name, 0) for name in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
+        lines.append(
+            f"On **{evidence.labels[platform.name]}** {hold} of {hold + fail + untested} claims hold, {fail} do not, "
+            f"and {untested} cannot be tested."
+        )
+    return "\n\n".join(lines)
+
+
 def _ladder_points(ladder, label):
     rows = ladder[(ladder["dtype"] == "float") & (ladder["status"] == "ok") & (ladder["n"] == ladder["p"])]
     rows = rows[(rows["n"] == rows["m"]) & (rows["n"] == rows["n"].max())]
@@ -117,6 +132,28 @@ def double_cost(evidence, published):
                 f"{own.loc['float', 'choice']} for float and {own.loc['double', 'choice']} for double."
             )
     return "\n\n".join(lines)
+
+
+def found(evidence, sentence, platforms=None):
+    """A sentence with its figures filled in, once for each platform (default: those with GPU times) that has them.
+
+    Braces hold expressions as in report/claims.yaml, over the tasks of `evidence`, or the word `platform`.
+    """
+    lines = []
+    for platform in evidence.gpus if platforms is None else platforms:
+        functions = claims.Machine(evidence, platform).functions() | {"platform": evidence.labels[platform.name]}
+        with contextlib.suppress(claims.Untestable):
+            lines.append(_filled(" ".join(sentence.split()), functions))
+    return "\n\n".join(lines)
+
+
+def _filled(sentence, functions):
+    def figure(part):
+        value = registry.evaluate(part[1], functions)
+        value = value.value if isinstance(value, claims.Spread) else value
+        return value if isinstance(value, str) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+    return re.sub(r"\{(.+?)\}", figure, sentence)
 
 
 def configuration(evidence):

@@ -65,7 +65,7 @@ def expand(config, kernels, task, backend="gpu"):
             if backend == "emulator":
                 if name == "cublas":
                     continue
-                if kernel.kind == "cuda" and "shapes" in sweep:
+                if kernel.kind == "cuda" and "shapes" in sweep and method != "launch_limits":
                     shapes = config["emulator"]["shapes"]
             for dtype, shape, choice in itertools.product(
                 _listed(sweep["dtype"]), shapes, _choices(kernel, sweep, where)

@@ -13,6 +13,7 @@ from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 
 from tilewise import ROOT, UserError, figures
+from tilewise.cold_start import STEPS
 from tilewise.data import ANCHORS
 
 REPORT = ROOT / "report" / "report.py"
@@ -60,6 +61,7 @@ LAYOUTS = {
     "cpu": {
         "shape": ("", "(n, m, p)"),
         "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
         "platform": ("", "machine"),
         "published_ms": ("Published: host of source a", "ms"),
         "time_ms": (_HERE, "ms"),
@@ -133,9 +135,63 @@ LAYOUTS = {
         "global_store_sectors": ("Global memory", "store sectors"),
         "shared_load_wavefronts": ("Shared memory", "load wavefronts"),
         "shared_bank_conflicts": ("Shared memory", "bank conflicts"),
-        "flop_per_byte": ("", "FLOP / B"),
+        "flop_per_byte": ("FLOP a byte", "asked for"),
+        "flop_per_byte_moved": ("FLOP a byte", "moved"),
         "races": ("Faults", "races"),
         "out_of_bounds": ("Faults", "out of bounds"),
+    },
+    "cold_start": {
+        "order": ("", "order"),
+        "platform": ("", "GPU"),
+        "position": ("", "call"),
+        "kernel": ("", "kernel"),
+        "published_ms": ("Published: V100", "whole call, ms"),
+        **{f"{step}_ms": ("Measured, ms", step.replace("_", " ")) for step in STEPS},
+        "alone_ms": ("Measured, ms", "kernel alone, warm"),
+    },
+    "launch_limits": {
+        "kernel": ("", "kernel"),
+        "platform": ("", "machine"),
+        "block": ("", "block"),
+        "threads": ("", "threads"),
+        "shared_bytes": ("", "shared memory, B"),
+        "limit_raised": ("", "limit raised"),
+        "percent_of_limit": ("", "% of the limit"),
+        "outcome": ("", "outcome"),
+        "error": ("Error", "runtime"),
+        "driver_error": ("Error", "driver"),
+        "c_untouched": ("", "C untouched"),
+    },
+    "bandwidth": {
+        "quantity": ("", "quantity"),
+        "platform": ("", "device"),
+        "dtype": ("", "type"),
+        "measured": ("", "measured"),
+        "datasheet": ("", "datasheet"),
+        "percent_of_datasheet": ("", "% of the datasheet"),
+        "unit": ("", "unit"),
+        "message": ("", "note"),
+    },
+    "occupancy": {
+        "kernel": ("", "kernel"),
+        "platform": ("", "GPU"),
+        "dtype": ("", "type"),
+        "choice": ("", "choice"),
+        "threads": ("A block's", "threads"),
+        "registers": ("A block's", "registers a thread"),
+        "shared_bytes": ("A block's", "shared memory, B"),
+        "active_blocks": ("Blocks a multiprocessor", "computed"),
+        "api_active_blocks": ("Blocks a multiprocessor", "CUDA says"),
+        "occupancy_percent": ("", "occupancy, %"),
+        "limiter": ("", "limited by"),
+    },
+    "agreement": {
+        "kernel": ("", "kernel"),
+        "dtype": ("", "type"),
+        "count": ("", "count"),
+        "launches": ("Launches", "compared"),
+        "equal": ("Launches", "equal"),
+        "largest_difference_percent": ("", "largest difference, %"),
     },
     "counted": {
         "kernel": ("", "kernel"),
@@ -148,20 +204,14 @@ LAYOUTS = {
         "difference_percent": ("", "difference, %"),
     },
 }
+#: Columns that stay even if they are empty: that nothing was measured is what they say then.
+_ALWAYS = {"time_ms", "measured", "message", "status"}
 #: Columns of words; all others are numbers and align right.
 _WORDS = {
-    "shape",
-    "platform",
-    "kernel",
-    "dtype",
-    "choice",
-    "runner_up",
-    "status",
-    "message",
-    "task",
-    "emulator",
-    "points",
-} | {*["block", "grid", "published_block", "published_grid", "quantity", "note", "decided", "count", "fact"]}
+    *["shape", "platform", "kernel", "dtype", "choice", "runner_up", "status", "message", "task", "emulator", "points"],
+    *["block", "grid", "published_block", "published_grid", "quantity", "note", "decided", "count", "fact", "order"],
+    *["outcome", "error", "driver_error", "unit", "limiter", "source"],
+}
 
 
 def number(value, column=""):
@@ -193,6 +243,13 @@ def _cell(row, column, labels):
         status = row.get("status" if column == "time_ms" else "cpu_status")
         if isinstance(status, str) and status and status != "ok":
             return f'<span class="status">{html.escape(status)}</span>'
+    if column == "claim":
+        return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
+    if column.startswith("measured ") and "cannot" in row[column.replace("measured", "verdict")]:
+        return f"<small>{html.escape(value)}</small>"
+    if column.startswith("verdict "):
+        kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
+        return f'<span class="verdict {kind}">{html.escape(value)}</span>'
     if column in ("emulator", "status") and isinstance(value, str) and value != "ok":
         return f'<span class="status">{html.escape(value)}</span>'
     text = number(value, column)
@@ -200,22 +257,29 @@ def _cell(row, column, labels):
     return f'{text}<abbr title="unstable: the spread passes the limit">†</abbr>' if unstable else text
 
 
-def _kind(column):
-    if column in ("message", "note"):
+def _kind(column, layout):
+    if column == "claim":
+        return 'class="words claim"'
+    if column.startswith("measured "):
+        return 'class="words range"'
+    if column in ("message", "note") or (layout is None and column != "fact"):
         return 'class="words long"'
-    return 'class="words"' if column in _WORDS else ""
+    return 'class="words"' if column in _WORDS or column.startswith("verdict ") else ""
 
 
 def table_html(table, layout, caption, labels=None, hide=()):
     """A table as HTML with its caption, in a box of its own that scrolls where the page is narrow.
 
-    `layout` names one of LAYOUTS, or is None for the table's own columns. `labels` puts words for platforms; a platform
-    column of a single platform is left out.
+    `layout` is a dict as in LAYOUTS, the name of one there, or None for the table's own columns. `labels` puts words
+    for platforms. A platform column of a single platform and columns without any entry are left out.
     """
-    columns = LAYOUTS[layout] if layout else {name: ("", name) for name in table}
+    columns = layout if isinstance(layout, dict) else LAYOUTS.get(layout) or {name: ("", name) for name in table}
     columns = {name: heads for name, heads in columns.items() if name in table and name not in hide}
     if "platform" in columns and table["platform"].nunique() < 2:
         columns.pop("platform")
+    if layout and len(table):  # a column in which no row has anything says nothing
+        said = table.notna() & (table != "")
+        columns = {name: heads for name, heads in columns.items() if name in _ALWAYS or said[name].any()}
     head = ""
     if any(group for group, _ in columns.values()):
         cells, names = [], list(columns)
@@ -227,19 +291,28 @@ def table_html(table, layout, caption, labels=None, hide=()):
             )
             names = names[span:]
         head = f"<tr>{''.join(cells)}</tr>"
-    kinds = [_kind(name) if layout else 'class="words long"' for name in columns]
+    kinds = [_kind(name, layout) for name in columns]
     heads = [f'<th scope="col" {kind}>{html.escape(label)}</th>' for kind, (_, label) in zip(kinds, columns.values())]
     lines = []
     for row in table.to_dict("records"):
-        anchor = ' class="anchor"' if row.get("kernel") in ANCHORS.values() else ""
+        kind = "anchor" if row.get("kernel") in ANCHORS.values() else "best" if row.get("best") is True else ""
         cells = [f"<td {kind}>{_cell(row, name, labels or {})}</td>" for kind, name in zip(kinds, columns)]
-        lines.append(f"<tr{anchor}>{''.join(cells)}</tr>")
+        lines.append(f'<tr class="{kind}">{"".join(cells)}</tr>')
     label = html.escape(re.sub(r"<[^>]+>", "", caption).split(".")[0], quote=True)
     body = "\n".join(lines) or f'<tr><td colspan="{len(columns)}" class="words">none</td></tr>'
     return (
         f'<div class="table" tabindex="0" role="region" aria-label="{label}"><table>'
         f"<caption><span>{caption}</span></caption>\n<thead>{head}<tr>{''.join(heads)}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
+
+
+def claims_layout(evidence):
+    """The layout of `claims.side_by_side`: two columns for each platform; `why` stands below the claim."""
+    layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
+    for platform in evidence.everyone:
+        layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
+        layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, and its range")
+    return layout
 
 
 def show_table(table, layout, caption, labels=None, hide=()):
@@ -278,7 +351,7 @@ def render(output, folders, report=REPORT, recorded=None):
         client.execute()
     except CellExecutionError as error:
         raise UserError(f"{report}: a cell failed: {error.ename}: {error.evalue}") from error
-    exporter = HTMLExporter(template_file=str(TEMPLATE), exclude_anchor_links=True)
+    exporter = HTMLExporter(template_file=str(TEMPLATE))
     page, _ = exporter.from_notebook_node(notebook)
     Path(output).parent.mkdir(parents=True, exist_ok=True)
     Path(output).write_text(page)

@@ -1,5 +1,7 @@
 """A study: the validated config together with the registry, and what the rules need to know of both."""
 
+import dataclasses
+import itertools
 import os
 import re
 import shutil
@@ -75,10 +77,30 @@ class Study:
         return [f"results/{wildcards.platform}/build/{name}" for name in names]
 
     def facts_of(self, wildcards):
-        """The file of maximum sizes that a task has where that is its method."""
-        if wildcards.task in self.with_method("maximum_size"):
-            return f"results/{wildcards.platform}/maximum_size/{wildcards.task}.csv"
-        return []
+        """What a task's method writes beside the measurements; nothing for a plain sweep."""
+        method = self.config["tasks"][wildcards.task].get("method", "sweep")
+        return [] if method == "sweep" else f"results/{wildcards.platform}/{method}/{wildcards.task}.csv"
+
+    def cuda_builds_of(self, wildcards):
+        """The build folders of all CUDA kernels of a platform."""
+        used = {p.kernel for points in self._points.values() for p in points}
+        names = sorted(name for name in used if self.kernels[name].kind == "cuda")
+        return [f"results/{wildcards.platform}/build/{name}" for name in names]
+
+    def cuda_sources(self):
+        """Paths of all CUDA kernels of the registry."""
+        return [str(kernel.path) for kernel in self.kernels.values() if kernel.kind == "cuda"]
+
+    def traced_points(self, shapes):
+        """Every CUDA kernel with every choice of its parameters that a sweep asks for, at each of `shapes` it is for."""
+        found = {}
+        for task in self.with_method("sweep"):
+            for point, shape in itertools.product(self._points[task], shapes):
+                kernel = self.kernels[point.kernel]
+                point = dataclasses.replace(point, task="trace", **shape)
+                if kernel.kind == "cuda" and kernel.unmet(point) is None:
+                    found[point] = None
+        return list(found)
 
     def sweeps_of(self, wildcards):
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""

@@ -6,6 +6,9 @@ did not run keeps its place, with its status. Shapes are shown as source a write
 
 import pandas as pd
 
+from tilewise import claims
+from tilewise.cold_start import STEPS
+from tilewise.counters import METRICS
 from tilewise.data import ANCHORS, CHOICE, SHAPE
 
 _CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best block, tile or NTB is chosen for
@@ -126,8 +129,14 @@ def _by_shape(table):
 
 
 def sweep(rows, evidence, published):
-    """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters."""
-    table = _beside_published(describe(rows, evidence.max_noise), published, pick_best=False)
+    """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters.
+
+    `best` marks the fastest row of each case.
+    """
+    rows = describe(rows, evidence.max_noise)
+    cases = rows.groupby(_CASE, dropna=False)["time_ms"]
+    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
+    table = _beside_published(rows, published, pick_best=False)
     return _by_shape(_beside_emulator(_beside_anchor(table, rows), evidence.emulated))
 
 
@@ -149,7 +158,7 @@ def maximum_size(evidence, published):
     known["timed_n"] = published.loc[published["place"] == "Table 3", "n"].iloc[0]
     known["time"] = published.loc[published["place"] == "Table 3", "value"].iloc[0]
     rows = []
-    for probe in evidence.maximum_size.to_dict("records"):
+    for probe in evidence.facts["maximum_size"].to_dict("records"):
         emulated = probe["platform"] not in {gpu.name for gpu in evidence.gpus}
         within = probe["timed_n"] == probe["allocatable_n"]
         not_timed = "emulated: verified, not timed" if emulated else ""
@@ -160,7 +169,12 @@ def maximum_size(evidence, published):
             ("largest n allocated", known["allocatable_n"], probe["allocatable_n"], "found by bisection"),
             ("share of the theory, %", *(100 * n["allocatable_n"] / n["theoretical_n"] for n in (known, probe)), ""),
             ("predicted time, ms", None, probe["predicted_ms"], not_timed or predicted),
-            ("n timed", known["timed_n"], probe["timed_n"], "" if within else "the largest within the budget"),
+            (
+                "n timed",
+                known["timed_n"],
+                probe["timed_n"],
+                not_timed or ("" if within else "the largest in the budget"),
+            ),
             ("time, ms", known["time"], probe["time_ms"], not_timed or f"{probe['rows_checked']} rows of C verified"),
             (
                 "rate, GFLOP/s",
@@ -181,23 +195,84 @@ def maximum_size(evidence, published):
     table = pd.DataFrame(rows, columns=["quantity", "platform", "published", "measured", "note"])
     table = table.astype({"published": "float64", "measured": "float64"})
     order = pd.factorize(table["quantity"])[0].argsort(kind="stable")
-    return table.iloc[order].assign(ratio=table["measured"] / table["published"]).reset_index(drop=True)
+    real = table["platform"].isin([gpu.name for gpu in evidence.gpus])
+    ratio = (table["measured"] / table["published"]).where(real)  # the emulated memory is a choice of the config
+    return table.assign(ratio=ratio).iloc[order].reset_index(drop=True)
 
 
+def cold_start(evidence, published):
+    """Source b's way to time: whole calls in a fresh process, in both orders; medians of ms by step, one call a row.
+
+    alone_ms is the kernel by itself, warmed up, as every other task measures it.
+    """
+    calls = evidence.facts["cold_start"]
+    calls = calls[calls["ms"].notna()].assign(step=lambda rows: rows["step"] + "_ms")
+    key = ["platform", "order", "position", "kernel"]
+    table = calls.pivot_table(index=key, columns="step", values="ms", aggfunc="median", sort=False).reset_index()
+    steps = [f"{step}_ms" for step in STEPS if f"{step}_ms" in table]
+    alone = evidence.gpu[evidence.gpu["task"] == "cold_start"].set_index(["platform", "kernel"])["time_ms"]
+    source = published[(published["quantity"] == "call_time") & (published["place"] == "passing run")]
+    source = source.set_index("kernel")["value"]
+    in_order = table["order"] == "naive, tiled"
+    return table[[*key, *steps]].assign(
+        alone_ms=[alone.get(pair) for pair in zip(table["platform"], table["kernel"])],
+        published_ms=table["kernel"].map(source).where(in_order),
+    )
+
+
+def launch_limits(evidence, published):
+    """Which launches were taken and which refused, with the error's own name; shares are of the device's limit."""
+    limits = {platform.name: platform.device["limits"] for platform in evidence.everyone}
+    rows = []
+    for row in evidence.facts["launch_limits"].to_dict("records"):
+        allowed = limits[row["platform"]]
+        shared = allowed["shared_bytes_per_block_optin" if row["limit_raised"] is True else "shared_bytes_per_block"]
+        most = max(row["threads"] / allowed["max_threads_per_block"], row["shared_bytes"] / shared)
+        rows.append(row | {"block": f"{row['block_x']} × {row['block_y']}", "percent_of_limit": 100 * most})
+    return pd.DataFrame(rows, columns=[*evidence.facts["launch_limits"], "block", "percent_of_limit"])
+
+
+def bandwidth(evidence, published):
+    """The roofs of the device: memory bandwidth, multiply-add rates and what source d's intensities allow."""
+    rows = evidence.facts["bandwidth"]
+    return rows.assign(percent_of_datasheet=100 * rows["measured"] / rows["datasheet"])
+
+
+def occupancy(evidence):
+    """Blocks and warps that a multiprocessor holds of each launch of the study, and what limits them."""
+    rows = evidence.facts["occupancy"]
+    return rows.assign(
+        choice=[choice_text(row) for row in rows.to_dict("records")], occupancy_percent=100 * rows["occupancy"]
+    )
+
+
+_OF_METHOD = {
+    "maximum_size": maximum_size,
+    "cold_start": cold_start,
+    "launch_limits": launch_limits,
+    "bandwidth": bandwidth,
+}
 #: The tasks whose table shows the best of each case, as the source does, and not every point.
 _WINNERS = {"task1a", "task2a", "task2b"}
 
 
 def task(name, evidence, published):
     """The table of a task: Table 1 is task1a, 2 task1b, 3 task1c, 4 task2a, 5 task3; other tasks show every point."""
-    if evidence.config["tasks"].get(name, {}).get("method") == "maximum_size":
-        return maximum_size(evidence, published)
+    method = evidence.config["tasks"].get(name, {}).get("method", "sweep")
+    if method != "sweep":
+        return _OF_METHOD[method](evidence, published)
     own = evidence.of(name)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows.empty:  # nothing recorded for this task: what the emulator verified is all there is
         rows, evidence = own.emulated, own
     build = winners if name in _WINNERS else sweep
     return build(rows, evidence, published)
+
+
+def largest(table):
+    """The rows of the largest product."""
+    work = table[SHAPE].astype("float64").prod(axis=1)
+    return table[work == work.max()]
 
 
 def choices(evidence, *tasks):
@@ -212,8 +287,8 @@ def ladder(evidence, published):
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine; percent_of_peak is against the
     vector peak of device.json, which cuBLAS can pass for double where the GPU has FP64 tensor cores.
     """
-    rows = evidence.gpu[evidence.gpu["task"].map(_timed_tasks(evidence.config))]
-    table = winners(rows, evidence, published)
+    swept = [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
+    table = winners(evidence.of(*swept).gpu, evidence, published)
     naive = table[(table["kernel"] == "naive") & (table["status"] == "ok")]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
@@ -229,20 +304,24 @@ def ladder(evidence, published):
     )
 
 
-def _timed_tasks(config):
-    return {name: entry.get("method") != "maximum_size" for name, entry in config["tasks"].items()}
+def _points(evidence):
+    """All points of all platforms, but for refused launches where the refusal is what the task asks for."""
+    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    tasks = evidence.config["tasks"]
+    asked = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
+    return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
 
 
 def failures(evidence):
     """Every point that is not ok, with its cause."""
-    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    rows = _points(evidence)
     rows = describe(rows[rows["status"] != "ok"], evidence.max_noise)
     return rows[["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]].reset_index(drop=True)
 
 
 def verification(evidence):
     """How many points of each kernel and dtype are right, and the largest error as a share of what rounding allows."""
-    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    rows = _points(evidence)
     groups = rows.assign(verified=rows["status"] == "ok").groupby(["platform", "kernel", "dtype"], sort=False)
     return groups.agg(
         points=("status", "size"),
@@ -253,11 +332,12 @@ def verification(evidence):
 
 
 def traffic(evidence):
-    """What each kernel asks of memory, as the emulator counted it, each kernel at its largest traced shape."""
-    rows = evidence.traffic.assign(work=evidence.traffic[SHAPE].astype("float64").prod(axis=1))
-    rows = (
-        rows.sort_values("work", kind="stable").drop_duplicates(["kernel", "dtype", *CHOICE], keep="last").sort_index()
-    )
+    """What each kernel asks of memory, as the emulator counted it at its largest traced shape; its faults at all."""
+    key, faults = ["kernel", "dtype", *CHOICE], ["races", "out_of_bounds"]
+    rows = evidence.facts["traffic"].copy()
+    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
+    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum")
+    rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     described = rows.assign(
         shape=[shape_text(row) for row in rows.to_dict("records")],
         choice=[choice_text(row) for row in rows.to_dict("records")],
@@ -265,20 +345,13 @@ def traffic(evidence):
     return described.drop(columns="work").reset_index(drop=True)
 
 
-#: Counts that the emulator and Nsight Compute both make.
-COUNTS = [
-    *["global_load_requests", "global_load_sectors", "global_store_sectors"],
-    *["shared_load_wavefronts", "shared_bank_conflicts"],
-]
-
-
 def counted_against_hardware(evidence):
     """Counted and hardware counts of the same launch, one count a row; difference_percent is counted over hardware."""
     keys = ["kernel", "dtype", *SHAPE, *CHOICE]
-    both = evidence.traffic.merge(evidence.counters, on=keys, suffixes=("_counted", "_hardware"))
+    both = evidence.facts["traffic"].merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
     rows = []
     for row in both.to_dict("records"):
-        for count in COUNTS:
+        for count in METRICS:
             counted, hardware = row[f"{count}_counted"], row[f"{count}_hardware"]
             if pd.isna(counted) or pd.isna(hardware):
                 continue
@@ -292,10 +365,24 @@ def counted_against_hardware(evidence):
     return pd.DataFrame(rows, columns=columns)
 
 
+def agreement(evidence):
+    """How far the emulator's counts and the hardware's agree: for each kernel, type and count the launches compared."""
+    rows = counted_against_hardware(evidence)
+    groups = rows.assign(equal=rows["counted"] == rows["hardware"]).groupby(["kernel", "dtype", "count"], sort=False)
+    return groups.agg(
+        launches=("equal", "size"), equal=("equal", "sum"), largest_difference_percent=("difference_percent", _largest)
+    ).reset_index()
+
+
+def _largest(percents):
+    known = percents.dropna()
+    return known.loc[known.abs().idxmax()] if len(known) else None
+
+
 def provenance(evidence):
     """Where every number comes from: one fact a row, one platform a column."""
     return (
-        pd.DataFrame({platform.label: _facts(platform) for platform in evidence.everyone})
+        pd.DataFrame({evidence.labels[platform.name]: _facts(platform) for platform in evidence.everyone})
         .rename_axis("fact")
         .reset_index()
     )
@@ -303,11 +390,15 @@ def provenance(evidence):
 
 #: The tables of the whole study, beside those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
+    "claims": lambda evidence, published: claims.verdicts(claims.load(), evidence),
     "ladder": ladder,
     "choices": lambda evidence, published: choices(evidence, *evidence.config["tasks"]),
     "failures": lambda evidence, published: failures(evidence),
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
+    "occupancy": lambda evidence, published: occupancy(evidence),
+    "traffic": lambda evidence, published: traffic(evidence),
+    "counted_against_hardware": lambda evidence, published: counted_against_hardware(evidence),
 }
 
 

@@ -1,0 +1,669 @@
+// The memory microscope: watches every access of a kernel to global and shared memory, counts what the hardware would
+// move for it, and finds what must not be.
+//
+// A kernel compiled with -fsanitize=thread calls __tsan_read4(address) and its like before each access. Here they are
+// ours instead of libtsan's. The return address of the call names the instruction.
+//
+// Counting. The lanes of a warp that execute the same instruction for the same time since the last barrier make one
+// request. It moves the distinct 32-byte sectors that it touches, or, in shared memory, takes as many wavefronts as the
+// busiest bank has distinct words. Requests are kept for one warp between two barriers, then counted and forgotten.
+//
+// Faults. Each 4-byte word has a cell that remembers who wrote and who read it last. Time is a clock that ticks at every
+// barrier and every block: what happened since the last barrier of the block happened at the same time, and what
+// another block did always did.
+#define EMULATOR_OBSERVED
+#include "cuda_emulator.h"
+
+namespace emulator {
+namespace {
+struct Observer {
+    static void block_starts();
+    static void thread_runs(unsigned thread);
+    static void thread_ends(unsigned thread);
+    template <typename Fibers>
+    static void barrier_releases(const Fibers& fibers);
+    static void block_ends();
+};
+}  // namespace
+}  // namespace emulator
+
+#include "cuda_emulator.cpp"
+
+#include <cstring>
+#include <link.h>
+
+namespace emulator {
+namespace {
+
+enum Space { global, shared };
+enum Kind { race, out_of_bounds, uninitialised, divergence, misaligned };
+
+// ---- What Python reads ----------------------------------------------------------------------------------------------
+
+struct Traffic {
+    std::uint64_t requests, units, conflicts, bytes;  // units: sectors of global, wavefronts of shared memory
+};
+
+struct Fault {
+    std::int32_t kind, space, write, other_write;
+    std::int32_t size, array;             // bytes of the access; its array, or -1
+    std::int64_t offset;                  // bytes from the array's begin, or the index of an array expression
+    std::uint64_t address;
+    std::uint64_t pc, other_pc;           // from the library's begin; 0 where file and line are known
+    const char *file, *type;
+    std::int32_t line, other_line;
+    std::uint32_t block[2], other_block[2], thread, other_thread;
+    std::uint64_t count;
+};
+
+Traffic traffic[2][2];  // [space][write]
+std::vector<Fault> faults;
+bool counting, watching, stopping;
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+// What one word of memory has seen. Stamps are times of the clock; 0 is never.
+struct Cell {
+    std::uint32_t write_stamp, read_stamp, first_read_stamp;
+    std::uint16_t writer, first_reader, reader, second_reader, write_site, read_site;
+};
+
+struct Array {
+    std::uintptr_t begin;
+    std::uint64_t bytes;
+    Cell* cells;
+    bool written_by_host;
+};
+
+constexpr std::size_t element_alignment = 4096;  // cudaMalloc promises 256
+Array arrays[3];                                 // A, B, C
+std::uintptr_t arena;                            // holds all three, with room around each
+std::size_t arena_bytes;
+std::uintptr_t shared_begin;                     // the library's TLS segment
+std::size_t shared_bytes;
+std::vector<Cell> shared_cells;
+std::vector<std::int16_t> shared_owner;          // of each word of the segment: the number of an array, or -1
+std::vector<std::uint64_t> shared_array_begin;
+std::uintptr_t library_begin, library_end;
+thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
+
+void* reserve(std::size_t bytes)
+{
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    madvise(memory, bytes, MADV_NOHUGEPAGE);  // little of it is ever touched
+    return memory;
+}
+
+int find_library(dl_phdr_info* info, std::size_t, void*)
+{
+    std::uintptr_t begin = UINTPTR_MAX, end = 0, tls = 0;
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const auto& segment = info->dlpi_phdr[i];
+        if (segment.p_type == PT_TLS) tls = segment.p_memsz;
+        if (segment.p_type != PT_LOAD) continue;
+        begin = std::min<std::uintptr_t>(begin, info->dlpi_addr + segment.p_vaddr);
+        end = std::max<std::uintptr_t>(end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
+    }
+    const auto here = reinterpret_cast<std::uintptr_t>(&find_library);
+    if (here < begin || here >= end) return 0;
+    library_begin = begin;
+    library_end = end;
+    shared_begin = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
+    shared_bytes = tls;
+    return 1;
+}
+
+// ---- Time -----------------------------------------------------------------------------------------------------------
+
+std::uint32_t clock_now, block_start, last_barrier;  // of the clock
+std::uint32_t warp_barrier[32];                      // last __syncwarp() of each warp, if after last_barrier
+std::vector<std::pair<std::uint32_t, uint3>> block_starts;
+unsigned running;                                    // thread
+int last_ended;                                      // thread of this block, or -1
+
+bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
+{
+    if (stamp < block_start) return space == global && stamp;
+    if (stamp < last_barrier || thread == running) return false;
+    return thread / 32 != running / 32 || stamp >= warp_barrier[running / 32];
+}
+
+uint3 block_at(std::uint32_t stamp)
+{
+    auto after = std::upper_bound(block_starts.begin(), block_starts.end(), stamp,
+                                  [](std::uint32_t s, const auto& start) { return s < start.first; });
+    return (after - 1)->second;
+}
+
+// ---- Faults ---------------------------------------------------------------------------------------------------------
+
+Fault new_fault(Kind kind)
+{
+    Fault fault{};
+    fault.kind = kind;
+    fault.array = -1;
+    fault.block[0] = fault.other_block[0] = blockIdx.x;
+    fault.block[1] = fault.other_block[1] = blockIdx.y;
+    fault.thread = running;
+    fault.count = 1;
+    return fault;
+}
+
+void report(const Fault& fault)
+{
+    auto same = std::find_if(faults.begin(), faults.end(), [&](const Fault& f) {
+        return f.kind == fault.kind && f.pc == fault.pc && f.line == fault.line && f.space == fault.space;
+    });
+    if (same != faults.end())
+        ++same->count;
+    else
+        faults.push_back(fault);
+    if (stopping) abandon();
+}
+
+// ---- Counting -------------------------------------------------------------------------------------------------------
+
+struct Request {
+    std::uint32_t lanes = 0;
+    std::uintptr_t address[32];
+};
+
+struct Site {  // an instruction, in one of the spaces
+    std::uintptr_t pc;
+    Space space;
+    bool write;
+    unsigned size;
+    std::vector<Request> requests;  // one for each time since the last barrier
+    unsigned used;
+};
+
+std::vector<Site> sites;
+std::vector<std::uint16_t> site_numbers[2];  // by pc - library_begin; 0: none yet
+std::vector<unsigned> occurrences;           // of each site, for the running thread since the last barrier
+unsigned counted_warp;
+
+template <typename T>
+unsigned sort_unique(T* items, unsigned count)
+{
+    if (!std::is_sorted(items, items + count)) std::sort(items, items + count);
+    return std::unique(items, items + count) - items;
+}
+
+unsigned sectors_of(const Request& request, unsigned size)
+{
+    std::uintptr_t sectors[64];
+    unsigned count = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        if (!(request.lanes >> lane & 1)) continue;
+        const std::uintptr_t first = request.address[lane] / 32, last = (request.address[lane] + size - 1) / 32;
+        sectors[count++] = first;
+        if (last != first) sectors[count++] = last;
+    }
+    return sort_unique(sectors, count);
+}
+
+// Whether each lane has the address of the lane whose number differs by `distance`, if both are active.
+bool pairs_agree(const Request& request, unsigned distance)
+{
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        const unsigned other = lane ^ distance;
+        const bool both = request.lanes >> lane & request.lanes >> other & 1;
+        if (both && request.address[lane] != request.address[other]) return false;
+    }
+    return true;
+}
+
+struct Wavefronts {
+    unsigned needed, fewest;  // fewest: had no bank two words to give
+};
+
+// The wavefronts of a request to shared memory that is served to this many lanes at a time.
+Wavefronts wavefronts_of(const Request& request, unsigned size, unsigned lanes)
+{
+    Wavefronts all{0, 0};
+    for (unsigned first = 0; first < 32; first += lanes) {
+        std::uintptr_t words[128];
+        unsigned count = 0;
+        for (unsigned lane = first; lane < first + lanes; ++lane)
+            if (request.lanes >> lane & 1)
+                for (std::uintptr_t w = request.address[lane] / 4; w <= (request.address[lane] + size - 1) / 4; ++w)
+                    words[count++] = w;
+        if (!count) continue;
+        count = sort_unique(words, count);
+        unsigned in_bank[32] = {}, busiest = 0;
+        for (unsigned i = 0; i < count; ++i) busiest = std::max(busiest, ++in_bank[words[i] % 32]);
+        all.needed += busiest;
+        ++all.fewest;
+    }
+    return all;
+}
+
+// What returns in a cycle is 128 bytes, so wide accesses are served to a half-warp (8 bytes) or a quarter-warp (16
+// bytes) at a time; or to twice as many lanes, where neighbours, or neighbours but one, read the same
+// (forums.developer.nvidia.com/t/unexpected-shared-memory-bank-conflict/77228).
+void add_wavefronts(Traffic& to, const Request& request, unsigned size)
+{
+    const unsigned lanes = size <= 4 ? 32 : size <= 8 ? 16 : 8;
+    Wavefronts wavefronts = wavefronts_of(request, size, lanes);
+    if (lanes < 32 && (pairs_agree(request, 1) || pairs_agree(request, 2))) {
+        const Wavefronts wider = wavefronts_of(request, size, 2 * lanes);
+        if (wider.needed < wavefronts.needed) wavefronts = wider;
+    }
+    to.units += wavefronts.needed;
+    to.conflicts += wavefronts.needed - wavefronts.fewest;
+}
+
+void count_requests()
+{
+    for (Site& site : sites) {
+        Traffic& to = traffic[site.space][site.write];
+        for (unsigned i = 0; i < site.used; ++i) {
+            Request& request = site.requests[i];
+            if (site.space == global)
+                to.units += sectors_of(request, site.size);
+            else
+                add_wavefronts(to, request, site.size);
+            ++to.requests;
+            to.bytes += __builtin_popcount(request.lanes) * site.size;
+            request.lanes = 0;
+        }
+        site.used = 0;
+    }
+}
+
+unsigned site_at(std::uintptr_t pc, Space space, bool write, unsigned size)
+{
+    std::uint16_t& number = site_numbers[space][pc - library_begin];
+    if (!number) {
+        sites.push_back({pc, space, write, size, {}, 0});
+        occurrences.push_back(0);
+        number = sites.size();
+    }
+    return number - 1;
+}
+
+inline void count(unsigned number, std::uintptr_t address)
+{
+    Site& site = sites[number];
+    const unsigned occurrence = occurrences[number]++;
+    if (occurrence >= site.used) {
+        site.used = occurrence + 1;
+        if (site.requests.size() < site.used) site.requests.resize(std::max(16u, 2 * site.used));
+    }
+    Request& request = site.requests[occurrence];
+    request.lanes |= 1u << running % 32;
+    request.address[running % 32] = address;
+}
+
+// ---- An access ------------------------------------------------------------------------------------------------------
+
+struct Access {
+    std::uintptr_t address;
+    unsigned size;
+    bool write;
+    std::uintptr_t pc;
+    Space space;
+    int array;  // or -1
+    std::uint64_t begin;
+};
+
+[[gnu::noinline, gnu::cold]] void report_access(Kind kind, const Access& access, std::uint32_t stamp = 0,
+                                                unsigned thread = 0, unsigned site = 0, bool write = false)
+{
+    Fault fault = new_fault(kind);
+    fault.space = access.space;
+    fault.write = access.write;
+    fault.size = access.size;
+    fault.array = access.array;
+    fault.address = access.address;
+    fault.offset = access.address - access.begin;
+    fault.pc = access.pc - library_begin;
+    if (kind == race) {
+        const uint3 other = stamp < block_start ? block_at(stamp) : blockIdx;
+        fault.other_block[0] = other.x;
+        fault.other_block[1] = other.y;
+        fault.other_thread = thread;
+        fault.other_write = write;
+        fault.other_pc = sites[site].pc - library_begin;
+    }
+    report(fault);
+}
+
+// Looks the words of an access up in their cells and marks them. One fault an access is enough.
+inline void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
+{
+    Cell* const end = cell + (access.size + 3) / 4;
+    bool faulty = false;
+    // Cells are words: of accesses to less than a word it is not known whether they touch the same bytes.
+    const bool whole = access.size >= 4;
+    for (; cell != end; ++cell) {
+        const bool is_written = access.space == global ? cell->write_stamp != 0 : cell->write_stamp >= block_start;
+        if (!access.write && !is_written && !initialised) {
+            if (!faulty) report_access(uninitialised, access);
+            faulty = true;
+        }
+        if (is_written && whole && at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
+            if (!faulty) report_access(race, access, cell->write_stamp, cell->writer, cell->write_site, true);
+            faulty = true;
+        }
+        if (access.write) {
+            std::uint32_t stamp = 0;
+            unsigned reader = 0;
+            if (access.space == global && cell->first_read_stamp && cell->first_read_stamp < block_start) {
+                stamp = cell->first_read_stamp;
+                reader = cell->first_reader;
+            } else if (cell->read_stamp && at_the_same_time(cell->read_stamp, cell->reader, access.space)) {
+                stamp = cell->read_stamp;
+                reader = cell->reader;
+            } else if (cell->read_stamp && at_the_same_time(cell->read_stamp, cell->second_reader, access.space)) {
+                stamp = cell->read_stamp;
+                reader = cell->second_reader;
+            }
+            if (stamp && whole && !faulty) {
+                report_access(race, access, stamp, reader, cell->read_site, false);
+                faulty = true;
+            }
+            cell->write_stamp = clock_now;
+            cell->writer = running;
+            cell->write_site = site;
+        } else if (whole) {
+            if (!cell->first_read_stamp) {
+                cell->first_read_stamp = clock_now;
+                cell->first_reader = running;
+            }
+            if (cell->read_stamp >= last_barrier) {
+                if (cell->reader != running) cell->second_reader = running;
+            } else {
+                cell->read_stamp = clock_now;
+                cell->reader = cell->second_reader = running;
+                cell->read_site = site;
+            }
+        }
+    }
+}
+
+[[gnu::always_inline]] inline void access_global(Access access)
+{
+    for (int k = 0; k < 3; ++k) {
+        const Array& array = arrays[k];
+        const std::uint64_t offset = access.address - array.begin;
+        if (offset < array.bytes && offset + access.size <= array.bytes) {
+            const unsigned site = site_at(access.pc, global, access.write, access.size);
+            if (counting) count(site, access.address);
+            access.array = k;
+            access.begin = array.begin;
+            if (watching) examine(access, array.cells + offset / 4, site, array.written_by_host);
+            return;
+        }
+    }
+    // Outside: named by the array whose begin or end is nearest.
+    std::uint64_t nearest = UINT64_MAX;
+    for (int k = 0; k < 3; ++k) {
+        const std::uint64_t before = arrays[k].begin - access.address;
+        const std::uint64_t after = access.address - (arrays[k].begin + arrays[k].bytes);
+        if (std::min(before, after) < nearest) {
+            nearest = std::min(before, after);
+            access.array = k;
+            access.begin = arrays[k].begin;
+        }
+    }
+    report_access(out_of_bounds, access);
+}
+
+[[gnu::always_inline]] inline void access_shared(Access access)
+{
+    const std::uint64_t offset = access.address - shared_begin;
+    int owner = shared_owner[offset / 4];
+    const std::uint64_t last = (offset + access.size - 1) / 4;
+    const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
+    // Outside: named by the array that begins last before it.
+    for (std::size_t k = 0; !inside && k < shared_array_begin.size(); ++k)
+        if (shared_array_begin[k] <= offset && (owner < 0 || shared_array_begin[k] > shared_array_begin[owner])) owner = k;
+    access.array = owner;
+    access.begin = owner < 0 ? shared_begin : shared_begin + shared_array_begin[owner];
+    if (!inside) {
+        report_access(out_of_bounds, access);
+        return;
+    }
+    const unsigned site = site_at(access.pc, shared, access.write, access.size);
+    if (counting) count(site, access.address);
+    if (watching) examine(access, shared_cells.data() + offset / 4, site, false);
+}
+
+[[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
+{
+    const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
+    if (access.address - stack < stack_bytes) return;
+    if (access.address >= library_begin && access.address < library_end) return;
+    if (shared_begin - access.address < sizeof room_behind) access.space = shared;  // a negative index
+    stopping = true;  // nothing of the kernel's is there: the access itself could crash
+    report_access(out_of_bounds, access);
+}
+
+// A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
+[[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
+{
+    for (int k = 0; k < 3; ++k)
+        if (access.address - arrays[k].begin < arrays[k].bytes) {
+            access.array = k;
+            access.begin = arrays[k].begin;
+        }
+    if (access.address - shared_begin < shared_bytes) {
+        access.space = shared;
+        access.array = shared_owner[(access.address - shared_begin) / 4];
+        access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
+    }
+    stopping = true;  // the CPU's own wide loads might crash, too
+    report_access(misaligned, access);
+}
+
+[[gnu::always_inline]] inline void accessed(void* address, unsigned size, bool write, void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0};
+    if (at % size) {
+        access_misaligned(access);
+    } else if (at - arena < arena_bytes) {
+        access_global(access);
+    } else if (at - shared_begin < shared_bytes) {
+        access.space = shared;
+        access_shared(access);
+    } else {
+        access_elsewhere(access);
+    }
+}
+
+// ---- The run --------------------------------------------------------------------------------------------------------
+
+void Observer::block_starts()
+{
+    block_start = last_barrier = ++clock_now;
+    std::fill(warp_barrier, warp_barrier + 32, 0);
+    emulator::block_starts.push_back({block_start, blockIdx});
+    last_ended = -1;
+    counted_warp = 0;
+}
+
+void Observer::thread_runs(unsigned thread)
+{
+    running = thread;
+    if (!counting) return;
+    if (thread / 32 != counted_warp) count_requests();
+    counted_warp = thread / 32;
+    std::fill(occurrences.begin(), occurrences.end(), 0);
+}
+
+void Observer::thread_ends(unsigned thread) { last_ended = thread; }
+
+template <typename Fibers>
+void Observer::barrier_releases(const Fibers& fibers)
+{
+    if (counting) count_requests();
+    ++clock_now;
+    const Fiber& first = *fibers[0];
+    if (first.waits_at == Barrier::warp) {
+        for (const Fiber* fiber : fibers) warp_barrier[fiber->thread / 32] = clock_now;
+        return;
+    }
+    last_barrier = clock_now;
+    Fault fault = new_fault(divergence);
+    fault.file = first.file;
+    fault.line = first.line;
+    fault.other_thread = first.thread;
+    if (last_ended >= 0) {
+        fault.thread = last_ended;
+        report(fault);
+        return;
+    }
+    for (const Fiber* fiber : fibers)
+        if (fiber->line != first.line || std::strcmp(fiber->file, first.file)) {
+            fault.thread = fiber->thread;
+            fault.other_line = fiber->line;
+            report(fault);
+            return;
+        }
+}
+
+void Observer::block_ends()
+{
+    if (counting) count_requests();
+}
+
+struct SourceLocation {
+    const char* file;
+    std::uint32_t line, column;
+};
+struct TypeDescriptor {
+    std::uint16_t kind, info;
+    char name[1];
+};
+struct OutOfBounds {
+    SourceLocation location;
+    const TypeDescriptor *array, *index;
+};
+
+}  // namespace
+}  // namespace emulator
+
+using namespace emulator;
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+/// Where A, B and C of these sizes (bytes) are, zeroed, aligned, and with room around each: an index that is wrong by
+/// up to 2^31 elements of 8 bytes is still in memory that is ours. Returns 0, or -1 where there is not enough memory.
+EXPORT int tracer_allocate(const std::uint64_t* bytes, void** addresses)
+{
+    room_behind[0] = 0;  // makes the segment exist
+    dl_iterate_phdr(find_library, nullptr);
+    for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
+    sites.clear();
+    occurrences.clear();
+    char* memory = nullptr;
+    std::size_t room;
+    for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
+        arena_bytes = 4 * room + 3 * element_alignment + bytes[0] + bytes[1] + bytes[2];
+        memory = static_cast<char*>(reserve(arena_bytes));
+        if (memory) break;
+    }
+    if (!memory) return -1;
+    arena = reinterpret_cast<std::uintptr_t>(memory);
+    std::uintptr_t begin = arena;
+    for (int k = 0; k < 3; ++k) {
+        begin = (begin + room + element_alignment - 1) / element_alignment * element_alignment;
+        const std::size_t cells = (bytes[k] + 3) / 4;
+        arrays[k] = {begin, bytes[k], static_cast<Cell*>(reserve(cells * sizeof(Cell))), k < 2};
+        if (!arrays[k].cells) return -1;
+        addresses[k] = reinterpret_cast<void*>(begin);
+        begin += bytes[k];
+    }
+    return 0;
+}
+
+/// Gives the memory of tracer_allocate back.
+EXPORT void tracer_free()
+{
+    for (Array& array : arrays)
+        if (array.cells) munmap(array.cells, (array.bytes + 3) / 4 * sizeof(Cell));
+    std::fill(arrays, arrays + 3, Array{});
+    if (arena) munmap(reinterpret_cast<void*>(arena), arena_bytes);
+    arena = 0;
+}
+
+/// Before a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel may use;
+/// `count` is whether to count traffic, `watch` whether to look for races and reads of what was never written, `stop`
+/// whether to give up at the first fault. Forgets all earlier runs.
+EXPORT void tracer_prepare(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
+                           int count, int watch, int stop)
+{
+    counting = count;
+    watching = watch;
+    stopping = stop;
+    shared_cells.assign(shared_bytes / 4 + 1, Cell{});
+    shared_owner.assign(shared_bytes / 4 + 1, -1);
+    shared_array_begin.assign(offsets, offsets + shared_arrays);
+    for (int k = 0; k < shared_arrays; ++k)
+        for (std::uint64_t word = offsets[k] / 4; word < (offsets[k] + sizes[k] + 3) / 4; ++word) shared_owner[word] = k;
+    for (Array& array : arrays)
+        if (array.cells) madvise(array.cells, (array.bytes + 3) / 4 * sizeof(Cell), MADV_DONTNEED);  // zero again
+    std::memset(traffic, 0, sizeof traffic);
+    faults.clear();
+    block_starts.clear();
+    clock_now = 0;
+    for (Site& site : sites) {  // a run that was given up leaves requests behind
+        for (unsigned i = 0; i < site.used; ++i) site.requests[i].lanes = 0;
+        site.used = 0;
+    }
+}
+
+EXPORT const Traffic* tracer_traffic() { return traffic[0]; }
+
+EXPORT const Fault* tracer_faults(int* count)
+{
+    *count = faults.size();
+    return faults.data();
+}
+
+// ---- What instrumented code calls -----------------------------------------------------------------------------------
+
+extern "C" {
+
+#define CALLER __builtin_return_address(0)
+#define ACCESSES(bytes)                                                                              \
+    void __tsan_read##bytes(void* address) { accessed(address, bytes, false, CALLER); }       \
+    void __tsan_write##bytes(void* address) { accessed(address, bytes, true, CALLER); }       \
+    void __tsan_unaligned_read##bytes(void* address) { accessed(address, bytes, false, CALLER); } \
+    void __tsan_unaligned_write##bytes(void* address) { accessed(address, bytes, true, CALLER); }
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+
+// A struct: a GPU copies it in the widest pieces that its alignment allows.
+static void range_accessed(void* address, std::size_t size, bool write, void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    const unsigned piece = (at | size | 16) & -(at | size | 16);  // the largest power of 2 up to 16 that divides both
+    for (std::size_t offset = 0; offset < size; offset += piece)
+        accessed(static_cast<char*>(address) + offset, piece, write, pc);
+}
+void __tsan_read_range(void* address, std::size_t size) { range_accessed(address, size, false, CALLER); }
+void __tsan_write_range(void* address, std::size_t size) { range_accessed(address, size, true, CALLER); }
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+void __ubsan_handle_out_of_bounds(const OutOfBounds* expression, std::intptr_t index)
+{
+    Fault fault = new_fault(out_of_bounds);
+    fault.space = shared;
+    fault.file = expression->location.file;
+    fault.line = expression->location.line;
+    fault.type = expression->array->name;
+    const unsigned bits = 1u << (expression->index->info >> 1);
+    fault.offset = bits >= 64 ? index : index << (64 - bits) >> (64 - bits);
+    report(fault);
+}
+
+}  // extern "C"

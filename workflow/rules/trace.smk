@@ -1,0 +1,31 @@
+# The memory microscope: what the kernels ask of memory, counted on the emulator; and by the hardware, where it tells.
+rule trace:
+    input:
+        sources=study.cuda_sources(),
+    output:
+        "results/{platform}/traffic.csv",
+    log:
+        "logs/{platform}/trace.log",
+    resources:
+        **study.cpu_job,
+    params:
+        tasks=study.config["tasks"],
+        shapes=study.config["trace"],
+    script:
+        "../scripts/trace.py"
+
+
+# Not part of `all`: `snakemake --cores 1 results/<platform>/counters.csv` needs a GPU and the permission to profile.
+rule counters:
+    input:
+        device="results/{platform}/device.json",
+        sources=study.cuda_sources(),
+    output:
+        "results/{platform}/counters.csv",
+    log:
+        "logs/{platform}/counters.log",
+    threads: workflow.cores
+    resources:
+        **study.gpu_job,
+    script:
+        "../scripts/counters.py"

@@ -1,0 +1,15 @@
+"""Measure the roofline of a platform."""
+
+import json
+from pathlib import Path
+
+from tilewise.bandwidth import bandwidth
+from tilewise.files import script, write_csv
+from tilewise.measure import to_frame
+from tilewise.probe import check_here
+
+with script(snakemake.log[0]):
+    device = json.loads(Path(snakemake.input.device).read_text())
+    check_here(device)
+    write_csv(bandwidth(device, snakemake.output.builds), snakemake.output.facts)
+    write_csv(to_frame([]), snakemake.output.task)  # no product was made: measurements.csv gets no row
