@@ -57,9 +57,9 @@ class Cluster:
                     found.append(int(place.name))
         return found
 
-    def kill(self, daemon):
-        """Kill a daemon as a crash would."""
-        os.kill(int((self.folder / f"{daemon}.pid").read_text()), signal.SIGKILL)
+    def end(self, daemon, how):
+        """Send a signal to a daemon: SIGTERM as its service's stop, SIGKILL as a crash."""
+        os.kill(int((self.folder / f"{daemon}.pid").read_text()), how)
 
 
 class Run:

@@ -62,7 +62,6 @@ SchedulerType=sched/builtin
 SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=60
-MessageTimeout=30
 KillWait=2
 JobRequeue=0
 # Finished jobs stay in squeue for the tests to see.
