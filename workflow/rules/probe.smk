@@ -7,5 +7,6 @@ rule probe:
         **study.gpu_job,
     params:
         backend=study.backend_of,
+        config=study.config,
     script:
         "../scripts/probe.py"

@@ -59,7 +59,7 @@ def summary(evidence, ladder, verified, failed):
     worst = verified["largest_bound_ratio"].max()
     sentence = f"{right:,} of {total:,} points were verified"
     if pd.notna(worst):
-        sentence += f"; the largest error is {worst:.2g} of what rounding can explain"
+        sentence += f"; the largest error is {100 * worst:.0f} % of its rounding bound"
     points.append(f"{sentence}.")
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):

@@ -45,6 +45,7 @@ def measure_task(points, kernels, builds, device, config, samples, journal):
         rows = {job["key"]: done[job["key"]] for job in jobs if job["key"] in done}
         rows |= {job["key"]: job["row"] for job in jobs if job["row"]["status"] == "compile_error"}
         waiting = [job for job in jobs if job["key"] not in rows]
+        waiting.sort(key=lambda job: not job["on_gpu"])  # NVBench takes all points of a process in one call
         with open(journal, "a") as lines:
             for key, row in run_jobs(waiting, device, config, samples):
                 rows[key] = row
@@ -70,7 +71,8 @@ def prepare(point, kernel, manifests, builds, device, config):
     geometry = kernel.geometry(point)
     row = dict.fromkeys(COLUMNS) | dataclasses.asdict(point)
     row |= {"platform": device["platform"], "status": "error", "message": "", "samples": 0}
-    job = {"kind": kernel.kind, "dynamic_shared_bytes": 0}
+    on_gpu = device["backend"] == "gpu" and (kernel.kind == "cuda" or kernel.name == "cublas")
+    job = {"kind": kernel.kind, "on_gpu": on_gpu, "dynamic_shared_bytes": 0}
     if geometry:
         row |= {"grid_x": geometry.grid[0], "grid_y": geometry.grid[1]}
         row |= {"block_x": geometry.block[0], "block_y": geometry.block[1]}

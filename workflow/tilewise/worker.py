@@ -26,26 +26,14 @@ def main():
         answers.flush()
 
     jobs, device, config = request["jobs"], request["device"], request["config"]
-    # In the order asked for, in runs of one kind: NVBench takes all of its points in one call.
-    start = 0
-    while start < len(jobs):
-        on_gpu = _runs_on_gpu(jobs[start], device)
-        end = start
-        while end < len(jobs) and _runs_on_gpu(jobs[end], device) == on_gpu:
-            end += 1
-        if on_gpu:
-            from tilewise import gpu
+    on_gpu = [job for job in jobs if job["on_gpu"]]  # these come first
+    if on_gpu:
+        from tilewise import gpu
 
-            gpu.run(jobs[start:end], device, config, Path(request["samples"]), answer)
-        else:
-            for job in jobs[start:end]:
-                run = run_emulated if job["kind"] == "cuda" else run_on_cpu
-                answer(run(job, device, config))
-        start = end
-
-
-def _runs_on_gpu(job, device):
-    return device["backend"] == "gpu" and (job["kind"] == "cuda" or job["row"]["kernel"] == "cublas")
+        gpu.run(on_gpu, device, config, Path(request["samples"]), answer)
+    for job in jobs[len(on_gpu) :]:
+        run = run_emulated if job["kind"] == "cuda" else run_on_cpu
+        answer(run(job, device, config))
 
 
 def run_emulated(job, device, config):
