@@ -57,3 +57,17 @@ def new_clone():
 def clone(tmp_path):
     """A fresh copy of the repository for one test."""
     return copy_repository(tmp_path / "clone")
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory):
+    """The page of a machine without a GPU beside a recorded run, all of it invented."""
+    import synthetic
+
+    from tilewise import render  # Jupyter takes a second to load, which the other tests need not wait for
+
+    folder = tmp_path_factory.mktemp("report")
+    synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)
+    synthetic.write(folder / "results/emulator", "emulator", with_traffic=True)
+    render.render(folder / "report.html", [folder / "results/emulator"], recorded=folder / "recorded")
+    return folder / "report.html"

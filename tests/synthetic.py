@@ -5,6 +5,7 @@ import math
 
 import pandas as pd
 import yaml
+
 from tilewise import (
     ROOT,
     bandwidth,

@@ -5,6 +5,7 @@ import dataclasses
 import pandas as pd
 import pytest
 import synthetic
+
 from tilewise import UserError, claims, data
 
 CLAIMS = claims.load()

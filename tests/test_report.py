@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import jupytext
 import pytest
 import synthetic
+
 from tilewise import ROOT, UserError, data, findings, render, tables
 
 TABLES = """

@@ -37,7 +37,7 @@ def _when(platform):
 
 
 def _recorded(gpu):
-    commit = gpu.device["commit"][:10]
+    commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has none
     return f"they were recorded on an {gpu.device['gpu']['name']} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
 
 

@@ -423,5 +423,5 @@ def _facts(platform):
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
     facts["host compiler"] = str(device["host_compiler"])
     facts |= {name.replace("_", " "): str(version) for name, version in device["versions"].items() if version}
-    facts["commit"] = f"{device['commit']}{' with changes not committed' if device['dirty'] else ''}"
+    facts["commit"] = f"{device['commit'] or 'unknown'}{' with changes not committed' if device['dirty'] else ''}"
     return facts
