@@ -47,15 +47,13 @@ class Cluster:
         """Ids of the jobs that run or wait."""
         return [number for number, (state, _) in self.jobs().items() if state in ("RUNNING", "PENDING", "COMPLETING")]
 
-    def processes(self, job):
-        """Ids of the processes that Slurm started for a job, and of theirs."""
+    def signal(self, job, how):
+        """Send a signal to every process of a job."""
         mark = f"SLURM_JOB_ID={job}".encode()
-        found = []
         for place in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it may end while we look
                 if mark in (place / "environ").read_bytes().split(b"\0"):
-                    found.append(int(place.name))
-        return found
+                    os.kill(int(place.name), how)
 
     def end(self, daemon, how):
         """Send a signal to a daemon: SIGTERM as its service's stop, SIGKILL as a crash."""

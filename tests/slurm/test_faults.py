@@ -89,8 +89,7 @@ def test_a_job_over_its_time_limit_is_named_and_submitted_again(cluster, clone, 
     run = start(clone, "--", CSV)
     job = in_the_middle(run)
     cluster("scontrol", "update", f"JobId={job}", "EndTime=now")
-    for process in cluster.processes(job):  # else it is done before Slurm looks, which it does twice a minute
-        os.kill(process, signal.SIGSTOP)
+    cluster.signal(job, signal.SIGSTOP)  # else it is done before Slurm looks, which it does twice a minute
     run.ends()
     assert [state for state, _ in run.jobs().values()] == ["TIMEOUT", "COMPLETED"]
     assert whole(clone)
@@ -102,8 +101,7 @@ def test_a_job_whose_node_dies_is_submitted_again(cluster, clone, start):
     node = cluster("sinfo", "-h", "-o", "%n")
     cluster.end("slurmd", signal.SIGKILL)
     cluster("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
-    for process in cluster.processes(job):
-        os.kill(process, signal.SIGKILL)
+    cluster.signal(job, signal.SIGKILL)
     cluster.script("daemon", "slurmd")
     cluster("scontrol", "update", f"NodeName={node}", "State=RESUME")
     run.ends()
