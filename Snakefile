@@ -16,7 +16,7 @@ configfile: "config/config.yaml"
 
 
 try:
-    study = Study(config, remote=workflow.non_local_exec)
+    study = Study(config, remote=workflow.nodes is not None)
 except UserError as error:
     raise WorkflowError(str(error))
 

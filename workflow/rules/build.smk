@@ -1,6 +1,23 @@
-rule build:
+# The part of device.json that a build depends on. One job of the group that all builds of a platform share, so that they
+# are one connected piece of work: a single job under Slurm, which compiles on all of its cores.
+rule target:
     input:
         device="results/{platform}/device.json",
+    output:
+        "results/{platform}/target.json",
+    log:
+        "logs/{platform}/target.log",
+    group:
+        "build-{platform}"
+    resources:
+        **study.cpu_job,
+    script:
+        "../scripts/target.py"
+
+
+rule build:
+    input:
+        target="results/{platform}/target.json",
         source=study.source_of,
     output:
         directory("results/{platform}/build/{kernel}"),

@@ -1,6 +1,6 @@
 from tilewise import slurm
 
-if workflow.non_local_exec:
+if workflow.nodes is not None:  # jobs are submitted
     slurm.await_controller()
 
 

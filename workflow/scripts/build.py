@@ -8,6 +8,6 @@ from tilewise.build import build
 from tilewise.files import script
 
 with script(snakemake.log[0]):
-    device = json.loads(Path(snakemake.input.device).read_text())
+    target = json.loads(Path(snakemake.input.target).read_text())
     kernel = registry.load()[snakemake.wildcards.kernel]
-    build(kernel, snakemake.params.instances, device, snakemake.output[0])
+    build(kernel, snakemake.params.instances, target, snakemake.output[0])

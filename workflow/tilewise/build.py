@@ -12,13 +12,19 @@ STANDARD = "c++17"
 HOST_FLAGS = ("-O3",)
 
 
+def target(device):
+    """The part of device.json that a build depends on: the backend, the compute capability, the host's compiler."""
+    gpu = device["gpu"] and {"compute_capability": device["gpu"]["compute_capability"]}
+    return {"backend": device["backend"], "gpu": gpu, "host_compiler": device["host_compiler"]}
+
+
 def build(kernel, instances, device, folder):
     """Compile all `instances` (template instances such as `tiled<float, 32>`) of a kernel into `folder`.
 
-    `device` is the content of device.json. Writes manifest.json beside the binaries and returns its content: for each
-    instance its sha256 (of source, options and target), and for a cubin its file, symbol, registers, static shared
-    bytes and spill bytes, or the `error` of an instance that does not compile where others do. Raises UserError where
-    none compiles.
+    `device` is the content of device.json, or its `target`. Writes manifest.json beside the binaries and returns its
+    content: for each instance its sha256 (of source, options and target), and for a cubin its file, symbol, registers,
+    static shared bytes and spill bytes, or the `error` of an instance that does not compile where others do. Raises
+    UserError where none compiles.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
