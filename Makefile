@@ -20,7 +20,7 @@ lint: $(VENV)/test
 	ruff check .
 	ruff format --check .
 	snakefmt --check Snakefile workflow/rules
-	snakemake --lint
+	snakemake --lint --cores 1
 
 clean:
 	rm -rf results logs .snakemake

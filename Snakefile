@@ -1,18 +1,16 @@
 # Tilewise: a reproducible study of CUDA matrix multiplication. The README tells how to run it.
-import sys
-from pathlib import Path
-
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
-
-min_version("9.0")
-
-sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
 from tilewise import UserError
 from tilewise.study import Study
 
+min_version("9.0")
+
 
 configfile: "config/config.yaml"
+
+
+container: "docker://snakemake/snakemake:v9.27.1"
 
 
 try:
@@ -27,17 +25,12 @@ wildcard_constraints:
     kernel="|".join(study.kernels),
 
 
-localrules:
-    all,
-
-
 rule all:
     default_target: True
     input:
         "results/report.html",
         expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=study.tasks),
-        expand("results/{platform}/occupancy.csv", platform=study.platforms),
-        expand("results/{platform}/traffic.csv", platform=study.platforms),
+    localrule: True
 
 
 include: "workflow/rules/probe.smk"

@@ -68,7 +68,7 @@ def test_an_instance_that_does_not_compile_leaves_the_others(kernels, tmp_path):
 
 def test_a_missing_compiler_is_named_with_the_remedy(kernels, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(UserError, match="no-such-compiler.*install"):
+    with pytest.raises(UserError, match=r"no-such-compiler.*install"):
         build.build(kernels["kij"], ["kij<float>"], GPU, tmp_path)
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+
 from tilewise import UserError, counters
 from tilewise.points import Point
 from tilewise.registry import load

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+
 from tilewise import UserError
 from tilewise.cpp import compile_library
 from tilewise.emulator import EMULATED_LIMITS, Emulator, LaunchError, build, check_launch

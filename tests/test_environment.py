@@ -16,6 +16,7 @@ SYSTEM = {"python", "pip", "gxx", "make"}
 def test_conda_and_pip_name_the_same_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    assert conda.pop() == {"pip": ["--editable ."]}
     pairs = (re.fullmatch(r"([\w-]+)(?: ?[=>]=(.*))?", line).groups() for line in conda)
     conda_pins = {CONDA_NAMES.get(name, name): pin for name, pin in pairs}
     assert f">={conda_pins['python']}" == project["requires-python"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from tilewise import UserError, bandwidth, build, cold_start, launch_limits, measure, occupancy, probe, verify, worker
 from tilewise.emulator import Emulator
 from tilewise.emulator import build as build_emulated

@@ -40,7 +40,9 @@ def test_every_kernel_and_dtype_is_right_on_ragged_shapes(run, config, kernels):
     points = []
     for task in config["tasks"]:
         if config["tasks"][task].get("method", "sweep") == "sweep":
-            points += [p for p in expand(config | shapes, kernels, task, "emulator") if kernels[p.kernel].kind == "cuda"]
+            points += [
+                p for p in expand(config | shapes, kernels, task, "emulator") if kernels[p.kernel].kind == "cuda"
+            ]
     points = list({dataclasses.replace(p, task="t"): None for p in points})[::7]
     rows = run(points)
     assert set(rows.status) == {"ok"}, rows[rows.status != "ok"].message.tolist()

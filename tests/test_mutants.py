@@ -6,6 +6,7 @@ A mutant is the kernel's own text with one string replaced.
 import dataclasses
 
 import pytest
+
 from tilewise.registry import instance, load
 from tilewise.trace import KINDS, build, trace
 

@@ -84,7 +84,12 @@ BAD = {
     "a typo in a key": ("config/config.yaml", "seed: 524", "sede: 524", ["sede", "seed"]),
     "an unknown kernel": ("config/config.yaml", "kernel: tiled,", "kernel: tilde,", ["tilde", "'tiled'"]),
     "an unknown dtype": ("config/config.yaml", "dtype: double", "dtype: quad", ["quad", "double"]),
-    "a size of zero": ("config/config.yaml", "{n: 8192, p: 8192, m: 8192}", "{n: 0, p: 1, m: 1}", ["shapes.square.0.n"]),
+    "a size of zero": (
+        "config/config.yaml",
+        "{n: 8192, p: 8192, m: 8192}",
+        "{n: 0, p: 1, m: 1}",
+        ["shapes.square.0.n"],
+    ),
     "too many threads": ("config/config.yaml", "8x128", "64x32", ["2048 threads", "1024"]),
     "a missing source": ("kernels/registry.yaml", "source: tiled.cu", "source: tile.cu", ["tile.cu", "no file"]),
     "broken YAML": ("kernels/registry.yaml", "naive:\n", "naive: [\n", ["registry.yaml"]),

@@ -22,7 +22,9 @@ def points(draw):
     kernel = draw(st.sampled_from(CUDA))
     tile = draw(st.sampled_from([1, 2, 8, 16, 32])) if "tile" in kernel.parameters else None
     ntb = draw(st.integers(1, 16)) if "ntb" in kernel.parameters else None
-    x, y = draw(st.sampled_from([(8, 128), (32, 32), (256, 4), (1, 1)])) if "block" in kernel.parameters else (None, None)
+    x, y = (
+        draw(st.sampled_from([(8, 128), (32, 32), (256, 4), (1, 1)])) if "block" in kernel.parameters else (None, None)
+    )
     n, p, m = draw(sizes), draw(sizes), draw(sizes)
     if kernel.requires:  # conditions are divisibility by the tile
         n, p, m = n * tile, p * tile, m * tile

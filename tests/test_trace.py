@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+
 from tilewise import ROOT, counters
 from tilewise.__main__ import main
 from tilewise.counters import cross_check_points

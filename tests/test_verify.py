@@ -94,7 +94,11 @@ MUTANTS = {  # kernel, text, replacement: each must make the product wrong
     "rows and columns": ("tiled", "tile_b[k][tx]", "tile_b[tx][k]"),
     "no first barrier": ("tiled", "__syncthreads();  // both tiles", "// both tiles"),
     "no second barrier": ("tiled", "__syncthreads();  // every thread", "// every thread"),
-    "one tile too few": ("multi_tile", "t < NTB; ++t)\n                sums", "t < NTB - 1; ++t)\n                sums"),
+    "one tile too few": (
+        "multi_tile",
+        "t < NTB; ++t)\n                sums",
+        "t < NTB - 1; ++t)\n                sums",
+    ),
     "wrong tile": ("multi_tile", "first_col + t * TILE;\n        if", "first_col + t;\n        if"),
     "no barrier": ("multi_tile", "__syncthreads();  // all tiles", "// all tiles"),
 }

@@ -4,7 +4,7 @@ import pandas as pd
 
 from tilewise.files import script, write_csv
 from tilewise.maximum import COLUMNS as MAXIMUM_SIZE
-from tilewise.measure import WHOLE, COLUMNS
+from tilewise.measure import COLUMNS, WHOLE
 
 
 def joined(paths, columns, **options):
@@ -14,6 +14,6 @@ def joined(paths, columns, **options):
 
 
 with script(snakemake.log[0]):
-    whole = {name: "Int64" for name in WHOLE}
+    whole = dict.fromkeys(WHOLE, "Int64")
     write_csv(joined(snakemake.input.tasks, COLUMNS, dtype=whole), snakemake.output.measurements)
     write_csv(joined(snakemake.input.maximum_size, MAXIMUM_SIZE), snakemake.output.maximum_size)

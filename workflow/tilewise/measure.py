@@ -60,7 +60,7 @@ def measure_task(points, kernels, builds, device, config, samples, journal):
 def to_frame(rows):
     """Rows as a DataFrame with the columns of measurements.csv, whole numbers as such."""
     frame = pd.DataFrame(rows, columns=COLUMNS)
-    return frame.astype({name: "Int64" for name in WHOLE})
+    return frame.astype(dict.fromkeys(WHOLE, "Int64"))
 
 
 def prepare(point, kernel, manifests, builds, device, config):

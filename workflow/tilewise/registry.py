@@ -138,6 +138,8 @@ def load(folder=KERNELS):
             if not kernel.path.is_file():
                 raise UserError(f"{path}: {name}.source: there is no file {kernel.path}; add it or correct the name")
             if not re.search(rf"\b{name}\s*\(", kernel.path.read_text()):
-                raise UserError(f"{path}: {name}: {kernel.path} defines no function '{name}'; entry and function must agree")
+                raise UserError(
+                    f"{path}: {name}: {kernel.path} defines no function '{name}'; entry and function must agree"
+                )
         kernels[name] = kernel
     return kernels

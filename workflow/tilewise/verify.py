@@ -127,5 +127,6 @@ def check_rows(A, B, C, dtype, rows, seed, chunk_bytes=1 << 28):
     computed = np.stack([fetch(C[int(row)]) for row in chosen])
     found = check(computed, product, magnitude, dtype, p)
     checked = f"{len(chosen)} of {n} rows checked"
-    return Check(found.ok, found.relative_error, found.bound_ratio, f"{checked}: {found.message}" if found.message else checked)
-
+    return Check(
+        found.ok, found.relative_error, found.bound_ratio, f"{checked}: {found.message}" if found.message else checked
+    )

@@ -39,9 +39,7 @@ def main():
 def run_emulated(job, device, config):
     """Verify one CUDA kernel on the CPU emulator; it counts and checks, it does not time."""
     row = job["row"]
-    geometry = Geometry(
-        (row["block_x"], row["block_y"]), (row["grid_x"], row["grid_y"]), job["dynamic_shared_bytes"]
-    )
+    geometry = Geometry((row["block_x"], row["block_y"]), (row["grid_x"], row["grid_y"]), job["dynamic_shared_bytes"])
     n, p, m = row["n"], row["p"], row["m"]
     A, B = verify.operands(np, row["dtype"], n, p, m, config["seed"])
     C = np.empty((n, m), DTYPES[row["dtype"]][1])
