@@ -1,10 +1,7 @@
 # Tilewise: a reproducible study of CUDA matrix multiplication. The README tells how to run it.
 from snakemake.exceptions import WorkflowError
-from snakemake.utils import min_version
 from tilewise import UserError
 from tilewise.study import Study
-
-min_version("9.0")
 
 
 configfile: "config/config.yaml"

@@ -92,7 +92,7 @@ def test_a_bad_entry_names_the_place_and_the_remedy(tmp_path, entry, says):
 
 def test_every_source_has_an_entry():
     sources = {kernel.path for kernel in REGISTRY.values() if kernel.source}
-    assert {path for path in KERNELS.glob("*.cu")} | set(KERNELS.glob("host/*.cpp")) == sources
+    assert set(KERNELS.glob("*.cu")) | set(KERNELS.glob("host/*.cpp")) == sources
 
 
 def test_an_expression_with_an_unknown_name_says_which_there_are():

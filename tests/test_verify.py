@@ -97,7 +97,7 @@ MUTANTS = {  # kernel, text, replacement: each must make the product wrong
     "one tile too few": (
         "multi_tile",
         "t < NTB; ++t)\n                sums",
-        "t < NTB - 1; ++t)\n                sums",
+        "t < NTB - 1; ++t)\n  sums",
     ),
     "wrong tile": ("multi_tile", "first_col + t * TILE;\n        if", "first_col + t;\n        if"),
     "no barrier": ("multi_tile", "__syncthreads();  // all tiles", "// all tiles"),

@@ -102,9 +102,8 @@ def _build_host(kernel, instances, device, folder):
     for instance in instances:
         element = re.search(r"<(\w+)", instance)[1]
         arguments = f"const {element}* A, const {element}* B, {element}* C, int n, int p, int m"
-        lines.append(
-            f'extern "C" __attribute__((visibility("default"))) void {symbol_of(instance)}({arguments}) {{ {instance}(A, B, C, n, p, m); }}'
-        )
+        call = f"void {symbol_of(instance)}({arguments}) {{ {instance}(A, B, C, n, p, m); }}"
+        lines.append(f'extern "C" __attribute__((visibility("default"))) {call}')
     compile_library("\n".join(lines) + "\n", folder / f"{kernel.name}.so", HOST_FLAGS)
     return _library_manifest(kernel, instances, device, " ".join(HOST_FLAGS))
 

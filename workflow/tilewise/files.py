@@ -24,8 +24,8 @@ def replacing(path):
     os.close(handle)
     try:
         yield Path(temporary)
-        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a cluster's results from the group
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o644)  # mkstemp's 0600 would hide a cluster's results from the group
+        Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)
 
@@ -44,7 +44,7 @@ def write_json(data, path):
 
 @contextlib.contextmanager
 def alone(path, wait_s=60):
-    """Hold `path`, a lock file, so that no second process does the same work. It is freed when the process ends, somehow.
+    """Hold `path`, a lock file, so that no second process does the same work. It is freed when the process ends.
 
     It waits for a holder that is just ending, such as a cancelled Slurm job. Raises UserError that names the holder.
     """
@@ -81,7 +81,7 @@ def digest(data):
 
 @contextlib.contextmanager
 def script(log):
-    """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log, and exit status 1."""
+    """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1."""
     try:
         yield
     except UserError as error:

@@ -34,11 +34,15 @@ def run(jobs, device, config, samples, answer):
     benchmark.set_name(name)
     benchmark.add_string_axis("job", [str(index) for index in range(len(jobs))])
     benchmark.set_batch_target_time(settings["min_time_s"])
-    cuda.bench.run_all_benchmarks(
-        ["tilewise", "--devices", "0", "--jsonbin", str(results.json_path)]
-        + ["--min-samples", str(settings["min_samples"]), "--min-time", str(settings["min_time_s"])]
-        + ["--max-noise", str(settings["max_noise_percent"]), "--timeout", str(settings["timeout_s"])]
-    )
+    options = {
+        "devices": 0,
+        "jsonbin": results.json_path,
+        "min-samples": settings["min_samples"],
+        "min-time": settings["min_time_s"],
+        "max-noise": settings["max_noise_percent"],
+        "timeout": settings["timeout_s"],
+    }
+    cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
 
 
 class Operands:

@@ -11,8 +11,8 @@ from tilewise import measure, worker
 from tilewise.registry import DTYPES
 
 COLUMNS = (
-    "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n predicted_ms budget_s timed_n "
-    "time_ms rows_checked"
+    "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n predicted_ms budget_s "
+    "timed_n time_ms rows_checked"
 ).split()
 #: cudaMalloc hands out memory in units of this many bytes.
 ALLOCATION_UNIT = 512

@@ -1,8 +1,8 @@
 """Measure the points of a task: verified, timed, and collected as tidy rows that survive a kill.
 
-The points run in a worker process (`tilewise.worker`), so that a crash or a sticky CUDA error ends one point and not the
-task: the worker is replaced and goes on behind the point that broke. Every finished row goes at once into a journal, an
-append-only file of one JSON row a line; a later run takes from it what was measured under the same conditions.
+The points run in a worker process (`tilewise.worker`), so that a crash or a sticky CUDA error ends one point and not
+the task: the worker is replaced and goes on behind it. Every finished row goes at once into a journal, an append-only file
+of one JSON row a line; a later run takes from it what was measured under the same conditions.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from tilewise.files import alone, digest
 from tilewise.probe import machine
 
 COLUMNS = (
-    "platform task kernel dtype n p m block_x block_y grid_x grid_y tile ntb status message samples time_ms time_min_ms "
-    "time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz registers shared_bytes relative_error bound_ratio "
-    "build_sha256"
+    "platform task kernel dtype n p m block_x block_y grid_x grid_y tile ntb status message samples time_ms "
+    "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz registers shared_bytes relative_error "
+    "bound_ratio build_sha256"
 ).split()
 #: Whole numbers that a row may lack; pandas would make them floats.
 WHOLE = "block_x block_y grid_x grid_y tile ntb samples registers shared_bytes".split()

@@ -97,8 +97,8 @@ def _gpu():
         import pynvml
     except ImportError as error:
         raise UserError(
-            f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which installs "
-            "the GPU packages, or `pip install -e .[gpu]`"
+            f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
+            "installs the GPU packages, or `pip install -e .[gpu]`"
         ) from None
     runtime = cupy.cuda.runtime
     try:

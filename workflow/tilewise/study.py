@@ -92,7 +92,7 @@ class Study:
         return [str(kernel.path) for kernel in self.kernels.values() if kernel.kind == "cuda"]
 
     def traced_points(self, shapes):
-        """Every CUDA kernel with every choice of its parameters that a sweep asks for, at each of `shapes` it is for."""
+        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` it is for."""
         found = {}
         for task in self.with_method("sweep"):
             for point, shape in itertools.product(self._points[task], shapes):
