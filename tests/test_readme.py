@@ -1,0 +1,32 @@
+"""The README's example of a kernel of one's own is the real thing: added as it says, it is right and without faults."""
+
+import re
+
+import yaml
+
+from tilewise import ROOT, registry, trace
+
+README = (ROOT / "README.md").read_text()
+
+
+def block(language, holding):
+    """The README's code block of a language that holds a text."""
+    return next(text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
+
+
+def test_the_example_kernel_works_as_the_readme_says(tmp_path):
+    (tmp_path / "two_rows.cu").write_text(block("cuda", "two_rows"))
+    (tmp_path / "registry.yaml").write_text(block("yaml", "two elements a thread"))
+    kernel = registry.load(tmp_path)["two_rows"]
+    sweep = yaml.safe_load(block("yaml", "kernel: two_rows"))[0]
+    assert sweep["kernel"] == kernel.name and sweep["dtype"] in kernel.dtypes
+    x, y = (int(size) for size in sweep["block"].split("x"))
+    for dtype in kernel.dtypes:
+        row, faults = trace.trace(kernel, dtype, (33, 35, 70), block_x=x, block_y=y)
+        assert not faults, faults[0]
+        assert row["races"] == row["out_of_bounds"] == 0
+
+
+def test_every_link_leads_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
