@@ -34,7 +34,7 @@ def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, capsys):
     assert all(rule in comments for rule in ("probe", "build", "measure"))
     assert not any(rule in comments for rule in ("collect", "show", "overview", "page"))
     rows = pd.read_csv(clone / "results/emulated/measurements.csv")
-    assert set(rows.status) <= {"ok", "timeout"}
+    assert set(rows[rows.task != "launch_limits"].status) <= {"ok", "timeout"}
     assert set(rows.platform) == {"emulated"}
     assert (clone / "results/report.html").is_file()
 
