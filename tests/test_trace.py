@@ -56,7 +56,7 @@ def test_golden_counts(transposed, name, choice, requests, sectors):
 @pytest.fixture(scope="module")
 def beside_hardware(tmp_path_factory):
     """Counted and hardware (`_hw`) columns at the 252 points of counters.py, float and double, ragged shapes too."""
-    hardware = pd.read_csv(Path(__file__).with_name("h200_counters.csv"))
+    hardware = pd.read_csv(ROOT / "report/recorded/nvidia-h200/counters.csv")
     points = cross_check_points(KERNELS)
     counted = count_points(points, KERNELS, tmp_path_factory.mktemp("hardware")).astype({"tile": float, "ntb": float})
     joined = counted.merge(hardware, on=counters.KEYS, suffixes=("", "_hw"))
