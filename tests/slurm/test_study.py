@@ -1,6 +1,6 @@
 """The study through the profile, on a real Slurm."""
 
-import itertools
+import os
 import re
 import sys
 
@@ -16,7 +16,7 @@ def quick(cluster, emulated, tmp_path_factory):
     """A clone after the whole quick study, and the run."""
     from cluster import Run
 
-    clone = emulated(tmp_path_factory.mktemp("slurm") / "clone", {"emulated": {"gpu_model": "red"}})
+    clone = emulated(tmp_path_factory.mktemp("slurm") / "clone", {"emulated": {"gres": "gpu:1"}})
     return clone, Run(cluster, clone, *QUICK, "--slurm-keep-successful-logs").ends()
 
 
@@ -26,7 +26,8 @@ def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, capsys):
         print(
             f"\nquick study through Slurm: {run.seconds:.0f} s, {run.seconds_of_polls():.0f} s of it waiting for polls"
         )
-    assert run.seconds < 180
+    # Beside other tests (pytest -n) the time is theirs as well.
+    assert run.seconds < (360 if "PYTEST_XDIST_WORKER" in os.environ else 180)
     jobs = run.jobs()
     assert {state for state, _ in jobs.values()} == {"COMPLETED"}
     assert len(jobs) <= 12
@@ -44,12 +45,12 @@ def test_measuring_jobs_have_a_gpu_of_their_own_and_the_others_none(cluster, qui
     spans = []
     for number, (_, comment) in run.jobs().items():
         facts = dict(re.findall(r"(\w+)=(\S+)", cluster("scontrol", "show", "job", str(number))))
-        assert ("TresPerJob" in facts) == ("measure" in comment or "probe" in comment)
-        if "measure" in comment:
-            assert facts["TresPerJob"] == "gres:gpu:red:1"
+        on_gpu = "measure" in comment or "probe" in comment
+        assert facts.get("TresPerNode") == ("gres:gpu:1" if on_gpu else None)
+        if on_gpu:
             spans.append((facts["StartTime"], facts["EndTime"]))
-    spans.sort()
-    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+    for moment, _ in spans:
+        assert sum(start <= moment < end for start, end in spans) <= 2, "more jobs than GPUs"
 
 
 def test_tasks_in_one_job_are_measured_one_after_the_other(quick):
