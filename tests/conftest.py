@@ -71,3 +71,11 @@ def rendered(tmp_path_factory):
     synthetic.write(folder / "results/emulator", "emulator", with_traffic=True)
     render.render(folder / "report.html", [folder / "results/emulator"], recorded=folder / "recorded")
     return folder / "report.html"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what tests record as `note`, such as how long something took."""
+    for report in terminalreporter.stats.get("passed", []) + terminalreporter.stats.get("failed", []):
+        for name, value in report.user_properties:
+            if name == "note":
+                terminalreporter.write_line(value)

@@ -20,12 +20,10 @@ def quick(cluster, emulated, tmp_path_factory):
     return clone, Run(cluster, clone, *QUICK, "--slurm-keep-successful-logs").ends()
 
 
-def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, capsys):
+def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, record_property):
     clone, run = quick
-    with capsys.disabled():
-        print(
-            f"\nquick study through Slurm: {run.seconds:.0f} s, {run.seconds_of_polls():.0f} s of it waiting for polls"
-        )
+    polls = run.seconds_of_polls()
+    record_property("note", f"quick study through Slurm: {run.seconds:.0f} s, {polls:.0f} s of it waiting for polls")
     # Beside other tests (pytest -n) the time is theirs as well.
     assert run.seconds < (360 if "PYTEST_XDIST_WORKER" in os.environ else 180)
     jobs = run.jobs()
