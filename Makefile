@@ -3,9 +3,9 @@ PYTHON ?= python3
 CORES ?= all
 VENV := .venv
 BIN := $(VENV)/bin
-# The GPU packages are large; they are installed where there is a GPU to use them.
 # Tests marked slow break Slurm on purpose and wait for minutes; CI runs them too, with PYTEST= .
 PYTEST ?= -m "not slow"
+# The GPU packages are large; they are installed where there is a GPU to use them.
 EXTRAS := $(if $(shell command -v nvidia-smi),gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from tilewise import ROOT, UserError, registry
+from tilewise.occupancy import DEFAULT_SHARED_BYTES
 from tilewise.points import Point
 
 #: The columns that name a point, in traffic.csv as well.
@@ -176,7 +177,7 @@ def drive(request, launched):
         function = cupy.RawModule(path=job["file"]).get_function(job["symbol"])
         dynamic = job["dynamic_shared_bytes"]
         try:
-            if dynamic + function.shared_size_bytes > 48 * 1024:  # more than a block gets without asking
+            if dynamic + function.shared_size_bytes > DEFAULT_SHARED_BYTES:
                 function.max_dynamic_shared_size_bytes = dynamic
             sizes = (np.int32(n), np.int32(p), np.int32(m))
             function(tuple(job["grid"]), tuple(job["block"]), (A, B, C, *sizes), shared_mem=dynamic)

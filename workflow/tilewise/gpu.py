@@ -10,12 +10,11 @@ import numpy as np
 from cupy.cuda import driver, runtime
 
 from tilewise import verify
+from tilewise.occupancy import DEFAULT_SHARED_BYTES
 from tilewise.worker import outcome, timing
 
 #: What the driver answers where it refuses a launch before anything ran.
 REFUSED = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
-#: A block may use this much shared memory without asking.
-DEFAULT_SHARED_BYTES = 48 * 1024
 
 
 def run(jobs, device, config, samples, answer):
