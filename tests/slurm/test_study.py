@@ -20,6 +20,7 @@ def quick(cluster, emulated, tmp_path_factory):
     return clone, Run(cluster, clone, *QUICK, "--slurm-keep-successful-logs").ends()
 
 
+@pytest.mark.slow
 def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, record_property):
     clone, run = quick
     polls = run.seconds_of_polls()
@@ -38,6 +39,7 @@ def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, record_pr
     assert (clone / "results/report.html").is_file()
 
 
+@pytest.mark.slow
 def test_measuring_jobs_have_a_gpu_of_their_own_and_the_others_none(cluster, quick):
     _, run = quick
     spans = []
@@ -51,6 +53,7 @@ def test_measuring_jobs_have_a_gpu_of_their_own_and_the_others_none(cluster, qui
         assert sum(start <= moment < end for start, end in spans) <= 2, "more jobs than GPUs"
 
 
+@pytest.mark.slow
 def test_tasks_in_one_job_are_measured_one_after_the_other(quick):
     clone, _ = quick
     for log in (clone / "logs/slurm").glob("group_measure*/*.log"):
@@ -61,6 +64,7 @@ def test_tasks_in_one_job_are_measured_one_after_the_other(quick):
         assert all(start < end < after for start, end, after in zip(starts, ends[::2], [*starts[1:], sys.maxsize])), log
 
 
+@pytest.mark.slow
 def test_rerunning_a_task_submits_only_its_own_job(quick, start):
     clone, _ = quick
     run = start(clone, *QUICK, "--forcerun", "measure", "--", "task3").ends()
@@ -68,6 +72,16 @@ def test_rerunning_a_task_submits_only_its_own_job(quick, start):
     assert state == "COMPLETED"
     assert "measure" in comment
     assert (clone / "results/emulated/tables/task3.csv").is_file()
+
+
+@pytest.mark.slow
+def test_builds_share_a_submission(quick, start):
+    clone, _ = quick  # after the whole study: what connects the builds, the target, is not made again
+    wanted = [f"results/emulated/build/{name}" for name in ("naive", "tiled")]
+    run = start(clone, *QUICK, "--forcerun", "build", "--", *wanted).ends()
+    [(state, comment)] = run.jobs().values()
+    assert state == "COMPLETED"
+    assert "build" in comment
 
 
 def test_platforms_run_side_by_side_and_both_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):

@@ -1,5 +1,4 @@
-# The part of device.json that a build depends on. One job of the group that all builds of a platform share, so that they
-# are one connected piece of work: a single job under Slurm, which compiles on all of its cores.
+# The part of device.json that a build depends on: a GPU that is probed again is built for again only if it differs.
 rule target:
     input:
         device="results/{platform}/device.json",
