@@ -69,7 +69,9 @@ verdicts = claims.verdicts(claims.load(), evidence)
 text(findings.verdict_counts(verdicts, evidence))
 
 # %%
-show_table(claims.side_by_side(verdicts, evidence), claims_layout(evidence), "<b>Claims.</b> Source by source.")
+beside = claims.side_by_side(verdicts, evidence)
+caption = f"<b>Claims.</b> Source by source, all {len(beside)}; the table scrolls."
+show_table(beside, claims_layout(evidence), caption)
 
 # %% [markdown]
 # ## Summary

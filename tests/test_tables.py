@@ -234,6 +234,15 @@ def test_a_launch_that_should_be_refused_is_no_failure(recorded, tmp_path):
     assert "launch_limits" in set(evidence.gpu["task"])
 
 
+def test_nor_does_it_stand_beside_the_times_of_other_tasks(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "emulator", "emulator")
+    rows = pd.read_csv(folder / "measurements.csv")
+    refused = rows[(rows["kernel"] == "tiled") & (rows["tile"] == 32)].assign(status="invalid_launch")
+    pd.concat([rows, refused.assign(task="launch_limits")]).to_csv(folder / "measurements.csv", index=False)
+    table = tables.task("task2a", data.load([folder], recorded=recorded), PUBLISHED)
+    assert set(table.loc[table["kernel"] == "tiled", "emulator"]) == {"ok"}
+
+
 def test_a_task_alone_needs_only_its_own_file(recorded, tmp_path):
     folder = synthetic.write(tmp_path / "other-gpu")
     for file in [*folder.glob("tasks/*.csv"), folder / "measurements.csv"]:

@@ -88,6 +88,17 @@ def _legend(axis, columns=1, title=None):
         axis.legend(entries.values(), entries.keys(), title=title, ncols=columns, **place)
 
 
+def _legend_of_all(figure, axes, columns, title=None):
+    """One legend below all panels, each entry of the first panel once; no panel keeps one of its own."""
+    for axis in axes:
+        if axis.get_legend():
+            axis.get_legend().remove()
+    handles, labels = axes[0].get_legend_handles_labels()
+    entries = dict(zip(labels, handles, strict=True))
+    place = {"loc": "outside lower center", "ncols": min(columns, len(entries))}
+    figure.legend(entries.values(), entries.keys(), title=title, **place)
+
+
 def _line(axis, rows, x, order, series, max_noise, y="gflops"):
     """Lines of y over the categories `order` of column x, one for each value of the column `series`."""
     names = list(dict.fromkeys(rows[series]))
@@ -191,10 +202,7 @@ def rates(rows, evidence):
         if (part["gflops"] > 0).any():
             axis.set_xscale("log")
             axis.xaxis.set_minor_formatter(NullFormatter())
-        if axis.get_legend():
-            axis.get_legend().remove()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(names)))
+    _legend_of_all(figure, axes, columns=4)
     axes[0].set_ylim(len(shapes) - 0.5, -0.5)
     return figure
 
@@ -214,9 +222,7 @@ def bars(rows, evidence):
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         sns.barplot(part, y="label", x="gflops", hue="shape", ax=axis, **options)
         axis.set(title=_title(dtype, platform, evidence), xlabel="GFLOP/s", ylabel="")
-        axis.get_legend().remove()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(shapes)), title="(n, m, p)")
+    _legend_of_all(figure, axes, columns=4, title="(n, m, p)")
     return figure
 
 
@@ -245,9 +251,7 @@ def gauge(evidence, published):
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
-    handles, labels = axis.get_legend_handles_labels()
-    entries = dict(zip(labels, handles, strict=True))
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3)
+    _legend_of_all(figure, [axis], columns=3)
     return figure
 
 
@@ -273,8 +277,7 @@ def speedup(ladder, evidence):
             axis.xaxis.set_major_formatter("{x:,.0f}")
             if offset:
                 axis.set_yticklabels([])
-    axes[0].get_legend().remove()
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(kernels))
+    _legend_of_all(figure, axes, columns=5)
     return figure
 
 
@@ -332,8 +335,12 @@ def roofline(evidence):
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
-        for row in part.drop_duplicates(["kernel", "tile"], keep="last").to_dict("records"):
-            axis.annotate(choice_text(row), (row["flop_per_byte_moved"], row["gflops"]), xytext=(6, -10), **small)
+        said = []  # the fastest of each kernel and tile has its choice beside it, unless a faster one's stands there
+        for row in part.drop_duplicates(["kernel", "tile"], keep="last").iloc[::-1].to_dict("records"):
+            x, y = row["flop_per_byte_moved"], row["gflops"]
+            if all(abs(np.log10(x / a)) > 0.45 or abs(np.log10(y / b)) > 0.12 for a, b in said):
+                axis.annotate(choice_text(row), (x, y), xytext=(8, -3), **small)
+                said.append((x, y))
         intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte_moved"].min()), 4 * top / bandwidth, 200)
         axis.plot(intensity, np.minimum(top, bandwidth * intensity), color="black", linewidth=1.2, zorder=0)
         words = f"memory {bandwidth / 1000:.2f} TB/s"
@@ -366,7 +373,7 @@ def cold_start(evidence, published):
         axis.set(title=_title("", platform, evidence), xlabel="ms of the whole call")
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(steps))
+    _legend_of_all(figure, axes, columns=len(steps))
     return figure
 
 
@@ -402,10 +409,11 @@ def bandwidth(evidence, published):
     labels = [evidence.labels[platform] for platform in table["platform"]]
     sns.barplot(y=names, x=table["percent_of_datasheet"], hue=labels, ax=axis, orient="h")
     for bars, rows in zip(axis.containers, (part for _, part in table.groupby("platform", sort=False)), strict=True):
-        axis.bar_label(bars, [f" {row.measured:,.0f} {row.unit}" for row in rows.itertuples()], fontsize="small")
+        words = [f"{row.measured:,.0f} {row.unit}" for row in rows.itertuples()]
+        axis.bar_label(bars, words, label_type="center", color="white", fontsize="small")
     axis.axvline(100, color="black", linestyle="--", linewidth=1)
-    axis.set(xlabel="% of the datasheet", ylabel="", xlim=(0, 130))
-    axis.legend(title=None, loc="lower right")
+    axis.set(xlabel="% of the datasheet", ylabel="", xlim=(0, 110))
+    _legend_of_all(figure, [axis], columns=1)
     return figure
 
 

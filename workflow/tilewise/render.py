@@ -346,7 +346,12 @@ def render(output, folders, report=REPORT, recorded=None):
     try:
         quiet = ["--IPKernelApp.log_level=ERROR"]  # it warns of its own port on localhost
         client = NotebookClient(
-            notebook, kernel_name="python3", timeout=300, resources=resources, extra_arguments=quiet
+            notebook,
+            kernel_name="python3",
+            timeout=300,
+            shutdown_kernel="immediate",  # it has nothing left to save
+            resources=resources,
+            extra_arguments=quiet,
         )
         client.execute()
     except CellExecutionError as error:

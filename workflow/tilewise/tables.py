@@ -111,8 +111,9 @@ def _beside_cpu(table, cpu, published):
     )
 
 
-def _beside_emulator(table, emulated):
+def _beside_emulator(table, evidence):
     """Adds `emulator`: what verifying the same kernel with the same parameters on this run's emulator found."""
+    emulated = _but_asked_refusals(evidence.emulated, evidence)
     if emulated.empty:
         return table
     keys = ["kernel", "dtype", *CHOICE]
@@ -137,14 +138,14 @@ def sweep(rows, evidence, published):
     cases = rows.groupby(_CASE, dropna=False)["time_ms"]
     rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
     table = _beside_published(rows, published, pick_best=False)
-    return _by_shape(_beside_emulator(_beside_anchor(table, rows), evidence.emulated))
+    return _by_shape(_beside_emulator(_beside_anchor(table, rows), evidence))
 
 
 def winners(rows, evidence, published):
     """The best of each case, in the layout of Tables 1 and 4: beside it the published best and the CPU loop."""
     table = _beside_published(best(describe(rows, evidence.max_noise)), published, pick_best=True)
     table = _beside_cpu(_beside_anchor(table, rows), evidence.cpu, published)
-    return _by_shape(_beside_emulator(table, evidence.emulated))
+    return _by_shape(_beside_emulator(table, evidence))
 
 
 def maximum_size(evidence, published):
@@ -306,7 +307,10 @@ def ladder(evidence, published):
 
 def _points(evidence):
     """All points of all platforms, but for refused launches where the refusal is what the task asks for."""
-    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    return _but_asked_refusals(pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True), evidence)
+
+
+def _but_asked_refusals(rows, evidence):
     tasks = evidence.config["tasks"]
     asked = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
     return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
