@@ -3,7 +3,7 @@ PYTHON ?= python3
 CORES ?= all
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests marked slow break Slurm on purpose and wait for minutes; CI runs them too, with PYTEST= .
+# Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too, with PYTEST= .
 PYTEST ?= -m "not slow"
 # The GPU packages are large; they are installed where there is a GPU to use them.
 EXTRAS := $(if $(shell command -v nvidia-smi),gpu)

@@ -1,6 +1,6 @@
 # Tilewise: a reproducible study of CUDA matrix multiplication. The README tells how to run it.
 from snakemake.exceptions import WorkflowError
-from tilewise import UserError
+from tilewise import UserError, tables
 from tilewise.study import Study
 
 
@@ -11,7 +11,7 @@ container: "docker://snakemake/snakemake:v9.27.1"
 
 
 try:
-    study = Study(config, remote=workflow.nodes is not None)
+    study = Study(config, remote=workflow.nodes is not None, cores=workflow.cores)
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -26,7 +26,7 @@ rule all:
     default_target: True
     input:
         "results/report.html",
-        expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=study.tasks),
+        expand("results/{platform}/tables/{name}.csv", platform=study.platforms, name=[*study.tasks, *tables.OVERVIEW]),
     localrule: True
 
 

@@ -1,8 +1,6 @@
 """The experiments of sources b to e: their kernels are right, and what they say of a device follows from its data."""
 
 import dataclasses
-import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -360,7 +358,7 @@ def gpu(tmp_path_factory, config, kernels):
 @pytest.mark.gpu
 def test_occupancy_is_what_cuda_says(gpu, kernels):
     here, builds, points = gpu
-    manifests = {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
+    manifests = build.manifests(builds)
     runs = [p for p in points if kernels[p.kernel].kind == "cuda" and kernels[p.kernel].geometry(p).threads <= 1024]
     table = occupancy.table(runs, kernels, manifests, here, occupancy.cuda_api(builds))
     assert len(table) > 50

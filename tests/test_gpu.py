@@ -1,6 +1,7 @@
 """On a real GPU: every kernel verified and timed, and what goes wrong there ends only its own point."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -51,10 +52,12 @@ def test_every_kernel_and_dtype_is_right_on_ragged_shapes(run, config, kernels):
     assert (rows.time_min_ms <= rows.time_q1_ms).all() and (rows.time_q1_ms <= rows.time_ms).all()
 
 
-def test_cublas_is_verified_and_timed(run):
+def test_cublas_is_verified_and_timed(run, tmp_path):
     rows = run([Point("t", "cublas", dtype, 100, 101, 103) for dtype in ("float", "double")])
     assert rows.status.tolist() == ["ok", "ok"]
     assert (rows.bound_ratio < 1).all()
+    [benchmark] = json.loads((tmp_path / "samples/nvbench-0.json").read_text())["benchmarks"]
+    assert len(benchmark["states"]) == 2
 
 
 def test_whole_rows_are_checked_where_the_reference_is_too_dear(run, config):

@@ -77,6 +77,15 @@ def test_a_hang_ends_only_its_own_point(study):
     assert "2 s" in rows.message[1]
 
 
+def test_a_worker_may_write_its_files_after_the_last_point(study, monkeypatch, tmp_path):
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"; sleep 1; touch "{tmp_path}/written"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(measure.sys, "executable", str(slow))
+    assert set(study().status) == {"ok"}
+    assert (tmp_path / "written").exists()
+
+
 def test_a_wrong_product_is_a_row_without_times(study):
     rows = study(also="if (n == 6) C[0] += 1;")
     assert rows.status.tolist() == ["ok", "ok", "incorrect"]
@@ -184,7 +193,7 @@ def test_the_theoretical_size_is_that_of_source_a():
 def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels):
     [point] = expand(config, kernels, "task1c", "emulator")
     build.build(kernels["naive"], ["naive<float>"], device, tmp_path / "naive")
-    rows, facts = maximum.maximum_size(point, kernels["naive"], tmp_path / "naive", device, config)
+    rows, facts = maximum.maximum_size([point], kernels, {"naive": tmp_path / "naive"}, device, config)
     fact = facts.iloc[0]
     total = device["limits"]["memory_bytes"]
     assert 12 * fact.theoretical_n**2 <= total < 12 * (fact.theoretical_n + 1) ** 2

@@ -15,7 +15,7 @@ from tilewise.__main__ import main
 from tilewise.counters import cross_check_points
 from tilewise.points import Point
 from tilewise.registry import Kernel, load
-from tilewise.trace import COLUMNS, KINDS, block_classes, build, count_points, trace, trace_points
+from tilewise.trace import COLUMNS, KINDS, block_classes, build, count_points, trace, trace_points, tracers
 
 KERNELS = load()
 SQUARE = (256, 256, 256)
@@ -57,7 +57,8 @@ def beside_hardware(tmp_path_factory):
     """Counted and hardware (`_hw`) columns at the 252 points of counters.py, float and double, ragged shapes too."""
     hardware = pd.read_csv(ROOT / "report/recorded/nvidia-h200/counters.csv")
     points = cross_check_points(KERNELS)
-    counted = count_points(points, KERNELS, tmp_path_factory.mktemp("hardware")).astype({"tile": float, "ntb": float})
+    counted = count_points(points, tracers(points, KERNELS, tmp_path_factory.mktemp("hardware")))
+    counted = counted.astype({"tile": float, "ntb": float})
     joined = counted.merge(hardware, on=counters.KEYS, suffixes=("", "_hw"))
     assert len(joined) == len(points) == len(hardware)
     return joined
@@ -334,7 +335,7 @@ def test_wrong_product(tmp_path):
 
 def test_trace_points(tmp_path):
     points = [Point("t", "naive", "float", 9, 5, 7, 8, 8), Point("t", "multi_tile", "int32", 9, 5, 7, tile=8, ntb=2)]
-    frame, faults = trace_points(points, KERNELS, tmp_path)
+    frame, faults = trace_points(points, tracers(points, KERNELS, tmp_path))
     assert not faults
     assert list(frame.columns) == COLUMNS
     assert list(frame.kernel) == ["naive", "multi_tile"]
@@ -358,8 +359,9 @@ def test_a_few_blocks_count_for_all(tmp_path, shape, dtype):
         Point("t", "tiled", dtype, *shape, tile=8),
         Point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
     ]
-    whole, _ = trace_points(points, KERNELS, tmp_path)
-    few = count_points(points, KERNELS, tmp_path)
+    compiled = tracers(points, KERNELS, tmp_path)
+    whole, _ = trace_points(points, compiled)
+    few = count_points(points, compiled)
     assert few[list(KINDS.values())].isna().all(axis=None)
     counted = [column for column in COLUMNS if column not in KINDS.values()]
     assert few[counted].to_dict("records") == whole[counted].to_dict("records")

@@ -12,7 +12,7 @@ rule measure_cold_start:
         task="|".join(study.with_method("cold_start")) or "none",
     group:
         "measure-{platform}"
-    threads: workflow.cores
+    threads: study.cores_of
     resources:
         **study.gpu_job,
     params:
@@ -36,6 +36,7 @@ rule measure_launch_limits:
         task="|".join(study.with_method("launch_limits")) or "none",
     group:
         "measure-{platform}"
+    threads: study.cores_of
     resources:
         **study.gpu_job,
     params:
@@ -58,7 +59,7 @@ rule measure_bandwidth:
         task="|".join(study.with_method("bandwidth")) or "none",
     group:
         "measure-{platform}"
-    threads: workflow.cores
+    threads: study.cores_of
     resources:
         **study.gpu_job,
     script:
@@ -76,6 +77,7 @@ rule occupancy:
         "logs/{platform}/occupancy.log",
     group:
         "measure-{platform}"
+    threads: study.cores_of
     resources:
         **study.gpu_job,
     params:

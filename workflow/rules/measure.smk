@@ -1,4 +1,4 @@
-# A measuring job takes every core of the machine and the GPU: nothing else may run while something is timed.
+# A job that times something takes every core of the machine and the GPU: nothing else may run beside it.
 rule measure:
     input:
         device="results/{platform}/device.json",
@@ -11,7 +11,7 @@ rule measure:
         task="|".join(study.with_method("sweep")),
     group:
         "measure-{platform}"
-    threads: workflow.cores
+    threads: study.cores_of
     resources:
         **study.gpu_job,
     params:
@@ -35,7 +35,7 @@ rule maximum_size:
         task="|".join(study.with_method("maximum_size")) or "none",
     group:
         "measure-{platform}"
-    threads: workflow.cores
+    threads: study.cores_of
     resources:
         **study.gpu_job,
     params:
@@ -53,6 +53,7 @@ rule collect:
         maximum_size="results/{platform}/maximum_size.csv",
     log:
         "logs/{platform}/collect.log",
+    priority: 1  # with the page, the last piece of a run: other tables can be drawn beside it
     localrule: True
     script:
         "../scripts/collect.py"

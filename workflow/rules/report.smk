@@ -1,5 +1,8 @@
 from tilewise import data, figures, tables
 
+# The tables of a platform as a whole, beside those of its tasks.
+PLATFORM = ["measurements", "maximum_size", "occupancy", "traffic"]
+
 for task in study.tasks:
 
     rule:
@@ -33,10 +36,7 @@ rule show_task:
 rule overview:
     input:
         device="results/{platform}/device.json",
-        measurements="results/{platform}/measurements.csv",
-        maximum_size="results/{platform}/maximum_size.csv",
-        occupancy="results/{platform}/occupancy.csv",
-        traffic="results/{platform}/traffic.csv",
+        measured=expand("results/{{platform}}/{name}.csv", name=PLATFORM),
         kept=data.kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
@@ -56,7 +56,7 @@ rule overview:
 rule page:
     input:
         devices=expand("results/{platform}/device.json", platform=study.platforms),
-        shown=expand("results/{platform}/tables/ladder.csv", platform=study.platforms),
+        measured=expand("results/{platform}/{name}.csv", platform=study.platforms, name=PLATFORM),
         kept=data.kept_files(),
         notebook="report/report.py",
         template="report/template/report.html.j2",
@@ -70,6 +70,7 @@ rule page:
         ),
     log:
         "logs/report.log",
+    priority: 1
     localrule: True
     script:
         "../scripts/page.py"

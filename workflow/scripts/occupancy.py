@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tilewise import occupancy
+from tilewise import build, occupancy
 from tilewise.files import script, write_csv
 from tilewise.study import Study
 
@@ -11,7 +11,7 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config)
     device = json.loads(Path(snakemake.input.device).read_text())
     builds = {Path(folder).name: folder for folder in snakemake.input.builds}
-    manifests = {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
+    manifests = build.manifests(builds)
     points = [point for task in study.with_method("sweep") for point in study.points(task)]
     ask = occupancy.cuda_api(builds) if device["backend"] == "gpu" else None
     write_csv(occupancy.table(points, study.kernels, manifests, device, ask), snakemake.output.table)

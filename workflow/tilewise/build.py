@@ -1,6 +1,7 @@
 """Compile the kernels: to cubins by NVRTC for a GPU, to a shared library by g++ for the CPU loops and the emulator."""
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -16,6 +17,11 @@ def target(device):
     """The part of device.json that a build depends on: the backend, the compute capability, the host's compiler."""
     gpu = device["gpu"] and {"compute_capability": device["gpu"]["compute_capability"]}
     return {"backend": device["backend"], "gpu": gpu, "host_compiler": device["host_compiler"]}
+
+
+def manifests(builds):
+    """What manifest.json tells of each build, by the kernel's name; `builds` maps that name to the build's folder."""
+    return {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
 
 
 def build(kernel, instances, device, folder):

@@ -11,12 +11,11 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from tilewise import measure, verify
+from tilewise import build, measure, verify
 from tilewise.registry import DTYPES
 
 COLUMNS = "platform order position kernel dtype n p m step ms repeat status message".split()
@@ -28,10 +27,10 @@ REPEATS = 3
 def cold_start(points, kernels, builds, device, config):
     """Time `points` in fresh processes, all those of one shape in each; returns a DataFrame, one row a step.
 
-    `order` names the kernels as they run, `position` counts from 1. `builds` maps a kernel's name to its build folder.
-    The emulator has no clock to read: there each kernel has one row whose message says so.
+    The arguments are those of measure.Work. `order` names the kernels as they run, `position` counts from 1. The
+    emulator has no clock to read: there each kernel has one row whose message says so.
     """
-    manifests = {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
+    manifests = build.manifests(builds)
     jobs = [measure.prepare(point, kernels[point.kernel], manifests, builds, device, config) for point in points]
     shapes = {}
     for job in jobs:

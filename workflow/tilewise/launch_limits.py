@@ -7,14 +7,13 @@ whose error a program compiled by nvcc prints. C is poisoned first, so that a re
 import contextlib
 import ctypes
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from tilewise import emulator, measure, verify
+from tilewise import build, emulator, measure, verify
 from tilewise.occupancy import DEFAULT_SHARED_BYTES
 from tilewise.registry import DTYPES, Geometry
 from tilewise.worker import outcome
@@ -54,10 +53,10 @@ def cases(points, kernels, limits):
 def launch_limits(points, kernels, builds, device, config):
     """Try every launch; returns (measurements, facts), two DataFrames of one row a case.
 
-    `builds` maps a kernel's name to its build folder. A refused launch has the status invalid_launch and the CUDA
-    error's own name; a launch that is taken has its product verified. Nothing is timed.
+    The arguments are those of measure.Work. A refused launch has the status invalid_launch and the CUDA error's own
+    name; a launch that is taken has its product verified. Nothing is timed.
     """
-    manifests = {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
+    manifests = build.manifests(builds)
     attempt = _emulated if device["backend"] == "emulator" else _on_gpu
     rows, facts = [], []
     for case in cases(points, kernels, device["limits"]):

@@ -14,11 +14,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
+from tilewise import build
 from tilewise.files import alone, digest
-from tilewise.probe import machine
+from tilewise.probe import check_here, machine
+from tilewise.study import Study
 
 COLUMNS = (
     "platform task kernel dtype n p m block_x block_y grid_x grid_y tile ntb status message samples time_ms "
@@ -31,14 +34,36 @@ WHOLE = "block_x block_y grid_x grid_y tile ntb samples registers shared_bytes".
 LASTING = ("ok", "incorrect", "invalid_launch", "compile_error")
 
 
+class Work(NamedTuple):
+    """What a measuring rule is about; its fields are the first arguments of the functions that measure.
+
+    `builds` maps a kernel's name to its build folder, `device` is the content of device.json.
+    """
+
+    points: list
+    kernels: dict
+    builds: dict
+    device: dict
+    config: dict
+
+
+def work(snakemake):
+    """The Work of the rule whose script this is. Raises UserError where this is not the machine that was probed."""
+    study = Study(snakemake.config)
+    device = json.loads(Path(snakemake.input.device).read_text())
+    check_here(device)
+    builds = {Path(folder).name: folder for folder in snakemake.input.builds}
+    return Work(study.points(snakemake.wildcards.task, device["backend"]), study.kernels, builds, device, study.config)
+
+
 def measure_task(points, kernels, builds, device, config, samples, journal):
     """Measure every point of a task once; returns their rows as a DataFrame with the columns of measurements.csv.
 
-    `builds` maps a kernel's name to its build folder, `device` is the content of device.json, `samples` the folder for
-    NVBench's own files, `journal` the file that remembers finished points. A point that cannot be measured is a row
-    whose status and message tell why. Two runs never share a journal: the second waits a minute, then raises UserError.
+    The first five arguments are those of Work; `samples` is the folder for NVBench's own files, `journal` the file that
+    remembers finished points. A point that cannot be measured is a row whose status and message tell why. Two runs
+    never share a journal: the second waits a minute, then raises UserError.
     """
-    manifests = {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
+    manifests = build.manifests(builds)
     jobs = [prepare(point, kernels[point.kernel], manifests, builds, device, config) for point in points]
     with alone(Path(journal).with_suffix(".lock")):
         done = _read_journal(journal)
@@ -154,6 +179,8 @@ def _one_worker(jobs, device, config, samples):
             index += 1
             if row["status"] == "error":
                 return  # what went wrong may have left the worker's device in a bad state
+        with contextlib.suppress(subprocess.TimeoutExpired):  # NVBench writes its JSON when all points are through
+            worker.wait(timeout=limit)
     finally:
         worker.kill()
         worker.wait()

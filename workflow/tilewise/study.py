@@ -27,12 +27,14 @@ class Study:
     tasks: names in the order of the config; platforms: dict from name to its settings, each with a `backend` (gpu or
     emulator); kernels: the registry. The methods that take `wildcards` are input functions of Snakemake's rules.
     `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run elsewhere, so that this machine
-    says nothing about the platforms. Raises UserError for anything in the config or the registry that cannot work.
+    says nothing about the platforms. `cores`: those that Snakemake may use. Raises UserError for anything in the config
+    or the registry that cannot work.
     """
 
-    def __init__(self, config, source="config/config.yaml", folder=registry.KERNELS, remote=False):
+    def __init__(self, config, source="config/config.yaml", folder=registry.KERNELS, remote=False, cores=None):
         validate(config, "config", source)
         self.config = config
+        self.cores = cores
         self.kernels = registry.load(folder)
         self.tasks = list(config["tasks"])
         if config["platforms"] == "auto" and remote:
@@ -106,6 +108,13 @@ class Study:
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""
         shared = {key: self.config[key] for key in ("seed", "timing", "verification", "cpu", "emulator")}
         return shared | {"task": self.config["tasks"][wildcards.task], "shapes": self.config["shapes"]}
+
+    def cores_of(self, wildcards):
+        """Cores for a measuring job: all of them, so that nothing runs beside it; one where it has nothing to time."""
+        backend, task = self.backend_of(wildcards), wildcards.get("task")
+        points = self.points(task, backend) if task else []
+        timed = backend == "gpu" or any(self.kernels[point.kernel].kind != "cuda" for point in points)
+        return self.cores if timed else 1
 
     def backend_of(self, wildcards):
         """The platform's backend: gpu or emulator."""

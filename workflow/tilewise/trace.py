@@ -148,22 +148,32 @@ def trace(kernel, dtype, shape, library=None, seed=524, blocks=(), stop=False, *
     return Tracer(library, kernel).trace(point, seed, blocks, stop)
 
 
-def trace_points(points, kernels, folder):
+def tracers(points, kernels, folder):
+    """A Tracer for each kernel among the points, by name: compiled once, with all instances, into `folder`."""
+    instances = {}
+    for point in points:
+        instances.setdefault(point.kernel, set()).add(kernels[point.kernel].instance(point))
+    return {
+        name: Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
+        for name, wanted in instances.items()
+    }
+
+
+def trace_points(points, tracers):
     """Trace the points of CUDA kernels; returns (DataFrame of COLUMNS with a row a point, list of Faults).
 
-    Each kernel of the registry `kernels` is compiled once, with all instances, into `folder`. A launch that a device
-    would refuse has no row.
+    `tracers` is what the function of that name makes of these points. A launch that a device would refuse has no row.
     """
     rows, faults = [], []
-    for tracer, point in _tracers(points, kernels, folder):
+    for point in points:
         with contextlib.suppress(LaunchError):
-            row, found = tracer.trace(point)
+            row, found = tracers[point.kernel].trace(point)
             rows.append(row)
             faults += found
     return _frame(rows), faults
 
 
-def count_points(points, kernels, folder):
+def count_points(points, tracers):
     """Count the traffic of points of any size by a few blocks each; returns a DataFrame of COLUMNS with a row a point.
 
     Two blocks move the same number of sectors where neither is at the end of the grid and their tiles of A, B and C lie
@@ -171,21 +181,10 @@ def count_points(points, kernels, folder):
     kind is run and counts for all. The columns of faults are blank: what was not run was not examined.
     """
     rows = []
-    for tracer, point in _tracers(points, kernels, folder):
-        with contextlib.suppress(LaunchError):
-            rows.append(tracer.count(point))
-    return _frame(rows)
-
-
-def _tracers(points, kernels, folder):
-    """Yield (Tracer, point) for each point; one Tracer a kernel."""
-    tracers = {}
     for point in points:
-        kernel = kernels[point.kernel]
-        if kernel.name not in tracers:
-            instances = sorted({kernel.instance(p) for p in points if p.kernel == kernel.name})
-            tracers[kernel.name] = Tracer(build(kernel, instances, Path(folder) / f"{kernel.name}.so"), kernel)
-        yield tracers[kernel.name], point
+        with contextlib.suppress(LaunchError):
+            rows.append(tracers[point.kernel].count(point))
+    return _frame(rows)
 
 
 def _frame(rows):
