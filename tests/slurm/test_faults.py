@@ -102,8 +102,7 @@ def test_a_job_whose_node_dies_is_submitted_again(cluster, clone, start):
     cluster.end("slurmd", signal.SIGKILL)
     cluster("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
     cluster.signal(job, signal.SIGKILL)
-    cluster.script("daemon", "slurmd")
-    cluster("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    cluster.script("daemon", "slurmd")  # ReturnToService=2: the node is up again as soon as its slurmd is
     run.ends()
     assert [state for state, _ in run.jobs().values()] == ["NODE_FAIL", "COMPLETED"]
     assert whole(clone)
