@@ -403,6 +403,33 @@ text(
     )
 )
 
+# %%
+if not evidence.facts["cache_lines"].empty:
+    display(
+        text(
+            "Why? The same loops also ran on elements that report each of their reads and writes to a model of a "
+            "core's two caches, with lines of 64 B of which the least recently used gives way. A walk along a row "
+            "fetches a line for 16 floats; a walk down a column fetches one for each, unless the lines of the whole "
+            "column stay in the cache until the next column is read."
+        )
+    )
+    display(
+        show_table(
+            tables.cache_lines(evidence),
+            "cache_lines",
+            "<b>Cache lines.</b> What a multiply-add takes, and the lines that it fetches by the model.",
+            labels,
+        )
+    )
+    display(
+        show_figure(
+            figures.cache_lines(evidence),
+            "<b>Cache lines.</b> Time over lines fetched. Loops at the same abscissa differ by what the model leaves "
+            "out: vector instructions, the second cache, lines fetched ahead.",
+        )
+    )
+    display(text(findings.lines_explain(tables.cache_lines(evidence), labels)))
+
 # %% [markdown]
 # ## Ragged edges against multiples of the tile
 #

@@ -9,6 +9,7 @@ import yaml
 from tilewise import (
     ROOT,
     bandwidth,
+    cache_lines,
     cold_start,
     counters,
     data,
@@ -175,6 +176,18 @@ def traffic(counted=True):
     return pd.DataFrame(rows)
 
 
+def lines():
+    """Rows of cache_lines.csv."""
+    study = config()
+    rows = []
+    for point in points.expand(study, KERNELS, "loop_orders"):
+        if point.dtype == "float":
+            row = {"kernel": point.kernel, "element_bytes": 4, "n": point.n, "p": point.p, "m": point.m}
+            counts = {"multiply_adds": 1000, "l1_lines": 63 if point.n < 300 else 1000, "l2_lines": 1}
+            rows.append(row | {"tile": point.tile} | counts)
+    return pd.DataFrame(rows, columns=cache_lines.COLUMNS).astype({"tile": "Int64"})
+
+
 def facts(platform, backend):
     """The tables of the methods beside maximum_size, by file: what an H200 might say, and what the emulator says."""
     timed = backend == "gpu"
@@ -251,6 +264,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
     if with_traffic:
         traffic().to_csv(folder / "traffic.csv", index=False)
+        lines().to_csv(folder / "cache_lines.csv", index=False)
         counted = [*counters.KEYS, *counters.METRICS]
         traffic(counted=False)[counted].to_csv(folder / "counters.csv", index=False)
     return folder

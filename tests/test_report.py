@@ -11,13 +11,14 @@ from tilewise import ROOT, UserError, data, findings, render, tables
 
 TABLES = """
 Claims. CPU times. Table 1. Table 2. Table 3. Table 4. Table 4 in double. Table 5. Ragged and degenerate shapes.
-Integers. Whole calls. Coalescing. Launch limits. Loop orders. Rectangles. Run-time tile. Occupancy. Matrix struct.
+Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rectangles. Run-time tile. Occupancy.
+Matrix struct.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
-Loop orders. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float."""
+Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 

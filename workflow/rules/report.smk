@@ -1,7 +1,7 @@
 from tilewise import data, figures, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
-PLATFORM = ["measurements", "maximum_size", "occupancy", "traffic"]
+PLATFORM = ["measurements", "maximum_size", "occupancy", "traffic", "cache_lines"]
 
 for task in study.tasks:
 

@@ -1,16 +1,18 @@
-# The memory microscope: what the kernels ask of memory, counted on the emulator; and by the hardware, where it tells.
+# The memory microscope: what the kernels and the CPU loops ask of memory, counted; and by the hardware, where it tells.
 rule trace:
     input:
-        sources=study.cuda_sources(),
+        sources=study.cuda_sources() + study.loop_sources(),
     output:
-        "results/{platform}/traffic.csv",
+        traffic="results/{platform}/traffic.csv",
+        cache_lines="results/{platform}/cache_lines.csv",
     log:
         "logs/{platform}/trace.log",
     resources:
         **study.cpu_job,
     params:
         tasks=study.config["tasks"],
-        shapes=study.config["trace"],
+        shapes=study.config["shapes"],
+        trace=study.config["trace"],
     script:
         "../scripts/trace.py"
 

@@ -1,11 +1,11 @@
-"""Count the memory traffic of every kernel of the study, and look for faults."""
+"""Count what every kernel and CPU loop of the study asks of memory, and look for faults."""
 
 import tempfile
 from pathlib import Path
 
 import pandas as pd
 
-from tilewise import counters, trace
+from tilewise import cache_lines, counters, trace
 from tilewise.files import script, write_csv
 from tilewise.study import Study
 
@@ -18,7 +18,9 @@ with script(snakemake.log[0]):
         tracers = trace.tracers(examined + counted, study.kernels, folder)
         traced, faults = trace.trace_points(examined, tracers)
         counts = trace.count_points(counted, tracers)
-    Path(snakemake.log[0]).write_text("".join(f"{fault}\n" for fault in faults) or "no faults\n")
-    print(*faults, sep="\n")
+        lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
+    Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in [*faults, *messages]) or "no faults\n")
+    print(*faults, *messages, sep="\n")
     # A point that was run whole also has its faults; it goes before its count from single blocks.
-    write_csv(pd.concat([traced, counts]).drop_duplicates(counters.KEYS), snakemake.output[0])
+    write_csv(pd.concat([traced, counts]).drop_duplicates(counters.KEYS), snakemake.output.traffic)
+    write_csv(lines, snakemake.output.cache_lines)

@@ -15,6 +15,7 @@ from tilewise import (
     ROOT,
     UserError,
     bandwidth,
+    cache_lines,
     cold_start,
     counters,
     launch_limits,
@@ -49,7 +50,10 @@ WHOLE = {
     "tile_choice": occupancy.CHOICE_COLUMNS,
     "traffic": TRAFFIC,
     "counters": [*counters.KEYS, *counters.METRICS],
+    "cache_lines": cache_lines.COLUMNS,
 }
+#: Those of them that do not depend on the machine: the columns that name what was counted.
+COUNTED = {"traffic": counters.KEYS, "counters": counters.KEYS, "cache_lines": cache_lines.KEYS}
 #: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.
 PUBLISHED_COLUMNS = [
     *["source", "place", "device", "quantity", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y"],
@@ -61,6 +65,7 @@ _TEXT = {"platform", "task", "kernel", "dtype", "status", "message", "build_sha2
 }
 _FLAGS = {"limit_raised", "c_untouched", "chosen"}
 _COUNTS = {*SHAPE, *CHOICE, "grid_x", "grid_y", "samples", "registers", "shared_bytes"} | {
+    *["element_bytes", "multiply_adds", "l1_lines", "l2_lines"],
     *["theoretical_n", "allocatable_n", "timed_n", "rows_checked", "position", "repeat"],
     *["threads", "active_blocks", "api_active_blocks"],
 }
@@ -205,8 +210,8 @@ def load(folders=None, task=None, recorded=RECORDED):
     gpu = measured["platform"].isin([platform.name for platform in gpus])
     names = [*METHODS, *WHOLE]
     facts = {name: pd.concat([p.facts[name] for p in everyone], ignore_index=True) for name in names}
-    for name in ("traffic", "counters"):  # counts do not depend on the machine
-        facts[name] = facts[name].drop_duplicates(counters.KEYS, keep="last")
+    for name, keys in COUNTED.items():
+        facts[name] = facts[name].drop_duplicates(keys, keep="last")
     return Evidence(
         platforms,
         gpus,

@@ -15,7 +15,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from tilewise import tables
 from tilewise.cold_start import STEPS
@@ -355,6 +355,31 @@ def roofline(evidence):
 
 
 @_styled
+def cache_lines(evidence):
+    """Time of a multiply-add over the cache lines that it fetches: one panel a machine, one point a loop and shape."""
+    table = tables.cache_lines(evidence)
+    if table.empty:
+        return _nothing("No CPU loop was both timed and counted.")
+    groups = list(table.groupby("platform", sort=False))
+    names, shapes = sorted(table["kernel"].unique()), list(dict.fromkeys(table["shape"]))
+    options = {"hue": "kernel", "hue_order": names, "palette": _palette(names), "style": "shape", "style_order": shapes}
+    figure, axes = _panels(len(groups), sharex=True, sharey=True)
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        axis.set(xscale="log", yscale="log", title=_title("", platform, evidence))
+        markers = dict(zip(shapes, _MARKERS, strict=False))
+        sns.scatterplot(
+            part, x="l1_lines_per_multiply_add", y="ns_per_multiply_add", s=50, ax=axis, markers=markers, **options
+        )
+        axis.set(xlabel="lines into the first cache a multiply-add", ylabel="ns a multiply-add")
+        for ruler in (axis.xaxis, axis.yaxis):
+            ruler.set(
+                major_locator=LogLocator(subs=(1, 2, 5)), major_formatter="{x:g}", minor_formatter=NullFormatter()
+            )
+    _legend_of_all(figure, axes, columns=6)
+    return figure
+
+
+@_styled
 def cold_start(evidence, published):
     """Whole calls in a fresh process, stacked by step: one panel a platform, one bar a call."""
     table = tables.cold_start(evidence, published)
@@ -428,6 +453,7 @@ OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
     "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
     "roofline": lambda evidence, published: roofline(evidence),
+    "cache_lines": lambda evidence, published: cache_lines(evidence),
 }
 
 

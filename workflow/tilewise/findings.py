@@ -134,6 +134,29 @@ def double_cost(evidence, published):
     return "\n\n".join(lines)
 
 
+def lines_explain(table, labels):
+    """What more cache lines cost the same CPU loop, on each machine: its points beside that at the smallest product."""
+    keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"
+    lines = []
+    for platform, rows in table.groupby("platform", sort=False):
+        smallest = rows[rows["work"] == rows.groupby(keys)["work"].transform("min")]
+        pairs = rows.merge(smallest, on=keys, suffixes=("", "_smallest"))
+        pairs = pairs[pairs["work"] > pairs["work_smallest"]]
+        more, longer = (pairs[name] / pairs[f"{name}_smallest"] for name in (counted, time))
+        parts = [
+            f"in {_count(int(chosen.sum()), 'point')} it fetches {words} and takes {longer[chosen].median():.3g} times "
+            f"as long in the median ({longer[chosen].min():.3g} to {longer[chosen].max():.3g})"
+            for chosen, words in ((more > 2, "more than twice the lines"), (more <= 2, "no more than twice the lines"))
+            if chosen.any()
+        ]
+        if len(parts) == 2:
+            lines.append(
+                f"On {labels[platform]}, beside the same loop at {smallest['shape'].iloc[0]}, a multiply-add of the "
+                f"larger products: {'; '.join(parts)}."
+            )
+    return "\n\n".join(lines)
+
+
 def found(evidence, sentence, platforms=None):
     """A sentence with its figures filled in, once for each platform (default: those with GPU times) that has them.
 

@@ -124,6 +124,16 @@ LAYOUTS = {
         "largest_bound_ratio": ("Largest", "error / bound"),
         "largest_relative_error": ("Largest", "relative error"),
     },
+    "cache_lines": {
+        "shape": ("", "(n, m, p)"),
+        "platform": ("", "machine"),
+        "kernel": ("", "loop"),
+        "dtype": ("", "type"),
+        "ns_per_multiply_add": ("Measured", "ns a multiply-add"),
+        "spread_percent": ("Measured", "spread, %"),
+        "l1_lines_per_multiply_add": ("Counted: lines a multiply-add", "into the first cache"),
+        "l2_lines_per_multiply_add": ("Counted: lines a multiply-add", "from beyond the second"),
+    },
     "traffic": {
         "kernel": ("", "kernel"),
         "dtype": ("", "type"),

@@ -48,6 +48,13 @@ class Study:
             self.platforms = {name: {"backend": backend}}
         else:
             self.platforms = config["platforms"]
+        for name in ("l1", "l2"):
+            level = config["trace"]["cache_lines"][name]
+            if level["bytes"] < level["ways"] * 64:
+                raise UserError(
+                    f"{source}: trace.cache_lines.{name}: {level['bytes']} bytes do not hold a set of {level['ways']} "
+                    "lines of 64 B; give more bytes or fewer ways"
+                )
         self.cpu_job = slurm.cpu_job(config)
         self.gpu_job = slurm.gpu_job(config, self.platforms)
         self._points = {task: self.points(task) for task in self.tasks}
@@ -103,6 +110,23 @@ class Study:
                 if kernel.kind == "cuda" and kernel.unmet(point) is None:
                     found[point] = None
         return list(found)
+
+    def loop_sources(self):
+        """Paths of all CPU loops of the registry."""
+        return [str(kernel.path) for kernel in self.kernels.values() if kernel.kind == "host"]
+
+    def loop_points(self):
+        """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
+        found = {}
+        for task in self.with_method("sweep"):
+            for point in self._points[task]:
+                itemsize = registry.DTYPES[point.dtype][1].itemsize
+                elements = point.n * point.p + point.p * point.m + point.n * point.m
+                small = elements * itemsize <= self.config["trace"]["cache_lines"]["largest_bytes"]
+                if self.kernels[point.kernel].kind == "host" and small:
+                    # One of the element types of a width: they lie alike.
+                    found.setdefault((point.kernel, itemsize, point.n, point.p, point.m, point.tile), point)
+        return list(found.values())
 
     def sweeps_of(self, wildcards):
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""

@@ -7,9 +7,11 @@ did not run keeps its place, with its status. Shapes are shown as source a write
 import pandas as pd
 
 from tilewise import claims
+from tilewise.cache_lines import KEYS as CACHE_KEYS
 from tilewise.cold_start import STEPS
 from tilewise.counters import METRICS
 from tilewise.data import ANCHORS, CHOICE, SHAPE
+from tilewise.registry import DTYPES
 
 _CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best block, tile or NTB is chosen for
 
@@ -349,6 +351,25 @@ def traffic(evidence):
     return described.drop(columns="work").reset_index(drop=True)
 
 
+def cache_lines(evidence):
+    """Each CPU loop's time beside the lines that it fetches into the first cache and from beyond the second.
+
+    Times in ns and lines are those of one multiply-add; the lines are a model's (tilewise.cache_lines).
+    """
+    rows = describe(evidence.cpu[evidence.cpu["status"] == "ok"], evidence.max_noise)
+    rows = rows.assign(element_bytes=[DTYPES[dtype][1].itemsize for dtype in rows["dtype"]])
+    rows = rows.astype({"element_bytes": "Int64"}).merge(evidence.facts["cache_lines"], on=CACHE_KEYS)
+    work = rows[SHAPE].astype("float64").prod(axis=1)
+    rows = rows.assign(
+        ns_per_multiply_add=1e6 * rows["time_ms"] / work,
+        l1_lines_per_multiply_add=rows["l1_lines"] / rows["multiply_adds"],
+        l2_lines_per_multiply_add=rows["l2_lines"] / rows["multiply_adds"],
+    )
+    rows = _by_shape(rows.assign(work=work))
+    columns = ["platform", "kernel", "dtype", "shape", "choice", "work", "unstable", "spread_percent"]
+    return rows[[*columns, *(name for name in rows if name.endswith("_per_multiply_add"))]]
+
+
 def counted_against_hardware(evidence):
     """Counted and hardware counts of the same launch, one count a row; difference_percent is counted over hardware."""
     keys = ["kernel", "dtype", *SHAPE, *CHOICE]
@@ -402,6 +423,7 @@ OVERVIEW = {
     "provenance": lambda evidence, published: provenance(evidence),
     "occupancy": lambda evidence, published: occupancy(evidence),
     "traffic": lambda evidence, published: traffic(evidence),
+    "cache_lines": lambda evidence, published: cache_lines(evidence),
     "counted_against_hardware": lambda evidence, published: counted_against_hardware(evidence),
 }
 
