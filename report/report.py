@@ -109,7 +109,7 @@ task_figure(
 # The naive kernel gives each element of C to a thread, which reads a row of A and a column of B from global memory. The
 # only choice is how 1024 threads lie in a block. It matters, because the 32 threads of a warp share their loads: in a
 # block of 32 or more along x, a warp covers one row of C, asks for 32 neighbours in B and for a single element of A; in
-# a block of 8 × 128 it covers four rows, and each request breaks into pieces.
+# a block of 8 × 128 it covers four rows, so a request for A touches four lines, and one for B brings 8 neighbours.
 
 # %%
 task_table(
@@ -198,8 +198,9 @@ task_figure(
 # ## Several tiles a block
 #
 # A block that computes NTB neighbouring tiles of C loads each tile of A once for all of them, and each thread keeps NTB
-# sums in registers: more arithmetic for every load from shared memory. The price is fewer blocks on a multiprocessor at
-# a time, as each takes more registers and more shared memory. Somewhere the gain and the price balance.
+# sums in registers: more arithmetic for every load. Each further tile saves less than the one before: NTB tiles load
+# (1 + 1/NTB) / 2 of what one tile does for each, so fewer loads alone can double the speed at most. The price is
+# registers and shared memory; it is due when they leave room for fewer blocks on a multiprocessor (see Occupancy).
 
 # %%
 task_table(
@@ -207,7 +208,7 @@ task_table(
     "sweep",
     "<b>Table 5.</b> Tiles a block (NTB) at the largest shape; source a printed float with tile 32.",
     rows=tables.largest,
-    hide=("bound_ratio", "block", "shape"),
+    hide=("bound_ratio",),
 )
 
 # %%
@@ -354,8 +355,8 @@ text(
 # ## Launches that are refused
 #
 # A block has at most 1024 threads and a limited share of shared memory. A launch beyond that is refused: the kernel
-# never runs, and C stays as it was. A program that does not ask for the error goes on with whatever C held; source b's
-# failing run compares zeros with products.
+# never runs, and C stays as it was. Source b's function sees the error and returns before it copies C back; its main
+# does not look, and compares host memory that was never written with products.
 
 # %%
 task_table("launch_limits", "launch_limits", "<b>Launch limits.</b> What was launched and what refused, by name.")

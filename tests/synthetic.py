@@ -123,6 +123,7 @@ def device(platform, backend, study):
             "shared_bytes_per_block_optin": 232448,
             "shared_bytes_per_sm": 233472,
             "threads_per_sm": 2048,
+            "warp_size": 32,
         },
         "versions": {"cuda_runtime": "13.0", "cublas": "13.0", "python": "3.11", "numpy": "2.4"},
         "cpu": {"name": "Invented CPU", "cores": 16, "memory_gib": 128},

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from tilewise import UserError, claims, data
+from tilewise import ROOT, UserError, claims, data
 
 CLAIMS = claims.load()
 
@@ -60,6 +60,7 @@ def test_every_expression_can_be_evaluated(entry, gpu, emulator):
 def test_all_sources_speak():
     assert {entry["source"] for entry in CLAIMS} == set("abcde")
     assert len(CLAIMS) >= 25
+    assert f"verdicts on {len(CLAIMS)} published claims" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,7 @@ def test_all_sources_speak():
         ("double-costs-30-percent", 100 * (2826.502 / 2179.101807 - 1)),
         ("most-memory-can-be-allocated", 100 * 30536 / 31020),
         ("tiles-beat-naive", 2179.101807 / 885.436859),
+        ("tiles-beat-naive-small", 3.628693 / 2.154752),
         ("gain-of-ntb", 896.6119 / 397.8701),
         ("eight-tiles-are-slower", 409.9855 / 397.8701),
         ("one-tile-is-tiled", 896.6119 / 885.436859),
@@ -102,6 +104,35 @@ def test_ratios_carry_the_spread(gpu):
     found = claims.evaluate(claim(quantity, "value >= published", published=1.9), machine)
     assert (found["value"], found["low"], found["high"]) == (2, 90 / 60, 110 / 40)
     assert (found["verdict"], found["reason"]) == (claims.HOLDS, "depends on a difference smaller than the spread")
+
+
+def test_a_value_inside_the_range_counts_too():
+    def answer(found, condition, published=64):
+        functions = type("Any", (), {"functions": lambda self: {"found": found}})()
+        return claims.evaluate(claim("found", condition, published), functions)["reason"]
+
+    hangs = "depends on a difference smaller than the spread"
+    assert answer(claims.Spread(256, 32, 256), "value == published") == hangs
+    assert answer(claims.Spread(64, -64, 64), "value != 0") == hangs
+    assert answer(claims.Spread(45, 20, 60), "(value - published) | abs <= 5", 29.7) == hangs
+    assert answer(claims.Spread(256, 32, 256, among=(32, 256)), "value == published") == ""
+    assert answer(claims.Spread(256, 64, 256, among=(64, 256)), "value == published") == hangs
+
+
+def test_of_one_run_the_spread_is_not_known(gpu):
+    machine = with_times(gpu, {16: (100, 100, 100), 32: (50, 50, 50)})
+    machine.rows.loc[machine.rows["tile"] == 16, "samples"] = 1
+    narrow, wide = (f"time(kernel='tiled', dtype='float', tile={tile}, cube=8192)" for tile in (16, 32))
+    found = claims.evaluate(claim(f"{narrow} / {wide}", "value >= published", published=1.9), machine)
+    assert (found["verdict"], found["known"]) == (claims.HOLDS, False)
+    assert found["reason"] == "of fewer than 3 runs, so the spread is not known"
+    assert claims.evaluate(claim(wide, "value >= published"), machine)["known"]
+
+
+def test_what_the_emulator_refuses_is_no_verdict_on_cuda(gpu, emulator):
+    quantity = "launch('error', block_x=33, block_y=33) == 'cudaErrorInvalidConfiguration'"
+    assert claims.evaluate(claim(quantity), gpu)["verdict"] == claims.HOLDS
+    assert claims.evaluate(claim(quantity), emulator)["verdict"] == claims.UNTESTED
 
 
 def test_untestable_says_why(gpu, emulator):

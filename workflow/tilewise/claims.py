@@ -7,6 +7,7 @@ condition changes its answer within it, the verdict depends on a difference smal
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -16,6 +17,8 @@ from tilewise.schema import validate
 
 #: The verdicts.
 HOLDS, FAILS, UNTESTED = "holds here", "does not hold here", "cannot be tested here"
+#: Below so many runs, quartiles say nothing.
+FEWEST_SAMPLES = 3
 
 
 class Untestable(Exception):
@@ -24,16 +27,28 @@ class Untestable(Exception):
 
 @dataclass(frozen=True)
 class Spread:
-    """A measured number and the range in which it lies: for times median and quartiles."""
+    """A measured number and the range in which it lies: for times median and quartiles.
+
+    `known` is false where too few samples were taken for a range; `among` are the only values that it can have, where
+    they are few, such as the blocks that are equally fast.
+    """
 
     value: float
     low: float
     high: float
+    known: bool = True
+    among: tuple = ()
 
     def _with(self, other, operation):
-        other = other if isinstance(other, Spread) else Spread(other, other, other)
+        other = other if isinstance(other, Spread) else Spread(other, other, other, among=(other,))
         ends = [operation(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Spread(operation(self.value, other.value), min(ends), max(ends))
+        among = tuple(sorted({operation(a, b) for a in self.among for b in other.among}))
+        return Spread(operation(self.value, other.value), min(ends), max(ends), self.known and other.known, among)
+
+    def values(self, *marks):
+        """Values that it may have, its own first: all where they are few, else some of its range and marks in it."""
+        marks = [mark for mark in marks if mark is not None and self.low <= mark <= self.high]
+        return [self.value, *(self.among or [*marks, *np.linspace(self.low, self.high, 101)])]
 
     def __add__(self, other):
         return self._with(other, lambda a, b: a + b)
@@ -76,13 +91,15 @@ class Machine:
 
     def functions(self):
         """The functions by the names that expressions use."""
-        names = "time rate best wrong error traffic maximum call launch roof held limit bandwidth peak"
+        names = (
+            "time rate best wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak not_here"
+        )
         return {name: getattr(self, name) for name in names.split()}
 
     def time(self, **where):
         """Time in ms of the fastest row that fits, with its quartiles."""
         row = self._fastest(where).iloc[0]
-        return Spread(row["time_ms"], row["time_q1_ms"], row["time_q3_ms"])
+        return Spread(row["time_ms"], row["time_q1_ms"], row["time_q3_ms"], known=not row["samples"] < FEWEST_SAMPLES)
 
     def rate(self, **where):
         """Rate in GFLOP/s of the fastest row that fits."""
@@ -93,8 +110,8 @@ class Machine:
         """The value of a column in the fastest row; its range is that of all rows no slower beyond the spread."""
         rows = self._fastest(where)
         _known(rows, [column])
-        close = rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column]
-        return Spread(float(rows[column].iloc[0]), float(close.min()), float(close.max()))
+        close = sorted({float(value) for value in rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column]})
+        return Spread(float(rows[column].iloc[0]), close[0], close[-1], among=tuple(close))
 
     def wrong(self, **where):
         """How many of the verified products came out wrong."""
@@ -130,6 +147,7 @@ class Machine:
 
     def launch(self, column, **where):
         """A column of the launches that were tried, such as outcome or error."""
+        self._needs_gpu()  # the emulator refuses what this repository tells it to
         return self._fact("launch_limits", column, where)
 
     def roof(self, quantity, dtype="float"):
@@ -142,6 +160,14 @@ class Machine:
     def held(self, column, **where):
         """A column of the occupancy table."""
         return self._fact("occupancy", column, where)
+
+    def chosen_tile(self):
+        """The tile width that dynamic_tile gets from the device's limits."""
+        return self._fact("tile_choice", "tile", {"chosen": True})
+
+    def not_here(self, reason):
+        """For a claim that the study has nothing to test with."""
+        raise Untestable(reason)
 
     def limit(self, name):
         """A limit of the GPU, as device.json names it."""
@@ -225,23 +251,30 @@ def load(path=CLAIMS):
 
 
 def evaluate(claim, machine):
-    """The verdict on a claim on one Machine, a dict: verdict, value, low, high, reason.
+    """The verdict on a claim on one Machine, a dict: verdict, value, low, high, known, reason.
 
-    `reason` says what is missing for an untestable claim, and warns where the verdict hangs on the spread. An
-    expression that cannot be evaluated, such as one that names a missing column, is a UserError.
+    `known` tells whether low and high are. `reason` says what is missing for an untestable claim, and warns where the
+    verdict hangs on the spread. An expression that cannot be evaluated, such as one that names a missing column, is a
+    UserError.
     """
     try:
         found = _calculate(claim, "quantity", machine.functions())
     except Untestable as missing:
-        return {"verdict": UNTESTED, "value": None, "low": None, "high": None, "reason": str(missing)}
+        return _unknown | {"reason": str(missing)}
     found = found if isinstance(found, Spread) else Spread(*[float(found)] * 3)
     answers = [
         bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"]}))
-        for value in (found.value, found.low, found.high)
+        for value in found.values(claim["published"], 0)
     ]
     reason = "" if len(set(answers)) == 1 else "depends on a difference smaller than the spread"
+    if not found.known:
+        reason = f"{reason}; " * bool(reason) + f"of fewer than {FEWEST_SAMPLES} runs, so the spread is not known"
     verdict = HOLDS if answers[0] else FAILS
-    return {"verdict": verdict, "value": found.value, "low": found.low, "high": found.high, "reason": reason}
+    numbers = {"value": found.value, "low": found.low, "high": found.high, "known": found.known}
+    return {"verdict": verdict, **numbers, "reason": reason}
+
+
+_unknown = {"verdict": UNTESTED, "value": None, "low": None, "high": None, "known": False}
 
 
 def _calculate(claim, key, variables):
@@ -266,7 +299,7 @@ def verdicts(claims, evidence):
             try:
                 found = evaluate(claim, machine)
             except UserError as error:
-                found = {"verdict": UNTESTED, "value": None, "low": None, "high": None, "reason": str(error)}
+                found = _unknown | {"reason": str(error)}
             rows.append(about | {"platform": machine.platform.name} | found)
     table = pd.DataFrame(rows)
     return table.astype(dict.fromkeys(("value", "low", "high", "published"), "float64"))
@@ -302,5 +335,5 @@ def _measured(row):
     if row["verdict"] == UNTESTED:
         return row["reason"]
     low, middle, high = (_figure(row[name], row["unit"]) for name in ("low", "value", "high"))
-    text = middle if low == high else f"{middle} ({low} to {high})"
+    text = middle if low == high or not row["known"] else f"{middle} ({low} to {high})"
     return f"{text}; {row['reason']}" if row["reason"] else text

@@ -35,9 +35,11 @@ LAYOUTS = {
         "block": (_HERE, "block"),
         "grid": (_HERE, "grid"),
         "time_ms": (_HERE, "GPU ms"),
+        "spread_percent": (_HERE, "spread, %"),
         "cpu_ms": (_HERE, "CPU ms"),
-        "ratio": ("Ratio", "published / measured"),
-        "percent_of_anchor": ("Ratio", "% of cuBLAS"),
+        "ratio": ("Published / measured", "GPU"),
+        "ratio_cpu": ("Published / measured", "CPU"),
+        "percent_of_anchor": ("", "% of cuBLAS"),
         "emulator": ("This machine", "emulator"),
     },
     "sweep": {

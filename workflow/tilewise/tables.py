@@ -108,6 +108,7 @@ def _beside_cpu(table, cpu, published):
     )
     table = table.merge(loop, how="left", on=keys).merge(source, how="left", on=keys[1:])
     return table.assign(
+        ratio_cpu=table["published_cpu_ms"] / table["cpu_ms"],
         speedup_over_cpu=table["cpu_ms"] / table["time_ms"],
         published_speedup_over_cpu=table["published_cpu_ms"] / table["published_ms"],
     )
@@ -198,8 +199,9 @@ def maximum_size(evidence, published):
     table = pd.DataFrame(rows, columns=["quantity", "platform", "published", "measured", "note"])
     table = table.astype({"published": "float64", "measured": "float64"})
     order = pd.factorize(table["quantity"])[0].argsort(kind="stable")
-    real = table["platform"].isin([gpu.name for gpu in evidence.gpus])
-    ratio = (table["measured"] / table["published"]).where(real)  # the emulated memory is a choice of the config
+    real = table["platform"].isin([gpu.name for gpu in evidence.gpus])  # the emulated memory is a choice of the config
+    alike = table["quantity"] != "time, ms"  # of products of different sizes
+    ratio = (table["measured"] / table["published"]).where(real & alike)
     return table.assign(ratio=ratio).iloc[order].reset_index(drop=True)
 
 
