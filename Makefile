@@ -6,19 +6,19 @@ BIN := $(VENV)/bin
 # Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too, with PYTEST= .
 PYTEST ?= -m "not slow"
 # The GPU packages are large; they are installed where there is a GPU to use them.
-EXTRAS := $(if $(shell command -v nvidia-smi),gpu)
+EXTRAS := $(if $(shell command -v nvidia-smi),-gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: report test lint clean
 
-report: $(VENV)/run
+report: $(VENV)/run$(EXTRAS)
 	snakemake --cores $(CORES) --quiet progress -- all
 	@echo "The report is $(CURDIR)/results/report.html"
 
-test: $(VENV)/test
+test: $(VENV)/test$(EXTRAS)
 	pytest $(PYTEST)
 
-lint: $(VENV)/test
+lint: $(VENV)/test$(EXTRAS)
 	ruff check .
 	ruff format --check .
 	snakefmt --check Snakefile workflow/rules
@@ -27,14 +27,14 @@ lint: $(VENV)/test
 clean:
 	rm -rf results logs .snakemake
 
-$(VENV)/run: pyproject.toml
+$(VENV)/run$(EXTRAS): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .$(if $(EXTRAS),[$(EXTRAS)])
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .$(if $(EXTRAS),[gpu])
 	touch $@
 
-$(VENV)/test: $(VENV)/run
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .[test$(if $(EXTRAS),$(comma)$(EXTRAS))]
+$(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .[test$(if $(EXTRAS),$(comma)gpu)]
 	touch $@
 
 comma := ,

@@ -114,13 +114,18 @@ def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
     for name, body in {
         "mine": "for (int k = 0; k < p; ++k) sum += A[i * p + k] * B[k * m + j];",
         "pointed": "T* at = &sum; static_cast<float*>(at); for (int k = 0; k < p; ++k) sum += A[k] * B[k];",
+        "sparse": "for (int k = 0; k < p; ++k) if (A[i * p + k] != 0) sum += A[i * p + k] * B[k * m + j];",
     }.items():
         (tmp_path / f"{name}.cpp").write_text(text.format(name=name, body=body))
         own[name] = Kernel(name, name, "host", ("float",), f"{name}.cpp", ("dtype",), folder=tmp_path)
     points = [Point("t", name, "float", 20, 20, 20) for name in own]
-    frame, [message] = cache_lines.count(points, own, SMALL | {"multiply_adds": 1000}, tmp_path)
+    frame, messages = cache_lines.count(points, own, SMALL | {"multiply_adds": 1000}, tmp_path)
     assert frame["kernel"].tolist() == ["mine"]
-    assert message.startswith("pointed: its cache lines cannot be counted: ")
+    names = ("pointed", "sparse")
+    assert all(
+        said.startswith(f"{name}: its cache lines cannot be") for said, name in zip(messages, names, strict=True)
+    )
+    assert "no more than 1000 of the 8000 multiplications" in messages[1], "operands are zeros"
 
 
 def test_loops_are_counted_once_a_width_at_shapes_that_the_model_is_for(config):

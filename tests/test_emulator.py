@@ -120,9 +120,9 @@ def test_ucontext_gives_the_same(tmp_path):
 @pytest.mark.parametrize(
     "geometry, static, error",
     [
-        (Geometry((33, 32), (1, 1), 0), 0, "cudaErrorInvalidConfiguration: a block of 33 x 32 = 1056 threads"),
-        (Geometry((0, 32), (1, 1), 0), 0, "cudaErrorInvalidConfiguration: a block of 0 x 32"),
-        (Geometry((1, 1), (1, 65536), 0), 0, "cudaErrorInvalidConfiguration: a grid of 65536 blocks along y"),
+        (Geometry((33, 32), (1, 1), 0), 0, "cudaErrorInvalidValue: a block of 33 x 32 = 1056 threads"),
+        (Geometry((0, 32), (1, 1), 0), 0, "cudaErrorInvalidValue: a block of 0 x 32"),
+        (Geometry((1, 1), (1, 65536), 0), 0, "cudaErrorInvalidValue: a grid of 65536 blocks along y"),
         (Geometry((1, 1), (1, 1), 232449), 0, "cudaErrorInvalidValue: 232449 B of shared memory"),
         (Geometry((1, 1), (1, 1), 232448), 4, "cudaErrorInvalidValue: 232452 B of shared memory"),
     ],

@@ -1,6 +1,8 @@
 """One set of dependencies, told twice: for pip and for conda."""
 
 import re
+import shutil
+import subprocess
 import tomllib
 
 import yaml
@@ -22,6 +24,26 @@ def test_conda_and_pip_name_the_same_dependencies():
     assert f">={conda_pins['python']}" == project["requires-python"]
     pip_pins = dict(line.split("==") for line in project["dependencies"])
     assert {name: pin for name, pin in conda_pins.items() if name not in SYSTEM} == pip_pins
+
+
+def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
+    """`make report` installs what a machine with a GPU needs, also where an environment without it is there."""
+    (tmp_path / ".venv").mkdir()
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv/run").touch()
+    (tmp_path / "bin").mkdir()
+
+    def plan():
+        path = f"{tmp_path}/bin:/usr/bin:/bin"
+        return subprocess.run(
+            ["make", "-n", "report"], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True
+        )
+
+    assert "pip install" not in plan().stdout
+    (tmp_path / "bin/nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/nvidia-smi").chmod(0o755)
+    assert "--editable .[gpu]" in plan().stdout
 
 
 def test_every_dependency_is_pinned():

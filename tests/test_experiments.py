@@ -269,7 +269,7 @@ def test_launch_limits_on_the_emulator(emulated, device, config, kernels):
     blocks = facts[facts.kernel == "naive"].set_index("block_x")
     assert list(blocks.index) == [16, 32, 33, 64]
     assert list(blocks.outcome) == ["launched", "launched", "refused", "refused"]
-    assert set(blocks.error[2:]) == {"cudaErrorInvalidConfiguration"}
+    assert set(blocks.error[2:]) == {"cudaErrorInvalidValue"}
     shared = facts[facts.kernel == "dynamic_tile"]
     assert list(shared.shared_bytes) == [49152, 49153, 232448, 232449]
     assert list(shared.outcome) == ["launched", "refused", "launched", "refused"]

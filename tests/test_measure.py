@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tilewise import build, maximum, measure, registry
@@ -28,8 +30,8 @@ __global__ void mine(const T* A, const T* B, T* C, int n, int p, int m)
 }}
 """
 ENTRY = """
-mine: {title: mine, kind: cuda, source: mine.cu, template: [dtype], dtypes: [float], parameters: [block],
-       block: [block_x, block_y], covers: [n, block_x]}
+mine: {{title: mine, kind: cuda, source: mine.cu, template: [dtype], dtypes: [float], parameters: [block],
+       block: [block_x, block_y], covers: {covers}}}
 """
 
 
@@ -42,9 +44,9 @@ def entries(journal):
 def study(tmp_path, device, config):
     """A function that measures a kernel with an extra line at some sizes, on the emulator, and returns the rows."""
 
-    def run(also="", sizes=(4, 5, 6), limit_s=20, block=32):
+    def run(also="", sizes=(4, 5, 6), limit_s=20, block=32, covers="[n, block_x]"):
         (tmp_path / "mine.cu").write_text(KERNEL.format(also=also))
-        (tmp_path / "registry.yaml").write_text(ENTRY)
+        (tmp_path / "registry.yaml").write_text(ENTRY.format(covers=covers))
         kernels = registry.load(tmp_path)
         points = [Point("t", "mine", "float", n, 7, 9, block, 1) for n in sizes]
         build.build(kernels["mine"], ["mine<float>"], device, tmp_path / "build")
@@ -113,6 +115,15 @@ def test_an_edited_kernel_is_measured_again(study, tmp_path):
     assert [row["n"] for row in entries(tmp_path / "journal")] == [4, 4]
 
 
+def test_a_corrected_launch_is_measured_again(study, tmp_path):
+    rows = study(sizes=(70,), covers="[2 * n, 64 * block_x]")
+    assert (rows.status[0], rows.grid_x[0]) == ("ok", 1)
+    rows = study(sizes=(70,), covers="[n, block_x]")
+    assert rows.grid_x[0] == 1 and len(entries(tmp_path / "journal")) == 1, "the same grid"
+    rows = study(sizes=(70,), covers="[7, block_x]")
+    assert rows.grid_y[0] == 10 and len(entries(tmp_path / "journal")) == 2
+
+
 def test_a_torn_journal_is_passed_over(study, tmp_path):
     study(sizes=(4, 5))
     text = (tmp_path / "journal").read_text()
@@ -159,6 +170,47 @@ def test_a_killed_run_resumes_where_it_was(study, tmp_path, device, config):
     assert sorted(row["n"] for row in entries(journal)) == [*range(1, 41), 50], "no point was measured twice"
 
 
+def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
+    study(also="for (volatile int i = 0; n < 41; ++i) {}", sizes=(50,))  # others never end
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"device": device, "config": config}))
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(request)]
+    task = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+
+    def children():
+        ours = [place.parent.name for place in Path("/proc").glob("[0-9]*/stat") if _parent(place) == str(task.pid)]
+        return [name for name in ours if "tilewise.worker" in Path(f"/proc/{name}/cmdline").read_text()]
+
+    try:
+        deadline = time.monotonic() + 60
+        while not (workers := children()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(1)  # until it is at work
+        [worker] = workers
+    finally:
+        task.kill()
+        task.wait()
+    deadline = time.monotonic() + 10
+    while (state := _state(worker)) not in ("gone", "Z") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert state in ("gone", "Z")
+
+
+def _state(process):
+    """The letter that /proc has for a process."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "gone"
+
+
+def _parent(stat):
+    try:
+        return stat.read_text().rsplit(")", 1)[1].split()[1]
+    except OSError:  # it ended while we looked
+        return None
+
+
 def test_a_cpu_loop_over_its_budget_is_a_timeout_that_says_so(tmp_path, device, config, kernels):
     build.build(kernels["kij"], ["kij<float>"], device, tmp_path / "kij")
     points = [Point("cpu", "kij", "float", 64, 64, 64), Point("cpu", "kij", "float", 1024, 1024, 1024)]
@@ -190,13 +242,23 @@ def test_the_theoretical_size_is_that_of_source_a():
     assert maximum.theoretical_n(11546918912, 4) == 31020
 
 
-def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels):
+def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels, monkeypatch):
     [point] = expand(config, kernels, "task1c", "emulator")
     build.build(kernels["naive"], ["naive<float>"], device, tmp_path / "naive")
-    rows, facts = maximum.maximum_size([point], kernels, {"naive": tmp_path / "naive"}, device, config)
+    rows, facts = maximum.maximum_size(
+        [point], kernels, {"naive": tmp_path / "naive"}, device, config, tmp_path / "task1c.jsonl"
+    )
     fact = facts.iloc[0]
     total = device["limits"]["memory_bytes"]
     assert 12 * fact.theoretical_n**2 <= total < 12 * (fact.theoretical_n + 1) ** 2
     assert 0 < fact.allocatable_n <= fact.theoretical_n
     assert rows.n[0] == fact.timed_n == fact.allocatable_n
     assert rows.status[0] == "ok" and fact.time_ms is None
+    probed = []
+    monkeypatch.setattr(maximum, "_probe", lambda *arguments: probed.append(arguments))
+    again = maximum.maximum_size(
+        [point], kernels, {"naive": tmp_path / "naive"}, device, config, tmp_path / "task1c.jsonl"
+    )
+    assert not probed, "a finished probe is taken from the journal"
+    pd.testing.assert_frame_equal(again[0], rows)
+    pd.testing.assert_frame_equal(again[1], facts)

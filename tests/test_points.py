@@ -91,6 +91,9 @@ def sweep(task, **change):
         (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("ntb"), ["needs 'ntb'"]),
         (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("shapes"), ["'shapes' is missing"]),
         (lambda c: c["tasks"]["task3"].pop("title"), ["tasks.task3", "title"]),
+        (sweep("task1c", dtype=["float", "double"]), ["tasks.task1c", "one kernel, dtype and choice, not 2"]),
+        (sweep("launch_limits", kernel="kij"), ["tasks.launch_limits.sweeps.0.kernel", "there are naive"]),
+        (sweep("cold_start", shapes="square_4096"), ["tasks.cold_start", "one shape and dtype"]),
     ],
 )
 def test_bad_config_names_the_place_and_the_remedy(config, kernels, change, says):

@@ -73,6 +73,7 @@ def test_a_condition_that_a_point_breaks_is_named():
         ({"title": "x", "kind": "gpu", "dtypes": ["float"]}, "cuda, host or library"),
         ({"title": "x", "kind": "library", "dtypes": ["half"]}, "float, double and int32"),
         ({"title": "x", "kind": "library", "dtypes": ["float"], "tiles": 1}, "'tiles'"),
+        ({"title": "x", "kind": "library", "dtypes": ["float"]}, "the libraries are cublas and numpy"),
         (
             {"title": "x", "kind": "host", "dtypes": ["float"], "source": "gone.cpp", "template": ["dtype"]},
             "there is no file",
@@ -88,6 +89,21 @@ def test_a_bad_entry_names_the_place_and_the_remedy(tmp_path, entry, says):
     (tmp_path / "registry.yaml").write_text(yaml.safe_dump({"mine": entry}))
     with pytest.raises(UserError, match=says):
         registry.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("covers", ("block_y // 64", "block_x"), "naive.covers: 'block_y // 64' is 0"),
+        ("covers", ("block_y", "block_x / 0"), "naive.covers: 'block_x / 0' is division by zero"),
+        ("block", ("block_x", "block_y * 'a'"), "naive.block: .* must be a whole number of at least 1"),
+        ("dynamic_shared_bytes", "-4", "naive.dynamic_shared_bytes: '-4' is -4"),
+    ],
+)
+def test_a_launch_that_is_no_launch_names_the_entry(key, value, says):
+    kernel = dataclasses.replace(REGISTRY["naive"], **{key: value})
+    with pytest.raises(UserError, match=says):
+        kernel.geometry(Point("t", "naive", "float", 33, 35, 70, 32, 8))
 
 
 def test_every_source_has_an_entry():

@@ -1,5 +1,7 @@
 """The tables: what was published, what was measured, their ratio, and what must never be mixed."""
 
+import dataclasses
+import json
 import math
 
 import pandas as pd
@@ -295,6 +297,26 @@ def test_overview_figures(emulator):
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))
+
+
+def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):
+    gpu = dict(emulator.gpus[0].device["gpu"], peak_gflops=None)
+    device = dict(emulator.gpus[0].device, gpu=gpu)
+    evidence = dataclasses.replace(emulator, gpus=(dataclasses.replace(emulator.gpus[0], device=device),))
+    for draw in figures.OVERVIEW.values():
+        drawing = figures.svg(draw(evidence, PUBLISHED))
+        assert "vector peak" not in drawing or draw is not figures.OVERVIEW["roofline"]
+
+
+def test_what_a_task_no_longer_asked_for_left_behind_is_not_shown(tmp_path, recorded):
+    study = synthetic.config()
+    folder = synthetic.write(tmp_path / "other-gpu", study=study)
+    device = json.loads((folder / "device.json").read_text())
+    assert len(data.load([folder], recorded=recorded).facts["maximum_size"]) == 1
+    del device["config"]["tasks"]["task1c"]
+    (folder / "device.json").write_text(json.dumps(device))
+    (folder / "maximum_size.csv").unlink()
+    assert data.load([folder], recorded=recorded).facts["maximum_size"].empty
 
 
 def test_figures_without_any_gpu_data_say_so(tmp_path):

@@ -79,6 +79,15 @@ def test_random_rows_always_hold_the_first_and_the_last():
     assert verify.check_rows(A, B, C, "float", rows=3, seed=0).message == "3 of 50 rows checked"
 
 
+@pytest.mark.parametrize(
+    ("n", "rows", "checked"), [(9, 8, 8), (65, 64, 64), (64, 64, 64), (3, 64, 3), (7, 1, 1), (2, 1, 1)]
+)
+def test_as_many_rows_are_checked_as_were_asked_for(n, rows, checked):
+    A, B = verify.operands(np, "float", n, 5, 6, 1)
+    found = verify.check_rows(A, B, A @ B, "float", rows, 1)
+    assert found.message == f"{checked} of {n} rows checked"
+
+
 def test_rows_are_the_same_however_b_is_cut():
     A, B, C = product("float")
     whole = verify.check_rows(A, B, C, "float", 33, 0)

@@ -105,8 +105,9 @@ private:
 };
 
 /// Runs a loop on zeros up to the multiplication `until`; `fetched` gets the lines of each level from `from` on.
+/// @return whether it got as far as `from`
 template <typename T>
-void count(void (*loop)(const Counted<T>*, const Counted<T>*, Counted<T>*, int, int, int), int n, int p, int m,
+bool count(void (*loop)(const Counted<T>*, const Counted<T>*, Counted<T>*, int, int, int), int n, int p, int m,
            const Size* levels, std::size_t how_many, std::uint64_t from, std::uint64_t until, std::uint64_t* fetched)
 {
     static_assert(sizeof(Counted<T>) == sizeof(T));
@@ -121,8 +122,10 @@ void count(void (*loop)(const Counted<T>*, const Counted<T>*, Counted<T>*, int, 
         loop(matrix(0), matrix(a), matrix(a + b), n, p, m);
     } catch (const Enough&) {
     }
-    for (std::size_t i = 0; i < how_many; ++i) fetched[i] = here.levels[i].fetched - here.before[i];
+    const bool begun = !here.before.empty();
+    for (std::size_t i = 0; begun && i < how_many; ++i) fetched[i] = here.levels[i].fetched - here.before[i];
     std::free(begin);
+    return begun;
 }
 
 }  // namespace cache

@@ -1,4 +1,10 @@
-# The part of device.json that a build depends on: a GPU that is probed again is built for again only if it differs.
+from tilewise import emulator
+
+# What the emulator is made of: its builds and the tracer depend on it.
+emulator_sources = sorted(str(path) for path in emulator.FOLDER.iterdir())
+
+
+# The part of device.json that a build depends on, in the group of the builds: they are one job because of it.
 rule target:
     input:
         device="results/{platform}/device.json",
@@ -18,6 +24,7 @@ rule build:
     input:
         target="results/{platform}/target.json",
         source=study.source_of,
+        emulator=lambda wildcards: emulator_sources if study.backend_of(wildcards) == "emulator" else [],
     output:
         directory("results/{platform}/build/{kernel}"),
     log:

@@ -40,6 +40,8 @@ rule maximum_size:
         **study.gpu_job,
     params:
         sweeps=study.sweeps_of,
+        budget=study.config["maximum_size"],
+        journal="results/{platform}/journal/{task}.jsonl",
     script:
         "../scripts/maximum_size.py"
 

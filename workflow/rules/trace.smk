@@ -2,6 +2,7 @@
 rule trace:
     input:
         sources=study.cuda_sources() + study.loop_sources(),
+        emulator=emulator_sources,
     output:
         traffic="results/{platform}/traffic.csv",
         cache_lines="results/{platform}/cache_lines.csv",
@@ -10,9 +11,10 @@ rule trace:
     resources:
         **study.cpu_job,
     params:
-        tasks=study.config["tasks"],
+        sweeps=[task.get("sweeps") for task in study.config["tasks"].values()],
         shapes=study.config["shapes"],
         trace=study.config["trace"],
+        kernels=study.entries(),
     script:
         "../scripts/trace.py"
 

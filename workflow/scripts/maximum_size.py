@@ -5,6 +5,6 @@ from tilewise.maximum import maximum_size
 from tilewise.measure import work
 
 with script(snakemake.log[0]):
-    measurements, facts = maximum_size(*work(snakemake))
+    measurements, facts = maximum_size(*work(snakemake), snakemake.params.journal)
     write_csv(measurements, snakemake.output.task)
     write_csv(facts, snakemake.output.facts)

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from tilewise import build, occupancy
 from tilewise.files import script, write_csv
+from tilewise.probe import check_here
 from tilewise.study import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
     device = json.loads(Path(snakemake.input.device).read_text())
+    check_here(device)
     builds = {Path(folder).name: folder for folder in snakemake.input.builds}
     manifests = build.manifests(builds)
     points = [point for task in study.with_method("sweep") for point in study.points(task)]

@@ -28,17 +28,17 @@ def count(points, kernels, model, folder):
     """Count the lines of points of CPU loops; returns (DataFrame of COLUMNS with a row a point, list of messages).
 
     `model` is the config's `trace.cache_lines`; the libraries are compiled into `folder`. A loop that does more with
-    its elements than to read, write, add and multiply them has no rows, and a message says why.
+    its elements than to read, write, add and multiply them, or leaves out products with zero, has no rows but a message
+    that says why.
     """
     rows, messages = [], []
     for name in dict.fromkeys(point.kernel for point in points):
         own = [point for point in points if point.kernel == name]
         try:
             library = _build(kernels[name], own, Path(folder) / f"{name}.so")
+            rows += [_count(library, kernels[name], point, model) for point in own]
         except UserError as error:
             messages.append(f"{name}: its cache lines cannot be counted: {error}")
-            continue
-        rows += [_count(library, kernels[name], point, model) for point in own]
     whole = dict.fromkeys([*KEYS[1:], *COLUMNS[len(KEYS) :]], "Int64")
     return pd.DataFrame(rows, columns=COLUMNS).astype(whole), messages
 
@@ -50,8 +50,8 @@ def _build(kernel, points, output):
         counted = instance.replace(f"<{element}", f"<cache::Counted<{element}>", 1)
         parameters = "int n, int p, int m, const cache::Size* levels, std::size_t how_many, std::uint64_t from, "
         parameters += "std::uint64_t until, std::uint64_t* fetched"
-        call = f"cache::count<{element}>(&{counted}, n, p, m, levels, how_many, from, until, fetched);"
-        lines.append(f'extern "C" __attribute__((visibility("default"))) void {symbol_of(instance)}({parameters})')
+        call = f"return cache::count<{element}>(&{counted}, n, p, m, levels, how_many, from, until, fetched);"
+        lines.append(f'extern "C" __attribute__((visibility("default"))) bool {symbol_of(instance)}({parameters})')
         lines.append(f"{{ {call} }}")
     compile_library("\n".join(lines) + "\n", output, [f"-I{FOLDER}"])
     return ctypes.CDLL(str(output))
@@ -63,13 +63,17 @@ def _count(library, kernel, point, model):
     window = min(counted, work - counted), min(2 * counted, work)
     levels = np.array([[model[level]["bytes"], model[level]["ways"]] for level in ("l1", "l2")], np.uintp)
     fetched = np.zeros(2, np.uint64)
-    library[symbol_of(kernel.instance(point))](
+    count = library[symbol_of(kernel.instance(point))]
+    count.restype = ctypes.c_bool
+    begun = count(
         *(ctypes.c_int(size) for size in (point.n, point.p, point.m)),
         ctypes.c_void_p(levels.ctypes.data),
         ctypes.c_size_t(len(levels)),
         *(ctypes.c_uint64(edge) for edge in window),
         ctypes.c_void_p(fetched.ctypes.data),
     )
+    if not begun:
+        raise UserError(f"it makes no more than {window[0]} of the {work} multiplications of {point.label()}")
     size = DTYPES[point.dtype][1].itemsize
     shape = {"n": point.n, "p": point.p, "m": point.m, "tile": point.tile}
     lines = {"multiply_adds": window[1] - window[0], "l1_lines": int(fetched[0]), "l2_lines": int(fetched[1])}

@@ -175,18 +175,22 @@ def load_platform(folder, task=None, recorded=False):
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
     # A task shows its own results, whether or not those of the others are there.
     measured = read(folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv"), measure.COLUMNS)
+    device = json.loads(file.read_text())
+    tasks = {name: entry.get("method") for name, entry in device["config"]["tasks"].items() if task in (None, name)}
     return Platform(
         name=folder.name,
-        device=json.loads(file.read_text()),
+        device=device,
         measurements=measured[measured["task"] == task] if task else measured,
-        facts={name: _facts_of_method(folder, name, columns, task) for name, columns in METHODS.items()}
+        facts={name: _facts_of_method(folder, name, columns, tasks) for name, columns in METHODS.items()}
         | {name: read(folder / f"{name}.csv", columns) for name, columns in WHOLE.items()},
         recorded=recorded,
     )
 
 
-def _facts_of_method(folder, method, columns, task):
-    files = sorted(folder.glob(f"{method}/{task or '*'}.csv"))
+def _facts_of_method(folder, method, columns, tasks):
+    # Not every file that is there: the config may have had other tasks before.
+    files = [folder / method / f"{task}.csv" for task, its in tasks.items() if its == method]
+    files = [file for file in files if file.is_file()]
     return pd.concat([read(file, columns) for file in files]) if files else read(folder / f"{method}.csv", columns)
 
 

@@ -150,17 +150,17 @@ class Emulator:
 
 
 def check_launch(geometry, static_shared_bytes, limits):
-    """Raise LaunchError where a device of these limits refuses the launch, with the error the CUDA runtime gives."""
+    """Raise LaunchError where a device of these limits refuses the launch, with the error that CUDA 13 gives."""
     x, y = geometry.block
     if not 0 < x * y <= limits["max_threads_per_block"]:
         raise LaunchError(
-            f"cudaErrorInvalidConfiguration: a block of {x} x {y} = {x * y} threads; "
+            f"cudaErrorInvalidValue: a block of {x} x {y} = {x * y} threads; "
             f"the device allows {limits['max_threads_per_block']}"
         )
     for axis, blocks, most in zip("xy", geometry.grid, limits["max_grid"]):
         if not 0 < blocks <= most:
             raise LaunchError(
-                f"cudaErrorInvalidConfiguration: a grid of {blocks} blocks along {axis}; the device allows {most}"
+                f"cudaErrorInvalidValue: a grid of {blocks} blocks along {axis}; the device allows {most}"
             )
     shared = static_shared_bytes + geometry.dynamic_shared_bytes
     if shared > limits["shared_bytes_per_block_optin"]:

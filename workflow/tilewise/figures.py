@@ -7,6 +7,7 @@ line has its own marker, so the figures survive a black-and-white printer.
 
 import functools
 import io
+import itertools
 import re
 
 import matplotlib
@@ -330,7 +331,9 @@ def roofline(evidence):
     figure, axes = _panels(len(groups), columns=1, height=4.4)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
-        bandwidth, top = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float", np.nan)
+        # Without a known peak the roof of the memory goes on over all points.
+        bandwidth, peak = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float")
+        top = peak or bandwidth * part["flop_per_byte_moved"].max()
         names = sorted(part["kernel"].unique())
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
@@ -345,8 +348,9 @@ def roofline(evidence):
         axis.plot(intensity, np.minimum(top, bandwidth * intensity), color="black", linewidth=1.2, zorder=0)
         words = f"memory {bandwidth / 1000:.2f} TB/s"
         axis.annotate(words, (intensity[40], bandwidth * intensity[40]), xytext=(8, -10), **small)
-        words = f"vector peak {top / 1000:.1f} TFLOP/s"
-        axis.annotate(words, (intensity[-1], top), xytext=(0, 5), ha="right", **small)
+        if peak:
+            words = f"vector peak {peak / 1000:.1f} TFLOP/s"
+            axis.annotate(words, (intensity[-1], peak), xytext=(0, 5), ha="right", **small)
         axis.set(xscale="log", yscale="log", title=evidence.labels[platform], ylabel="GFLOP/s, measured")
         axis.set_xlabel("FLOP per byte moved, counted by the emulator")
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
@@ -366,7 +370,7 @@ def cache_lines(evidence):
     figure, axes = _panels(len(groups), sharex=True, sharey=True)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         axis.set(xscale="log", yscale="log", title=_title("", platform, evidence))
-        markers = dict(zip(shapes, _MARKERS, strict=False))
+        markers = dict(zip(shapes, itertools.cycle(_MARKERS), strict=False))
         sns.scatterplot(
             part, x="l1_lines_per_multiply_add", y="ns_per_multiply_add", s=50, ax=axis, markers=markers, **options
         )

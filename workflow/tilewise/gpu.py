@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 
+os.environ["CUPY_TF32"] = "0"  # the user's may ask for it; CuPy looks before every product
 import cuda.bench
 import cupy
 import numpy as np
@@ -142,7 +143,7 @@ def launcher(job):
 
         def multiply(stream, A, B, C):
             with stream:
-                cupy.matmul(A, B, out=C)  # cuBLAS; TF32 stays off unless CUPY_TF32 is set, which the worker unsets
+                cupy.matmul(A, B, out=C)  # cuBLAS
 
         return multiply, {}
     kernel = cupy.RawModule(path=job["file"]).get_function(job["symbol"])
@@ -200,6 +201,8 @@ def once(job, config):
         return row | {"status": "out_of_memory", "message": str(error)}
     except driver.CUDADriverError as error:
         return row | {"status": "invalid_launch", "message": str(error)}
+    except runtime.CUDARuntimeError as error:
+        return row | {"status": "error", "message": str(error)}
     row = row | facts | outcome(found)
     if not found.ok:
         return row

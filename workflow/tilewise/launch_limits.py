@@ -47,7 +47,7 @@ def cases(points, kernels, limits):
         default, most = DEFAULT_SHARED_BYTES, limits["shared_bytes_per_block_optin"]
         for size, raised in ((default, False), (default + 1, False), (most, True), (most + 1, True)):
             found.append(Case(point, dataclasses.replace(geometry, dynamic_shared_bytes=size), raised))
-    return found
+    return sorted(found, key=lambda case: case.raised)  # a kernel keeps a limit that was raised
 
 
 def launch_limits(points, kernels, builds, device, config):

@@ -6,6 +6,7 @@ import math
 import pandas as pd
 
 from tilewise import build, measure, worker
+from tilewise.files import digest
 from tilewise.registry import DTYPES
 
 COLUMNS = (
@@ -37,13 +38,13 @@ def n_within(budget_s, gflops):
     return max(1, int((budget_s * gflops * 1e9 / 2) ** (1 / 3)))
 
 
-def maximum_size(points, kernels, builds, device, config):
+def maximum_size(points, kernels, builds, device, config, journal):
     """Find and time the largest product of a kernel; returns (measurements, facts), two DataFrames of one row.
 
-    The arguments are those of measure.Work; the one point carries the kernel, dtype and parameters. theoretical_n
-    follows from the device's whole memory, allocatable_n is the largest n whose three matrices really allocate,
-    predicted_ms what the kernel would take there at the rate of a smaller run, timed_n the largest n that keeps within
-    maximum_size.budget_s. The emulator times nothing: there predicted_ms and time_ms are missing.
+    The arguments are those of measure.measure_task; the one point carries the kernel, dtype and parameters.
+    theoretical_n follows from the device's whole memory, allocatable_n is the largest n whose three matrices really
+    allocate, predicted_ms what the kernel would take there at the rate of a smaller run, timed_n the largest n that
+    keeps within maximum_size.budget_s. The emulator times nothing: there predicted_ms and time_ms are missing.
     """
     [point] = points
     kernel = kernels[point.kernel]
@@ -53,6 +54,18 @@ def maximum_size(points, kernels, builds, device, config):
         square = dataclasses.replace(point, n=n, p=n, m=n)
         return measure.prepare(square, kernel, manifests, builds, device, config)
 
+    key = digest([job(1)["key"], config["maximum_size"]])
+    with measure.Journal(journal) as remembered:
+        if key not in remembered.rows:
+            row, facts = _probe(point, kernel, job, device, config)
+            remembered.add(key, row | {"facts": facts})
+        row = dict(remembered.rows[key])
+    facts = row.pop("facts")
+    return measure.to_frame([row]), pd.DataFrame([facts], columns=COLUMNS)
+
+
+def _probe(point, kernel, job, device, config):
+    """The row and the facts of the largest product; `job(n)` is the kernel's job at n."""
     itemsize = DTYPES[point.dtype][1].itemsize
     backend = _Emulated(device) if device["backend"] == "emulator" else _gpu()
     free, total = backend.memory()
@@ -74,9 +87,9 @@ def maximum_size(points, kernels, builds, device, config):
         "budget_s": budget,
         "timed_n": timed,
         "time_ms": row["time_ms"],
-        "rows_checked": min(config["verification"]["rows"], timed),
+        "rows_checked": min(config["verification"]["rows"], timed) if row["status"] == "ok" else None,
     }
-    return measure.to_frame([row]), pd.DataFrame([facts], columns=COLUMNS)
+    return row, facts
 
 
 def _rate(backend, job, allocatable, budget_s, config):

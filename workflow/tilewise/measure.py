@@ -65,21 +65,42 @@ def measure_task(points, kernels, builds, device, config, samples, journal):
     """
     manifests = build.manifests(builds)
     jobs = [prepare(point, kernels[point.kernel], manifests, builds, device, config) for point in points]
-    with alone(Path(journal).with_suffix(".lock")):
-        done = _read_journal(journal)
-        rows = {job["key"]: done[job["key"]] for job in jobs if job["key"] in done}
+    with Journal(journal) as remembered:
+        rows = remembered.rows
         rows |= {job["key"]: job["row"] for job in jobs if job["row"]["status"] == "compile_error"}
         waiting = [job for job in jobs if job["key"] not in rows]
         waiting.sort(key=lambda job: not job["on_gpu"])  # NVBench takes all points of a process in one call
-        with open(journal, "a") as lines:
-            for key, row in run_jobs(waiting, device, config, samples):
-                rows[key] = row
-                if row["status"] in LASTING:
-                    # The break before it ends a line that a kill may have cut short; empty lines are passed over.
-                    lines.write("\n" + json.dumps({"key": key, "row": row}) + "\n")
-                    lines.flush()
-                    os.fsync(lines.fileno())
+        for key, row in run_jobs(waiting, device, config, samples):
+            remembered.add(key, row)
     return to_frame([rows[job["key"]] for job in jobs])
+
+
+class Journal:
+    """The rows of a task by key, those of earlier runs too, in a file of one JSON object a line.
+
+    Used as a context, which holds it alone: a second process waits a minute, then raises UserError.
+    """
+
+    def __init__(self, path):
+        self.path, self._open = Path(path), contextlib.ExitStack()
+
+    def __enter__(self):
+        self._open.enter_context(alone(self.path.with_suffix(".lock")))
+        self.rows = _read_journal(self.path)
+        self._lines = self._open.enter_context(self.path.open("a"))
+        return self
+
+    def __exit__(self, *error):
+        return self._open.__exit__(*error)
+
+    def add(self, key, row):
+        """Add a row, to the file too where another run would give the same."""
+        self.rows[key] = row
+        if row["status"] in LASTING:
+            # The break before it ends a line that a kill may have cut short; empty lines are passed over.
+            self._lines.write("\n" + json.dumps({"key": key, "row": row}) + "\n")
+            self._lines.flush()
+            os.fsync(self._lines.fileno())
 
 
 def to_frame(rows):
@@ -91,7 +112,8 @@ def to_frame(rows):
 def prepare(point, kernel, manifests, builds, device, config):
     """A point as a job for the worker: what to launch, the row with all that is known before, and the journal's key.
 
-    The key covers everything that the result depends on: the point, the binary, the machine, and how it is measured.
+    The key covers everything that the result depends on: the point, the binary, its launch, the machine, and how it is
+    measured.
     """
     geometry = kernel.geometry(point)
     row = dict.fromkeys(COLUMNS) | dataclasses.asdict(point)
@@ -118,8 +140,9 @@ def prepare(point, kernel, manifests, builds, device, config):
         versions = device["versions"]
         row["build_sha256"] = digest([kernel.name, versions.get(kernel.name)])
     settings = {key: config[key] for key in ("seed", "timing", "verification", "cpu")}
-    # The thing measured is named by its build; a kernel whose title changes is not measured again.
-    key = digest([dataclasses.asdict(point), row["build_sha256"], machine(device), settings])
+    # The thing measured is named by its build and its launch; a kernel whose title changes is not measured again.
+    launch = [row["grid_x"], row["grid_y"], job["dynamic_shared_bytes"]]
+    key = digest([dataclasses.asdict(point), row["build_sha256"], launch, machine(device), settings])
     return job | {"key": key, "row": row}
 
 

@@ -62,6 +62,9 @@ def expand(config, kernels, task, backend="gpu"):
         for name in _listed(sweep["kernel"]):
             kernel = _one_of(name, kernels, f"{where}.kernel")
             shapes = _shapes(config, method, sweep, where)
+            if method != "sweep" and kernel.kind != "cuda":
+                cuda = ", ".join(other for other, entry in kernels.items() if entry.kind == "cuda")
+                raise UserError(f"{where}.kernel: {method} is for CUDA kernels, and {name} is none; there are {cuda}")
             if backend == "emulator":
                 if name == "cublas":
                     continue
@@ -77,6 +80,13 @@ def expand(config, kernels, task, backend="gpu"):
                 if backend == "emulator" and kernel.unmet(point):
                     continue
                 found[_checked(point, kernel, where, method)] = None
+    if method == "maximum_size" and len(found) > 1:
+        raise UserError(
+            f"{place}: maximum_size is for one kernel, dtype and choice, not {len(found)}; make a task of each"
+        )
+    # On the emulator every kernel runs at the emulator's shapes.
+    if method == "cold_start" and backend == "gpu" and len({(p.dtype, p.n, p.p, p.m) for p in found}) > 1:
+        raise UserError(f"{place}: cold_start is for one shape and dtype; make a task of each")
     return list(found)
 
 

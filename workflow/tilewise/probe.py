@@ -9,6 +9,7 @@ import socket
 import subprocess
 
 from tilewise import ROOT, UserError
+from tilewise.cpp import compiler
 
 #: Multiply-adds a cycle and multiprocessor by compute capability: (float, double, int32). CUDA C++ Programming Guide,
 #: table "Throughput of Native Arithmetic Instructions". Tensor cores are not counted.
@@ -44,7 +45,7 @@ def capture(platform, backend, config):
         "limits": limits,
         "versions": versions | _packages(),
         "cpu": _cpu(),
-        "host_compiler": _first_line([os.environ.get("CXX", "g++"), "--version"]),
+        "host_compiler": _first_line([*compiler(), "--version"]),
         "commit": _first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"]),
         "dirty": bool(_first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])),
         "config": config,

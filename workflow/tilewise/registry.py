@@ -20,6 +20,8 @@ DTYPES = {
     "double": ("double", np.dtype(np.float64)),
     "int32": ("int", np.dtype(np.int32)),
 }
+#: The kernels that are calls of a library, of the GPU and of the CPU.
+LIBRARIES = ("cublas", "numpy")
 #: CUDA's limit on every device so far; the device's other limits come from device.json.
 MAX_THREADS_PER_BLOCK = 1024
 
@@ -92,11 +94,23 @@ class Kernel:
         """Launch geometry of a CUDA kernel at a point, or None for kernels that are not launched on a grid."""
         if self.kind != "cuda":
             return None
+        x, y = (self._whole("block", expression, point) for expression in self.block)
+        rows, columns = (self._whole("covers", expression, point) for expression in self.covers)
+        shared = self._whole("dynamic_shared_bytes", self.dynamic_shared_bytes, point, least=0)
+        return Geometry((x, y), (math.ceil(point.m / columns), math.ceil(point.n / rows)), shared)
+
+    def _whole(self, key, expression, point, least=1):
         values = self.variables(point)
-        block = tuple(int(evaluate(e, values)) for e in self.block)
-        rows, columns = (int(evaluate(e, values)) for e in self.covers)
-        grid = (math.ceil(point.m / columns), math.ceil(point.n / rows))
-        return Geometry(block, grid, int(evaluate(self.dynamic_shared_bytes, values)))
+        try:
+            value = int(evaluate(expression, values))
+        except (ArithmeticError, TypeError, ValueError) as error:
+            value = error
+        if isinstance(value, int) and value >= least:
+            return value
+        raise UserError(
+            f"{self.folder / 'registry.yaml'}: {self.name}.{key}: '{expression}' is {value} for {point.label()}; "
+            f"it must be a whole number of at least {least}"
+        )
 
     def instance(self, point):
         """The C++ template instance of a point: `tiled<float, 32>`; the kernel's name for library calls."""
@@ -134,6 +148,10 @@ def load(folder=KERNELS):
         frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
         assert set(frozen) <= known, "the schema and Kernel disagree"
         kernel = Kernel(name=name, folder=folder, **frozen)
+        if kernel.kind == "library" and name not in LIBRARIES:
+            raise UserError(
+                f"{path}: {name}.kind: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host"
+            )
         if kernel.source:
             if not kernel.path.is_file():
                 raise UserError(f"{path}: {name}.source: there is no file {kernel.path}; add it or correct the name")

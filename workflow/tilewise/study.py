@@ -131,7 +131,13 @@ class Study:
     def sweeps_of(self, wildcards):
         """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""
         shared = {key: self.config[key] for key in ("seed", "timing", "verification", "cpu", "emulator")}
+        shared["kernels"] = self.entries({point.kernel for point in self._points[wildcards.task]})
         return shared | {"task": self.config["tasks"][wildcards.task], "shapes": self.config["shapes"]}
+
+    def entries(self, names=None):
+        """What the registry says of some kernels (default: of all), without what is there for readers only."""
+        kernels = [self.kernels[name] for name in sorted(names or self.kernels)]
+        return [dataclasses.asdict(dataclasses.replace(kernel, title="", folder="")) for kernel in kernels]
 
     def cores_of(self, wildcards):
         """Cores for a measuring job: all of them, so that nothing runs beside it; one where it has nothing to time."""

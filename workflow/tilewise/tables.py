@@ -167,6 +167,8 @@ def maximum_size(evidence, published):
         within = probe["timed_n"] == probe["allocatable_n"]
         not_timed = "emulated: verified, not timed" if emulated else ""
         predicted = f"at n = {probe['allocatable_n']}; the budget is {probe['budget_s']:g} s"
+        checked = probe["rows_checked"]
+        verified = f"{checked} rows of C verified" if pd.notna(checked) else "it failed"
         entries = [
             ("memory, B", known["memory_total"], probe["memory_total_bytes"], ""),
             ("largest n in theory", known["theoretical_n"], probe["theoretical_n"], "three matrices in all the memory"),
@@ -179,7 +181,7 @@ def maximum_size(evidence, published):
                 probe["timed_n"],
                 not_timed or ("" if within else "the largest in the budget"),
             ),
-            ("time, ms", known["time"], probe["time_ms"], not_timed or f"{probe['rows_checked']} rows of C verified"),
+            ("time, ms", known["time"], probe["time_ms"], not_timed or verified),
             (
                 "rate, GFLOP/s",
                 *(2e-6 * r["timed_n"] ** 3 / r[t] for r, t in ((known, "time"), (probe, "time_ms"))),

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -17,8 +18,13 @@ import threadpoolctl
 from tilewise import emulator, verify
 from tilewise.registry import DTYPES, Geometry
 
+#: prctl's PR_SET_PDEATHSIG
+DEATH_SIGNAL = 1
+
 
 def main():
+    # A worker whose task is killed would go on measuring, beside the run that takes the task up again.
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
     request = json.load(sys.stdin)
     answers = os.fdopen(int(sys.argv[1]), "w")
 
