@@ -16,7 +16,7 @@ rule measure_cold_start:
     resources:
         **study.gpu_job,
     params:
-        sweeps=study.sweeps_of,
+        conditions=study.conditions_of,
         samples="results/{platform}/samples/{task}",
         journal="results/{platform}/journal/{task}.jsonl",
     script:
@@ -40,7 +40,7 @@ rule measure_launch_limits:
     resources:
         **study.gpu_job,
     params:
-        sweeps=study.sweeps_of,
+        conditions=study.conditions_of,
     script:
         "../scripts/launch_limits.py"
 
@@ -81,6 +81,6 @@ rule occupancy:
     resources:
         **study.gpu_job,
     params:
-        tasks=study.config["tasks"],
+        conditions=study.conditions_of_trace(),
     script:
         "../scripts/occupancy.py"

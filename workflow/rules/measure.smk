@@ -15,7 +15,7 @@ rule measure:
     resources:
         **study.gpu_job,
     params:
-        sweeps=study.sweeps_of,
+        conditions=study.conditions_of,
         samples="results/{platform}/samples/{task}",
         journal="results/{platform}/journal/{task}.jsonl",
     script:
@@ -39,8 +39,7 @@ rule maximum_size:
     resources:
         **study.gpu_job,
     params:
-        sweeps=study.sweeps_of,
-        budget=study.config["maximum_size"],
+        conditions=study.conditions_of,
         journal="results/{platform}/journal/{task}.jsonl",
     script:
         "../scripts/maximum_size.py"

@@ -11,10 +11,7 @@ rule trace:
     resources:
         **study.cpu_job,
     params:
-        sweeps=[task.get("sweeps") for task in study.config["tasks"].values()],
-        shapes=study.config["shapes"],
-        trace=study.config["trace"],
-        kernels=study.entries(),
+        conditions=study.conditions_of_trace(),
     script:
         "../scripts/trace.py"
 

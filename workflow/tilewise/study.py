@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 from tilewise import UserError, points, registry, slurm
+from tilewise.files import digest
 from tilewise.schema import validate
 
 
@@ -128,16 +129,29 @@ class Study:
                     found.setdefault((point.kernel, itemsize, point.n, point.p, point.m, point.tile), point)
         return list(found.values())
 
-    def sweeps_of(self, wildcards):
-        """The part of the config that a task depends on, so that Snakemake reruns it when that changes."""
-        shared = {key: self.config[key] for key in ("seed", "timing", "verification", "cpu", "emulator")}
-        shared["kernels"] = self.entries({point.kernel for point in self._points[wildcards.task]})
-        return shared | {"task": self.config["tasks"][wildcards.task], "shapes": self.config["shapes"]}
+    def conditions_of(self, wildcards):
+        """A digest of what a task's rows depend on beside builds and machine: Snakemake reruns it when that changes."""
+        points = self.points(wildcards.task, self.backend_of(wildcards))
+        method = self.config["tasks"][wildcards.task].get("method", "sweep")
+        keys = [
+            "seed",
+            "timing",
+            "verification",
+            "cpu",
+            "emulator",
+            *(["maximum_size"] if method == "maximum_size" else []),
+        ]
+        settings = [self.config[key] for key in keys]
+        return digest([method, points, settings, self._entries({point.kernel for point in points})])
 
-    def entries(self, names=None):
-        """What the registry says of some kernels (default: of all), without what is there for readers only."""
-        kernels = [self.kernels[name] for name in sorted(names or self.kernels)]
-        return [dataclasses.asdict(dataclasses.replace(kernel, title="", folder="")) for kernel in kernels]
+    def conditions_of_trace(self):
+        """The same for what is counted, and for the occupancy."""
+        points = [self._points[task] for task in self.with_method("sweep")]
+        return digest([points, self.config["trace"], self._entries(self.kernels)])
+
+    def _entries(self, names):
+        """What the registry says of some kernels, without what is there for readers only."""
+        return [dataclasses.replace(self.kernels[name], title="", folder="") for name in sorted(names)]
 
     def cores_of(self, wildcards):
         """Cores for a measuring job: all of them, so that nothing runs beside it; one where it has nothing to time."""
