@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from tilewise import UserError, counters, data, figures, measure, points, tables
+from tilewise import UserError, build, counters, data, figures, measure, points, tables
 
 PUBLISHED = data.published()
 
@@ -107,8 +107,8 @@ def test_a_failed_point_is_never_best_and_never_blank(gpu):
     best = tables.best(tables.describe(measured(refused, naive(32, 200)), 0.01)).iloc[0]
     assert (best["choice"], best["points"]) == ("32 × 32", "1 of 2")
     rows = measured(refused)
-    for build in (tables.sweep, tables.winners):
-        row = build(rows, gpu, PUBLISHED).iloc[0]
+    for layout in (tables.sweep, tables.winners):
+        row = layout(rows, gpu, PUBLISHED).iloc[0]
         assert row["status"] == "invalid_launch"
         assert pd.isna(row["time_ms"])
 
@@ -297,6 +297,26 @@ def test_overview_figures(emulator):
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))
+
+
+def test_kernels_edited_since_they_were_recorded_are_named(recorded):
+    gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
+    rows = gpu.measurements[(gpu.measurements["kernel"] == "tiled") & (gpu.measurements["tile"] == 16)]
+    hashes = {
+        dtype: build.source_sha256(synthetic.KERNELS["tiled"], f"tiled<{dtype}, 16>", gpu.device)
+        for dtype in ("float", "double")
+    }
+    rows = rows[rows["dtype"].isin(hashes)]
+    same = dataclasses.replace(gpu, measurements=rows.assign(build_sha256=rows["dtype"].map(hashes)))
+    other = dataclasses.replace(gpu, measurements=rows)
+
+    def said(platform):
+        evidence = data.Evidence((platform,), (platform,), None, None, None, {})
+        table = tables.provenance(evidence).set_index("fact")
+        return table.loc["kernels"].iloc[0]
+
+    assert said(same) == "as measured, by the hash of every source"
+    assert said(other) == "edited since: tiled"
 
 
 def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):

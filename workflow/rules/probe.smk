@@ -1,3 +1,6 @@
+from tilewise.files import digest
+
+
 rule probe:
     output:
         "results/{platform}/device.json",
@@ -7,6 +10,6 @@ rule probe:
         **study.gpu_job,
     params:
         backend=study.backend_of,
-        config=study.config,
+        config=digest(study.config),
     script:
         "../scripts/probe.py"

@@ -24,6 +24,27 @@ def manifests(builds):
     return {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
 
 
+def source_sha256(kernel, instance, device):
+    """The hash that names a build, `build_sha256` in measurements.csv; it needs no compiler."""
+    return digest([kernel.path.read_text(), instance, *_options(kernel, device)])
+
+
+def _options(kernel, device):
+    if kernel.kind == "host":
+        return " ".join(HOST_FLAGS), device["host_compiler"]
+    if device["backend"] == "emulator":
+        return "emulator", device["host_compiler"]
+    return _architecture(device["gpu"]["compute_capability"]), STANDARD
+
+
+def _gpu(capability):
+    return {"backend": "gpu", "gpu": {"compute_capability": capability}}
+
+
+def _architecture(capability):
+    return f"sm_{capability.replace('.', '')}"
+
+
 def build(kernel, instances, device, folder):
     """Compile all `instances` (template instances such as `tiled<float, 32>`) of a kernel into `folder`.
 
@@ -62,7 +83,7 @@ def compile_cubin(kernel, instance, capability):
             "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run `make report` or "
             "`pip install -e .[gpu]`"
         ) from None
-    arch = f"sm_{capability.replace('.', '')}"
+    arch = _architecture(capability)
     source = kernel.path.read_text()
     # Where there is a driver, NVRTC keeps what it compiled; but then its log says nothing of registers.
     options = ProgramOptions(
@@ -75,7 +96,7 @@ def compile_cubin(kernel, instance, capability):
         raise UserError(f"{kernel.path}: {instance} does not compile for {arch}: {_first_error(str(error))}") from None
     symbol = code.symbol_mapping[instance]
     return bytes(code.code), {
-        "sha256": digest([source, instance, arch, STANDARD]),
+        "sha256": source_sha256(kernel, instance, _gpu(capability)),
         "symbol": symbol.decode() if isinstance(symbol, bytes) else symbol,
         **_resources(log.getvalue()),
     }
@@ -87,7 +108,7 @@ def _build_cubins(kernel, instances, capability, folder):
         try:
             cubin, entry = compile_cubin(kernel, instance, capability)
         except UserError as error:
-            entries[instance] = {"error": str(error), "sha256": digest([kernel.path.read_text(), instance, capability])}
+            entries[instance] = {"error": str(error), "sha256": source_sha256(kernel, instance, _gpu(capability))}
             errors.append(error)
             continue
         name = f"{symbol_of(instance)}.cubin"
@@ -115,9 +136,8 @@ def _build_host(kernel, instances, device, folder):
 
 
 def _library_manifest(kernel, instances, device, target):
-    source = kernel.path.read_text()
     entries = {
-        instance: {"sha256": digest([source, instance, target, device["host_compiler"]]), "symbol": symbol_of(instance)}
+        instance: {"sha256": source_sha256(kernel, instance, device), "symbol": symbol_of(instance)}
         for instance in instances
     }
     return {"kernel": kernel.name, "target": target, "library": f"{kernel.name}.so", "instances": entries}

@@ -6,7 +6,7 @@ did not run keeps its place, with its status. Shapes are shown as source a write
 
 import pandas as pd
 
-from tilewise import claims
+from tilewise import build, claims, registry
 from tilewise.cache_lines import KEYS as CACHE_KEYS
 from tilewise.cold_start import STEPS
 from tilewise.counters import METRICS
@@ -272,8 +272,8 @@ def task(name, evidence, published):
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows.empty:  # nothing recorded for this task: what the emulator verified is all there is
         rows, evidence = own.emulated, own
-    build = winners if name in _WINNERS else sweep
-    return build(rows, evidence, published)
+    layout = winners if name in _WINNERS else sweep
+    return layout(rows, evidence, published)
 
 
 def largest(table):
@@ -453,5 +453,23 @@ def _facts(platform):
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
     facts["host compiler"] = str(device["host_compiler"])
     facts |= {name.replace("_", " "): str(version) for name, version in device["versions"].items() if version}
+    if platform.recorded:
+        edited = _edited(platform)
+        facts["kernels"] = (
+            f"edited since: {', '.join(edited)}" if edited else "as measured, by the hash of every source"
+        )
     facts["commit"] = f"{device['commit'] or 'unknown'}{' with changes not committed' if device['dirty'] else ''}"
     return facts
+
+
+def _edited(platform):
+    """Names of the kernels whose source here is not the one that a platform's rows were made with."""
+    kernels, edited = registry.load(), set()
+    for row in platform.measurements.to_dict("records"):
+        kernel = kernels.get(row["kernel"])
+        if kernel and kernel.source:
+            tile, ntb = (None if pd.isna(row[name]) else int(row[name]) for name in ("tile", "ntb"))
+            instance = registry.instance(kernel, row["dtype"], tile, ntb)
+            if build.source_sha256(kernel, instance, platform.device) != row["build_sha256"]:
+                edited.add(row["kernel"])
+    return sorted(edited)
