@@ -77,8 +77,8 @@ def verdict_counts(verdicts, evidence):
         found = verdicts.loc[verdicts["platform"] == platform.name, "verdict"].value_counts()
         hold, fail, untested = (found.get(name, 0) for name in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
         lines.append(
-            f"On **{evidence.labels[platform.name]}** {hold} of {hold + fail + untested} claims hold, {fail} do not, "
-            f"and {untested} cannot be tested."
+            f"On **{evidence.labels[platform.name]}** {hold} of {hold + fail + untested} claims hold, {fail} "
+            f"{'does' if fail == 1 else 'do'} not, and {untested} cannot be tested."
         )
     return "\n\n".join(lines)
 
