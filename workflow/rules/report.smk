@@ -3,13 +3,6 @@ from tilewise import data, figures, tables
 # The tables of a platform as a whole, beside those of its tasks.
 PLATFORM = ["measurements", "maximum_size", "occupancy", "traffic", "cache_lines"]
 
-
-def counters_of(wildcards):
-    """The hardware's counters, where somebody has asked for them."""
-    names = [wildcards.platform] if "platform" in wildcards.keys() else study.platforms
-    return [path for path in expand("results/{platform}/counters.csv", platform=names) if exists(path)]
-
-
 for task in study.tasks:
 
     rule:
@@ -44,7 +37,7 @@ rule overview:
     input:
         device="results/{platform}/device.json",
         measured=expand("results/{{platform}}/{name}.csv", name=PLATFORM),
-        counters=counters_of,
+        counters=study.counters_of,
         kept=data.kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
@@ -65,7 +58,7 @@ rule page:
     input:
         devices=expand("results/{platform}/device.json", platform=study.platforms),
         measured=expand("results/{platform}/{name}.csv", platform=study.platforms, name=PLATFORM),
-        counters=counters_of,
+        counters=study.counters_of,
         kept=data.kept_files(),
         notebook="report/report.py",
         template="report/template/report.html.j2",

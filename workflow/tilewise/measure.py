@@ -98,7 +98,8 @@ class Journal:
         self.rows[key] = row
         if row["status"] in LASTING:
             # The break before it ends a line that a kill may have cut short; empty lines are passed over.
-            self._lines.write("\n" + json.dumps({"key": key, "row": row}) + "\n")
+            text = json.dumps({"key": key, "row": row}, default=float)  # NumPy's numbers are none to JSON
+            self._lines.write(f"\n{text}\n")
             self._lines.flush()
             os.fsync(self._lines.fileno())
 

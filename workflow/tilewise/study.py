@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from tilewise import UserError, points, registry, slurm
 from tilewise.files import digest
@@ -159,6 +160,12 @@ class Study:
         points = self.points(task, backend) if task else []
         timed = backend == "gpu" or any(self.kernels[point.kernel].kind != "cuda" for point in points)
         return self.cores if timed else 1
+
+    def counters_of(self, wildcards):
+        """The hardware's counters of the rule's platform, or of all, where somebody has asked for them."""
+        mine = wildcards.get("platform")
+        files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
+        return [str(file) for file in files if file.is_file()]
 
     def backend_of(self, wildcards):
         """The platform's backend: gpu or emulator."""
