@@ -64,6 +64,13 @@ def test_a_second_run_does_nothing(finished):
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
+def test_a_clone_that_was_moved_does_nothing(finished, tmp_path):
+    clone, _ = finished
+    moved = shutil.copytree(clone, tmp_path / "moved", symlinks=True)
+    again = snakemake(moved, *QUICK, "-n")
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+
 def test_one_task_alone(finished, tmp_path):
     clone, _ = finished
     alone = tmp_path / "alone"

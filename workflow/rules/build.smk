@@ -1,9 +1,3 @@
-from tilewise import emulator
-
-# What the emulator is made of: its builds and the tracer depend on it.
-emulator_sources = sorted(str(path) for path in emulator.FOLDER.iterdir())
-
-
 # The part of device.json that a build depends on, in the group of the builds: they are one job because of it.
 rule target:
     input:
@@ -24,7 +18,7 @@ rule build:
     input:
         target="results/{platform}/target.json",
         source=study.source_of,
-        emulator=lambda wildcards: emulator_sources if study.backend_of(wildcards) == "emulator" else [],
+        emulator=study.emulator_of,
     output:
         directory("results/{platform}/build/{kernel}"),
     log:

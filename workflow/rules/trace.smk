@@ -2,7 +2,7 @@
 rule trace:
     input:
         sources=study.cuda_sources() + study.loop_sources(),
-        emulator=emulator_sources,
+        emulator=study.emulator_sources(),
     output:
         traffic="results/{platform}/traffic.csv",
         cache_lines="results/{platform}/cache_lines.csv",

@@ -6,6 +6,7 @@ times of CPU loops and libraries, `emulated` the verification of CUDA kernels on
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,7 +165,7 @@ def published(folder=PUBLISHED):
 def kept_files():
     """The published and the recorded files and the claims: what the report needs beside this run's results."""
     recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/*/*.csv"), *RECORDED.glob("*/device.json")]
-    return sorted(str(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
+    return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
 def load_platform(folder, task=None, recorded=False):

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tilewise import UserError, points, registry, slurm
+from tilewise import UserError, emulator, points, registry, slurm
 from tilewise.files import digest
 from tilewise.schema import validate
 
@@ -27,7 +27,8 @@ class Study:
     """What a config asks for.
 
     tasks: names in the order of the config; platforms: dict from name to its settings, each with a `backend` (gpu or
-    emulator); kernels: the registry. The methods that take `wildcards` are input functions of Snakemake's rules.
+    emulator); kernels: the registry. The methods that take `wildcards` are input functions of Snakemake's rules. Paths
+    are relative: they are the same in a clone that was moved, where nothing needs to be made anew.
     `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run elsewhere, so that this machine
     says nothing about the platforms. `cores`: those that Snakemake may use. Raises UserError for anything in the config
     or the registry that cannot work.
@@ -80,7 +81,7 @@ class Study:
 
     def source_of(self, wildcards):
         """Path of the kernel's source."""
-        return os.path.relpath(self.kernels[wildcards.kernel].path)  # the same in a clone that was moved
+        return os.path.relpath(self.kernels[wildcards.kernel].path)
 
     def builds_of(self, wildcards):
         """The build folders that a task of a platform launches from."""
@@ -100,7 +101,7 @@ class Study:
 
     def cuda_sources(self):
         """Paths of all CUDA kernels of the registry."""
-        return [str(kernel.path) for kernel in self.kernels.values() if kernel.kind == "cuda"]
+        return [os.path.relpath(kernel.path) for kernel in self.kernels.values() if kernel.kind == "cuda"]
 
     def traced_points(self, shapes):
         """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` it is for."""
@@ -115,7 +116,15 @@ class Study:
 
     def loop_sources(self):
         """Paths of all CPU loops of the registry."""
-        return [str(kernel.path) for kernel in self.kernels.values() if kernel.kind == "host"]
+        return [os.path.relpath(kernel.path) for kernel in self.kernels.values() if kernel.kind == "host"]
+
+    def emulator_sources(self):
+        """Paths of what the emulator and the tracer are made of."""
+        return sorted(os.path.relpath(path) for path in emulator.FOLDER.iterdir())
+
+    def emulator_of(self, wildcards):
+        """The same for a platform whose builds are the emulator's."""
+        return self.emulator_sources() if self.backend_of(wildcards) == "emulator" else []
 
     def loop_points(self):
         """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
