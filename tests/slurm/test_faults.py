@@ -124,7 +124,7 @@ def test_an_interrupted_snakemake_takes_its_job_along(cluster, clone, start):
     job = in_the_middle(run)
     run.process.send_signal(signal.SIGINT)
     run.ends(status=1)
-    wait_until(lambda: cluster.jobs()[job][0] == "CANCELLED", message="the job's end")
+    wait_until(lambda: cluster.jobs()[job][0] == "CANCELLED", message=f"the end of {cluster.jobs()}")
     assert not (clone / CSV).exists()
     start(clone, "--", CSV).ends()
     assert whole(clone)
