@@ -1,6 +1,8 @@
 # Tilewise: a reproducible study of CUDA matrix multiplication. The README tells how to run it.
+import os
+
 from snakemake.exceptions import WorkflowError
-from tilewise import UserError, tables
+from tilewise import UserError, figures, tables
 from tilewise.study import Study
 
 
@@ -11,7 +13,13 @@ container: "docker://snakemake/snakemake:v9.27.1"
 
 
 try:
-    study = Study(config, remote=workflow.nodes is not None, cores=workflow.cores)
+    study = Study(
+        config,
+        source=", ".join(os.path.relpath(path) for path in workflow.configfiles),
+        remote=workflow.nodes is not None,
+        cores=workflow.cores,
+        reserved={*tables.OVERVIEW, *figures.OVERVIEW},
+    )
 except UserError as error:
     raise WorkflowError(str(error))
 

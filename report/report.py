@@ -14,7 +14,7 @@
 # # Tilewise: how fast can a GPU multiply matrices, and why?
 #
 # One product, C = A B, computed by kernels that differ in one idea each: from the textbook's one thread an element,
-# through tiles in shared memory, to several tiles a block. Every product is checked before it is timed. The figures
+# through tiles in shared memory, to several tiles a block. Every product is checked. The figures
 # stand beside those of a published study on an RTX 2080 Ti (*source a*), so that you can see what carries over to
 # another machine and what does not.
 
@@ -426,7 +426,7 @@ if not evidence.facts["cache_lines"].empty:
         show_figure(
             figures.cache_lines(evidence),
             "<b>Cache lines.</b> Time over lines fetched. Loops at the same abscissa differ by what the model leaves "
-            "out: vector instructions, the second cache, lines fetched ahead.",
+            "out, such as vector instructions and lines fetched ahead.",
         )
     )
     display(text(findings.lines_explain(tables.cache_lines(evidence), labels)))
@@ -586,7 +586,8 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
             counted[counted["counted"] != counted["hardware"]],
             "counted",
             "<b>Where they differ.</b> The compiler for the GPU joins neighbouring loads from shared memory into wider "
-            "ones, which the source does not show; loads from global memory it leaves as they are.",
+            "ones, which the source does not show; loads from global memory it leaves as they are. Wavefronts and "
+            "conflicts of shared memory include, in some runs, accesses that gave way to others.",
         )
     )
 
@@ -597,7 +598,8 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
 show_table(
     failed,
     "failures",
-    "<b>Points that are not ok.</b> Nothing is left out: a refused launch or an exceeded budget is a result too.",
+    "<b>Points that are not ok.</b> A refused launch or an exceeded budget is a result too; refusals that a task "
+    "asks for are in its own table.",
     labels,
 )
 

@@ -114,6 +114,7 @@ def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
     for name, body in {
         "mine": "for (int k = 0; k < p; ++k) sum += A[i * p + k] * B[k * m + j];",
         "pointed": "T* at = &sum; static_cast<float*>(at); for (int k = 0; k < p; ++k) sum += A[k] * B[k];",
+        "crash": "if (i == 3) *(volatile int*)0 = 1; for (int k = 0; k < p; ++k) sum += A[i * p + k] * B[k * m + j];",
         "sparse": "for (int k = 0; k < p; ++k) if (A[i * p + k] != 0) sum += A[i * p + k] * B[k * m + j];",
     }.items():
         (tmp_path / f"{name}.cpp").write_text(text.format(name=name, body=body))
@@ -121,11 +122,11 @@ def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
     points = [Point("t", name, "float", 20, 20, 20) for name in own]
     frame, messages = cache_lines.count(points, own, SMALL | {"multiply_adds": 1000}, tmp_path)
     assert frame["kernel"].tolist() == ["mine"]
-    names = ("pointed", "sparse")
+    names = ("pointed", "crash", "sparse")
     assert all(
         said.startswith(f"{name}: its cache lines cannot be") for said, name in zip(messages, names, strict=True)
     )
-    assert "no more than 1000 of the 8000 multiplications" in messages[1], "operands are zeros"
+    assert "no more than 1000 of the 8000 multiplications" in messages[2], "operands are zeros"
 
 
 def test_loops_are_counted_once_a_width_at_shapes_that_the_model_is_for(config):
@@ -135,6 +136,15 @@ def test_loops_are_counted_once_a_width_at_shapes_that_the_model_is_for(config):
     assert all(4 * (p.n * p.p + p.p * p.m + p.n * p.m) <= most for p in points)
     keys = [(p.kernel, p.n, p.p, p.m) for p in points]
     assert len(keys) == len(set(keys))
+
+
+def test_names_that_mean_something_else_are_refused(config):
+    with pytest.raises(UserError, match=r"tasks\.ladder: the study has a rule or table of that name"):
+        Study(config | {"tasks": {"ladder": config["tasks"]["task1a"]}}, reserved={"ladder"})
+    with pytest.raises(UserError, match=r"tasks\.probe: "):
+        Study(config | {"tasks": {"probe": config["tasks"]["task1a"]}})
+    with pytest.raises(UserError, match=r"platforms\.nvidia-h200: a recorded run has that name"):
+        Study(config | {"platforms": {"nvidia-h200": {"backend": "emulator"}}})
 
 
 def test_a_cache_without_a_set_is_refused(config):

@@ -60,6 +60,12 @@ def test_instances_name_the_template_arguments():
     assert REGISTRY["multi_tile"].instance(point) == "multi_tile<int, 16, 3>"
 
 
+def test_a_broken_condition_names_the_entry():
+    kernel = dataclasses.replace(REGISTRY["naive"], requires=("n / (block_x - 32) > 1",))
+    with pytest.raises(UserError, match=r"registry.yaml: naive.requires: 'n / .*division by zero"):
+        kernel.unmet(Point("t", "naive", "float", 33, 35, 70, 32, 8))
+
+
 def test_a_condition_that_a_point_breaks_is_named():
     kernel = dataclasses.replace(REGISTRY["tiled"], requires=("n % tile == 0", "p % tile == 0"))
     assert kernel.unmet(Point("t", "tiled", "float", 32, 33, 32, 16, 16, 16)) == "p % tile == 0"
@@ -74,6 +80,18 @@ def test_a_condition_that_a_point_breaks_is_named():
         ({"title": "x", "kind": "library", "dtypes": ["half"]}, "float, double and int32"),
         ({"title": "x", "kind": "library", "dtypes": ["float"], "tiles": 1}, "'tiles'"),
         ({"title": "x", "kind": "library", "dtypes": ["float"]}, "the libraries are cublas and numpy"),
+        (
+            {"title": "x", "kind": "library", "dtypes": ["float"], "source": "other.cpp"},
+            '"other.cpp" has no place here',
+        ),
+        (
+            {"title": "x", "kind": "host", "dtypes": ["float"], "source": "other.cpp", "template": []},
+            "mine.template: dtype is missing",
+        ),
+        (
+            {"title": "x", "kind": "host", "dtypes": ["float"], "source": "other.cpp", "template": ["dtype", "tile"]},
+            "mine.template: tile is none of its parameters",
+        ),
         (
             {"title": "x", "kind": "host", "dtypes": ["float"], "source": "gone.cpp", "template": ["dtype"]},
             "there is no file",
@@ -95,7 +113,7 @@ def test_a_bad_entry_names_the_place_and_the_remedy(tmp_path, entry, says):
     ("key", "value", "says"),
     [
         ("covers", ("block_y // 64", "block_x"), "naive.covers: 'block_y // 64' is 0"),
-        ("covers", ("block_y", "block_x / 0"), "naive.covers: 'block_x / 0' is division by zero"),
+        ("covers", ("block_y", "block_x / 0"), "naive.covers: 'block_x / 0': division by zero"),
         ("block", ("block_x", "block_y * 'a'"), "naive.block: .* must be a whole number of at least 1"),
         ("dynamic_shared_bytes", "-4", "naive.dynamic_shared_bytes: '-4' is -4"),
     ],

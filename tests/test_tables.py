@@ -299,6 +299,16 @@ def test_overview_figures(emulator):
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))
 
 
+def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "emulator", "emulator")
+    rows = pd.read_csv(folder / "measurements.csv")
+    own = rows[(rows["task"] == "task1a") & (rows["kernel"] == "naive")].assign(kernel="two_rows", status="incorrect")
+    pd.concat([rows, own]).to_csv(folder / "measurements.csv", index=False)
+    table = tables.task("task1a", data.load([folder], recorded=recorded), PUBLISHED)
+    assert set(table.loc[table["kernel"] == "two_rows", "status"]) == {"incorrect"}
+    assert "two_rows" not in set(table.loc[table["platform"] != "emulator", "kernel"])
+
+
 def test_kernels_edited_since_they_were_recorded_are_named(recorded):
     gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
     rows = gpu.measurements[(gpu.measurements["kernel"] == "tiled") & (gpu.measurements["tile"] == 16)]

@@ -8,7 +8,7 @@ rule measure:
     log:
         "logs/{platform}/measure/{task}.log",
     wildcard_constraints:
-        task="|".join(study.with_method("sweep")),
+        task="|".join(study.with_method("sweep")) or "none",
     group:
         "measure-{platform}"
     threads: study.cores_of

@@ -8,7 +8,10 @@ kernels/emulator/cache.h explains how. Columns of cache_lines.csv beyond the ker
 """
 
 import ctypes
+import multiprocessing
 import re
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +38,20 @@ def count(points, kernels, model, folder):
     for name in dict.fromkeys(point.kernel for point in points):
         own = [point for point in points if point.kernel == name]
         try:
-            library = _build(kernels[name], own, Path(folder) / f"{name}.so")
-            rows += [_count(library, kernels[name], point, model) for point in own]
-        except UserError as error:
+            # In a process of its own: whatever a user's loop does ends only that.
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as child:
+                rows += child.submit(_rows, kernels[name], own, model, Path(folder) / f"{name}.so").result()
+        except BrokenProcessPool:
+            messages.append(f"{name}: its cache lines cannot be counted: the loop ended its process")
+        except (UserError, OSError) as error:
             messages.append(f"{name}: its cache lines cannot be counted: {error}")
     whole = dict.fromkeys([*KEYS[1:], *COLUMNS[len(KEYS) :]], "Int64")
     return pd.DataFrame(rows, columns=COLUMNS).astype(whole), messages
+
+
+def _rows(kernel, points, model, output):
+    library = _build(kernel, points, output)
+    return [_count(library, kernel, point, model) for point in points]
 
 
 def _build(kernel, points, output):

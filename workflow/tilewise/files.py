@@ -88,3 +88,5 @@ def script(log):
         Path(log).write_text(f"{error}\n")
         print(f"\n{error}\n", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -56,11 +56,18 @@ def summary(evidence, ladder, verified, failed):
     for gpu in evidence.gpus:
         points += _ladder_points(ladder[ladder["platform"] == gpu.name], evidence.labels[gpu.name])
     total, right = int(verified["points"].sum()), int(verified["verified"].sum())
-    worst = verified["largest_bound_ratio"].max()
+    worst = verified.loc[verified["points"] == verified["verified"], "largest_bound_ratio"].max()
     sentence = f"{right:,} of {total:,} points were verified"
     if pd.notna(worst):
-        sentence += f"; the largest error is {100 * worst:.0f} % of its rounding bound"
+        sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
     points.append(f"{sentence}.")
+    traffic = evidence.facts["traffic"]
+    faulty = traffic.loc[(traffic["races"] > 0) | (traffic["out_of_bounds"] > 0), "kernel"].unique()
+    if len(faulty):
+        points.append(
+            f"**The emulator found races or accesses out of bounds in {', '.join(faulty)}**; see What the kernels ask "
+            "of memory, and `logs/<platform>/trace.log` for the lines."
+        )
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
         points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")

@@ -100,17 +100,20 @@ class Kernel:
         return Geometry((x, y), (math.ceil(point.m / columns), math.ceil(point.n / rows)), shared)
 
     def _whole(self, key, expression, point, least=1):
-        values = self.variables(point)
-        try:
-            value = int(evaluate(expression, values))
-        except (ArithmeticError, TypeError, ValueError) as error:
-            value = error
-        if isinstance(value, int) and value >= least:
-            return value
+        value = self._value(key, expression, point)
+        if isinstance(value, int | float) and int(value) >= least:
+            return int(value)
         raise UserError(
             f"{self.folder / 'registry.yaml'}: {self.name}.{key}: '{expression}' is {value} for {point.label()}; "
             f"it must be a whole number of at least {least}"
         )
+
+    def _value(self, key, expression, point):
+        try:
+            return evaluate(expression, self.variables(point))
+        except (UserError, ArithmeticError, TypeError, ValueError) as error:
+            why = error if isinstance(error, UserError) else f"'{expression}': {error} for {point.label()}"
+            raise UserError(f"{self.folder / 'registry.yaml'}: {self.name}.{key}: {why}") from None
 
     def instance(self, point):
         """The C++ template instance of a point: `tiled<float, 32>`; the kernel's name for library calls."""
@@ -118,8 +121,7 @@ class Kernel:
 
     def unmet(self, point):
         """The first condition of `requires` that the point breaks, or None."""
-        values = self.variables(point)
-        return next((condition for condition in self.requires if not evaluate(condition, values)), None)
+        return next((condition for condition in self.requires if not self._value("requires", condition, point)), None)
 
 
 def instance(kernel, dtype, tile=None, ntb=None):
@@ -153,6 +155,10 @@ def load(folder=KERNELS):
                 f"{path}: {name}.kind: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host"
             )
         if kernel.source:
+            unknown = set(kernel.template) - {"dtype", *kernel.parameters}
+            if "dtype" not in kernel.template or unknown:
+                said = f"{min(unknown)} is none of its parameters" if unknown else "dtype is missing"
+                raise UserError(f"{path}: {name}.template: {said}; a kernel is a template of dtype and its parameters")
             if not kernel.path.is_file():
                 raise UserError(f"{path}: {name}.source: there is no file {kernel.path}; add it or correct the name")
             if not re.search(rf"\b{name}\s*\(", kernel.path.read_text()):

@@ -31,8 +31,9 @@ def _explain(error):
         near = difflib.get_close_matches(extra[0], allowed, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(sorted(allowed))}"
         return f"{place}: unknown key '{extra[0]}'; {hint}"
-    remedy = error.schema.get("description")
-    example = error.schema.get("examples")
+    if error.schema is False:
+        return f"{place}: {json.dumps(error.instance)} has no place here; remove it"
+    remedy, example = error.schema.get("description"), error.schema.get("examples")
     message = f"{place}: {error.message}"
     if remedy:
         message += f"; expected {remedy}"

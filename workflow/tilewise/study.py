@@ -8,9 +8,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tilewise import UserError, emulator, points, registry, slurm
+from tilewise import ROOT, UserError, emulator, points, registry, slurm
 from tilewise.files import digest
 from tilewise.schema import validate
+
+#: Names of rules that a task cannot have too.
+RULES = "all probe target build measure maximum_size collect occupancy trace counters show_task overview page".split()
 
 
 def this_machine():
@@ -30,16 +33,21 @@ class Study:
     emulator); kernels: the registry. The methods that take `wildcards` are input functions of Snakemake's rules. Paths
     are relative: they are the same in a clone that was moved, where nothing needs to be made anew.
     `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run elsewhere, so that this machine
-    says nothing about the platforms. `cores`: those that Snakemake may use. Raises UserError for anything in the config
-    or the registry that cannot work.
+    says nothing about the platforms. `cores`: those that Snakemake may use. `reserved`: names that no task can have.
+    Raises UserError for anything in the config or the registry that cannot work.
     """
 
-    def __init__(self, config, source="config/config.yaml", folder=registry.KERNELS, remote=False, cores=None):
+    def __init__(
+        self, config, source="config/config.yaml", folder=registry.KERNELS, remote=False, cores=None, reserved=()
+    ):
         validate(config, "config", source)
         self.config = config
         self.cores = cores
         self.kernels = registry.load(folder)
         self.tasks = list(config["tasks"])
+        taken = {*reserved, *RULES} & set(self.tasks)
+        if taken:
+            raise UserError(f"{source}: tasks.{min(taken)}: the study has a rule or table of that name; choose another")
         if config["platforms"] == "auto" and remote:
             raise UserError(
                 "platforms: 'auto' is the machine that Snakemake runs on, but the jobs run on a cluster; "
@@ -57,6 +65,11 @@ class Study:
                 raise UserError(
                     f"{source}: trace.cache_lines.{name}: {level['bytes']} bytes do not hold a set of {level['ways']} "
                     "lines of 64 B; give more bytes or fewer ways"
+                )
+        for name, platform in self.platforms.items():
+            if platform["backend"] == "emulator" and (ROOT / "report" / "recorded" / name).is_dir():
+                raise UserError(
+                    f"{source}: platforms.{name}: a recorded run has that name; choose another for an emulator"
                 )
         self.cpu_job = slurm.cpu_job(config)
         self.gpu_job = slurm.gpu_job(config, self.platforms)

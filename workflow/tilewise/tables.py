@@ -44,7 +44,8 @@ def describe(rows, max_noise):
         choice=[choice_text(row) for row in rows.to_dict("records")],
         block=_pair(rows["block_x"], rows["block_y"]),
         grid=_pair(rows["grid_x"], rows["grid_y"]),
-        spread_percent=100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"],
+        # Quartiles of one sample are no range.
+        spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
         unstable=rows["noise"] > max_noise,
     )
 
@@ -57,7 +58,8 @@ def best(rows):
     """
     found = []
     for _, case in rows.groupby(_CASE, sort=False, dropna=False):
-        ran = case[case["status"] == "ok"].sort_values("time_ms", kind="stable")
+        ran = case[case["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(CHOICE)
+        case = case.drop_duplicates(CHOICE)  # two tasks may have asked for the same
         winner = (case if ran.empty else ran).iloc[0].to_dict()
         winner |= {"points": f"{len(ran)} of {len(case)}", "runner_up": "", "gap_percent": None, "decided": None}
         if len(ran) > 1:
@@ -92,7 +94,11 @@ def _beside_anchor(table, rows):
     """Adds `percent_of_anchor`: the rate as a share of cuBLAS's (on the CPU, of NumPy's BLAS) for the same product."""
     anchors = rows[rows["kernel"].isin(ANCHORS.values()) & (rows["status"] == "ok")]
     keys = ["platform", "dtype", *SHAPE]
-    anchors = anchors.drop_duplicates(keys).rename(columns={"time_ms": "anchor_ms"})[[*keys, "anchor_ms"]]
+    anchors = (
+        anchors.sort_values("time_ms", kind="stable")
+        .drop_duplicates(keys)
+        .rename(columns={"time_ms": "anchor_ms"})[[*keys, "anchor_ms"]]
+    )
     table = table.merge(anchors, how="left", on=keys)
     return table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"])
 
@@ -269,9 +275,13 @@ def task(name, evidence, published):
     if method != "sweep":
         return _OF_METHOD[method](evidence, published)
     own = evidence.of(name)
-    rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
-    if rows.empty:  # nothing recorded for this task: what the emulator verified is all there is
-        rows, evidence = own.emulated, own
+    timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
+    # Of what was timed nowhere, such as a new kernel on a machine without a GPU, all there is to show is whether it is
+    # right.
+    keys = ["kernel", "dtype", *CHOICE]
+    known = set(timed[keys].astype(str).itertuples(index=False, name=None))
+    new = [key not in known for key in own.emulated[keys].astype(str).itertuples(index=False, name=None)]
+    rows = pd.concat([timed, own.emulated[new]], ignore_index=True)
     layout = winners if name in _WINNERS else sweep
     return layout(rows, evidence, published)
 
@@ -284,7 +294,8 @@ def largest(table):
 
 def choices(evidence, *tasks):
     """The best choice of every case in these tasks; without what has no choice, such as cuBLAS."""
-    rows = best(describe(evidence.of(*tasks).gpu, evidence.max_noise))
+    rows = evidence.of(*tasks).gpu
+    rows = best(describe(rows[rows["time_ms"].notna()], evidence.max_noise))
     return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
 
 
@@ -317,7 +328,9 @@ def _points(evidence):
 
 
 def _but_asked_refusals(rows, evidence):
-    tasks = evidence.config["tasks"]
+    tasks = {}
+    for platform in evidence.everyone:
+        tasks |= platform.device["config"]["tasks"]
     asked = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
     return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
 
