@@ -406,6 +406,7 @@ text(
 
 # %%
 if not evidence.facts["cache_lines"].empty:
+    fetched = tables.cache_lines(evidence)
     display(
         text(
             "Why? The same loops also ran on elements that report each of their reads and writes to a model of a "
@@ -416,7 +417,7 @@ if not evidence.facts["cache_lines"].empty:
     )
     display(
         show_table(
-            tables.cache_lines(evidence),
+            fetched,
             "cache_lines",
             "<b>Cache lines.</b> What a multiply-add takes, and the lines that it fetches by the model.",
             labels,
@@ -429,7 +430,7 @@ if not evidence.facts["cache_lines"].empty:
             "out, such as vector instructions and lines fetched ahead.",
         )
     )
-    display(text(findings.lines_explain(tables.cache_lines(evidence), labels)))
+    display(text(findings.lines_explain(fetched, labels)))
 
 # %% [markdown]
 # ## Ragged edges against multiples of the tile

@@ -14,6 +14,7 @@ from tilewise.data import ANCHORS, CHOICE, SHAPE
 from tilewise.registry import DTYPES
 
 _CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best block, tile or NTB is chosen for
+_CHOSEN = ["kernel", "dtype", *CHOICE]  # the same kernel with the same choice, at whatever shape
 
 
 def choice_text(row):
@@ -125,10 +126,9 @@ def _beside_emulator(table, evidence):
     emulated = _but_asked_refusals(evidence.emulated, evidence)
     if emulated.empty:
         return table
-    keys = ["kernel", "dtype", *CHOICE]
-    worst = emulated.sort_values("status", key=lambda status: status == "ok", kind="stable").drop_duplicates(keys)
-    found = worst.rename(columns={"status": "emulator"})[[*keys, "emulator"]]
-    return table.merge(found, how="left", on=keys)
+    worst = emulated.sort_values("status", key=lambda status: status == "ok", kind="stable").drop_duplicates(_CHOSEN)
+    found = worst.rename(columns={"status": "emulator"})[[*_CHOSEN, "emulator"]]
+    return table.merge(found, how="left", on=_CHOSEN)
 
 
 def _by_shape(table):
@@ -278,10 +278,8 @@ def task(name, evidence, published):
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
     # Of what was timed nowhere, such as a new kernel on a machine without a GPU, all there is to show is whether it is
     # right.
-    keys = ["kernel", "dtype", *CHOICE]
-    known = set(timed[keys].astype(str).itertuples(index=False, name=None))
-    new = [key not in known for key in own.emulated[keys].astype(str).itertuples(index=False, name=None)]
-    rows = pd.concat([timed, own.emulated[new]], ignore_index=True)
+    timed_ones, verified_ones = (pd.MultiIndex.from_frame(part[_CHOSEN].astype(str)) for part in (timed, own.emulated))
+    rows = pd.concat([timed, own.emulated[~verified_ones.isin(timed_ones)]], ignore_index=True)
     layout = winners if name in _WINNERS else sweep
     return layout(rows, evidence, published)
 
@@ -356,7 +354,7 @@ def verification(evidence):
 
 def traffic(evidence):
     """What each kernel asks of memory, as the emulator counted it at its largest traced shape; its faults at all."""
-    key, faults = ["kernel", "dtype", *CHOICE], ["races", "out_of_bounds"]
+    key, faults = _CHOSEN, ["races", "out_of_bounds"]
     rows = evidence.facts["traffic"].copy()
     rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
     rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum")
