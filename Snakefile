@@ -3,7 +3,13 @@ import os
 
 from snakemake.exceptions import WorkflowError
 from tilewise import UserError, figures, tables
+from tilewise.schema import read_yaml
 from tilewise.study import Study
+
+try:
+    read_yaml("config/config.yaml")  # what is wrong in it and where, which Snakemake's own message leaves out
+except UserError as error:
+    raise WorkflowError(str(error))
 
 
 configfile: "config/config.yaml"

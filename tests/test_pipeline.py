@@ -101,7 +101,20 @@ BAD = {
     ),
     "too many threads": ("config/config.yaml", "8x128", "64x32", ["2048 threads", "1024"]),
     "a missing source": ("kernels/registry.yaml", "source: tiled.cu", "source: tile.cu", ["tile.cu", "no file"]),
-    "broken YAML": ("kernels/registry.yaml", "naive:\n", "naive: [\n", ["registry.yaml"]),
+    "broken YAML": ("kernels/registry.yaml", "naive:\n", "naive: [\n", ["registry.yaml:", "brackets"]),
+    "a bracket left open": ("config/config.yaml", "[16, 32]", "[16, 32", ["config/config.yaml:", "brackets"]),
+    "a kernel's name twice": (
+        "kernels/registry.yaml",
+        "tiled:\n",
+        "naive:\n",
+        ["registry.yaml:", "'naive' occurs twice"],
+    ),
+    "a task's name twice": (
+        "config/config.yaml",
+        "task3:\n",
+        "task1a:\n",
+        ["config/config.yaml:", "'task1a' occurs twice"],
+    ),
 }
 
 

@@ -21,6 +21,14 @@ def wait_until(condition, seconds=60, message="the condition"):
     return value
 
 
+def has_ended(process):
+    """Whether a process is gone, or a zombie that nobody asks for."""
+    try:
+        return not Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return True
+
+
 class Cluster:
     """A Slurm of one node with two GPUs, red and blue; `environment` is that of a user logged in to it."""
 
@@ -48,16 +56,20 @@ class Cluster:
         return [number for number, (state, _) in self.jobs().items() if state in ("RUNNING", "PENDING", "COMPLETING")]
 
     def signal(self, job, how):
-        """Send a signal to every process of a job."""
-        mark = f"SLURM_JOB_ID={job}".encode()
+        """Send a signal to every process of a job of this Slurm; another test's may have a job of the same number."""
         for place in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it may end while we look
-                if mark in (place / "environ").read_bytes().split(b"\0"):
+                pairs = (place / "environ").read_text(errors="replace").split("\0")
+                variables = dict(pair.partition("=")[::2] for pair in pairs)
+                ours = f"{self.folder}/bin" in variables.get("PATH", "").split(":")
+                if ours and variables.get("SLURM_JOB_ID") == str(job):
                     os.kill(int(place.name), how)
 
     def end(self, daemon, how):
-        """Send a signal to a daemon: SIGTERM as its service's stop, SIGKILL as a crash."""
-        os.kill(int((self.folder / f"{daemon}.pid").read_text()), how)
+        """End a daemon, by SIGTERM as its service's stop or SIGKILL as a crash; its port is free when this returns."""
+        process = int((self.folder / f"{daemon}.pid").read_text())
+        os.kill(process, how)
+        wait_until(lambda: has_ended(process), message=f"the end of {daemon}")
 
 
 class Run:
@@ -86,10 +98,16 @@ class Run:
         return self.log.read_text()
 
     def jobs(self):
-        """The jobs that this run submitted, by id."""
-        return {number: job for number, job in self.cluster.jobs().items() if number not in self.before}
+        """The jobs that this run submitted, by id, once Slurm has put away what they ran on."""
 
-    def ends(self, status=0, seconds=240):
+        def put_away():
+            mine = {number: job for number, job in self.cluster.jobs().items() if number not in self.before}
+            return None if any(state == "COMPLETING" for state, _ in mine.values()) else [mine]
+
+        [mine] = wait_until(put_away, message=f"the last of {self.cluster.jobs()}")
+        return mine
+
+    def ends(self, status=0, seconds=600):
         """Wait for the end; returns the run where its exit status is the one expected."""
         try:
             assert (self.process.wait(seconds) == 0) == (status == 0), self.output

@@ -52,9 +52,9 @@ def measured(clone):
 
 def in_the_middle(run):
     """Wait until a run's job has measured two points or more; returns the job's id."""
-    wait_until(lambda: len(measured(run.clone)) >= 2 or run.process.poll() is not None, 120, "two measured points")
+    wait_until(lambda: len(measured(run.clone)) >= 2 or run.process.poll() is not None, 240, "two measured points")
     assert not (run.clone / CSV).exists()
-    [job] = run.cluster.running()
+    [job] = set(run.cluster.running()) - run.before
     return job
 
 
@@ -88,8 +88,8 @@ def test_a_cancelled_job_is_named_and_the_next_run_goes_on(cluster, clone, start
 def test_a_job_over_its_time_limit_is_named_and_submitted_again(cluster, clone, start):
     run = start(clone, "--", CSV)
     job = in_the_middle(run)
-    cluster("scontrol", "update", f"JobId={job}", "EndTime=now")
     cluster.signal(job, signal.SIGSTOP)  # else it is done before Slurm looks, which it does twice a minute
+    cluster("scontrol", "update", f"JobId={job}", "EndTime=now+5")  # a `now` of the second before is refused
     run.ends()
     assert [state for state, _ in run.jobs().values()] == ["TIMEOUT", "COMPLETED"]
     assert whole(clone)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from tilewise import UserError, registry
 from tilewise.data import CLAIMS, SHAPE
-from tilewise.schema import validate
+from tilewise.schema import read_yaml, validate
 
 #: The verdicts.
 HOLDS, FAILS, UNTESTED = "holds here", "does not hold here", "cannot be tested here"
@@ -241,7 +240,7 @@ def _words(where):
 
 def load(path=CLAIMS):
     """The claims of a YAML file as dicts; UserError where an entry is malformed or an id occurs twice."""
-    claims = yaml.safe_load(path.read_text())
+    claims = read_yaml(path)
     validate(claims, "claims", path)
     names = [claim["id"] for claim in claims]
     twice = {name for name in names if names.count(name) > 1}

@@ -9,10 +9,9 @@ from pathlib import Path
 import jinja2
 import jinja2.sandbox
 import numpy as np
-import yaml
 
 from tilewise import KERNELS, UserError
-from tilewise.schema import validate
+from tilewise.schema import read_yaml, validate
 
 #: The element types: the name used everywhere -> (C++ type, NumPy type).
 DTYPES = {
@@ -139,10 +138,7 @@ def load(folder=KERNELS):
     """
     folder = Path(folder)
     path = folder / "registry.yaml"
-    try:
-        entries = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: {error}") from None
+    entries = read_yaml(path)
     validate(entries, "registry", path)
     known = {field.name for field in fields(Kernel)}
     kernels = {}

@@ -1,4 +1,4 @@
-"""Strict validation of YAML against workflow/schemas/, with messages that name the key and the remedy."""
+"""Strict reading of YAML and its validation by workflow/schemas/, with messages that name the place and the remedy."""
 
 import difflib
 import json
@@ -9,6 +9,36 @@ import yaml
 from tilewise import ROOT, UserError
 
 SCHEMAS = ROOT / "workflow" / "schemas"
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Of two equal keys PyYAML itself keeps the last, without a word."""
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key '{key.value}' occurs twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path):
+    """What a YAML file holds.
+
+    Raises UserError with one line where it cannot be read: `path:line: what is wrong; what to look for`.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return yaml.load(file, _UniqueKeys)
+    except yaml.MarkedYAMLError as error:
+        place = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else path
+        said = " ".join(filter(None, (error.context, error.problem)))
+        raise UserError(f"{place}: {said}; look at keys, indentation, brackets and quotes there and before") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def validate(data, name, source):
