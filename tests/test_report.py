@@ -4,10 +4,11 @@ import re
 from html.parser import HTMLParser
 
 import jupytext
+import pandas as pd
 import pytest
 import synthetic
 
-from tilewise import ROOT, UserError, data, findings, render, tables
+from tilewise import ROOT, UserError, data, figures, findings, render, tables
 
 TABLES = """
 Claims. CPU times. Table 1. Table 2. Table 3. Table 4. Table 4 in double. Table 5. Ragged and degenerate shapes.
@@ -138,6 +139,43 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     assert "mine" in set(tables.ladder(evidence, data.published())["kernel"])
 
 
+def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
+    """What leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
+    folder = synthetic.write(tmp_path / "gpu")
+    rows = pd.read_csv(folder / "measurements.csv")
+    own = rows["kernel"].map(lambda name: synthetic.KERNELS[name].kind == "cuda")
+    timed = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops"]
+    rows.loc[own, timed] = float("nan")
+    rows.loc[own, "status"] = "incorrect"
+    rows.loc[own, "bound_ratio"] = float("inf")
+    rows.to_csv(folder / "measurements.csv", index=False)
+    render.render(tmp_path / "report.html", [folder])
+    text = (tmp_path / "report.html").read_text()
+    assert f"{own.sum()} products came out wrong" in text
+    assert "<td>∞</td>" in text.replace(' class="number"', "")
+
+
+def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic, "KERNELS", synthetic.KERNELS | {"mine": synthetic.KERNELS["multi_tile"]})
+    study = synthetic.config()
+    study["shapes"]["others"] = [{"n": 100 * k, "p": 100, "m": 100} for k in range(1, 13)]
+    sweep = {"kernel": ["multi_tile", "mine"], "dtype": "float", "shapes": "others", "tile": 32, "ntb": [1, 2, 4]}
+    study["tasks"] = {"task3": {"title": "NTB", "sweeps": [sweep]}}
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)])
+    drawn = figures.svg(figures.task("task3", evidence, data.published()))
+    for words in ("multi_tile float, tile 32", "mine float, tile 32", "(1200, 100, 100)"):
+        assert words in drawn
+
+
+def test_what_a_cell_prints_is_on_the_page_and_what_it_warns_of_is_not(tmp_path):
+    cells = ['# %% tags=["parameters"]', "import warnings", "# %%", "warnings.warn('beware')", "print('said')"]
+    (tmp_path / "report.py").write_text("\n".join(cells))
+    render.render(tmp_path / "report.html", [], tmp_path / "report.py")
+    page = (tmp_path / "report.html").read_text()
+    assert "<pre>said" in page
+    assert "UserWarning" not in page
+
+
 def test_text_from_results_cannot_become_markup(tmp_path):
     table = tables.failures(data.load([synthetic.write(tmp_path / "gpu")]))
     table.loc[0, "message"] = "template <typename T> & more"
@@ -158,6 +196,7 @@ def test_a_cell_that_fails_is_one_message(tmp_path):
         (3.628693, "time_ms", "3.629"),
         (0.00213, "bound_ratio", "0.00213"),
         (4.3e-8, "relative_error", "4.3e-08"),
+        (float("inf"), "bound_ratio", "∞"),
         (12.345, "ratio", "12.3×"),
         (1234.5, "speedup_over_cpu", "1,234×"),
         (99.96, "percent_of_anchor", "100.0"),

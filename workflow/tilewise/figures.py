@@ -36,7 +36,6 @@ _STYLE = {
     "legend.fontsize": "small",
     "legend.title_fontsize": "small",
 }
-_MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"]
 _GREY = "0.45"
 
 
@@ -105,10 +104,11 @@ def _line(axis, rows, x, order, series, max_noise, y="gflops"):
     names = list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]])
     ran = rows[rows["status"] == "ok"]
-    sns.lineplot(
-        ran, x="place", y=y, hue=series, style=series, hue_order=names, style_order=names, ax=axis, errorbar=None,
-        markers=_MARKERS[: len(names)], palette=_palette(names), dashes=False, markersize=6,
-    )  # fmt: skip
+    if len(ran):  # seaborn warns of a palette for nothing
+        sns.lineplot(
+            ran, x="place", y=y, hue=series, style=series, hue_order=names, style_order=names, ax=axis, errorbar=None,
+            markers=_markers(names), palette=_palette(names), dashes=False, markersize=6,
+        )  # fmt: skip
     unstable = ran[ran["noise"] > max_noise]
     if len(unstable):
         ring = {"s": 110, "facecolors": "none", "edgecolors": "black", "zorder": 5}
@@ -131,6 +131,10 @@ def _palette(names):
     return sns.color_palette("colorblind", len(names))
 
 
+def _markers(names):
+    return dict(zip(names, itertools.cycle(["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"])))
+
+
 @_styled
 def sweep(rows, x, label, evidence):
     """GFLOP/s over what the sweep chose (column x): one panel a platform, kernel and dtype, one line a shape."""
@@ -138,7 +142,7 @@ def sweep(rows, x, label, evidence):
     rows = rows.assign(shape=[shape_text(row) for row in rows.to_dict("records")])
     order = list(dict.fromkeys(rows[x]))
     groups = list(rows.groupby(["platform", "kernel", "dtype"], sort=False))
-    figure, axes = _panels(len(groups), height=4.2)
+    figure, axes = _panels(len(groups), height=3.35 + 0.17 * rows["shape"].nunique())
     for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
         _line(axis, part, x, order, "shape", evidence.max_noise)
         axis.set(title=_title(f"{kernel}, {dtype}", platform, evidence), xlabel=label, ylabel="GFLOP/s")
@@ -150,22 +154,27 @@ def sweep(rows, x, label, evidence):
 def ntb(rows, evidence, published):
     """NTB curves: GFLOP/s at the largest shape, at the others, and the speed over NTB 1 beside source a's."""
     rows = rows[rows["ntb"].notna()]
-    work = rows[SHAPE].astype("float64").prod(axis=1)
+    series = [f"{row['dtype']}, {choice_text(row | {'ntb': None})}" for row in rows.to_dict("records")]
+    if rows["kernel"].nunique() > 1:
+        series = [f"{kernel} {name}" for kernel, name in zip(rows["kernel"], series)]
+    rows = rows.assign(series=series)
     order = sorted(set(rows["ntb"]))
     groups = list(rows.groupby("platform", sort=False))
-    figure, axes = _panels(3 * len(groups), width=9.6, height=4.6, columns=3)
+    curves = rows[["series", *SHAPE]].drop_duplicates()
+    longest_legend = max(5, len(curves) - curves["series"].nunique())
+    figure, axes = _panels(3 * len(groups), width=9.6, height=3.75 + 0.17 * longest_legend, columns=3)
     for number, (platform, part) in enumerate(groups):
         left, middle, right = axes[3 * number : 3 * number + 3]
-        large = part[work[part.index] == work.max()]
-        large = large.assign(series=[f"{row['dtype']}, tile {row['tile']}" for row in large.to_dict("records")])
+        largest = part.loc[part[SHAPE].astype("float64").prod(axis=1).idxmax(), SHAPE]
+        large = part[(part[SHAPE] == largest).all(axis=1)]
         _line(left, large, "ntb", order, "series", evidence.max_noise)
         left.set(title=_title(shape_text(large.iloc[0]), platform, evidence), xlabel="NTB", ylabel="GFLOP/s")
         other = part.drop(large.index)
-        names = [f"{shape_text(row)} {row['dtype']}, tile {row['tile']}" for row in other.to_dict("records")]
+        names = [f"{shape_text(row)} {row['series']}" for row in other.to_dict("records")]
         if names:
             _line(middle, other.assign(series=names), "ntb", order, "series", evidence.max_noise)
         middle.set(title="other shapes\n(n, m, p)", xlabel="NTB", ylabel="GFLOP/s")
-        first = large[large["ntb"] == 1].set_index("series")["time_ms"]
+        first = large[large["ntb"] == 1].groupby("series")["time_ms"].min()
         ratio = large.assign(speed=large["series"].map(first) / large["time_ms"])
         _line(right, ratio, "ntb", order, "series", evidence.max_noise, y="speed")
         source = published[(published["place"] == "Table 5") & published["ntb"].isin(order)].sort_values("ntb")
@@ -194,7 +203,7 @@ def rates(rows, evidence):
     figure, axes = _panels(len(groups), height=1.8 + 0.22 * len(shapes), columns=3, width=8.8, sharey=True, sharex=True)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         part = part.assign(place=[shapes.index(shape) for shape in part["shape"]])
-        sns.scatterplot(part, x="gflops", y="place", markers=_MARKERS[: len(names)], s=40, ax=axis, **options)
+        sns.scatterplot(part, x="gflops", y="place", markers=_markers(names), s=40, ax=axis, **options)
         words = {"va": "center", "fontsize": "x-small", "color": _GREY, "transform": axis.get_yaxis_transform()}
         for place, missing in part[part["status"] != "ok"].groupby("place"):
             axis.text(0.03, place, ", ".join(f"{row.kernel}: {row.status}" for row in missing.itertuples()), **words)
@@ -367,13 +376,11 @@ def cache_lines(evidence):
     groups = list(table.groupby("platform", sort=False))
     names, shapes = sorted(table["kernel"].unique()), list(dict.fromkeys(table["shape"]))
     options = {"hue": "kernel", "hue_order": names, "palette": _palette(names), "style": "shape", "style_order": shapes}
+    options |= {"markers": _markers(shapes)}
     figure, axes = _panels(len(groups), sharex=True, sharey=True)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         axis.set(xscale="log", yscale="log", title=_title("", platform, evidence))
-        markers = dict(zip(shapes, itertools.cycle(_MARKERS), strict=False))
-        sns.scatterplot(
-            part, x="l1_lines_per_multiply_add", y="ns_per_multiply_add", s=50, ax=axis, markers=markers, **options
-        )
+        sns.scatterplot(part, x="l1_lines_per_multiply_add", y="ns_per_multiply_add", s=50, ax=axis, **options)
         axis.set(xlabel="lines into the first cache a multiply-add", ylabel="ns a multiply-add")
         for ruler in (axis.xaxis, axis.yaxis):
             ruler.set(

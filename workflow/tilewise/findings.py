@@ -102,8 +102,10 @@ def _ladder_points(ladder, label):
         steps.append(f"{name}{choice} {row['time_ms']:,.4g} ms")
     shape = next(iter(rows.values()))["shape"]
     points = [f"**{label}**, float, {shape}: {', '.join(steps)}."]
-    own = {name: row for name, row in rows.items() if name not in ANCHORS.values()}
-    fastest = min(own.values(), key=lambda row: row["time_ms"])
+    own = [row for name, row in rows.items() if name not in ANCHORS.values()]
+    if not own:
+        return points
+    fastest = min(own, key=lambda row: row["time_ms"])
     sentence = f"The fastest kernel of the study is `{fastest['kernel']}` with {fastest['choice']}"
     if pd.notna(fastest["speedup_over_naive"]) and fastest["kernel"] != "naive":
         sentence += f", {_times(fastest['speedup_over_naive'])} the speed of the best naive kernel"

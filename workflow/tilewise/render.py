@@ -1,6 +1,7 @@
 """From tables and figures to HTML, and from report/report.py to one self-contained page."""
 
 import html
+import math
 import re
 from pathlib import Path
 
@@ -238,9 +239,9 @@ def number(value, column=""):
         return f"{value:,.0f}×" if value >= 100 else f"{value:.3g}×"
     if "percent" in column:
         return f"{value:,.1f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
-    if value == int(value) and abs(value) < 1e16:
-        return f"{int(value):,}"
-    if abs(value) >= 1000:
+    if math.isinf(value):
+        return "∞"  # the error of an element that is not finite
+    if abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
 

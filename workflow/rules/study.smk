@@ -1,0 +1,33 @@
+# The config, read and checked before any rule is made: `study` is what the other files ask for platforms and tasks.
+import os
+
+from snakemake.exceptions import WorkflowError
+from tilewise import UserError, figures, tables
+from tilewise.schema import read_yaml
+from tilewise.study import Study
+
+try:
+    read_yaml("config/config.yaml")  # names the file and line of a mistake, which Snakemake's own message leaves out
+except UserError as error:
+    raise WorkflowError(str(error))
+
+
+configfile: "config/config.yaml"
+
+
+try:
+    study = Study(
+        config,
+        source=", ".join(os.path.relpath(path) for path in workflow.configfiles),
+        remote=workflow.nodes is not None,
+        cores=workflow.cores,
+        reserved={*tables.OVERVIEW, *figures.OVERVIEW},
+    )
+except UserError as error:
+    raise WorkflowError(str(error))
+
+
+wildcard_constraints:
+    platform="|".join(study.platforms),
+    task="|".join(study.tasks),
+    kernel="|".join(study.kernels),
