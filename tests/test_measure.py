@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from waiting import has_ended, wait_until
 
 from tilewise import build, maximum, measure, registry
 from tilewise.points import Point, expand
@@ -182,26 +183,13 @@ def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
         return [name for name in ours if "tilewise.worker" in Path(f"/proc/{name}/cmdline").read_text()]
 
     try:
-        deadline = time.monotonic() + 60
-        while not (workers := children()) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        workers = wait_until(children, message="a worker")
         time.sleep(1)  # until it is at work
         [worker] = workers
     finally:
         task.kill()
         task.wait()
-    deadline = time.monotonic() + 10
-    while (state := _state(worker)) not in ("gone", "Z") and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert state in ("gone", "Z")
-
-
-def _state(process):
-    """The letter that /proc has for a process."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "gone"
+    wait_until(lambda: has_ended(worker), 10, "the end of the worker")
 
 
 def _parent(stat):

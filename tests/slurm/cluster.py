@@ -9,24 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+from waiting import has_ended, wait_until
+
 SCRIPT = Path(__file__).with_name("slurm.sh")
-
-
-def wait_until(condition, seconds=60, message="the condition"):
-    """Wait for a condition and return its value; the test fails where it does not come true."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, f"waited {seconds} s for {message}"
-        time.sleep(0.1)
-    return value
-
-
-def has_ended(process):
-    """Whether a process is gone, or a zombie that nobody asks for."""
-    try:
-        return not Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return True
 
 
 class Cluster:
@@ -100,12 +85,11 @@ class Run:
     def jobs(self):
         """The jobs that this run submitted, by id, once Slurm has put away what they ran on."""
 
-        def put_away():
-            mine = {number: job for number, job in self.cluster.jobs().items() if number not in self.before}
-            return None if any(state == "COMPLETING" for state, _ in mine.values()) else [mine]
+        def mine():
+            return {number: job for number, job in self.cluster.jobs().items() if number not in self.before}
 
-        [mine] = wait_until(put_away, message=f"the last of {self.cluster.jobs()}")
-        return mine
+        wait_until(lambda: all(state != "COMPLETING" for state, _ in mine().values()), message="the end of all jobs")
+        return mine()
 
     def ends(self, status=0, seconds=600):
         """Wait for the end; returns the run where its exit status is the one expected."""

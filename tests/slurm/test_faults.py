@@ -13,7 +13,7 @@ import time
 
 import pandas as pd
 import pytest
-from cluster import wait_until
+from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 CSV = "results/emulated/tasks/task1a.csv"

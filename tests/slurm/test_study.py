@@ -6,7 +6,7 @@ import sys
 
 import pandas as pd
 import pytest
-from cluster import wait_until
+from waiting import wait_until
 
 QUICK = ("--configfile", "config/cluster.yaml", "config/quick.yaml")
 

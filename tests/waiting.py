@@ -1,0 +1,21 @@
+"""Waiting for what other processes do."""
+
+import time
+from pathlib import Path
+
+
+def wait_until(condition, seconds=60, message="the condition"):
+    """Wait for a condition and return its value; the test fails where it does not come true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited {seconds} s for {message}"
+        time.sleep(0.1)
+    return value
+
+
+def has_ended(process):
+    """Whether a process is gone, or a zombie that nobody asks for; by then it holds no file and no port."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
