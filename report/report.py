@@ -25,8 +25,8 @@ from IPython.display import display
 
 sys.path.insert(0, "../workflow")  # so that the notebook also opens where the package is not installed
 
-from tilewise import claims, data, figures, findings, tables
-from tilewise.render import claims_layout, show_figure, show_table, text
+from tilewise.report import claims, data, figures, findings, tables
+from tilewise.report.render import claims_layout, show_figure, show_table, text
 
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = data.RECORDED

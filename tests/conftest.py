@@ -7,8 +7,9 @@ import pytest
 import yaml
 from clones import copy_repository
 
-from tilewise import ROOT, registry
-from tilewise.emulator import EMULATED_LIMITS
+from tilewise import ROOT
+from tilewise.measure.backends.emulator import EMULATED_LIMITS
+from tilewise.study import registry
 
 
 def pytest_collection_modifyitems(items):
@@ -64,7 +65,7 @@ def rendered(tmp_path_factory):
     """The page of a machine without a GPU beside a recorded run, all of it invented."""
     import synthetic
 
-    from tilewise import render  # Jupyter takes a second to load, which the other tests need not wait for
+    from tilewise.report import render  # Jupyter takes a second to load, which the other tests need not wait for
 
     folder = tmp_path_factory.mktemp("report")
     synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)

@@ -6,20 +6,13 @@ import math
 import pandas as pd
 import yaml
 
-from tilewise import (
-    ROOT,
-    bandwidth,
-    cache_lines,
-    cold_start,
-    counters,
-    data,
-    launch_limits,
-    maximum,
-    measure,
-    occupancy,
-    points,
-    registry,
-)
+from tilewise import ROOT
+from tilewise.count import cache_lines, counters, occupancy
+from tilewise.measure import task as measure
+from tilewise.measure.methods import bandwidth, cold_start, launch_limits
+from tilewise.measure.methods import maximum_size as maximum
+from tilewise.report import data
+from tilewise.study import points, registry
 
 KERNELS = registry.load()
 #: Columns of counts that the report does not look at one by one.

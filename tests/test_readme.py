@@ -4,7 +4,9 @@ import re
 
 import yaml
 
-from tilewise import ROOT, registry, trace
+from tilewise import ROOT
+from tilewise.count import trace
+from tilewise.study import registry
 
 README = (ROOT / "README.md").read_text()
 

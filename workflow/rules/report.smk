@@ -1,4 +1,4 @@
-from tilewise import data, figures, tables
+from tilewise.report import data, figures, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
 PLATFORM = ["measurements", "maximum_size", "occupancy", "traffic", "cache_lines"]

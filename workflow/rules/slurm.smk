@@ -1,4 +1,4 @@
-from tilewise import slurm
+from tilewise.study import slurm
 
 if workflow.nodes is not None:  # jobs are submitted
     slurm.await_controller()

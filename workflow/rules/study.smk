@@ -2,9 +2,10 @@
 import os
 
 from snakemake.exceptions import WorkflowError
-from tilewise import UserError, figures, tables
-from tilewise.schema import read_yaml
-from tilewise.study import Study
+from tilewise import UserError
+from tilewise.report import figures, tables
+from tilewise.study.schema import read_yaml
+from tilewise.study.study import Study
 
 try:
     read_yaml("config/config.yaml")  # names the file and line of a mistake, which Snakemake's own message leaves out

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from tilewise.bandwidth import bandwidth
 from tilewise.files import script, write_csv
-from tilewise.measure import to_frame
-from tilewise.probe import check_here
+from tilewise.measure.methods.bandwidth import bandwidth
+from tilewise.measure.probe import check_here
+from tilewise.measure.task import to_frame
 
 with script(snakemake.log[0]):
     device = json.loads(Path(snakemake.input.device).read_text())

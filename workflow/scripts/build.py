@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from tilewise import registry
-from tilewise.build import build
+from tilewise.build.build import build
 from tilewise.files import script
+from tilewise.study import registry
 
 with script(snakemake.log[0]):
     target = json.loads(Path(snakemake.input.target).read_text())

@@ -1,8 +1,8 @@
 """Time kernels as source b does, in fresh processes, and the same kernels alone."""
 
-from tilewise.cold_start import cold_start
 from tilewise.files import script, write_csv
-from tilewise.measure import measure_task, work
+from tilewise.measure.methods.cold_start import cold_start
+from tilewise.measure.task import measure_task, work
 
 with script(snakemake.log[0]):
     subject = work(snakemake)

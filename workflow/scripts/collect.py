@@ -3,8 +3,8 @@
 import pandas as pd
 
 from tilewise.files import script, write_csv
-from tilewise.maximum import COLUMNS as MAXIMUM_SIZE
-from tilewise.measure import COLUMNS, WHOLE
+from tilewise.measure.methods.maximum_size import COLUMNS as MAXIMUM_SIZE
+from tilewise.measure.task import COLUMNS, WHOLE
 
 
 def joined(paths, columns, **options):

@@ -1,7 +1,8 @@
 """Read the hardware's counters at the points that are also traced."""
 
-from tilewise import counters, registry
+from tilewise.count import counters
 from tilewise.files import script, write_csv
+from tilewise.study import registry
 
 with script(snakemake.log[0]):
     kernels = registry.load()

@@ -1,8 +1,8 @@
 """Find, time and verify the largest product that the device holds."""
 
 from tilewise.files import script, write_csv
-from tilewise.maximum import maximum_size
-from tilewise.measure import work
+from tilewise.measure.methods.maximum_size import maximum_size
+from tilewise.measure.task import work
 
 with script(snakemake.log[0]):
     measurements, facts = maximum_size(*work(snakemake), snakemake.params.journal)

@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
-from tilewise import build, occupancy
+from tilewise.build import build
+from tilewise.count import occupancy
 from tilewise.files import script, write_csv
-from tilewise.probe import check_here
-from tilewise.study import Study
+from tilewise.measure.probe import check_here
+from tilewise.study.study import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tilewise.files import script
-from tilewise.render import render
+from tilewise.report.render import render
 
 with script(snakemake.log[0]):
     render(snakemake.output[0], [Path(device).parent for device in snakemake.input.devices], snakemake.input.notebook)

@@ -1,7 +1,7 @@
 """Capture the machine that measures."""
 
 from tilewise.files import script, write_json
-from tilewise.probe import capture
+from tilewise.measure.probe import capture
 
 with script(snakemake.log[0]):
     write_json(capture(snakemake.wildcards.platform, snakemake.params.backend, snakemake.config), snakemake.output[0])

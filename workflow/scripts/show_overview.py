@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tilewise import data, figures, tables
 from tilewise.files import script, write_csv
+from tilewise.report import data, figures, tables
 
 with script(snakemake.log[0]):
     evidence = data.load([Path(snakemake.input.device).parent])

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tilewise import data, figures, tables
 from tilewise.files import script, write_csv
+from tilewise.report import data, figures, tables
 
 with script(snakemake.log[0]):
     task = snakemake.wildcards.task

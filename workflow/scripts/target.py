@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tilewise.build import target
+from tilewise.build.build import target
 from tilewise.files import script, write_json
 
 with script(snakemake.log[0]):

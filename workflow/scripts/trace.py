@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tilewise import cache_lines, counters, trace
+from tilewise.count import cache_lines, counters, trace
 from tilewise.files import script, write_csv
-from tilewise.study import Study
+from tilewise.study.study import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)

@@ -7,12 +7,13 @@ import signal
 import sys
 from pathlib import Path
 
-from tilewise import UserError, registry
-from tilewise.cpp import shown
-from tilewise.emulator import LaunchError
-from tilewise.points import Point
-from tilewise.registry import DTYPES, MAX_THREADS_PER_BLOCK, Kernel
-from tilewise.trace import SCHEDULES, trace
+from tilewise import UserError
+from tilewise.build.cpp import shown
+from tilewise.count.trace import SCHEDULES, trace
+from tilewise.measure.backends.emulator import LaunchError
+from tilewise.study import registry
+from tilewise.study.points import Point
+from tilewise.study.registry import DTYPES, MAX_THREADS_PER_BLOCK, Kernel
 
 TABLE = {
     "global_load_requests": "global loads: requests of a warp",

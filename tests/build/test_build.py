@@ -1,0 +1,79 @@
+"""Every kernel compiles for every architecture without a GPU, and a kernel that does not says where and why."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tilewise import UserError
+from tilewise.build import build
+from tilewise.study import registry
+from tilewise.study.points import Point
+from tilewise.study.registry import DTYPES
+
+CUDA = [kernel for kernel in registry.load().values() if kernel.kind == "cuda"]
+GPU = {"backend": "gpu", "gpu": {"compute_capability": "9.0"}, "host_compiler": "g++"}
+
+
+def some_instance(kernel, dtype):
+    tile = 16 if "tile" in kernel.template else None
+    ntb = 3 if "ntb" in kernel.template else None
+    return registry.instance(kernel, dtype, tile, ntb)
+
+
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
+@pytest.mark.parametrize("kernel", CUDA, ids=lambda kernel: kernel.name)
+def test_every_kernel_compiles(kernel, capability):
+    for dtype in kernel.dtypes:
+        cubin, entry = build.compile_cubin(kernel, some_instance(kernel, dtype), capability)
+        assert cubin[:4] == b"\x7fELF"
+        assert kernel.name in entry["symbol"]
+        assert 0 < entry["registers"] <= 255
+        assert entry["spill_bytes"] == 0
+
+
+def test_static_shared_memory_is_what_the_tiles_need(kernels):
+    for dtype, (_, kind) in DTYPES.items():
+        _, entry = build.compile_cubin(kernels["tiled"], registry.instance(kernels["tiled"], dtype, 16), "9.0")
+        assert entry["shared_bytes"] == 2 * 16 * 16 * kind.itemsize
+
+
+def test_the_hash_follows_source_instance_and_target(kernels, tmp_path):
+    def sha(kernel, instance="tiled<float, 16>", capability="9.0"):
+        return build.compile_cubin(kernel, instance, capability)[1]["sha256"]
+
+    tiled = kernels["tiled"]
+    (tmp_path / "tiled.cu").write_text(tiled.path.read_text() + "\n// another comment\n")
+    edited = dataclasses.replace(tiled, folder=tmp_path)
+    assert sha(tiled) == sha(tiled)
+    others = {sha(edited), sha(tiled, instance="tiled<float, 8>"), sha(tiled, capability="8.0")}
+    assert len(others | {sha(tiled)}) == 4
+
+
+def test_a_kernel_that_does_not_compile_names_file_and_line(kernels, tmp_path):
+    text = kernels["naive"].path.read_text().replace("T sum = 0;", "T sum = nothing;")
+    (tmp_path / "naive.cu").write_text(text)
+    line = next(i for i, words in enumerate(text.splitlines(), 1) if "nothing" in words)
+    broken = dataclasses.replace(kernels["naive"], folder=tmp_path)
+    with pytest.raises(UserError, match=rf"naive\.cu.*{line}.*nothing"):
+        build.build(broken, ["naive<float>"], GPU, tmp_path / "out")
+    with pytest.raises(UserError, match=rf"naive\.cu:{line}: .*nothing"):
+        build.build(broken, ["naive<float>"], GPU | {"backend": "emulator"}, tmp_path / "out")
+
+
+def test_an_instance_that_does_not_compile_leaves_the_others(kernels, tmp_path):
+    manifest = build.build(kernels["tiled"], ["tiled<float, 16>", "tiled<float, 64>"], GPU, tmp_path)
+    assert "1024 threads" in manifest["instances"]["tiled<float, 64>"]["error"]
+    assert (tmp_path / manifest["instances"]["tiled<float, 16>"]["file"]).is_file()
+    assert json.loads((tmp_path / "manifest.json").read_text()) == manifest
+
+
+def test_a_missing_compiler_is_named_with_the_remedy(kernels, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(UserError, match=r"no-such-compiler.*install"):
+        build.build(kernels["kij"], ["kij<float>"], GPU, tmp_path)
+
+
+def test_points_have_instances_that_the_build_knows(config, kernels):
+    point = Point("t", "tiled", "double", 1, 1, 1, 8, 8, 8)
+    assert build.symbol_of(kernels["tiled"].instance(point)) == "tiled_double_8"

@@ -1,0 +1,105 @@
+"""Hardware counters: ncu's output is read right, and its absence or refusal is explained."""
+
+import json
+import sys
+
+import pytest
+
+from tilewise import UserError
+from tilewise.count import counters
+from tilewise.study.points import Point
+from tilewise.study.registry import load
+
+WIDE = """==PROF== Connected to process 511
+==PROF== Profiling "naive" - 0: 0%....50%....100% - 2 passes
+"ID","Process ID","Kernel Name","Block Size","Grid Size","l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
+"","","","","","request"
+"0","511","void naive<float>(const T1 *, const T1 *, T1 *, int, int, int)","(16, 16, 1)","(16, 16, 1)","1,048,576"
+"1","511","void tiled<float, 16>(const T1 *, const T1 *)","(16, 16, 1)","(16, 16, 1)","65536.00"
+==PROF== Disconnected from process 511
+"""
+LONG = """"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"
+"0","9","void naive<float>(const T1 *)","Command line profiler metrics","l1tex__t_requests.sum","request","1,048,576"
+"0","9","void naive<float>(const T1 *)","Command line profiler metrics","l1tex__t_sectors.sum","sector","2,097,152"
+"1","9","void tiled<float, 16>(const T1 *)","Command line profiler metrics","l1tex__t_requests.sum","request","65,536"
+"""
+
+
+def test_parse_wide():
+    first, second = counters.parse(WIDE)
+    assert first["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 1048576
+    assert second["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 65536
+    assert second["Kernel Name"].startswith("void tiled<float, 16>")
+
+
+def test_parse_long():
+    first, second = counters.parse(LONG)
+    assert (first["l1tex__t_requests.sum"], first["l1tex__t_sectors.sum"]) == (1048576, 2097152)
+    assert second["l1tex__t_requests.sum"] == 65536
+
+
+@pytest.fixture
+def fake_ncu(tmp_path, monkeypatch):
+    """A function that installs an ncu which prints `text` and says that `launches` jobs were launched."""
+    monkeypatch.setattr(counters, "_compile", lambda points, *_: [{"key": {"kernel": p.kernel}} for p in points])
+
+    def install(text, launches):
+        path = tmp_path / "ncu"
+        path.write_text(
+            f"#!{sys.executable}\nimport sys\nprint({text!r})\n"
+            f"open(sys.argv[-1], 'w').write({json.dumps(launches)!r})\n"
+        )
+        path.chmod(0o755)
+        return str(path)
+
+    return install
+
+
+POINTS = [
+    Point("t", "naive", "float", 1, 1, 1),
+    Point("t", "naive", "float", 2, 2, 2),
+    Point("t", "tiled", "float", 1, 1, 1),
+]
+
+
+def test_a_refused_launch_has_no_row(fake_ncu, tmp_path):
+    frame = counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, [0, 2]), "9.0")
+    assert list(frame.kernel) == ["naive", "tiled"]
+    assert list(frame.global_load_requests) == [1048576, 65536]
+    assert frame.global_load_sectors.isna().all()  # not counted: blank, not zero
+    assert (tmp_path / "log").read_text().startswith("==PROF==")
+
+
+def test_launches_in_another_order_are_noticed(fake_ncu, tmp_path):
+    with pytest.raises(UserError, match="not in order"):
+        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, [2, 0]), "9.0")
+    with pytest.raises(UserError, match="2 launches of 3"):
+        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, [0, 1, 2]), "9.0")
+
+
+def test_permission(fake_ncu, tmp_path):
+    refusal = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
+    with pytest.raises(UserError, match="NVreg_RestrictProfilingToAdminUsers=0"):
+        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(refusal, [0, 1, 2]), "9.0")
+
+
+def test_other_failures_show_what_ncu_says(fake_ncu, tmp_path):
+    failure = "==ERROR== Failed to initialize the profiler: LibraryNotLoaded"
+    with pytest.raises(UserError, match=r"read no counters: ==ERROR== Failed to initialize .*; all of it is in .*log"):
+        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(failure, []), "9.0")
+
+
+def test_missing_ncu(monkeypatch):
+    monkeypatch.setattr(counters, "PLACES", ())
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("NCU", raising=False)
+    with pytest.raises(UserError, match="not on this machine; install"):
+        counters.find_ncu()
+
+
+def test_points_cover_every_gpu_kernel_and_fit_a_device():
+    kernels = load()
+    points = counters.cross_check_points(kernels)
+    assert {p.kernel for p in points} == {"naive", "tiled", "multi_tile"}
+    assert len(set(points)) == len(points)
+    assert all(kernels[p.kernel].geometry(p).threads <= 1024 for p in points)

@@ -1,0 +1,441 @@
+"""The memory microscope: its counts are those of an H200, its rules those of the hardware, and it is fast."""
+
+import dataclasses
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from tilewise import ROOT
+from tilewise.__main__ import main
+from tilewise.count import counters
+from tilewise.count.counters import cross_check_points
+from tilewise.count.trace import COLUMNS, KINDS, block_classes, build, count_points, trace, trace_points, tracers
+from tilewise.study.points import Point
+from tilewise.study.registry import Kernel, load
+
+KERNELS = load()
+SQUARE = (256, 256, 256)
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+
+
+@pytest.fixture(scope="module")
+def transposed(tmp_path_factory):
+    """The naive kernel with threadIdx.x along the rows of C: the classic mistake."""
+    folder = tmp_path_factory.mktemp("transposed")
+    text = KERNELS["naive"].path.read_text()
+    row, col = "blockIdx.y * blockDim.y + threadIdx.y", "blockIdx.x * blockDim.x + threadIdx.x"
+    assert text.count(row) == text.count(col) == 1
+    (folder / "naive.cu").write_text(text.replace(row, "ROW").replace(col, row).replace("ROW", col))
+    return dataclasses.replace(KERNELS["naive"], folder=folder)
+
+
+# ---- What ncu counted on an H200, float, 256 x 256 x 256 -------------------------------------------------------------
+
+GOLDEN = [  # kernel, parameters, requests and sectors of global loads
+    ("naive", {"block_x": 16, "block_y": 16}, 1048576, 2097152),
+    ("naive", {"block_x": 32, "block_y": 32}, 1048576, 2621440),
+    ("transposed", {"block_x": 16, "block_y": 16}, 1048576, 8912896),
+    ("transposed", {"block_x": 32, "block_y": 32}, 1048576, 17301504),
+    ("tiled", {"tile": 16}, 65536, 262144),
+]
+
+
+@pytest.mark.parametrize("name, choice, requests, sectors", GOLDEN, ids=str)
+def test_golden_counts(transposed, name, choice, requests, sectors):
+    row, faults = trace(KERNELS.get(name, transposed), "float", SQUARE, **choice)
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (requests, sectors)
+    assert row["sectors_per_request"] == sectors / requests
+    assert not faults
+
+
+@pytest.fixture(scope="module")
+def beside_hardware(tmp_path_factory):
+    """Counted and hardware (`_hw`) columns at the 252 points of counters.py, float and double, ragged shapes too."""
+    hardware = pd.read_csv(ROOT / "report/recorded/nvidia-h200/counters.csv")
+    points = cross_check_points(KERNELS)
+    counted = count_points(points, tracers(points, KERNELS, tmp_path_factory.mktemp("hardware")))
+    counted = counted.astype({"tile": float, "ntb": float})
+    joined = counted.merge(hardware, on=counters.KEYS, suffixes=("", "_hw"))
+    assert len(joined) == len(points) == len(hardware)
+    return joined
+
+
+EXACT = [
+    "global_load_requests",
+    "global_load_sectors",
+    "global_store_requests",
+    "global_store_sectors",
+    "shared_store_requests",
+]
+
+
+@pytest.mark.parametrize("column", EXACT)
+def test_counts_are_the_hardwares(beside_hardware, column):
+    assert list(beside_hardware[column]) == list(beside_hardware[f"{column}_hw"])
+
+
+def test_shared_loads_differ_from_the_hardwares_by_what_nvcc_joins(beside_hardware):
+    """nvcc joins the loads of tile_a along k into loads of 16 bytes, each one request and two wavefronts."""
+    rows = beside_hardware[beside_hardware.kernel != "naive"]
+    ntb, words = rows.ntb.fillna(1), rows.dtype.map({"float": 1, "double": 2})
+    steps = rows.shared_load_requests / (ntb + 1)  # of k, in every warp: one load of tile_a and ntb of tiles_b
+    joined = rows.shared_load_requests_hw == steps * (ntb + words / 4)
+    assert {tuple(row) for row in rows[~joined][["dtype", "tile", "ntb"]].to_numpy()} == {("float", 16, 8)}
+    wavefronts = rows.shared_load_wavefronts_hw / (steps * (ntb * words + words / 2))
+    assert wavefronts.between(1, 1.01).all()
+
+
+def test_conflicts_of_the_hardware_are_contention(beside_hardware):
+    """No kernel of the study has a bank conflict; what the hardware counts at times, and only in the largest products,
+    are accesses that gave way to others."""
+    assert (beside_hardware.shared_bank_conflicts == 0).all()
+    disturbed = beside_hardware.shared_store_wavefronts != beside_hardware.shared_store_wavefronts_hw
+    disturbed |= beside_hardware.shared_bank_conflicts_hw > 0
+    assert set(beside_hardware[disturbed].n) <= {256}
+    assert disturbed.sum() <= 12
+
+
+def test_claims_of_source_d():
+    """0.25 FLOP/B for the naive kernel, 4 with 16 x 16 tiles: the loads asked for fall to 1/16."""
+    naive, _ = trace(KERNELS["naive"], "float", (64, 64, 64), block_x=16, block_y=16)
+    tiled, _ = trace(KERNELS["tiled"], "float", (64, 64, 64), tile=16)
+    assert (naive["flop_per_byte"], tiled["flop_per_byte"]) == (0.25, 4.0)
+    assert naive["global_load_requests"] == 16 * tiled["global_load_requests"]
+
+
+# ---- The rules, on kernels made for them -----------------------------------------------------------------------------
+
+
+def kernel_of(folder, body, name="mine", **entry):
+    """A kernel for float with this body and one block of (block_x, block_y) threads for all of C."""
+    signature = f"__global__ void {name}(const T* A, const T* B, T* C, int n, int p, int m)"
+    (folder / f"{name}.cu").write_text(f"template <typename T>\n{signature}\n{{\n{body}\n}}\n")
+    return Kernel(
+        **{
+            "name": name,
+            "title": name,
+            "kind": "cuda",
+            "dtypes": ("float", "double", "int32"),
+            "source": f"{name}.cu",
+            "template": ("dtype",),
+            "parameters": ("block",),
+            "block": ("block_x", "block_y"),
+            "covers": ("n", "m"),
+            "folder": folder,
+            **entry,
+        }
+    )
+
+
+def memory_faults(faults):
+    """Without the wrong product, which most of these little kernels compute."""
+    return [fault for fault in faults if fault.kind not in ("incorrect", "order")]
+
+
+SHARED = [  # one warp loads shared[index]; wavefronts and conflicts by element type
+    ("threadIdx.x", "float", 1, 0),
+    ("0", "float", 1, 0),  # a broadcast is free
+    ("threadIdx.x * 2", "float", 2, 1),
+    ("threadIdx.x * 32", "float", 32, 31),
+    ("threadIdx.x * 33", "float", 1, 0),
+    ("threadIdx.x", "double", 2, 0),  # a half-warp at a time
+    ("threadIdx.x * 16", "double", 32, 30),
+    ("threadIdx.x * 17", "double", 2, 0),
+    ("threadIdx.x / 2", "double", 1, 0),  # but a whole warp where pairs of lanes read the same
+    ("threadIdx.x % 16", "double", 2, 0),
+]
+
+
+@pytest.mark.parametrize("index, dtype, wavefronts, conflicts", SHARED)
+def test_shared_wavefronts(tmp_path, index, dtype, wavefronts, conflicts):
+    body = f"""    __shared__ T shared[1056];
+    for (int i = threadIdx.x; i < 1056; i += 32) shared[i] = A[0];
+    __syncthreads();
+    C[threadIdx.x] = shared[{index}];"""
+    row, faults = trace(kernel_of(tmp_path, body), dtype, (1, 1, 32), block_x=32, block_y=1)
+    assert (row["shared_load_requests"], row["shared_load_wavefronts"]) == (1, wavefronts)
+    stores = row["shared_store_wavefronts"]
+    assert stores == 33 * (2 if dtype == "double" else 1)
+    assert row["shared_bank_conflicts"] == conflicts
+    assert not memory_faults(faults)
+
+
+def test_vectors_are_one_access(tmp_path):
+    body = """    __shared__ float4 shared[32];
+    shared[threadIdx.x] = reinterpret_cast<const float4*>(A)[threadIdx.x];
+    __syncthreads();
+    const float4 mine = shared[31 - threadIdx.x];
+    C[threadIdx.x] = mine.x + mine.y + mine.z + mine.w;"""
+    row, faults = trace(kernel_of(tmp_path, body), "float", (1, 128, 32), block_x=32, block_y=1)
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (1, 16)
+    assert (row["shared_load_requests"], row["shared_load_wavefronts"], row["shared_bank_conflicts"]) == (1, 4, 0)
+    assert not memory_faults(faults)
+
+
+def test_structs_are_copied_in_pieces(tmp_path):
+    """float3 as three loads of 4 bytes, like a GPU: all three touch the same 12 sectors."""
+    body = """    struct Row { T x, y, z; };
+    const Row row = reinterpret_cast<const Row*>(A)[threadIdx.x];
+    C[threadIdx.x] = row.x + row.y + row.z;"""
+    row, faults = trace(kernel_of(tmp_path, body), "float", (1, 96, 32), block_x=32, block_y=1)
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (3, 36)
+    assert not memory_faults(faults)
+
+
+def test_a_misaligned_warp_touches_one_sector_more(tmp_path):
+    row, _ = trace(
+        kernel_of(tmp_path, "    C[threadIdx.x] = A[threadIdx.x + 1];"), "float", (1, 33, 32), block_x=32, block_y=1
+    )
+    assert (row["global_load_requests"], row["global_load_sectors"], row["global_store_sectors"]) == (1, 5, 4)
+
+
+def test_a_partial_warp_is_a_request(tmp_path):
+    body = "    if (threadIdx.x % 2) C[threadIdx.x] = A[threadIdx.x];"
+    row, _ = trace(kernel_of(tmp_path, body), "float", (1, 40, 40), block_x=40, block_y=1)
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (2, 5)
+
+
+FAULTS = [  # body, kind, a part of the message
+    (
+        "C[0] = A[0];",
+        "race",
+        "thread (1, 0) of block (0, 0) writes C[0, 0] of global memory, which thread (0, 0) writes at line 4",
+    ),
+    ("if (threadIdx.x == 0) C[1] = C[0] = A[0]; else if (threadIdx.x == 5) C[2] = C[1];", "race", "reads C[0, 1]"),
+    (
+        "C[threadIdx.x] = C[threadIdx.x] + 1;",
+        "uninitialised",
+        "thread (0, 0) of block (0, 0) reads C[0, 0], which no thread has written",
+    ),
+    ("C[threadIdx.x] = A[1 << 20];", "out_of_bounds", "reads element 1048576 of A, which has 1 x 1 = 1"),
+    (
+        "C[threadIdx.x] = reinterpret_cast<const T*>(64)[threadIdx.x];",
+        "out_of_bounds",
+        "reads address 0x40, which is no part of any array",
+    ),
+    (
+        "__shared__ T s[64]; C[threadIdx.x] = s[threadIdx.x];",
+        "uninitialised",
+        "reads s[0], which no thread of the block has written",
+    ),
+    (
+        "__shared__ T s[64]; s[threadIdx.x] = A[0]; C[threadIdx.x] = s[63 - threadIdx.x];",
+        "race",
+        "thread (32, 0) of block (0, 0) writes s[32] of shared memory, which thread (31, 0) reads at line 4, "
+        "with no __syncthreads() between",
+    ),
+    (
+        "__shared__ T s[63]; s[threadIdx.x] = A[0]; __syncthreads(); C[threadIdx.x] = s[threadIdx.x / 2];",
+        "out_of_bounds",
+        "thread (63, 0) of block (0, 0) uses index 63 of an array of type 'float [63]'",
+    ),
+    (
+        "__shared__ T s[63]; T* t = s; t[threadIdx.x + p - 1] = A[0]; C[threadIdx.x] = t[threadIdx.x];",
+        "out_of_bounds",
+        "writes s[63], past its end",
+    ),
+    (
+        "extern __shared__ T ours[]; ours[threadIdx.x] = A[0]; C[threadIdx.x] = ours[threadIdx.x];",
+        "out_of_bounds",
+        "thread (0, 0) of block (0, 0) writes ours[0], past its end",
+    ),
+    (
+        "__shared__ T s[64]; T* t = s; t[-(int)threadIdx.x] = A[0]; C[threadIdx.x] = 0;",
+        "out_of_bounds",
+        "writes shared memory, where the kernel has no array",
+    ),
+    (
+        "const float2 pair = *reinterpret_cast<const float2*>(A + threadIdx.x); C[threadIdx.x] = pair.x + pair.y;",
+        "misaligned",
+        "thread (1, 0) of block (0, 0) reads A[0, 1] as 8 bytes, whose address must be a multiple of that",
+    ),
+    (
+        "if (threadIdx.x < 32) __syncthreads(); C[threadIdx.x] = 0;",
+        "divergence",
+        "thread (0, 0) of block (0, 0) waits here, thread (63, 0) has ended",
+    ),
+    (
+        "if (threadIdx.x < 32)\n__syncthreads(); else\n__syncthreads(); C[threadIdx.x] = 0;",
+        "divergence",
+        "waits here, thread (32, 0) waits at line 6",
+    ),
+]
+
+
+@pytest.mark.parametrize("body, kind, message", FAULTS, ids=[f"{f[1]}-{i}" for i, f in enumerate(FAULTS)])
+def test_fault(tmp_path, body, kind, message):
+    _, faults = trace(
+        kernel_of(tmp_path, body), "float", (1, 4 if kind == "misaligned" else 1, 64), block_x=64, block_y=1
+    )
+    assert kind in {fault.kind for fault in memory_faults(faults)}
+    assert any(message in str(fault) for fault in faults), [str(fault) for fault in faults]
+    first = memory_faults(faults)[0]
+    assert (first.file, first.block) == (str(tmp_path / "mine.cu"), (0, 0))
+    assert first.line in (4, 5)
+
+
+BLOCKS = [  # what each of two blocks of one thread does; whether it is a race
+    ("C[blockIdx.x] = A[0];", None),
+    ("C[0] = A[0];", "block (1, 0) writes C[0, 0] of global memory, which thread (0, 0) of block (0, 0) writes"),
+    ("if (blockIdx.x) C[1] = C[0]; else C[0] = A[0];", "block (1, 0) reads C[0, 0] of global memory, which thread"),
+    ("const_cast<T*>(A)[0] = 1; C[blockIdx.x] = 2;", "block (1, 0) writes A[0, 0]"),
+    (
+        "if (blockIdx.x) const_cast<T*>(A)[0] = 1; C[blockIdx.x] = A[0];",
+        "block (1, 0) writes A[0, 0] of global memory, which thread (0, 0) of block (0, 0) reads",
+    ),
+]
+
+
+@pytest.mark.parametrize("body, message", BLOCKS)
+def test_race_between_blocks(tmp_path, body, message):
+    kernel = kernel_of(tmp_path, f"    {body}", covers=(1, 1))
+    _, faults = trace(kernel, "float", (1, 1, 2), block_x=1, block_y=1)
+    if message is None:
+        assert not memory_faults(faults)
+    else:
+        assert any(f.kind == "race" and message in str(f) and "blocks run in any order" in str(f) for f in faults), (
+            faults
+        )
+
+
+WARPS = "__shared__ T s[64]; s[threadIdx.x] = A[0]; {} C[threadIdx.x] = s[threadIdx.x ^ {}];"
+
+
+@pytest.mark.parametrize(
+    "barrier, other, clean",
+    [("", 1, False), ("__syncwarp();", 1, True), ("__syncwarp();", 32, False), ("__syncthreads();", 32, True)],
+)
+def test_barrier_of_a_warp(tmp_path, barrier, other, clean):
+    """__syncwarp() orders the lanes of a warp, not the warps of a block."""
+    _, faults = trace(kernel_of(tmp_path, WARPS.format(barrier, other)), "float", (1, 1, 64), block_x=64, block_y=1)
+    assert ("race" in {fault.kind for fault in faults}) != clean
+
+
+def test_order_of_threads(tmp_path):
+    """A result that depends on the order shows, whatever the tracer thinks of the accesses."""
+    body = "    const_cast<T*>(A)[0] = threadIdx.x; __syncthreads(); C[threadIdx.x] = A[0];"
+    _, faults = trace(kernel_of(tmp_path, body), "float", (1, 1, 64), block_x=64, block_y=1)
+    assert {"race", "order"} <= {fault.kind for fault in faults}
+    assert any("C[0, 0] is 63.0 in ascending and 0.0 in reverse order" in str(fault) for fault in faults)
+
+
+def test_wrong_product(tmp_path):
+    _, faults = trace(kernel_of(tmp_path, "    C[threadIdx.x] = 7;"), "float", (1, 1, 64), block_x=64, block_y=1)
+    assert [fault.kind for fault in faults] == ["incorrect"]
+    assert "C[0, " in str(faults[0])
+    assert "is 7, should be" in str(faults[0])
+
+
+# ---- Many points, speed, memory --------------------------------------------------------------------------------------
+
+
+def test_trace_points(tmp_path):
+    points = [Point("t", "naive", "float", 9, 5, 7, 8, 8), Point("t", "multi_tile", "int32", 9, 5, 7, tile=8, ntb=2)]
+    frame, faults = trace_points(points, tracers(points, KERNELS, tmp_path))
+    assert not faults
+    assert list(frame.columns) == COLUMNS
+    assert list(frame.kernel) == ["naive", "multi_tile"]
+    alone, _ = trace(KERNELS["multi_tile"], "int32", (9, 5, 7), tile=8, ntb=2)
+    assert frame.iloc[1].to_dict() == alone
+    assert frame.to_csv(index=False).splitlines()[1].startswith("naive,float,9,5,7,8,8,,,")
+
+
+WHOLE = [  # shapes whose blocks lie differently within sectors, and which blocks do not divide
+    ((64, 64, 64), "float"),
+    ((70, 33, 101), "float"),
+    ((100, 36, 148), "double"),
+    ((41, 1, 130), "int32"),
+]
+
+
+@pytest.mark.parametrize("shape, dtype", WHOLE)
+def test_a_few_blocks_count_for_all(tmp_path, shape, dtype):
+    points = [
+        Point("t", "naive", dtype, *shape, 16, 8),
+        Point("t", "tiled", dtype, *shape, tile=8),
+        Point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
+    ]
+    compiled = tracers(points, KERNELS, tmp_path)
+    whole, _ = trace_points(points, compiled)
+    few = count_points(points, compiled)
+    assert few[list(KINDS.values())].isna().all(axis=None)
+    counted = [column for column in COLUMNS if column not in KINDS.values()]
+    assert few[counted].to_dict("records") == whole[counted].to_dict("records")
+
+
+def test_large_shapes_take_few_blocks():
+    point = Point("t", "tiled", "float", 8192, 8192, 8192, tile=16)
+    blocks = block_classes(KERNELS["tiled"], point)
+    assert len(blocks) == 4
+    assert sum(blocks.values()) == 512 * 512
+
+
+@pytest.mark.parametrize("shape, seconds", [((64, 64, 64), 0.3), (SQUARE, 6)])
+def test_speed(tmp_path, shape, seconds):
+    library = build(KERNELS["tiled"], ["tiled<float, 16>"], tmp_path / "tiled.so")
+    start = time.process_time()
+    trace(KERNELS["tiled"], "float", shape, library=library, tile=16)
+    assert time.process_time() - start < seconds
+
+
+def test_memory():
+    """Below 1 GiB at 256 x 256 x 256, the compiler included."""
+    arguments = ["kernels/naive.cu", "--shape", "256x256x256", "--block", "32x32"]
+    subprocess.run([sys.executable, "-m", "tilewise", "trace", *arguments], cwd=ROOT, env=ENVIRONMENT, check=True)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2**20  # KiB
+
+
+# ---- The command -----------------------------------------------------------------------------------------------------
+
+
+def test_command_on_a_clean_kernel(capsys):
+    assert main(["trace", str(KERNELS["tiled"].path), "--shape", "64x64x64", "--tile", "16"]) == 0
+    output = capsys.readouterr().out
+    assert "sectors a request                             4.00" in output
+    assert "no faults in forward, reverse, random order" in output
+
+
+def test_command_on_a_kernel_of_ones_own(tmp_path, capsys):
+    text = KERNELS["tiled"].path.read_text().replace("void tiled(", "void mine(")
+    (tmp_path / "mine.cu").write_text(text)
+    assert main(["trace", str(tmp_path / "mine.cu"), "--tile", "8", "--dtype", "int32"]) == 0
+    line = 1 + text[: text.index("__syncthreads();  // every")].count("\n")
+    (tmp_path / "mine.cu").write_text(text.replace("__syncthreads();  // every", "// every"))
+    assert main(["trace", str(tmp_path / "mine.cu"), "--tile", "8"]) == 1
+    first = capsys.readouterr().out.split("no faults")[1].splitlines()[1]
+    assert first.startswith(
+        f"{tmp_path}/mine.cu:{line - 1}: error: race: thread (1, 0) of block (0, 0) reads tile_a[0]"
+    )
+
+
+MISUSE = [
+    ("{naive}", "naive needs --block, for example --block 32x8"),
+    ("{naive} --block 64x32", "--block: 64x32 is more than 1024 threads"),
+    ("{naive} --block 32", "argument --block: invalid size (wanted: 64x64) value: '32'"),
+    ("{tiled} --shape 0x1x1 --tile 8", "argument --shape"),
+    ("{tiled} --tile 64", "kernels/tiled.cu:19: static assertion failed: a block has at most 1024 threads"),
+    ("{tiled}x --tile 8", "did you mean"),
+    ("{mine} --name other --block 8x8", "there is no __global__ function 'other'; it has mine; name one with --name"),
+    ("{mine}", "what is the template argument 'width' of mine? Say it with --template"),
+]
+
+
+@pytest.mark.parametrize("arguments, message", MISUSE)
+def test_misuse(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(ROOT)
+    mine = tmp_path / "mine.cu"
+    mine.write_text(
+        "template <typename T, int WIDTH>\n__global__ void mine(const T* A, const T* B, T* C, int n, int p, int m) {}"
+    )
+    words = arguments.format(mine=mine, **{name: f"kernels/{name}.cu" for name in ("naive", "tiled")}).split()
+    try:
+        status = main(["trace", *words])
+    except SystemExit as end:  # argparse's own way out
+        status = end.code
+    assert status == 2
+    assert message in capsys.readouterr().err

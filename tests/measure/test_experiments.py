@@ -1,0 +1,400 @@
+"""The experiments of sources b to e: their kernels are right, and what they say of a device follows from its data."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tilewise import UserError
+from tilewise.build import build
+from tilewise.count import occupancy
+from tilewise.measure import probe, verify, worker
+from tilewise.measure import task as measure
+from tilewise.measure.backends.emulator import Emulator
+from tilewise.measure.backends.emulator import build as build_emulated
+from tilewise.measure.methods import bandwidth, cold_start, launch_limits
+from tilewise.study.points import Point, expand
+from tilewise.study.registry import DTYPES, load
+
+KERNELS = load()
+ARCHITECTURES = ["7.5", "8.0", "9.0", "12.0"]
+SHAPES = [(1, 1, 1), (33, 35, 70), (64, 64, 64), (32, 64, 96), (1, 37, 65)]
+BLOCKS = [{"block_x": x, "block_y": y} for x, y in ((16, 16), (8, 128), (7, 3))]
+TILES = [{"tile": tile} for tile in (8, 16, 32)]
+CHOICES = {
+    "naive_transposed": BLOCKS,
+    "tiled_transposed": TILES,
+    "tiled_exact": TILES,
+    "dynamic_tile": [*TILES, {"tile": 5}],
+    "matrix_struct": TILES,
+}
+LOOPS = ["ijk", "ikj", "jik", "jki", "kij", "kji", "blocked"]
+EXPERIMENTS = (
+    "integers coalescing cold_start launch_limits loop_orders rectangular dynamic_tile matrix_struct bandwidth"
+).split()
+#: As device.json has them, for compute capability 9.0, 8.0, 8.6 and 7.5.
+LIMITS = {
+    capability: {
+        "warp_size": 32,
+        "max_threads_per_block": 1024,
+        "registers_per_sm": 65536,
+        "threads_per_sm": threads,
+        "blocks_per_sm": blocks,
+        "shared_bytes_per_sm": 1024 * shared,
+        "shared_bytes_per_block_optin": 1024 * (shared - (1 if reserved else 0)),
+        "reserved_shared_bytes_per_block": reserved,
+    }
+    for capability, threads, blocks, shared, reserved in (
+        ("9.0", 2048, 32, 228, 1024),
+        ("8.0", 2048, 32, 164, 1024),
+        ("8.6", 1536, 16, 100, 1024),
+        ("7.5", 1024, 16, 64, 0),
+    )
+}
+H200 = {
+    "platform": "h200",
+    "backend": "gpu",
+    "gpu": {
+        "compute_capability": "9.0",
+        "memory_bandwidth_gb_s": 4800.0,
+        "peak_gflops": {"float": 66908.2, "double": 33454.1, "int32": 33454.1},
+    },
+    "limits": LIMITS["9.0"],
+    "versions": {},
+    "cpu": {},
+    "host_compiler": "g++",
+}
+
+
+def poisoned(A, B):
+    C = np.empty((A.shape[0], B.shape[1]), A.dtype)
+    verify.poison(C)
+    return C
+
+
+# ---- Kernels ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def emulators(tmp_path_factory):
+    """One library a kernel with all instances of CHOICES."""
+    folder = tmp_path_factory.mktemp("emulators")
+
+    def instances(name):
+        kernel = KERNELS[name]
+        return {kernel.instance(Point("", name, d, 1, 1, 1, **choice)) for d in DTYPES for choice in CHOICES[name]}
+
+    return {
+        name: Emulator(build_emulated(KERNELS[name], sorted(instances(name)), folder / f"{name}.so"))
+        for name in CHOICES
+    }
+
+
+@pytest.mark.parametrize("order", [{}, {"reverse": True}, {"seed": 7}], ids=["forward", "reverse", "random"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CHOICES)
+def test_every_new_kernel_multiplies(emulators, name, dtype, order):
+    kernel, checked = KERNELS[name], 0
+    for choice in CHOICES[name]:
+        for shape in SHAPES:
+            at = Point("", name, dtype, *shape, **choice)
+            if kernel.unmet(at):
+                continue
+            A, B = verify.operands(np, dtype, *shape, seed=524)
+            C = poisoned(A, B)
+            emulators[name].launch(kernel.instance(at), kernel.geometry(at), A, B, C, *shape, **order)
+            found = verify.check(C, *verify.reference(A, B), dtype, at.p)
+            assert found.ok, f"{at.label()}: {found.message}"
+            checked += 1
+    assert checked >= 6
+
+
+def test_exact_tiles_are_refused_ragged_edges():
+    for shape in ((33, 32, 32), (32, 33, 32), (32, 32, 33)):
+        assert KERNELS["tiled_exact"].unmet(Point("", "tiled_exact", "float", *shape, tile=32))
+    assert not KERNELS["tiled_exact"].unmet(Point("", "tiled_exact", "float", 32, 64, 96, tile=32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(24, 30, 41), (7, 64, 7)])
+def test_sub_matrices_of_larger_arrays(tmp_path, dtype, shape):
+    border = 3
+    kernel = dataclasses.replace(
+        KERNELS["matrix_struct"], name="matrix_struct_inside", template=("dtype", "tile", "ntb")
+    )
+    at = Point("", kernel.name, dtype, *shape, tile=8, ntb=border)  # the third template argument is the border
+    emulator = Emulator(build_emulated(kernel, [kernel.instance(at)], tmp_path / "inside.so"))
+    A, B = verify.operands(np, dtype, *shape, seed=524)
+    C = poisoned(A, B)
+    emulator.launch(kernel.instance(at), kernel.geometry(at), A, B, C, *shape)
+    inside = (slice(border, -border),) * 2
+    part_a, part_b = np.ascontiguousarray(A[inside]), np.ascontiguousarray(B[inside])
+    found = verify.check(C[inside], *verify.reference(part_a, part_b), dtype, part_a.shape[1])
+    assert found.ok, found.message
+    C[inside] = poisoned(part_a, part_b)
+    assert launch_limits.untouched(C), "the border of C was written"
+
+
+@pytest.mark.parametrize("capability", ARCHITECTURES)
+def test_what_is_not_in_the_registry_compiles_too(capability):
+    kernels = [probe.kernel for probe in (bandwidth.MEMORY, bandwidth.ARITHMETIC)]
+    inside = dataclasses.replace(KERNELS["matrix_struct"], name="matrix_struct_inside")
+    for kernel, instance in [(k, f"{k.name}<double>") for k in kernels] + [(inside, f"{inside.name}<float, 16, 3>")]:
+        cubin, entry = build.compile_cubin(kernel, instance, capability)
+        assert cubin and not entry["spill_bytes"]
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory):
+    """The CPU loops as (kernel, dtype) -> function of A, B, C."""
+    folder, found = tmp_path_factory.mktemp("loops"), {}
+    for name in LOOPS:
+        kernel = KERNELS[name]
+        points = {dtype: Point("", name, dtype, 1, 1, 1, tile=16 if kernel.parameters else None) for dtype in DTYPES}
+        instances = [kernel.instance(point) for point in points.values()]
+        manifest = build.build(kernel, instances, {"backend": "emulator", "host_compiler": ""}, folder / name)
+        for dtype, point in points.items():
+            symbol = manifest["instances"][kernel.instance(point)]["symbol"]
+            job = {"kind": "host", "file": folder / name / manifest["library"], "symbol": symbol}
+            found[name, dtype] = worker._host_function(job)
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", LOOPS)
+def test_every_order_of_the_cpu_loop_multiplies(loops, name, dtype):
+    for shape in (*SHAPES, (31, 17, 49)):
+        A, B = verify.operands(np, dtype, *shape, seed=524)
+        C = poisoned(A, B)
+        loops[name, dtype](A, B, C)
+        found = verify.check(C, *verify.reference(A, B), dtype, shape[1])
+        assert found.ok, f"{name} {shape}: {found.message}"
+
+
+# ---- The config ------------------------------------------------------------------------------------------------------
+
+
+def test_every_experiment_is_a_task_in_the_order_of_the_issue(config):
+    assert [task for task in config["tasks"] if task in EXPERIMENTS] == EXPERIMENTS
+
+
+def test_ragged_edges_and_multiples_take_the_same_number_of_tiles(config):
+    [ragged], [whole] = config["shapes"]["all_edges_ragged"], config["shapes"]["multiples_of_32"]
+    for tile in (16, 32):
+        for size in "npm":
+            assert ragged[size] % tile and whole[size] % tile == 0
+            assert -(-ragged[size] // tile) == whole[size] // tile
+
+
+def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kernels):
+    points = [p for p in expand(config, kernels, "rectangular", "emulator") if p.kernel == "tiled_exact"]
+    assert {(p.n, p.p, p.m) for p in points} == {(64, 64, 64), (32, 64, 96)}
+
+
+# ---- Occupancy -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "capability, threads, registers, shared, blocks, limiter",
+    [  # as NVIDIA's occupancy calculator has it
+        ("9.0", 1024, 32, 8192, 2, "threads"),
+        ("9.0", 1024, 33, 0, 1, "registers"),  # 40 registers a thread are given: 51 warps, in fours 48
+        ("9.0", 1024, 65, 0, 0, "registers"),
+        ("9.0", 256, 255, 0, 1, "registers"),
+        ("9.0", 256, 32, 49152, 4, "shared memory"),  # 48 KiB and 1 KiB of the system's
+        ("9.0", 256, 32, 232448, 1, "shared memory"),
+        ("9.0", 256, 32, 232449, 0, "shared memory"),
+        ("9.0", 32, 16, 0, 32, "blocks"),
+        ("9.0", 1025, 16, 0, 0, "threads"),
+        ("8.0", 256, 32, 49152, 3, "shared memory"),
+        ("8.0", 128, 32, 0, 16, "threads"),
+        ("8.6", 1024, 32, 0, 1, "threads"),
+        ("8.6", 256, 40, 0, 6, "threads"),
+        ("7.5", 256, 32, 0, 4, "threads"),
+        ("7.5", 256, 64, 16384, 4, "threads"),
+        ("7.5", 64, 32, 8193, 7, "shared memory"),  # given in units of 256 B
+    ],
+)
+def test_occupancy(capability, threads, registers, shared, blocks, limiter):
+    limits = LIMITS[capability]
+    found = occupancy.occupancy(threads, registers, shared, limits, capability)
+    assert (found.active_blocks, found.limiter) == (blocks, limiter)
+    warps = -(-threads // 32) * blocks
+    assert found.occupancy == warps * 32 / limits["threads_per_sm"]
+
+
+def test_occupancy_table_and_the_tile_it_favours():
+    kernel = KERNELS["dynamic_tile"]
+    entry = {"registers": 32, "shared_bytes": 0}
+    manifest = {"instances": {f"dynamic_tile<{cpp}>": entry for cpp, _ in DTYPES.values()}}
+    points = [Point("a", kernel.name, "float", n, n, n, tile=tile) for n in (64, 128) for tile in (16, 24)]
+    table = occupancy.table(points, KERNELS, {kernel.name: manifest}, H200, ask=lambda *_: 3)
+    assert list(table.tile) == [16, 24]  # a launch that differs in the matrices alone is one row
+    assert list(table.active_blocks) == [8, 3]
+    assert list(table.shared_bytes) == [2 * 16 * 16 * 4, 2 * 24 * 24 * 4]
+    assert list(table.api_active_blocks) == [3, 3]
+    choice = occupancy.tile_choice(kernel, manifest, H200)
+    assert list(choice[choice.chosen].tile) == [32, 32, 32]
+    more = {"instances": {name: entry | {"registers": 40} for name, entry in manifest["instances"].items()}}
+    choice = occupancy.tile_choice(kernel, more, H200)
+    best = choice[choice.chosen].iloc[0]
+    assert best.occupancy == choice[choice["dtype"] == "float"].occupancy.max()
+    assert best.tile < 32  # two blocks of 1024 threads no longer fit
+
+
+def test_no_registers_no_occupancy():
+    points = [Point("a", "tiled", "float", 64, 64, 64, tile=16)]
+    emulated = {"tiled": {"instances": {"tiled<float, 16>": {"sha256": "", "symbol": ""}}}}
+    assert occupancy.table(points, KERNELS, emulated, H200).empty
+    assert list(occupancy.tile_choice(KERNELS["dynamic_tile"], {}, H200).columns) == occupancy.CHOICE_COLUMNS
+
+
+# ---- Launch limits, cold start, bandwidth ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory, config, device, kernels):
+    """Builds for the emulator of what launch_limits and cold_start run, and the points of both."""
+    folder = tmp_path_factory.mktemp("builds")
+    points = {task: expand(config, kernels, task, "emulator") for task in ("launch_limits", "cold_start")}
+    builds = {}
+    for name in sorted({p.kernel for some in points.values() for p in some}):
+        instances = sorted({kernels[name].instance(p) for some in points.values() for p in some if p.kernel == name})
+        build.build(kernels[name], instances, device, folder / name)
+        builds[name] = str(folder / name)
+    return points, builds
+
+
+def test_launch_limits_on_the_emulator(emulated, device, config, kernels):
+    points, builds = emulated
+    rows, facts = launch_limits.launch_limits(points["launch_limits"], kernels, builds, device, config)
+    assert list(rows.columns) == measure.COLUMNS
+    assert list(facts.columns) == launch_limits.COLUMNS
+    blocks = facts[facts.kernel == "naive"].set_index("block_x")
+    assert list(blocks.index) == [16, 32, 33, 64]
+    assert list(blocks.outcome) == ["launched", "launched", "refused", "refused"]
+    assert set(blocks.error[2:]) == {"cudaErrorInvalidValue"}
+    shared = facts[facts.kernel == "dynamic_tile"]
+    assert list(shared.shared_bytes) == [49152, 49153, 232448, 232449]
+    assert list(shared.outcome) == ["launched", "refused", "launched", "refused"]
+    assert (facts.c_untouched == (facts.outcome == "refused")).all()
+    assert list(rows.status) == ["ok" if outcome == "launched" else "invalid_launch" for outcome in facts.outcome]
+    assert rows.time_ms.isna().all()
+
+
+def test_a_block_that_no_device_takes_is_a_mistake_anywhere_else(config, kernels):
+    task = config["tasks"]["launch_limits"]
+    with pytest.raises(UserError, match="33 x 33 = 1089 threads"):
+        expand(config | {"tasks": {"mine": task | {"method": "sweep"}}}, kernels, "mine")
+
+
+def test_cold_start_on_the_emulator_invents_no_times(emulated, device, config, kernels):
+    points, builds = emulated
+    facts = cold_start.cold_start(points["cold_start"], kernels, builds, device, config)
+    assert list(facts.columns) == cold_start.COLUMNS
+    assert set(facts.order) == {"naive, tiled", "tiled, naive"}
+    assert facts.ms.isna().all() and set(facts.message) == {"emulated: not timed"}
+
+
+def test_cold_start_says_why_a_process_failed(emulated, config, device, kernels, monkeypatch):
+    """Without a GPU the fresh process ends in an error, which is what a broken driver would look like."""
+    points, builds = emulated
+    monkeypatch.setattr(cold_start, "REPEATS", 1)
+    some = [p for p in points["cold_start"] if p.n == 64]
+    facts = cold_start.cold_start(some, kernels, builds, device | {"backend": "gpu"}, config)
+    if not (facts.status == "ok").all():
+        assert len(facts) == 4 and set(facts.status) == {"error"}
+        assert facts.message.str.len().min() > 5 and facts.ms.isna().all()
+
+
+def test_stopwatch():
+    watch = cold_start.Stopwatch()
+    watch.lap("a")
+    watch.lap("b")
+    ms = watch.stop()
+    assert list(ms) == ["a", "b", "total"]
+    assert ms["total"] == pytest.approx(ms["a"] + ms["b"])
+
+
+def test_bandwidth_on_the_emulator_checks_and_measures_nothing(tmp_path, device):
+    facts = bandwidth.bandwidth(device, tmp_path)
+    assert list(facts.columns) == bandwidth.COLUMNS
+    assert list(facts.quantity[:4]) == ["memory_bandwidth"] + 3 * ["multiply_add_rate"]
+    assert facts[["measured", "datasheet", "noise"]].isna().all(axis=None)
+
+
+def test_bandwidth_notices_a_wrong_kernel(tmp_path, device, monkeypatch):
+    (tmp_path / "add.cu").write_text(
+        bandwidth.MEMORY.kernel.path.read_text().replace("+ B[row + col]", "- B[row + col]")
+    )
+    broken = dataclasses.replace(bandwidth.MEMORY, kernel=dataclasses.replace(bandwidth.MEMORY.kernel, folder=tmp_path))
+    monkeypatch.setattr(bandwidth, "CASES", [(broken, "float")])
+    with pytest.raises(UserError, match=r"add\.cu: the result is wrong"):
+        bandwidth.bandwidth(device, tmp_path / "build")
+
+
+def test_ceilings_of_the_roofline():
+    memory = {"quantity": "memory_bandwidth", "measured": 4000.0, "datasheet": 4800.0, "unit": "GB/s"}
+    low, high = bandwidth.ceilings(memory)
+    assert (low["quantity"], low["measured"], low["datasheet"]) == ("ceiling_at_0.25_flop_per_byte", 1000, 1200)
+    assert (high["quantity"], high["measured"], high["unit"]) == ("ceiling_at_4_flop_per_byte", 16000, "GFLOP/s")
+    assert bandwidth.datasheet(H200, "multiply_add_rate", "double") == 33454.1
+    assert bandwidth.datasheet(H200 | {"gpu": None}, "memory_bandwidth", "float") is None
+
+
+# ---- On a GPU --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory, config, kernels):
+    """device.json of this machine's GPU, and builds of all CUDA kernels for it."""
+    here = probe.capture("here", "gpu", config)
+    tasks = [name for name, task in config["tasks"].items() if task.get("method") != "bandwidth"]
+    points = [point for task in tasks for point in expand(config, kernels, task)]
+    folder, builds = tmp_path_factory.mktemp("builds"), {}
+    for name in sorted({p.kernel for p in points if kernels[p.kernel].kind == "cuda"}):
+        instances = sorted({kernels[name].instance(p) for p in points if p.kernel == name})
+        build.build(kernels[name], instances, here, folder / name)
+        builds[name] = str(folder / name)
+    return here, builds, points
+
+
+@pytest.mark.gpu
+def test_occupancy_is_what_cuda_says(gpu, kernels):
+    here, builds, points = gpu
+    manifests = build.manifests(builds)
+    runs = [p for p in points if kernels[p.kernel].kind == "cuda" and kernels[p.kernel].geometry(p).threads <= 1024]
+    table = occupancy.table(runs, kernels, manifests, here, occupancy.cuda_api(builds))
+    assert len(table) > 50
+    different = table[table.active_blocks != table.api_active_blocks]
+    assert different.empty, different.to_string()
+
+
+@pytest.mark.gpu
+def test_launch_limits_on_a_gpu(gpu, config, kernels):
+    here, builds, _ = gpu
+    rows, facts = launch_limits.launch_limits(expand(config, kernels, "launch_limits"), kernels, builds, here, config)
+    assert list(facts.outcome) == ["launched", "launched", "refused", "refused"] + 2 * ["launched", "refused"]
+    # The first is CUDA's name before 13, the second since (seen on an H200, through cudaLaunchKernel and from nvcc).
+    assert set(facts.error[facts.block_x > 32]) <= {"cudaErrorInvalidConfiguration", "cudaErrorInvalidValue"}
+    assert (facts.c_untouched == (facts.outcome == "refused")).all()
+    assert set(rows.status) == {"ok", "invalid_launch"}
+
+
+@pytest.mark.gpu
+def test_cold_start_on_a_gpu(gpu, config, kernels, monkeypatch):
+    here, builds, _ = gpu
+    monkeypatch.setattr(cold_start, "REPEATS", 1)
+    facts = cold_start.cold_start(expand(config, kernels, "cold_start"), kernels, builds, here, config)
+    assert set(facts.status) == {"ok"}, facts.message
+    assert len(facts) == 2 * (len(cold_start.STEPS) + len(cold_start.STEPS) - 1)  # the context is created once
+    assert (facts.ms > 0).all()
+
+
+@pytest.mark.gpu
+def test_bandwidth_on_a_gpu(gpu, tmp_path):
+    facts = bandwidth.bandwidth(gpu[0], tmp_path)
+    known = facts.dropna(subset="datasheet")
+    assert (known.measured > 0.3 * known.datasheet).all() and (known.measured < 1.1 * known.datasheet).all()
+    assert pd.Series(facts.noise).max() < 0.2

@@ -1,0 +1,256 @@
+"""Measuring survives what goes wrong: a crash, a hang, a wrong kernel, a kill; nothing is measured twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from waiting import has_ended, wait_until
+
+from tilewise.build import build
+from tilewise.measure import task as measure
+from tilewise.measure.methods import maximum_size as maximum
+from tilewise.measure.worker import timing
+from tilewise.study import registry
+from tilewise.study.points import Point, expand
+
+KERNEL = """
+template <typename T>
+__global__ void mine(const T* A, const T* B, T* C, int n, int p, int m)
+{{
+    const int col = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int row = 0; row < n && col < m; ++row) {{
+        T sum = 0;
+        for (int k = 0; k < p; ++k) sum += A[row * p + k] * B[k * m + col];
+        C[row * m + col] = sum;
+    }}
+    {also}
+}}
+"""
+ENTRY = """
+mine: {{title: mine, kind: cuda, source: mine.cu, template: [dtype], dtypes: [float], parameters: [block],
+       block: [block_x, block_y], covers: {covers}}}
+"""
+
+
+def entries(journal):
+    """The rows of a journal, lines that a kill cut short left out."""
+    return [json.loads(line)["row"] for line in journal.read_text().splitlines() if line.endswith("}}")]
+
+
+@pytest.fixture
+def study(tmp_path, device, config):
+    """A function that measures a kernel with an extra line at some sizes, on the emulator, and returns the rows."""
+
+    def run(also="", sizes=(4, 5, 6), limit_s=20, block=32, covers="[n, block_x]"):
+        (tmp_path / "mine.cu").write_text(KERNEL.format(also=also))
+        (tmp_path / "registry.yaml").write_text(ENTRY.format(covers=covers))
+        kernels = registry.load(tmp_path)
+        points = [Point("t", "mine", "float", n, 7, 9, block, 1) for n in sizes]
+        build.build(kernels["mine"], ["mine<float>"], device, tmp_path / "build")
+        settings = config | {"timing": config["timing"] | {"point_limit_s": limit_s}}
+        return measure.measure_task(
+            points, kernels, {"mine": tmp_path / "build"}, device, settings, tmp_path / "samples", tmp_path / "journal"
+        )
+
+    return run
+
+
+def test_rows_have_the_columns_of_the_contract(study):
+    rows = study()
+    assert list(rows.columns) == measure.COLUMNS
+    assert rows.status.tolist() == ["ok"] * 3
+    assert rows.n.tolist() == [4, 5, 6]
+    assert (rows.bound_ratio <= 1).all() and rows.build_sha256.str.len().eq(64).all()
+    assert rows[["time_ms", "gflops"]].isna().all(axis=None), "the emulator times nothing"
+
+
+def test_a_crash_ends_only_its_own_point(study):
+    rows = study(also="if (n == 5) *(volatile int*)0 = 1;")
+    assert rows.status.tolist() == ["ok", "error", "ok"]
+    assert "exit status -11" in rows.message[1]
+
+
+def test_a_hang_ends_only_its_own_point(study):
+    rows = study(also="for (volatile int i = 0; n == 5; ++i) {}", limit_s=2)
+    assert rows.status.tolist() == ["ok", "timeout", "ok"]
+    assert "2 s" in rows.message[1]
+
+
+def test_a_worker_may_write_its_files_after_the_last_point(study, monkeypatch, tmp_path):
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"; sleep 1; touch "{tmp_path}/written"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(measure.sys, "executable", str(slow))
+    assert set(study().status) == {"ok"}
+    assert (tmp_path / "written").exists()
+
+
+def test_a_wrong_product_is_a_row_without_times(study):
+    rows = study(also="if (n == 6) C[0] += 1;")
+    assert rows.status.tolist() == ["ok", "ok", "incorrect"]
+    assert "C[0, 0]" in rows.message[2]
+    assert rows.time_ms.isna()[2]
+
+
+def test_a_refused_launch_is_a_row_with_the_error(study):
+    rows = study(block=2048)
+    assert set(rows.status) == {"invalid_launch"}
+    assert "CUDA" in rows.message[0] or "cuda" in rows.message[0]
+
+
+def test_finished_points_are_not_measured_again(study, tmp_path):
+    study(sizes=(4, 5))
+    journal = (tmp_path / "journal").read_text()
+    study(sizes=(4, 5, 6))
+    assert (tmp_path / "journal").read_text().startswith(journal)
+    assert [row["n"] for row in entries(tmp_path / "journal")] == [4, 5, 6]
+
+
+def test_an_edited_kernel_is_measured_again(study, tmp_path):
+    study(sizes=(4,))
+    study(sizes=(4,), also="// another text")
+    assert [row["n"] for row in entries(tmp_path / "journal")] == [4, 4]
+
+
+def test_a_corrected_launch_is_measured_again(study, tmp_path):
+    rows = study(sizes=(70,), covers="[2 * n, 64 * block_x]")
+    assert (rows.status[0], rows.grid_x[0]) == ("ok", 1)
+    rows = study(sizes=(70,), covers="[n, block_x]")
+    assert rows.grid_x[0] == 1 and len(entries(tmp_path / "journal")) == 1, "the same grid"
+    rows = study(sizes=(70,), covers="[7, block_x]")
+    assert rows.grid_y[0] == 10 and len(entries(tmp_path / "journal")) == 2
+
+
+def test_a_torn_journal_is_passed_over(study, tmp_path):
+    study(sizes=(4, 5))
+    text = (tmp_path / "journal").read_text()
+    (tmp_path / "journal").write_text(text[:-20])
+    rows = study(sizes=(4, 5))
+    assert rows.status.tolist() == ["ok", "ok"]
+    assert [row["n"] for row in entries(tmp_path / "journal")] == [4, 5], "5 was measured again"
+
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from tilewise.measure import task as measure
+from tilewise.study import registry
+from tilewise.study.points import Point
+folder, request = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
+points = [Point("t", "mine", "float", n, 7, 9, 32, 1) for n in range(1, 41)]
+rows = measure.measure_task(points, registry.load(folder), {"mine": folder / "build"}, request["device"],
+                            request["config"], folder / "samples", folder / "journal")
+print(len(rows), set(rows.status))
+"""
+
+
+def test_a_killed_run_resumes_where_it_was(study, tmp_path, device, config):
+    # A tenth of a second a point, so that the kill meets it in the middle.
+    slow = "if (col == 0) for (volatile int i = 0; i < 30000000; ++i) {}"
+    study(also=slow, sizes=(50,))
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"device": device, "config": config}))
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(request)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    first = subprocess.Popen(command, env=environment, start_new_session=True)
+    journal = tmp_path / "journal"
+    deadline = time.monotonic() + 60
+    while len(entries(journal)) < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    done = journal.read_text()
+    assert 5 <= len(entries(journal)) < 41, "the kill came in the middle"
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert again.stdout.strip() == "40 {'ok'}", again.stderr
+    after = journal.read_text()
+    assert after.startswith(done), "the journal only grows"
+    assert sorted(row["n"] for row in entries(journal)) == [*range(1, 41), 50], "no point was measured twice"
+
+
+def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
+    study(also="for (volatile int i = 0; n < 41; ++i) {}", sizes=(50,))  # others never end
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"device": device, "config": config}))
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(request)]
+    task = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+
+    def children():
+        ours = [place.parent.name for place in Path("/proc").glob("[0-9]*/stat") if _parent(place) == str(task.pid)]
+        return [name for name in ours if "tilewise.measure.worker" in Path(f"/proc/{name}/cmdline").read_text()]
+
+    try:
+        workers = wait_until(children, message="a worker")
+        time.sleep(1)  # until it is at work
+        [worker] = workers
+    finally:
+        task.kill()
+        task.wait()
+    wait_until(lambda: has_ended(worker), 10, "the end of the worker")
+
+
+def _parent(stat):
+    try:
+        return stat.read_text().rsplit(")", 1)[1].split()[1]
+    except OSError:  # it ended while we looked
+        return None
+
+
+def test_a_cpu_loop_over_its_budget_is_a_timeout_that_says_so(tmp_path, device, config, kernels):
+    build.build(kernels["kij"], ["kij<float>"], device, tmp_path / "kij")
+    points = [Point("cpu", "kij", "float", 64, 64, 64), Point("cpu", "kij", "float", 1024, 1024, 1024)]
+    settings = config | {"cpu": config["cpu"] | {"budget_s": {"gpu": 1, "emulator": 0.02}}}
+    rows = measure.measure_task(
+        points, kernels, {"kij": tmp_path / "kij"}, device, settings, tmp_path / "samples", tmp_path / "journal"
+    )
+    assert rows.status.tolist() == ["ok", "timeout"]
+    assert rows.time_ms[0] > 0 and rows.samples[0] == 3
+    assert np.isnan(rows.time_ms[1]) and "budget_s" in rows.message[1]
+
+
+def test_columns_of_the_timing_are_median_and_quartiles():
+    columns = timing([4.0, 1.0, 3.0, 2.0, 5.0], flop=3e9)
+    assert (columns["time_ms"], columns["time_min_ms"], columns["samples"]) == (3, 1, 5)
+    assert (columns["time_q1_ms"], columns["time_q3_ms"]) == (2, 4)
+    assert columns["gflops"] == pytest.approx(1000)
+    assert columns["noise"] == pytest.approx(np.std([1, 2, 3, 4, 5]) / 3)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 17, 99, 100])
+def test_bisection_is_exact_to_one(limit):
+    asked = []
+    assert maximum.largest(lambda n: asked.append(n) or n <= limit, 100) == limit
+    assert len(asked) <= 8
+
+
+def test_the_theoretical_size_is_that_of_source_a():
+    assert maximum.theoretical_n(11546918912, 4) == 31020
+
+
+def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels, monkeypatch):
+    [point] = expand(config, kernels, "task1c", "emulator")
+    build.build(kernels["naive"], ["naive<float>"], device, tmp_path / "naive")
+    rows, facts = maximum.maximum_size(
+        [point], kernels, {"naive": tmp_path / "naive"}, device, config, tmp_path / "task1c.jsonl"
+    )
+    fact = facts.iloc[0]
+    total = device["limits"]["memory_bytes"]
+    assert 12 * fact.theoretical_n**2 <= total < 12 * (fact.theoretical_n + 1) ** 2
+    assert 0 < fact.allocatable_n <= fact.theoretical_n
+    assert rows.n[0] == fact.timed_n == fact.allocatable_n
+    assert rows.status[0] == "ok" and fact.time_ms is None
+    probed = []
+    monkeypatch.setattr(maximum, "_probe", lambda *arguments: probed.append(arguments))
+    again = maximum.maximum_size(
+        [point], kernels, {"naive": tmp_path / "naive"}, device, config, tmp_path / "task1c.jsonl"
+    )
+    assert not probed, "a finished probe is taken from the journal"
+    pd.testing.assert_frame_equal(again[0], rows)
+    pd.testing.assert_frame_equal(again[1], facts)

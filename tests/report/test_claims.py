@@ -1,0 +1,212 @@
+"""The claims: each can be evaluated, and each verdict is reached on data of which the answer is known."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+import synthetic
+
+from tilewise import ROOT, UserError
+from tilewise.report import claims, data
+
+CLAIMS = claims.load()
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory):
+    """An invented GPU beside a machine without one."""
+    folder = tmp_path_factory.mktemp("claims")
+    synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)
+    synthetic.write(folder / "results/emulator", "emulator", with_traffic=True)
+    return data.load([folder / "results/emulator"], recorded=folder / "recorded")
+
+
+@pytest.fixture(scope="module")
+def gpu(evidence):
+    return claims.Machine(evidence, evidence.gpus[0])
+
+
+@pytest.fixture(scope="module")
+def emulator(evidence):
+    return claims.Machine(evidence, evidence.platforms[0])
+
+
+def claim(quantity, holds_when="value == published", published=1):
+    """A claim about an expression."""
+    return {"id": "test", "quantity": quantity, "holds_when": holds_when, "published": published}
+
+
+def with_times(machine, times):
+    """The same machine with (time, q1, q3) in ms for the tiled kernel by tile, float at 8192 cubed."""
+    rows = machine.rows.copy()
+    for tile, values in times.items():
+        fits = (rows["kernel"] == "tiled") & (rows["tile"] == tile) & (rows["dtype"] == "float") & (rows["n"] == 8192)
+        rows.loc[
+            (fits & (rows["m"] == 8192) & (rows["p"] == 8192)).fillna(False), ["time_ms", "time_q1_ms", "time_q3_ms"]
+        ] = values
+    changed = object.__new__(claims.Machine)
+    changed.__dict__.update(machine.__dict__, rows=rows)
+    return changed
+
+
+@pytest.mark.parametrize("entry", CLAIMS, ids=lambda entry: entry["id"])
+def test_every_expression_can_be_evaluated(entry, gpu, emulator):
+    """A column that does not exist raises here, not in a reader's report."""
+    for machine in (gpu, emulator):
+        found = claims.evaluate(entry, machine)
+        assert found["verdict"] in (claims.HOLDS, claims.FAILS, claims.UNTESTED)
+        assert (found["value"] is None) == (found["verdict"] == claims.UNTESTED)
+
+
+def test_all_sources_speak():
+    assert {entry["source"] for entry in CLAIMS} == set("abcde")
+    assert len(CLAIMS) >= 25
+    assert f"verdicts on {len(CLAIMS)} published claims" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("double-costs-30-percent", 100 * (2826.502 / 2179.101807 - 1)),
+        ("most-memory-can-be-allocated", 100 * 30536 / 31020),
+        ("tiles-beat-naive", 2179.101807 / 885.436859),
+        ("tiles-beat-naive-small", 3.628693 / 2.154752),
+        ("gain-of-ntb", 896.6119 / 397.8701),
+        ("eight-tiles-are-slower", 409.9855 / 397.8701),
+        ("one-tile-is-tiled", 896.6119 / 885.436859),
+        ("ragged-beats-cpu", 311.685333 / 1.652032),
+        ("naive-uses-little-of-the-peak", 100 * 750 / 494700),
+    ],
+)
+def test_published_figures_follow_from_the_tables(name, published):
+    entry = next(entry for entry in CLAIMS if entry["id"] == name)
+    assert entry["published"] == pytest.approx(published, rel=0.011)
+
+
+def test_holds(gpu):
+    quantity = "best('tile', task='task2a', kernel='tiled', dtype='float', cube=8192)"
+    machine = with_times(gpu, {8: (214, 213, 215), 16: (135, 134, 136), 32: (126, 125, 127)})
+    assert claims.evaluate(claim(quantity, published=32), machine)["verdict"] == claims.HOLDS
+    assert claims.evaluate(claim(quantity, published=16), machine)["verdict"] == claims.FAILS
+
+
+def test_a_difference_smaller_than_the_spread_is_named(gpu):
+    quantity = "best('tile', task='task2a', kernel='tiled', dtype='float', cube=8192)"
+    machine = with_times(gpu, {8: (214, 213, 215), 16: (127, 126, 128), 32: (126, 125, 127)})
+    found = claims.evaluate(claim(quantity, published=32), machine)
+    assert (found["verdict"], found["low"], found["high"]) == (claims.HOLDS, 16, 32)
+    assert "smaller than the spread" in found["reason"]
+
+
+def test_ratios_carry_the_spread(gpu):
+    machine = with_times(gpu, {16: (100, 90, 110), 32: (50, 40, 60)})
+    narrow, wide = (f"time(kernel='tiled', dtype='float', tile={tile}, cube=8192)" for tile in (16, 32))
+    quantity = f"{narrow} / {wide}"
+    found = claims.evaluate(claim(quantity, "value >= published", published=1.9), machine)
+    assert (found["value"], found["low"], found["high"]) == (2, 90 / 60, 110 / 40)
+    assert (found["verdict"], found["reason"]) == (claims.HOLDS, "depends on a difference smaller than the spread")
+
+
+def test_a_value_inside_the_range_counts_too():
+    def answer(found, condition, published=64):
+        functions = type("Any", (), {"functions": lambda self: {"found": found}})()
+        return claims.evaluate(claim("found", condition, published), functions)["reason"]
+
+    hangs = "depends on a difference smaller than the spread"
+    assert answer(claims.Spread(256, 32, 256), "value == published") == hangs
+    assert answer(claims.Spread(64, -64, 64), "value != 0") == hangs
+    assert answer(claims.Spread(45, 20, 60), "(value - published) | abs <= 5", 29.7) == hangs
+    assert answer(claims.Spread(256, 32, 256, among=(32, 256)), "value == published") == ""
+    assert answer(claims.Spread(256, 64, 256, among=(64, 256)), "value == published") == hangs
+
+
+def test_of_one_run_the_spread_is_not_known(gpu):
+    machine = with_times(gpu, {16: (100, 100, 100), 32: (50, 50, 50)})
+    machine.rows.loc[machine.rows["tile"] == 16, "samples"] = 1
+    narrow, wide = (f"time(kernel='tiled', dtype='float', tile={tile}, cube=8192)" for tile in (16, 32))
+    found = claims.evaluate(claim(f"{narrow} / {wide}", "value >= published", published=1.9), machine)
+    assert (found["verdict"], found["known"]) == (claims.HOLDS, False)
+    assert found["reason"] == "of fewer than 3 runs, so the spread is not known"
+    assert claims.evaluate(claim(wide, "value >= published"), machine)["known"]
+
+
+def test_what_the_emulator_refuses_is_no_verdict_on_cuda(gpu, emulator):
+    quantity = "launch('error', block_x=33, block_y=33) == 'cudaErrorInvalidConfiguration'"
+    assert claims.evaluate(claim(quantity), gpu)["verdict"] == claims.HOLDS
+    assert claims.evaluate(claim(quantity), emulator)["verdict"] == claims.UNTESTED
+
+
+def test_untestable_says_why(gpu, emulator):
+    found = claims.evaluate(claim("time(kernel='naive', dtype='float', cube=8192)"), emulator)
+    assert (found["verdict"], found["reason"]) == (claims.UNTESTED, "there is no GPU here")
+    found = claims.evaluate(claim("time(kernel='multi_tile', dtype='double', tile=32, ntb=16, cube=8192)"), gpu)
+    assert found["verdict"] == claims.UNTESTED
+    assert "invalid_launch" in found["reason"]
+    found = claims.evaluate(claim("time(kernel='kij', dtype='float', cube=8192)"), emulator)
+    assert "timeout" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "message"),
+    [
+        ("time(kernle='naive')", "no column 'kernle'"),
+        ("traffic('sectors', kernel='naive')", "no column 'sectors'"),
+        ("tiem(kernel='naive')", "'tiem' is undefined"),
+        ("time(kernel='naive'", "test: quantity"),
+        ("limit('threads')", "no 'threads' in limits"),
+    ],
+)
+def test_broken_expressions(quantity, message, gpu, evidence):
+    with pytest.raises(UserError, match=message):
+        claims.evaluate(claim(quantity), gpu)
+    entry = CLAIMS[0] | claim(quantity)
+    assert set(claims.verdicts([entry], evidence)["verdict"]) == {claims.UNTESTED}, "the report goes on"
+
+
+def test_expressions_cannot_reach_into_python(gpu):
+    for quantity in ("time.__globals__", "().__class__.__bases__", "best.__func__"):
+        with pytest.raises(UserError):
+            claims.evaluate(claim(quantity), gpu)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sorce": "a"}, "unknown key 'sorce'; did you mean 'source'"),
+        ({"source": "f"}, "expected a, b, c, d or e"),
+        ({"published": "about 100"}, "published"),
+    ],
+)
+def test_the_file_is_strict(change, message, tmp_path):
+    file = tmp_path / "claims.yaml"
+    file.write_text(pd.Series([CLAIMS[0] | change]).to_json(orient="records"))  # JSON is YAML
+    with pytest.raises(UserError, match=message):
+        claims.load(file)
+
+
+def test_ids_are_unique(tmp_path):
+    file = tmp_path / "claims.yaml"
+    file.write_text(pd.Series([CLAIMS[0], CLAIMS[0]]).to_json(orient="records"))
+    with pytest.raises(UserError, match="occurs twice"):
+        claims.load(file)
+
+
+def test_side_by_side(evidence):
+    table = claims.side_by_side(claims.verdicts(CLAIMS, evidence), evidence).set_index("id")
+    assert len(table) == len(CLAIMS)
+    row = table.loc["best-ntb"]
+    assert row["verdict emulator"] == "cannot be tested here"
+    assert row["verdict nvidia-h200"] == "holds", "a recorded verdict is not about here"
+    assert (row["published"], row["measured nvidia-h200"]) == ("7", "7")
+    assert "112" in table.loc["shared-bytes-a-thread", "published"]
+    assert "are 114 B" in table.loc["shared-bytes-a-thread", "why"]
+
+
+def test_spread_arithmetic():
+    a, b = claims.Spread(10, 9, 11), claims.Spread(2, 1, 4)
+    assert a / b == claims.Spread(5, 9 / 4, 11)
+    assert a - b == claims.Spread(8, 5, 10)
+    assert 100 * (a / 10 - 1) == claims.Spread(0, 100 * (9 / 10 - 1), 100 * (11 / 10 - 1))
+    assert 20 / b == claims.Spread(10, 5, 20)
+    assert 1 - a == claims.Spread(-9, -10, -8)
+    assert dataclasses.asdict(a + 1)["high"] == 12

@@ -1,0 +1,227 @@
+"""The page: all is on it, nothing on it comes from elsewhere, and it never passes the emulator for a GPU."""
+
+import re
+from html.parser import HTMLParser
+
+import jupytext
+import pandas as pd
+import pytest
+import synthetic
+
+from tilewise import ROOT, UserError
+from tilewise.report import data, figures, findings, render, tables
+
+TABLES = """
+Claims. CPU times. Table 1. Table 2. Table 3. Table 4. Table 4 in double. Table 5. Ragged and degenerate shapes.
+Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rectangles. Run-time tile. Occupancy.
+Matrix struct.
+Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
+Verified points. Provenance."""
+FIGURES = """
+The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
+Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
+Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float."""
+TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
+
+
+class Page(HTMLParser):
+    """What a page is made of: its tags with their attributes, and the text of its captions."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.captions, self._inside = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("caption", "figcaption"):
+            self._inside = tag
+            self.captions.append("")
+
+    def handle_endtag(self, tag):
+        if tag == self._inside:
+            self._inside = None
+
+    def handle_data(self, text):
+        if self._inside:
+            self.captions[-1] += text
+
+    def count(self, tag):
+        """How often a tag occurs."""
+        return sum(name == tag for name, _ in self.tags)
+
+
+@pytest.fixture(scope="session")
+def page(rendered):
+    """The same page, parsed."""
+    return Page(rendered.read_text())
+
+
+@pytest.mark.parametrize("caption", TABLES + FIGURES)
+def test_every_table_and_figure_is_there(page, caption):
+    assert any(found.startswith(caption) for found in page.captions)
+
+
+def test_each_has_a_caption_and_figures_have_a_name(page):
+    assert page.count("table") == page.count("caption") == len(TABLES)
+    assert page.count("svg") == page.count("figcaption") == len(FIGURES)
+    assert all(attrs.get("role") == "img" and attrs.get("aria-label") for tag, attrs in page.tags if tag == "svg")
+
+
+def test_nothing_comes_from_the_network(rendered, page):
+    text = re.sub(r'xmlns(:xlink)?="[^"]+"', "", rendered.read_text())
+    assert "http://" not in text and "https://" not in text
+    assert page.count("script") == 0
+    for tag, attrs in page.tags:
+        if tag in ("img", "link", "iframe"):
+            assert (attrs.get("src") or attrs.get("href")).startswith("data:")
+    assert "@import" not in text and "@font-face" not in text
+
+
+def test_links_lead_somewhere(page):
+    targets = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
+    links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "href" in attrs]
+    assert len(links) > 10
+    assert {link.removeprefix("#") for link in links} <= targets
+
+
+def test_references_within_drawings_are_not_broken(rendered):
+    text = rendered.read_text()
+    used = set(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text))
+    assert used <= set(re.findall(r' id="([^"]+)"', text))
+
+
+def test_recorded_times_are_labelled(rendered):
+    text = rendered.read_text()
+    assert "were not measured on this machine" in text
+    assert "recorded on an Invented H200 at 2026-11-21 03:20 UTC" in text
+    assert "timeout" in text and "one run would take longer than 5 s" in text
+
+
+def test_a_gpu_run_does_not_claim_to_be_recorded(tmp_path):
+    synthetic.write(tmp_path / "nvidia-h200")
+    evidence = data.load([tmp_path / "nvidia-h200"])
+    words = findings.origin(evidence)
+    assert "Measured on Invented H200" in words and "recorded" not in words
+
+
+def test_findings_follow_the_data(tmp_path):
+    synthetic.write(tmp_path / "gpu")
+    evidence, published = data.load([tmp_path / "gpu"]), data.published()
+    ladder = tables.ladder(evidence, published)
+    words = findings.summary(evidence, ladder, tables.verification(evidence), tables.failures(evidence))
+    assert "The fastest kernel of the study is `multi_tile` with tile 32, NTB 7" in words
+    assert "(source a: 103×)" in words
+    assert "One point did not give a time or a product (1 invalid_launch)" in words
+    assert "double takes 66.7\u00a0% longer" in findings.double_cost(evidence, published)
+
+
+def test_sentences_are_filled_in_or_left_out(tmp_path):
+    synthetic.write(tmp_path / "gpu")
+    evidence = data.load([tmp_path / "gpu"])
+    ratio = "time(task='integers', kernel='naive') / time(task='integers', kernel='tiled')"
+    assert findings.found(evidence, f"{{platform}}: {{{ratio}}}") == "Invented H200: 1.71"
+    assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so not said"
+
+
+def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
+    """Measured in a task of its own, it has a section, and a rung on the ladder."""
+    kernels = dict(synthetic.KERNELS, mine=synthetic.KERNELS["tiled"])
+    monkeypatch.setattr(synthetic, "KERNELS", kernels)
+    study = synthetic.config()
+    sweep = {"kernel": ["mine", "cublas"], "dtype": "float", "shapes": "square"}
+    study["tasks"]["my_task"] = {"title": "My own kernel", "sweeps": [sweep | {"kernel": "cublas"}]}
+    study["tasks"]["my_task"]["sweeps"].append(sweep | {"kernel": "mine", "tile": [16, 32]})
+    synthetic.write(tmp_path / "gpu", study=study)
+    render.render(tmp_path / "report.html", [tmp_path / "gpu"])
+    text = (tmp_path / "report.html").read_text()
+    assert '<a href="#My-own-kernel">' in text and 'id="My-own-kernel"' in text
+    evidence = data.load([tmp_path / "gpu"])
+    assert "mine" in set(tables.ladder(evidence, data.published())["kernel"])
+
+
+def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
+    """What leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
+    folder = synthetic.write(tmp_path / "gpu")
+    rows = pd.read_csv(folder / "measurements.csv")
+    own = rows["kernel"].map(lambda name: synthetic.KERNELS[name].kind == "cuda")
+    timed = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops"]
+    rows.loc[own, timed] = float("nan")
+    rows.loc[own, "status"] = "incorrect"
+    rows.loc[own, "bound_ratio"] = float("inf")
+    rows.to_csv(folder / "measurements.csv", index=False)
+    render.render(tmp_path / "report.html", [folder])
+    text = (tmp_path / "report.html").read_text()
+    assert f"{own.sum()} products came out wrong" in text
+    assert "<td>∞</td>" in text.replace(' class="number"', "")
+
+
+def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic, "KERNELS", synthetic.KERNELS | {"mine": synthetic.KERNELS["multi_tile"]})
+    study = synthetic.config()
+    study["shapes"]["others"] = [{"n": 100 * k, "p": 100, "m": 100} for k in range(1, 13)]
+    sweep = {"kernel": ["multi_tile", "mine"], "dtype": "float", "shapes": "others", "tile": 32, "ntb": [1, 2, 4]}
+    study["tasks"] = {"task3": {"title": "NTB", "sweeps": [sweep]}}
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)])
+    drawn = figures.svg(figures.task("task3", evidence, data.published()))
+    for words in ("multi_tile float, tile 32", "mine float, tile 32", "(1200, 100, 100)"):
+        assert words in drawn
+
+
+def test_what_a_cell_prints_is_on_the_page_and_what_it_warns_of_is_not(tmp_path):
+    cells = ['# %% tags=["parameters"]', "import warnings", "# %%", "warnings.warn('beware')", "print('said')"]
+    (tmp_path / "report.py").write_text("\n".join(cells))
+    render.render(tmp_path / "report.html", [], tmp_path / "report.py")
+    page = (tmp_path / "report.html").read_text()
+    assert "<pre>said" in page
+    assert "UserWarning" not in page
+
+
+def test_text_from_results_cannot_become_markup(tmp_path):
+    table = tables.failures(data.load([synthetic.write(tmp_path / "gpu")]))
+    table.loc[0, "message"] = "template <typename T> & more"
+    html = render.table_html(table, "failures", "Failures.")
+    assert "template &lt;typename T&gt; &amp; more" in html
+
+
+def test_a_cell_that_fails_is_one_message(tmp_path):
+    with pytest.raises(UserError, match="a cell failed: UserError: "):
+        render.render(tmp_path / "report.html", [tmp_path / "nowhere"])
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "words"),
+    [
+        (224239.776, "time_ms", "224,240"),
+        (3.628693, "time_ms", "3.629"),
+        (0.00213, "bound_ratio", "0.00213"),
+        (4.3e-8, "relative_error", "4.3e-08"),
+        (float("inf"), "bound_ratio", "∞"),
+        (12.345, "ratio", "12.3×"),
+        (1234.5, "speedup_over_cpu", "1,234×"),
+        (99.96, "percent_of_anchor", "100.0"),
+        (8192, "n", "8,192"),
+        (float("nan"), "time_ms", render._MISSING),
+        ("a < b", "message", "a &lt; b"),
+    ],
+)
+def test_numbers(value, column, words):
+    assert render.number(value, column) == words
+
+
+def test_the_report_is_a_notebook():
+    notebook = jupytext.read(ROOT / "report/report.py")
+    assert any("parameters" in cell.metadata.get("tags", []) for cell in notebook.cells)
+    assert notebook.cells[0].source.startswith("# ")
+
+
+def test_a_study_of_few_tasks(tmp_path):
+    """A config without some of the tasks has a report that says so."""
+    study = synthetic.config()
+    study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
+    synthetic.write(tmp_path / "gpu", study=study)
+    render.render(tmp_path / "report.html", [tmp_path / "gpu"])
+    text = (tmp_path / "report.html").read_text()
+    assert "<b>Table 4.</b>" in text and "<b>Table 5.</b>" not in text
+    assert "The config of this run has no task <code>task3</code>." in text

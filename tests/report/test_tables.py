@@ -1,0 +1,362 @@
+"""The tables: what was published, what was measured, their ratio, and what must never be mixed."""
+
+import dataclasses
+import json
+import math
+
+import pandas as pd
+import pytest
+import synthetic
+
+from tilewise import UserError
+from tilewise.build import build
+from tilewise.count import counters
+from tilewise.measure import task as measure
+from tilewise.report import data, figures, tables
+from tilewise.study import points
+
+PUBLISHED = data.published()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A folder like report/recorded with one invented platform."""
+    folder = tmp_path_factory.mktemp("recorded")
+    synthetic.write(folder / "nvidia-h200", with_traffic=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def emulator(recorded, tmp_path_factory):
+    """Evidence of a machine without a GPU."""
+    folder = synthetic.write(tmp_path_factory.mktemp("results") / "emulator", "emulator", with_traffic=True)
+    return data.load([folder], recorded=recorded)
+
+
+@pytest.fixture(scope="module")
+def gpu(recorded):
+    """Evidence of a machine with a GPU: no recorded data is read."""
+    return data.load([recorded / "nvidia-h200"], recorded=recorded / "none")
+
+
+def measured(*rows):
+    """Rows as a measurements table of the right types."""
+    return data.typed(pd.DataFrame(rows)[measure.COLUMNS])
+
+
+def naive(block_x, time_ms, spread=0.0, **changes):
+    """A row of the naive kernel at 8192 cubed with quartiles `spread` (a share) around the median."""
+    point = points.Point("task1a", "naive", "float", 8192, 8192, 8192, block_x, 1024 // block_x)
+    times = {"time_ms": time_ms, "time_q1_ms": time_ms * (1 - spread), "time_q3_ms": time_ms * (1 + spread)}
+    return synthetic.row(point, "gpu", **(times | changes))
+
+
+# What the sources say: each figure as its text gives it.
+
+
+@pytest.mark.parametrize(
+    ("place", "chosen", "value"),
+    [
+        ("Table 1", {"kernel": "naive", "n": 1024, "m": 1024, "p": 1024}, 3.628693),
+        ("Table 1", {"kernel": "naive", "n": 1024, "m": 1024, "p": 8192}, 42.841162),
+        ("Table 1", {"kernel": "naive", "n": 8192, "m": 8192, "p": 1024}, 271.195058),
+        ("Table 1", {"kernel": "naive", "n": 8192, "m": 1024, "p": 8192}, 290.632660),
+        ("Table 1", {"kernel": "kij", "n": 8192, "m": 1024, "p": 8192}, 25230.9069),
+        ("Table 1", {"kernel": "kij", "n": 8192, "m": 8192, "p": 8192}, 224239.7760),
+        ("Table 2", {"block_x": 32}, 2826.502),
+        ("Table 3", {"n": 30536}, 121486.5),
+        ("Table 4", {"n": 8192, "m": 1024, "p": 8192}, 131.119908),
+        ("Table 5", {"ntb": 7}, 397.8701),
+        ("section 7", {"kernel": "kij", "n": 1100}, 311.685333),
+        ("passing run", {"kernel": "ijk"}, 23042.4),
+        ("failing run", {"kernel": "naive", "quantity": "call_time"}, 345.838),
+    ],
+)
+def test_published(place, chosen, value):
+    rows = PUBLISHED[PUBLISHED["place"] == place]
+    for column, wanted in chosen.items():
+        rows = rows[rows[column] == wanted]
+    assert rows["value"].tolist() == [value]
+
+
+def test_published_grids_follow_from_shapes_and_blocks():
+    """Source a's shapes are (n, m, p): its grids show which is which."""
+    rows = PUBLISHED[PUBLISHED["grid_x"].notna()]
+    assert len(rows) == 5 + 6 + 5 + 6 + 1
+    for row in rows.to_dict("records"):
+        columns = row["block_x"] * (row["ntb"] if pd.notna(row["ntb"]) else 1)
+        assert (row["grid_x"], row["grid_y"]) == (math.ceil(row["m"] / columns), math.ceil(row["n"] / row["block_y"]))
+
+
+def test_published_rows_name_source_place_and_unit():
+    assert set(PUBLISHED["source"]) == set("abcde")
+    assert (PUBLISHED[["source", "place", "quantity", "unit"]] != "").all(axis=None)
+    assert PUBLISHED["value"].notna().all()
+
+
+# What was measured beside it.
+
+
+def test_best_and_runner_up():
+    rows = tables.describe(measured(naive(8, 300), naive(32, 200, 0.01), naive(64, 203, 0.01), naive(16, 250)), 0.01)
+    best = tables.best(rows).iloc[0]
+    assert (best["choice"], best["runner_up"], best["points"]) == ("32 × 32", "64 × 16", "4 of 4")
+    assert best["gap_percent"] == pytest.approx(1.5)
+    assert not best["decided"], "quartile ranges that overlap decide nothing"
+    rows = tables.describe(measured(naive(32, 200, 0.001), naive(64, 203, 0.001)), 0.01)
+    assert tables.best(rows).iloc[0]["decided"]
+
+
+def test_a_failed_point_is_never_best_and_never_blank(gpu):
+    refused = synthetic.failed(naive(8, 1), "invalid_launch", "refused")
+    best = tables.best(tables.describe(measured(refused, naive(32, 200)), 0.01)).iloc[0]
+    assert (best["choice"], best["points"]) == ("32 × 32", "1 of 2")
+    rows = measured(refused)
+    for layout in (tables.sweep, tables.winners):
+        row = layout(rows, gpu, PUBLISHED).iloc[0]
+        assert row["status"] == "invalid_launch"
+        assert pd.isna(row["time_ms"])
+
+
+def test_table_1(gpu):
+    table = tables.task("task1a", gpu, PUBLISHED).set_index(["shape", "kernel"])
+    row = table.loc[("(8192, 1024, 8192)", "naive")]
+    assert row["published_ms"] == 290.632660
+    assert (row["published_block"], row["published_grid"]) == ("(64, 16)", "(16, 512)")
+    assert row["ratio"] == pytest.approx(row["published_ms"] / row["time_ms"])
+    assert row["published_cpu_ms"] == 25230.9069
+    assert row["published_speedup_over_cpu"] == pytest.approx(25230.9069 / 290.632660)
+    assert row["speedup_over_cpu"] == pytest.approx(row["cpu_ms"] / row["time_ms"])
+    assert len(table) == 10, "five shapes, each with cuBLAS beside it"
+
+
+def test_table_2_matches_blocks(gpu):
+    table = tables.task("task1b", gpu, PUBLISHED)
+    square = table[(table["shape"] == "(8192, 8192, 8192)") & (table["kernel"] == "naive")].set_index("block")
+    assert square["published_ms"].to_dict() == {
+        **{"(8, 128)": 3462.878, "(16, 64)": 2870.899, "(32, 32)": 2826.502},
+        **{"(64, 16)": 2944.203, "(128, 8)": 3005.359, "(256, 4)": 3231.829},
+    }
+    assert table[table["shape"] != "(8192, 8192, 8192)"]["published_ms"].isna().all()
+
+
+def test_table_3(gpu, emulator):
+    table = tables.task("task1c", gpu, PUBLISHED).set_index("quantity")
+    assert table["published"]["largest n in theory"] == 31020
+    assert table["published"]["largest n allocated"] == 30536
+    assert table["published"]["share of the theory, %"] == pytest.approx(98.44, abs=0.005)
+    assert table["published"]["rate, GFLOP/s"] == pytest.approx(2e-6 * 30536**3 / 121486.5)
+    here = tables.task("task1c", emulator, PUBLISHED)
+    here = here[here["platform"] == "emulator"].set_index("quantity")
+    assert pd.isna(here["measured"]["time, ms"]), "the emulator times nothing"
+    assert here["measured"]["largest n allocated"] == 128
+
+
+def test_table_5(gpu):
+    table = tables.task("task3", gpu, PUBLISHED)
+    found = table[table["published_ms"].notna()]
+    assert found[["ntb", "tile"]].to_records(index=False).tolist() == [(n, 32) for n in (1, 2, 4, 6, 7, 8)]
+    assert set(found["dtype"]) == {"float"}
+    assert found.set_index("ntb")["published_ms"][7] == 397.8701
+    assert table[table["best"]].groupby(["dtype", "shape"]).size().max() == 1
+    refused = table[table["status"] != "ok"]
+    assert refused["choice"].tolist() == ["tile 32, NTB 16"]
+
+
+def test_ladder(gpu):
+    table = tables.ladder(gpu, PUBLISHED)
+    square = table[(table["shape"] == "(8192, 8192, 8192)") & (table["dtype"] == "float")].set_index("kernel")
+    ours = [name for name in square.index if name in ("naive", "tiled", "multi_tile")]
+    assert ours == ["naive", "tiled", "multi_tile"]
+    assert square.index[-1] == "cublas"
+    assert square.loc["naive", "speedup_over_naive"] == 1
+    assert square.loc["cublas", "percent_of_anchor"] == pytest.approx(100)
+    assert square.loc["tiled", "percent_of_peak"] == pytest.approx(100 * square.loc["tiled", "gflops"] / 66908)
+
+
+# What must never be mixed.
+
+
+def test_without_a_gpu_the_recorded_times_stand_in(emulator):
+    assert set(emulator.gpu["platform"]) == {"nvidia-h200"}
+    assert emulator.labels["nvidia-h200"] == "Invented H200, recorded 2026-11-21"
+    assert set(emulator.cpu["platform"]) == {"emulator", "nvidia-h200"}
+    assert set(emulator.emulated["platform"]) == {"emulator"}
+    assert emulator.emulated["time_ms"].isna().all()
+    assert not set(emulator.emulated["kernel"]) & {"kij", "numpy", "cublas"}
+
+
+def test_with_a_gpu_nothing_recorded_is_shown(recorded, tmp_path):
+    own = synthetic.write(tmp_path / "other-gpu")
+    evidence = data.load([own], recorded=recorded)
+    assert set(evidence.labels) == {"other-gpu"}
+    assert set(evidence.gpu["platform"]) == {"other-gpu"}
+
+
+def test_several_platforms_stand_side_by_side(recorded, tmp_path):
+    folders = [recorded / "nvidia-h200", synthetic.write(tmp_path / "other-gpu")]
+    table = tables.task("task1a", data.load(folders), PUBLISHED)
+    first = table[table["shape"] == "(1024, 1024, 1024)"]
+    assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
+    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", "two of a kind are told apart"
+
+
+def test_tables_say_what_the_emulator_verified(emulator, gpu):
+    table = tables.task("task2a", emulator, PUBLISHED)
+    assert set(table.loc[table["kernel"] == "tiled", "emulator"]) == {"ok"}
+    assert "emulator" not in tables.task("task2a", gpu, PUBLISHED)
+
+
+def test_one_wrong_emulated_product_shows(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "emulator", "emulator")
+    file = folder / "measurements.csv"
+    rows = pd.read_csv(file)
+    rows.loc[(rows["kernel"] == "tiled") & (rows["tile"] == 32) & (rows["dtype"] == "float"), "status"] = "incorrect"
+    rows.to_csv(file, index=False)
+    evidence = data.load([folder], recorded=recorded)
+    table = tables.task("task2a", evidence, PUBLISHED)
+    assert set(table.loc[(table["kernel"] == "tiled") & (table["tile"] == 32), "emulator"]) == {"incorrect"}
+    assert "incorrect" in set(tables.failures(evidence)["status"])
+
+
+def test_failures_and_verification(emulator):
+    failed = tables.failures(emulator)
+    assert set(failed["status"]) == {"timeout", "invalid_launch"}
+    assert (failed["message"] != "").all()
+    verified = tables.verification(emulator).set_index(["platform", "kernel", "dtype"])
+    assert verified.loc[("nvidia-h200", "multi_tile", "double"), ["points", "verified"]].tolist() == [31, 30]
+
+
+def test_a_launch_that_should_be_refused_is_no_failure(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "gpu")
+    rows = pd.read_csv(folder / "measurements.csv")
+    refused = (
+        rows[rows["kernel"] == "naive"]
+        .head(1)
+        .assign(task="launch_limits", status="invalid_launch", message="asked for", time_ms=None)
+    )
+    pd.concat([rows, refused]).to_csv(folder / "measurements.csv", index=False)
+    evidence = data.load([folder])
+    assert "launch_limits" not in set(tables.failures(evidence)["task"])
+    assert "launch_limits" in set(evidence.gpu["task"])
+
+
+def test_nor_does_it_stand_beside_the_times_of_other_tasks(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "emulator", "emulator")
+    rows = pd.read_csv(folder / "measurements.csv")
+    refused = rows[(rows["kernel"] == "tiled") & (rows["tile"] == 32)].assign(status="invalid_launch")
+    pd.concat([rows, refused.assign(task="launch_limits")]).to_csv(folder / "measurements.csv", index=False)
+    table = tables.task("task2a", data.load([folder], recorded=recorded), PUBLISHED)
+    assert set(table.loc[table["kernel"] == "tiled", "emulator"]) == {"ok"}
+
+
+def test_a_task_alone_needs_only_its_own_file(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "other-gpu")
+    for file in [*folder.glob("tasks/*.csv"), folder / "measurements.csv"]:
+        if file.stem != "task3":
+            file.unlink()
+    table = tables.task("task3", data.load([folder], "task3"), PUBLISHED)
+    assert table["time_ms"].notna().any()
+
+
+def test_nothing_measured_yet(tmp_path):
+    with pytest.raises(UserError, match="run `make report`"):
+        data.load([tmp_path])
+
+
+def test_a_missing_column_is_named(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "gpu")
+    rows = pd.read_csv(folder / "measurements.csv")
+    rows.drop(columns="noise").to_csv(folder / "measurements.csv", index=False)
+    with pytest.raises(UserError, match="'noise'"):
+        data.load([folder])
+
+
+def test_counted_against_hardware(emulator):
+    table = tables.counted_against_hardware(emulator)
+    assert len(table) == 3 * len(counters.METRICS)
+    by_count = table.groupby("count")["difference_percent"].max()
+    assert by_count["global_load_sectors"] == 0
+    assert by_count["shared_load_wavefronts"] == pytest.approx(4.8576)
+
+
+# Figures: that each is drawn, and says what it must.
+
+
+@pytest.mark.parametrize("task", synthetic.config()["tasks"])
+def test_task_figures(task, emulator):
+    drawing = figures.svg(figures.task(task, emulator, PUBLISHED))
+    assert drawing.startswith("<svg")
+    assert "recorded" in drawing
+    assert drawing == figures.svg(figures.task(task, emulator, PUBLISHED)), "the same data gives the same file"
+
+
+def test_unstable_and_refused_points_are_marked(emulator):
+    assert "unstable: noise &gt; 1 %" in figures.svg(figures.task("task1a", emulator, PUBLISHED))
+    assert "did not run" in figures.svg(figures.task("task3", emulator, PUBLISHED))
+
+
+def test_overview_figures(emulator):
+    words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
+    words["cache_lines"] = "lines into the first cache"
+    assert set(words) == set(figures.OVERVIEW)
+    for name, draw in figures.OVERVIEW.items():
+        assert words[name] in figures.svg(draw(emulator, PUBLISHED))
+
+
+def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "emulator", "emulator")
+    rows = pd.read_csv(folder / "measurements.csv")
+    own = rows[(rows["task"] == "task1a") & (rows["kernel"] == "naive")].assign(kernel="two_rows", status="incorrect")
+    pd.concat([rows, own]).to_csv(folder / "measurements.csv", index=False)
+    table = tables.task("task1a", data.load([folder], recorded=recorded), PUBLISHED)
+    assert set(table.loc[table["kernel"] == "two_rows", "status"]) == {"incorrect"}
+    assert "two_rows" not in set(table.loc[table["platform"] != "emulator", "kernel"])
+
+
+def test_kernels_edited_since_they_were_recorded_are_named(recorded):
+    gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
+    rows = gpu.measurements[(gpu.measurements["kernel"] == "tiled") & (gpu.measurements["tile"] == 16)]
+    hashes = {
+        dtype: build.source_sha256(synthetic.KERNELS["tiled"], f"tiled<{dtype}, 16>", gpu.device)
+        for dtype in ("float", "double")
+    }
+    rows = rows[rows["dtype"].isin(hashes)]
+    same = dataclasses.replace(gpu, measurements=rows.assign(build_sha256=rows["dtype"].map(hashes)))
+    other = dataclasses.replace(gpu, measurements=rows)
+
+    def said(platform):
+        evidence = data.Evidence((platform,), (platform,), None, None, None, {})
+        table = tables.provenance(evidence).set_index("fact")
+        return table.loc["kernels"].iloc[0]
+
+    assert said(same) == "as measured, by the hash of every source"
+    assert said(other) == "edited since: tiled"
+
+
+def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):
+    gpu = dict(emulator.gpus[0].device["gpu"], peak_gflops=None)
+    device = dict(emulator.gpus[0].device, gpu=gpu)
+    evidence = dataclasses.replace(emulator, gpus=(dataclasses.replace(emulator.gpus[0], device=device),))
+    for draw in figures.OVERVIEW.values():
+        drawing = figures.svg(draw(evidence, PUBLISHED))
+        assert "vector peak" not in drawing or draw is not figures.OVERVIEW["roofline"]
+
+
+def test_what_a_task_no_longer_asked_for_left_behind_is_not_shown(tmp_path, recorded):
+    study = synthetic.config()
+    folder = synthetic.write(tmp_path / "other-gpu", study=study)
+    device = json.loads((folder / "device.json").read_text())
+    assert len(data.load([folder], recorded=recorded).facts["maximum_size"]) == 1
+    del device["config"]["tasks"]["task1c"]
+    (folder / "device.json").write_text(json.dumps(device))
+    (folder / "maximum_size.csv").unlink()
+    assert data.load([folder], recorded=recorded).facts["maximum_size"].empty
+
+
+def test_figures_without_any_gpu_data_say_so(tmp_path):
+    evidence = data.load([synthetic.write(tmp_path / "emulator", "emulator")], recorded=tmp_path / "none")
+    assert "Nothing of this task was timed" in figures.svg(figures.task("task3", evidence, PUBLISHED))
+    assert tables.task("task3", evidence, PUBLISHED)["status"].eq("ok").all()
+    for draw in figures.OVERVIEW.values():
+        assert "<svg" in figures.svg(draw(evidence, PUBLISHED))

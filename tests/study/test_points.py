@@ -1,0 +1,108 @@
+"""The config becomes points: every one that source a asks for, and none that no device could run."""
+
+import copy
+
+import pytest
+
+from tilewise import UserError
+from tilewise.study.points import Point, expand
+from tilewise.study.schema import validate
+
+SHAPES_OF_SOURCE_A = {  # (n, p, m); the source writes (n, m, p)
+    (1024, 1024, 1024),
+    (1024, 8192, 1024),
+    (8192, 1024, 8192),
+    (8192, 8192, 1024),
+    (8192, 8192, 8192),
+}
+
+
+def shapes(points):
+    return {(point.n, point.p, point.m) for point in points}
+
+
+@pytest.mark.parametrize("task", ["cpu", "task1a", "task1b", "task2a", "task2b", "task3"])
+def test_tasks_run_at_the_five_shapes(config, kernels, task):
+    assert shapes(expand(config, kernels, task)) == SHAPES_OF_SOURCE_A
+
+
+def test_task1a_is_every_block_at_every_shape(config, kernels):
+    points = [p for p in expand(config, kernels, "task1a") if p.kernel == "naive"]
+    assert len(points) == 30
+    assert {(p.block_x, p.block_y) for p in points} == {(8, 128), (16, 64), (32, 32), (64, 16), (128, 8), (256, 4)}
+
+
+def test_task3_is_every_ntb(config, kernels):
+    points = [p for p in expand(config, kernels, "task3") if p.kernel == "multi_tile"]
+    assert {p.ntb for p in points} == {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16}
+    square = [p for p in points if p.n == p.p == p.m == 8192]
+    assert len(square) == 11 * 2 * 2
+    assert {p.dtype for p in points if p not in square} == {"float"}
+    assert {p.tile for p in points if p not in square} == {32}
+
+
+def test_every_gpu_task_has_cublas_beside_it(config, kernels):
+    for task in ("task1a", "task1b", "task2a", "task2b", "task3"):
+        points = expand(config, kernels, task)
+        anchored = {(p.dtype, p.n, p.p, p.m) for p in points if p.kernel == "cublas"}
+        assert anchored == {(p.dtype, p.n, p.p, p.m) for p in points if p.dtype != "int32"}
+
+
+def test_a_point_asked_for_twice_is_one_point(config, kernels):
+    twice = copy.deepcopy(config)
+    twice["tasks"]["task2a"]["sweeps"] *= 2
+    assert expand(twice, kernels, "task2a") == expand(config, kernels, "task2a")
+
+
+def test_emulator_runs_cuda_kernels_at_its_own_shapes_and_cpu_loops_at_theirs(config, kernels):
+    small = {(s["n"], s["p"], s["m"]) for s in config["emulator"]["shapes"]}
+    assert shapes(expand(config, kernels, "task3", "emulator")) == small
+    assert shapes(expand(config, kernels, "cpu", "emulator")) == SHAPES_OF_SOURCE_A
+    assert not [p for p in expand(config, kernels, "task3", "emulator") if p.kernel == "cublas"]
+
+
+def test_label_names_the_point():
+    assert Point("t", "tiled", "float", 3, 4, 5, 16, 16, 16).label() == "tiled float 3x4x5 tile=16"
+
+
+def sweep(task, **change):
+    def apply(config):
+        config["tasks"][task]["sweeps"][0] |= change
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda c: c.update(sed=1), ["sed", "'seed'"]),
+        (lambda c: c["shapes"]["square"][0].update(n=-1), ["shapes.square.0.n", "at least 1"]),
+        (lambda c: c["shapes"]["square"][0].update(n=0), ["shapes.square.0.n", "at least 1"]),
+        (lambda c: c["timing"].update(min_samples="ten"), ["timing.min_samples", "for example 10"]),
+        (sweep("task1a", kernel="nave"), ["tasks.task1a.sweeps.0.kernel", "'naive'"]),
+        (sweep("task1a", dtype="half"), ["tasks.task1a.sweeps.0.dtype", "double"]),
+        (sweep("task1a", block="64x32"), ["2048 threads", "32x32"]),
+        (sweep("task1a", block="64"), ["tasks.task1a.sweeps.0.block", "32x8"]),
+        (sweep("task1a", tile=16), ["does not take 'tile'", "block"]),
+        (sweep("task2a", tile=64), ["4096 threads", "1024"]),
+        (sweep("task2a", tile=0), ["tasks.task2a.sweeps.0.tile", "at least 1"]),
+        (sweep("task2a", shapes="sqare"), ["tasks.task2a.sweeps.0.shapes", "'square'"]),
+        (sweep("task2a", tils=8), ["'tils'", "'tile'"]),
+        (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("ntb"), ["needs 'ntb'"]),
+        (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("shapes"), ["'shapes' is missing"]),
+        (lambda c: c["tasks"]["task3"].pop("title"), ["tasks.task3", "title"]),
+        (sweep("task1c", dtype=["float", "double"]), ["tasks.task1c", "one kernel, dtype and choice, not 2"]),
+        (sweep("launch_limits", kernel="kij"), ["tasks.launch_limits.sweeps.0.kernel", "there are naive"]),
+        (sweep("cold_start", shapes="square_4096"), ["tasks.cold_start", "one shape and dtype"]),
+    ],
+)
+def test_bad_config_names_the_place_and_the_remedy(config, kernels, change, says):
+    bad = copy.deepcopy(config)
+    change(bad)
+    with pytest.raises(UserError) as error:
+        validate(bad, "config", "config.yaml")
+        for task in bad["tasks"]:
+            expand(bad, kernels, task)
+    for words in says:
+        assert words in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,339 @@
+"""The claims of the sources, each tried on the measured tables: holds here, does not hold here, cannot be tested here.
+
+report/claims.yaml holds them. A claim's `quantity` is an expression over the functions of `Machine`, its `holds_when` a
+condition on `value` and `published`. A measured quantity is an interval, and arithmetic keeps the interval: where the
+condition changes its answer within it, the verdict depends on a difference smaller than the spread, and says so.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tilewise import UserError
+from tilewise.report.data import CLAIMS, SHAPE
+from tilewise.study import registry
+from tilewise.study.schema import read_yaml, validate
+
+#: The verdicts.
+HOLDS, FAILS, UNTESTED = "holds here", "does not hold here", "cannot be tested here"
+#: Below so many runs, quartiles say nothing.
+FEWEST_SAMPLES = 3
+
+
+class Untestable(Exception):
+    """What a claim needs was not measured on this machine; the message says what."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A measured number and the range in which it lies: for times median and quartiles.
+
+    `known` is false where too few samples were taken for a range; `among` are the only values that it can have, where
+    they are few, such as the blocks that are equally fast.
+    """
+
+    value: float
+    low: float
+    high: float
+    known: bool = True
+    among: tuple = ()
+
+    def _with(self, other, operation):
+        other = other if isinstance(other, Spread) else Spread(other, other, other, among=(other,))
+        ends = [operation(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
+        among = tuple(sorted({operation(a, b) for a in self.among for b in other.among}))
+        return Spread(operation(self.value, other.value), min(ends), max(ends), self.known and other.known, among)
+
+    def values(self, *marks):
+        """Values that it may have, its own first: all where they are few, else some of its range and marks in it."""
+        marks = [mark for mark in marks if mark is not None and self.low <= mark <= self.high]
+        return [self.value, *(self.among or [*marks, *np.linspace(self.low, self.high, 101)])]
+
+    def __add__(self, other):
+        return self._with(other, lambda a, b: a + b)
+
+    def __sub__(self, other):
+        return self._with(other, lambda a, b: a - b)
+
+    def __mul__(self, other):
+        return self._with(other, lambda a, b: a * b)
+
+    def __truediv__(self, other):
+        return self._with(other, lambda a, b: a / b)
+
+    def __rsub__(self, other):
+        return self._with(other, lambda a, b: b - a)
+
+    def __rtruediv__(self, other):
+        return self._with(other, lambda a, b: b / a)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+class Machine:
+    """What an expression can ask of one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
+
+    `cube=8192` stands for n = p = m = 8192. A column that does not exist is a UserError, a row that does not exist, or
+    did not run, makes the claim untestable.
+    """
+
+    def __init__(self, evidence, platform):
+        self.platform = platform
+        rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+        self.rows = rows[rows["platform"] == platform.name]
+        # Counts do not depend on the machine that counted; everything else does.
+        self.facts = {
+            name: table[table["platform"] == platform.name] if "platform" in table else table
+            for name, table in evidence.facts.items()
+        }
+
+    def functions(self):
+        """The functions by the names that expressions use."""
+        names = (
+            "time rate best wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak not_here"
+        )
+        return {name: getattr(self, name) for name in names.split()}
+
+    def time(self, **where):
+        """Time in ms of the fastest row that fits, with its quartiles."""
+        row = self._fastest(where).iloc[0]
+        return Spread(row["time_ms"], row["time_q1_ms"], row["time_q3_ms"], known=not row["samples"] < FEWEST_SAMPLES)
+
+    def rate(self, **where):
+        """Rate in GFLOP/s of the fastest row that fits."""
+        row = self._fastest(where).iloc[0]
+        return 2e-6 * float(row["n"]) * float(row["p"]) * float(row["m"]) / self.time(**where)
+
+    def best(self, column, **where):
+        """The value of a column in the fastest row; its range is that of all rows no slower beyond the spread."""
+        rows = self._fastest(where)
+        _known(rows, [column])
+        close = sorted({float(value) for value in rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column]})
+        return Spread(float(rows[column].iloc[0]), close[0], close[-1], among=tuple(close))
+
+    def wrong(self, **where):
+        """How many of the verified products came out wrong."""
+        rows = _fitting(self.rows, where)
+        rows = rows[rows["status"].isin(["ok", "incorrect"])]
+        if rows.empty:
+            raise Untestable(f"no product was verified for {_words(where)}")
+        return int((rows["status"] == "incorrect").sum())
+
+    def error(self, column, **where):
+        """The largest relative_error or bound_ratio of the rows that fit."""
+        rows = _fitting(self.rows, where)
+        _known(rows, [column])
+        if rows[column].isna().all():
+            raise Untestable(f"nothing was verified for {_words(where)}")
+        return float(rows[column].max())
+
+    def traffic(self, column, **where):
+        """A count of the emulator for the largest shape that fits."""
+        return self._fact("traffic", column, where)
+
+    def maximum(self, column):
+        """A figure of the maximum-size probe."""
+        self._needs_gpu()
+        return self._fact("maximum_size", column, {})
+
+    def call(self, kernel, position, step="total"):
+        """ms of a whole call in a fresh process, or of one step of it: median and range of the repeats."""
+        calls = _fitting(self.facts["cold_start"], {"kernel": kernel, "position": position, "step": step})
+        if calls["ms"].isna().all():
+            raise Untestable("no whole call was timed")
+        return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
+
+    def launch(self, column, **where):
+        """A column of the launches that were tried, such as outcome or error."""
+        self._needs_gpu()  # the emulator refuses what this repository tells it to
+        return self._fact("launch_limits", column, where)
+
+    def roof(self, quantity, dtype="float"):
+        """A measured roof of the device: memory_bandwidth in GB/s, multiply_add_rate in GFLOP/s."""
+        self._needs_gpu()
+        where = {"quantity": quantity, "dtype": dtype}
+        value, noise = (self._fact("bandwidth", column, where) for column in ("measured", "noise"))
+        return Spread(value, value * (1 - noise), value * (1 + noise))
+
+    def held(self, column, **where):
+        """A column of the occupancy table."""
+        return self._fact("occupancy", column, where)
+
+    def chosen_tile(self):
+        """The tile width that dynamic_tile gets from the device's limits."""
+        return self._fact("tile_choice", "tile", {"chosen": True})
+
+    def not_here(self, reason):
+        """For a claim that the study has nothing to test with."""
+        raise Untestable(reason)
+
+    def limit(self, name):
+        """A limit of the GPU, as device.json names it."""
+        self._needs_gpu()
+        return _entry(self.platform.device["limits"], name, "limits")
+
+    def bandwidth(self):
+        """Memory bandwidth of the datasheet, in GB/s."""
+        self._needs_gpu()
+        return self.platform.device["gpu"]["memory_bandwidth_gb_s"]
+
+    def peak(self, dtype):
+        """The vector peak of the datasheet, in GFLOP/s."""
+        self._needs_gpu()
+        return _entry(self.platform.device["gpu"]["peak_gflops"] or {}, dtype, "peak_gflops")
+
+    def _needs_gpu(self):
+        if not self.platform.has_gpu:
+            raise Untestable("there is no GPU here")
+
+    def _fastest(self, where):
+        rows = _fitting(self.rows, where)
+        ran = rows[(rows["status"] == "ok") & rows["time_ms"].notna()].sort_values("time_ms", kind="stable")
+        if len(ran):
+            return ran
+        failed = rows[rows["status"] != "ok"]
+        if len(failed):
+            row = failed.iloc[0]
+            raise Untestable(f"{row['kernel']} was not timed: {row['status']}, {row['message']}")
+        self._needs_gpu()
+        raise Untestable(f"not measured: {_words(where)}")
+
+    def _fact(self, table, column, where):
+        rows = self.facts[table]
+        _known(rows, [column])
+        rows = _fitting(rows, where)
+        if set(SHAPE) <= set(rows):
+            rows = rows.loc[rows[SHAPE].astype("float64").prod(axis=1).sort_values(kind="stable").index]
+        rows = rows[rows[column].notna()]
+        if rows.empty:
+            raise Untestable(f"nothing in {table} for {_words(where) or column}")
+        value = rows[column].iloc[-1]
+        return value if isinstance(value, str) else float(value)
+
+
+def _known(rows, columns):
+    missing = [name for name in columns if name not in rows]
+    if missing:
+        raise UserError(f"there is no column '{missing[0]}'; there are {', '.join(rows)}")
+
+
+def _fitting(rows, where):
+    where = dict(where)
+    if "cube" in where:
+        where |= dict.fromkeys(SHAPE, where.pop("cube"))
+    _known(rows, where)
+    for name, value in where.items():
+        rows = rows[(rows[name] == value).fillna(False)]
+    return rows
+
+
+def _entry(table, name, where):
+    if name not in table:
+        raise UserError(f"there is no '{name}' in {where} of device.json; there are {', '.join(table)}")
+    return table[name]
+
+
+def _words(where):
+    return ", ".join(f"{name} {value}" for name, value in where.items())
+
+
+def load(path=CLAIMS):
+    """The claims of a YAML file as dicts; UserError where an entry is malformed or an id occurs twice."""
+    claims = read_yaml(path)
+    validate(claims, "claims", path)
+    names = [claim["id"] for claim in claims]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise UserError(f"{path}: the id '{min(twice)}' occurs twice; each claim needs its own")
+    return claims
+
+
+def evaluate(claim, machine):
+    """The verdict on a claim on one Machine, a dict: verdict, value, low, high, known, reason.
+
+    `known` tells whether low and high are. `reason` says what is missing for an untestable claim, and warns where the
+    verdict hangs on the spread. An expression that cannot be evaluated, such as one that names a missing column, is a
+    UserError.
+    """
+    try:
+        found = _calculate(claim, "quantity", machine.functions())
+    except Untestable as missing:
+        return _unknown | {"reason": str(missing)}
+    found = found if isinstance(found, Spread) else Spread(*[float(found)] * 3)
+    answers = [
+        bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"]}))
+        for value in found.values(claim["published"], 0)
+    ]
+    reason = "" if len(set(answers)) == 1 else "depends on a difference smaller than the spread"
+    if not found.known:
+        reason = f"{reason}; " * bool(reason) + f"of fewer than {FEWEST_SAMPLES} runs, so the spread is not known"
+    verdict = HOLDS if answers[0] else FAILS
+    numbers = {"value": found.value, "low": found.low, "high": found.high, "known": found.known}
+    return {"verdict": verdict, **numbers, "reason": reason}
+
+
+_unknown = {"verdict": UNTESTED, "value": None, "low": None, "high": None, "known": False}
+
+
+def _calculate(claim, key, variables):
+    try:
+        return registry.evaluate(claim[key], variables)
+    except Untestable:
+        raise
+    except Exception as error:
+        raise UserError(f"claims: {claim['id']}: {key} '{claim[key]}': {error}") from None
+
+
+def verdicts(claims, evidence):
+    """Every claim on every platform of the report: a DataFrame of one row each, in the order of the claims.
+
+    A claim whose expression is broken counts as untestable here; the tests find it before a reader does.
+    """
+    machines = [Machine(evidence, platform) for platform in evidence.everyone]
+    rows = []
+    for claim in claims:
+        about = {"error": "", "unit": ""} | claim
+        for machine in machines:
+            try:
+                found = evaluate(claim, machine)
+            except UserError as error:
+                found = _unknown | {"reason": str(error)}
+            rows.append(about | {"platform": machine.platform.name} | found)
+    table = pd.DataFrame(rows)
+    return table.astype(dict.fromkeys(("value", "low", "high", "published"), "float64"))
+
+
+def side_by_side(verdicts, evidence):
+    """The verdicts for reading: one claim a row; for each platform its verdict and the measured value, as text.
+
+    On a platform that is only recorded the verdict is not about here, and does not say so.
+    """
+    table = verdicts.drop_duplicates("id")[["id", "source", "claim", "published", "unit", "why", "error"]]
+    table = table.set_index("id").assign(
+        published=lambda rows: [_figure(*p) for p in zip(rows["published"], rows["unit"])]
+    )
+    for platform in evidence.everyone:
+        own = verdicts[verdicts["platform"] == platform.name].set_index("id")
+        words = own["verdict"].str.removesuffix(" here") if platform.recorded else own["verdict"]
+        table[f"verdict {platform.name}"] = words
+        table[f"measured {platform.name}"] = [_measured(row) for row in own.to_dict("records")]
+    why = table.pop("why")
+    error = table.pop("error").map(lambda words: f" In the source: {words}" if words else "")
+    return table.assign(why=why + error).reset_index().drop(columns="unit")
+
+
+def _figure(value, unit):
+    if pd.isna(value):
+        return ""
+    text = f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+    return f"{text}{unit}" if unit == "×" else f"{text}\u00a0{unit}".rstrip("\u00a0")
+
+
+def _measured(row):
+    if row["verdict"] == UNTESTED:
+        return row["reason"]
+    low, middle, high = (_figure(row[name], row["unit"]) for name in ("low", "value", "high"))
+    text = middle if low == high or not row["known"] else f"{middle} ({low} to {high})"
+    return f"{text}; {row['reason']}" if row["reason"] else text

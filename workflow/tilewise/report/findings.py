@@ -1,0 +1,198 @@
+"""What the data says, in sentences: functions from evidence to Markdown, so that no sentence outlives its numbers."""
+
+import contextlib
+import json
+import re
+
+import pandas as pd
+
+from tilewise.report import claims, tables
+from tilewise.report.data import ANCHORS
+from tilewise.study import registry
+
+_COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def origin(evidence):
+    """What was measured where and when, as a block quote at the head of the page."""
+    here = ", ".join(platform.device["cpu"]["name"] for platform in evidence.platforms if not platform.has_gpu)
+    lines = []
+    if here and not evidence.gpus:
+        lines.append("**No GPU times.** This machine has no GPU and the repository holds no recorded run.")
+    elif here:
+        source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
+        lines.append(f"**The GPU times on this page were not measured on this machine**, which has no GPU: {source}.")
+    for platform in evidence.platforms:
+        if platform.has_gpu:
+            lines.append(f"**Measured on {platform.label}**, {_when(platform)}, by this run.")
+    if here:
+        lines.append(
+            f"Measured here ({here}): the CPU loop. Verified here: every CUDA kernel, on the CPU emulator, "
+            "which has no times to show."
+        )
+    return "\n".join(f"> {line}\n>" for line in lines)
+
+
+def _when(platform):
+    return platform.device["captured"].replace("T", " ")[:16] + " UTC"
+
+
+def _recorded(gpu):
+    commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has none
+    return f"they were recorded on an {gpu.device['gpu']['name']} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
+
+
+def _count(number, noun):
+    words = _COUNTS[number - 1] if 0 < number <= len(_COUNTS) else f"{number:,}"
+    return f"{words} {noun}{'' if number == 1 else 's'}"
+
+
+def _times(ratio):
+    return f"{ratio:.3g}×" if ratio < 1000 else f"{ratio:,.0f}×"
+
+
+def summary(evidence, ladder, verified, failed):
+    """The study in a few points: each GPU's kernels at the largest float product, then checks and failures."""
+    points = []
+    for gpu in evidence.gpus:
+        points += _ladder_points(ladder[ladder["platform"] == gpu.name], evidence.labels[gpu.name])
+    total, right = int(verified["points"].sum()), int(verified["verified"].sum())
+    worst = verified.loc[verified["points"] == verified["verified"], "largest_bound_ratio"].max()
+    sentence = f"{right:,} of {total:,} points were verified"
+    if pd.notna(worst):
+        sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
+    points.append(f"{sentence}.")
+    traffic = evidence.facts["traffic"]
+    faulty = traffic.loc[(traffic["races"] > 0) | (traffic["out_of_bounds"] > 0), "kernel"].unique()
+    if len(faulty):
+        points.append(
+            f"**The emulator found races or accesses out of bounds in {', '.join(faulty)}**; see What the kernels ask "
+            "of memory, and `logs/<platform>/trace.log` for the lines."
+        )
+    wrong = failed[failed["status"] == "incorrect"]
+    if len(wrong):
+        points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")
+    if len(failed):
+        kinds = ", ".join(f"{count} {status}" for status, count in failed["status"].value_counts().items())
+        points.append(f"{_count(len(failed), 'point').capitalize()} did not give a time or a product ({kinds}).")
+    return "\n".join(f"- {point}" for point in points)
+
+
+def verdict_counts(verdicts, evidence):
+    """How many claims hold on each platform."""
+    lines = []
+    for platform in evidence.everyone:
+        found = verdicts.loc[verdicts["platform"] == platform.name, "verdict"].value_counts()
+        hold, fail, untested = (found.get(name, 0) for name in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
+        lines.append(
+            f"On **{evidence.labels[platform.name]}** {hold} of {hold + fail + untested} claims hold, {fail} "
+            f"{'does' if fail == 1 else 'do'} not, and {untested} cannot be tested."
+        )
+    return "\n\n".join(lines)
+
+
+def _ladder_points(ladder, label):
+    rows = ladder[(ladder["dtype"] == "float") & (ladder["status"] == "ok") & (ladder["n"] == ladder["p"])]
+    rows = rows[(rows["n"] == rows["m"]) & (rows["n"] == rows["n"].max())]
+    if rows.empty:
+        return []
+    rows = {row["kernel"]: row for row in rows.to_dict("records")}
+    steps = []
+    for name, row in sorted(rows.items(), key=lambda item: -item[1]["time_ms"]):
+        choice = f" ({row['choice']})" if row["choice"] else ""
+        steps.append(f"{name}{choice} {row['time_ms']:,.4g} ms")
+    shape = next(iter(rows.values()))["shape"]
+    points = [f"**{label}**, float, {shape}: {', '.join(steps)}."]
+    own = [row for name, row in rows.items() if name not in ANCHORS.values()]
+    if not own:
+        return points
+    fastest = min(own, key=lambda row: row["time_ms"])
+    sentence = f"The fastest kernel of the study is `{fastest['kernel']}` with {fastest['choice']}"
+    if pd.notna(fastest["speedup_over_naive"]) and fastest["kernel"] != "naive":
+        sentence += f", {_times(fastest['speedup_over_naive'])} the speed of the best naive kernel"
+    if pd.notna(fastest["percent_of_anchor"]):
+        sentence += f" and {fastest['percent_of_anchor']:.0f}\u00a0% of cuBLAS"
+    if pd.notna(fastest["percent_of_peak"]):
+        sentence += f"; it reaches {fastest['percent_of_peak']:.0f}\u00a0% of the chip's vector peak"
+    points.append(f"{sentence}.")
+    naive = rows.get("naive", {})
+    if pd.notna(naive.get("speedup_over_cpu")):
+        published = naive["published_speedup_over_cpu"]
+        beside = f" (source a: {_times(published)})" if pd.notna(published) else ""
+        points.append(f"The naive kernel is {_times(naive['speedup_over_cpu'])} the speed of one core's loop{beside}.")
+    return points
+
+
+def double_cost(evidence, published):
+    """What double costs the naive kernel at the square shape, best block against best, beside source a's 29.7 %."""
+    claim = published.loc[published["quantity"] == "time_increase_double", "value"].iloc[0]
+    rows = evidence.of("task1a", "task1b").gpu
+    best = tables.best(tables.describe(rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])], evidence.max_noise))
+    best = best[(best["kernel"] == "naive") & (best["status"] == "ok")]
+    lines = []
+    for gpu in evidence.gpus:
+        own = best[best["platform"] == gpu.name]
+        own = own[own["n"] == own["n"].max()].set_index("dtype")
+        if {"float", "double"} <= set(own.index):
+            more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
+            lines.append(
+                f"Source a found double {claim:g}\u00a0% slower than float, best block against best, and another block "
+                f"the best for double. On {evidence.labels[gpu.name]} double takes {more:.1f}\u00a0% longer; the best "
+                "block is "
+                f"{own.loc['float', 'choice']} for float and {own.loc['double', 'choice']} for double."
+            )
+    return "\n\n".join(lines)
+
+
+def lines_explain(table, labels):
+    """What more cache lines cost the same CPU loop, on each machine: its points beside that at the smallest product."""
+    keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"
+    lines = []
+    for platform, rows in table.groupby("platform", sort=False):
+        smallest = rows[rows["work"] == rows.groupby(keys)["work"].transform("min")]
+        pairs = rows.merge(smallest, on=keys, suffixes=("", "_smallest"))
+        pairs = pairs[pairs["work"] > pairs["work_smallest"]]
+        more, longer = (pairs[name] / pairs[f"{name}_smallest"] for name in (counted, time))
+        parts = [
+            f"in {_count(int(chosen.sum()), 'point')} it fetches {words} and takes {longer[chosen].median():.3g} times "
+            f"as long in the median ({longer[chosen].min():.3g} to {longer[chosen].max():.3g})"
+            for chosen, words in ((more > 2, "more than twice the lines"), (more <= 2, "no more than twice the lines"))
+            if chosen.any()
+        ]
+        if len(parts) == 2:
+            lines.append(
+                f"On {labels[platform]}, beside the same loop at {smallest['shape'].iloc[0]}, a multiply-add of the "
+                f"larger products: {'; '.join(parts)}."
+            )
+    return "\n\n".join(lines)
+
+
+def found(evidence, sentence, platforms=None):
+    """A sentence with its figures filled in, once for each platform (default: those with GPU times) that has them.
+
+    Braces hold expressions as in report/claims.yaml, over the tasks of `evidence`, or the word `platform`.
+    """
+    lines = []
+    for platform in evidence.gpus if platforms is None else platforms:
+        functions = claims.Machine(evidence, platform).functions() | {"platform": evidence.labels[platform.name]}
+        with contextlib.suppress(claims.Untestable):
+            lines.append(_filled(" ".join(sentence.split()), functions))
+    return "\n\n".join(lines)
+
+
+def _filled(sentence, functions):
+    def figure(part):
+        value = registry.evaluate(part[1], functions)
+        value = value.value if isinstance(value, claims.Spread) else value
+        return value if isinstance(value, str) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+    return re.sub(r"\{(.+?)\}", figure, sentence)
+
+
+def configuration(evidence):
+    """The resolved config of every machine, folded away."""
+    parts = []
+    for platform in evidence.everyone:
+        text = json.dumps(platform.device["config"], indent=1)
+        parts.append(f"<details><summary>Resolved config: {platform.label}</summary>\n\n```\n{text}\n```\n\n</details>")
+    return "\n\n".join(parts)
