@@ -2,17 +2,17 @@
 
 The test is the rounding-error bound of any summation order (N. J. Higham, Accuracy and Stability of Numerical
 Algorithms, 2nd ed., section 3.5): |C - C_ref| <= gamma_p |A| |B| elementwise, with gamma_p = p u / (1 - p u) and u the
-unit roundoff. Unlike a fixed tolerance it is tight for small p, still holds for large p, and NaN never passes it.
+unit roundoff of the sums. To it come the rounding of the operands, if the kernel rounds them, and of the result, if it
+is stored in fewer digits; `tilewise.study.precision` tells both. Unlike a fixed tolerance the bound is tight for small
+p, still holds for large p, and NaN never passes it.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tilewise.study.registry import DTYPES
-
-#: Poison for int32, which has no NaN. No product here comes near it: operands are at most 9 in magnitude.
-INTEGER_POISON = np.iinfo(np.int32).min
+from tilewise.study.precision import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Check:
     message: str = ""
 
 
-def module(array):
+def module(array: Any) -> Any:
     """The array module, NumPy or CuPy, that an array belongs to."""
     if isinstance(array, np.ndarray):
         return np
@@ -35,59 +35,59 @@ def module(array):
     return cupy
 
 
-def operands(xp, dtype, n, p, m, seed):
-    """Seeded random A (n x p) and B (p x m) in the array module `xp`: reals in [-1, 1), integers in [-9, 9].
+def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any]:
+    """Seeded random A (n x p) and B (p x m), as stored, in the array module `xp`: reals in [-1, 1), integers in [-9, 9].
 
     Both signs, since sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
     """
-    kind = DTYPES[dtype][1]
+    precision = PRECISIONS[dtype]
     key = int(np.random.SeedSequence([seed, n, p, m]).generate_state(1)[0])  # CuPy's generators take one number
     generator = xp.random.default_rng(key)
     matrices = []
     for shape in ((n, p), (p, m)):
-        if kind.kind == "i":
-            matrices.append(generator.integers(-9, 10, size=shape).astype(kind))
+        if precision.exact:
+            matrices.append(generator.integers(-9, 10, size=shape).astype(precision.stored))
         else:
-            matrix = generator.random(shape, dtype=kind)
+            matrix = generator.random(shape, dtype=np.float64 if dtype == "double" else np.float32)
             matrix *= 2
             matrix -= 1
-            matrices.append(matrix)
+            matrices.append(precision.narrow(xp, matrix))
     return matrices
 
 
-def poison(C):
+def poison(C: Any, dtype: str) -> None:
     """Fill C with what no product contains, so that an element that is never written cannot pass."""
-    C.fill(np.nan if C.dtype.kind == "f" else INTEGER_POISON)
+    C.view(f"u{C.dtype.itemsize}").fill(PRECISIONS[dtype].poison)
 
 
-def reference(A, B):
+def untouched(C: Any, dtype: str) -> bool:
+    """Whether C still is as `poison` left it."""
+    return bool((C.view(f"u{C.dtype.itemsize}") == PRECISIONS[dtype].poison).all())
+
+
+def reference(A: Any, B: Any, dtype: str) -> tuple[Any, Any]:
     """The product in float64 and the elementwise |A| |B|, both (n x m). Integers are exact: their sums stay below 2^53.
 
     The sums run over k backwards. cuBLAS adds in the order of k, as every kernel here does; a reference that did so too
     would agree with a double kernel to the last bit and show nothing of its rounding.
     """
-    xp = module(A)
-    A, B = (operand.astype(xp.float64, order="C") for operand in (A[:, ::-1], B[::-1]))
+    xp, precision = module(A), PRECISIONS[dtype]
+    A, B = (precision.wide(xp, matrix).astype(xp.float64, order="C") for matrix in (A[:, ::-1], B[::-1]))
     product = A @ B
     xp.absolute(A, out=A)
     xp.absolute(B, out=B)
     return product, A @ B
 
 
-def gamma(dtype, p):
-    """gamma_p of an element type; 0 for integers, whose product must be exact."""
-    kind = DTYPES[dtype][1]
-    if kind.kind == "i":
-        return 0.0
-    unit = float(np.finfo(kind).eps) / 2
-    return p * unit / (1 - p * unit)
-
-
-def check(C, product, magnitude, dtype, p):
-    """Compare C with `reference(A, B)`; returns a Check. Elements that are not finite fail."""
-    xp = module(C)
+def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int) -> Check:
+    """Compare C with `reference(A, B, dtype)`. Elements that are not finite fail."""
+    xp, precision = module(C), PRECISIONS[dtype]
+    stored, C = C, precision.wide(xp, C)
     error = xp.absolute(C.astype(xp.float64) - product)
-    bound = gamma(dtype, p) * magnitude
+    bound = precision.growth(p) * magnitude
+    if precision.result_roundoff:
+        bound = (1 + precision.result_roundoff) * bound + precision.result_roundoff * xp.absolute(product)
+        bound += precision.result_floor
     ratio = xp.where(bound > 0, error / xp.where(bound > 0, bound, 1), xp.where(error == 0, 0, xp.inf))
     ratio = xp.where(xp.isnan(ratio), xp.inf, ratio)
     worst = float(ratio.max())
@@ -97,7 +97,7 @@ def check(C, product, magnitude, dtype, p):
     if worst <= 1:
         return Check(True, relative, worst)
     wrong = int((ratio > 1).sum())
-    row, column = (int(i) for i in np.unravel_index(int(ratio.argmax()), C.shape))
+    row, column = (int(i) for i in np.unravel_index(int(ratio.argmax()), stored.shape))
     message = (
         f"{wrong} of {C.size} elements are past the rounding bound; C[{row}, {column}] is {C[row, column].item():g}, "
         f"should be {product[row, column].item():g}"
@@ -105,30 +105,32 @@ def check(C, product, magnitude, dtype, p):
     return Check(False, relative, worst, message)
 
 
-def check_rows(A, B, C, dtype, rows, seed, chunk_bytes=1 << 28):
+def check_rows(
+    A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, chunk_bytes: int = 1 << 28
+) -> Check:
     """Compare `rows` whole random rows of C, the first and the last always among them, with float64 on the host.
 
-    For products whose whole reference is too dear: B is fetched and used a few rows at a time, so that the check needs
-    no memory on the device. Returns a Check whose message says how many rows were checked.
+    For products whose whole reference is too expensive: B is fetched and used a few rows at a time, so that the check
+    needs no memory on the device. Returns a Check whose message says how many rows were checked.
     """
     n, p = A.shape
+    wide = PRECISIONS[dtype].wide
     chosen = np.arange(n)
     if rows < n:
         ends = [0, n - 1][:rows]
         between = 1 + np.random.default_rng(seed).choice(n - 2, size=rows - len(ends), replace=False)
         chosen = np.sort([*ends, *between]).astype(int)
     fetch = np.asarray if module(A) is np else (lambda array: array.get())
-    some = np.stack([fetch(A[int(row)]) for row in chosen]).astype(np.float64)
+    some = wide(np, np.stack([fetch(A[int(row)]) for row in chosen])).astype(np.float64)
     product = np.zeros((len(chosen), B.shape[1]))
     magnitude = np.zeros_like(product)
     step = max(1, chunk_bytes // (8 * B.shape[1]))
     for start in range(0, p, step):
-        part = fetch(B[start : start + step]).astype(np.float64)
+        part = wide(np, fetch(B[start : start + step])).astype(np.float64)
         product += some[:, start : start + step] @ part
         magnitude += np.abs(some[:, start : start + step]) @ np.abs(part)
     computed = np.stack([fetch(C[int(row)]) for row in chosen])
     found = check(computed, product, magnitude, dtype, p)
     checked = f"{len(chosen)} of {n} rows checked"
-    return Check(
-        found.ok, found.relative_error, found.bound_ratio, f"{checked}: {found.message}" if found.message else checked
-    )
+    message = f"{checked}: {found.message}" if found.message else checked
+    return Check(found.ok, found.relative_error, found.bound_ratio, message)

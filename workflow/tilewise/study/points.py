@@ -3,17 +3,25 @@
 import dataclasses
 import difflib
 import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tilewise import UserError
-from tilewise.study.registry import DTYPES, MAX_THREADS_PER_BLOCK
+from tilewise.study.device import MAX_THREADS_PER_BLOCK
+from tilewise.study.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from tilewise.study.registry import Kernel
+
+Parameters = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
 class Point:
     """One product to verify and time: C (n x m) = A (n x p) B (p x m) by one kernel with one choice of parameters.
 
-    A field is None where the kernel has no such parameter; block_x and block_y are threads.
+    `parameters` holds the names of the kernel's parameters with their values; block_x and block_y are threads.
     """
 
     task: str
@@ -22,113 +30,140 @@ class Point:
     n: int
     p: int
     m: int
-    block_x: int | None = None
-    block_y: int | None = None
-    tile: int | None = None
-    ntb: int | None = None
+    parameters: Parameters = ()
 
-    def label(self):
+    @property
+    def shape(self) -> dict[str, int]:
+        """n, p and m by name."""
+        return {"n": self.n, "p": self.p, "m": self.m}
+
+    @property
+    def multiply_adds(self) -> int:
+        """n p m."""
+        return self.n * self.p * self.m
+
+    def columns(self) -> dict[str, Any]:
+        """The point as columns of a row: one for each field, and one for each parameter."""
+        names = ("task", "kernel", "dtype", "n", "p", "m")
+        return {name: getattr(self, name) for name in names} | dict(self.parameters)
+
+    def label(self) -> str:
         """The point in words, for messages: `tiled float 64x64x64 tile=16` (n x p x m)."""
-        block = f" block={self.block_x}x{self.block_y}" if self.block_x and not self.tile else ""
-        parameters = "".join(f" {k}={getattr(self, k)}" for k in ("tile", "ntb") if getattr(self, k))
-        return f"{self.kernel} {self.dtype} {self.n}x{self.p}x{self.m}{block}{parameters}"
+        words = [self.kernel, self.dtype, f"{self.n}x{self.p}x{self.m}"]
+        values = dict(self.parameters)
+        if "block_x" in values:
+            words.append(f"block={values.pop('block_x')}x{values.pop('block_y')}")
+        return " ".join([*words, *(f"{name}={value}" for name, value in values.items())])
 
 
-def _listed(value):
+def point(task: str, kernel: str, dtype: str, n: int, p: int, m: int, **parameters: int) -> Point:
+    """A Point with its parameters as keywords."""
+    return Point(task, kernel, dtype, n, p, m, tuple(parameters.items()))
+
+
+def listed(value: Any) -> list:
+    """A value of the config that may be one or several, as a list."""
     return value if isinstance(value, list) else [value]
 
 
-def _one_of(value, known, place):
+def one_of(value: str, known: Mapping[str, Any], place: str) -> Any:
+    """known[value]; UserError with the nearest name if there is no such key."""
     if value not in known:
-        near = difflib.get_close_matches(value, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
-        raise UserError(f"{place}: there is no '{value}'; {hint}")
+        raise UserError(f"{place}: there is no '{value}'; {nearest(value, known)}")
     return known[value]
 
 
-def expand(config, kernels, task, backend="gpu"):
+def nearest(value: str, known: Iterable[str]) -> str:
+    """Words that lead from a name that is not known to one that is."""
+    known = list(known)
+    near = difflib.get_close_matches(value, known, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+
+
+def expand(
+    config: Mapping[str, Any],
+    kernels: Mapping[str, "Kernel"],
+    task: str,
+    backend: str = "gpu",
+    shapes: bool = True,
+    emulators_shapes: bool = True,
+) -> list[Point]:
     """The points of one task, in the order of the config, each once.
 
-    `config` is a validated config, `kernels` the registry. On the backend `emulator` the sweeps of CUDA kernels run at
-    the emulator's shapes, but for those that the kernel's `requires` excludes, and library calls for the GPU drop out;
-    the CPU's loops and libraries are the same everywhere.
+    `config` is a validated config, `kernels` the registry. A point that breaks a condition of its kernel drops out if
+    the sweep names others of the same kernel, element type and shape. On the backend `emulator` CUDA kernels run at
+    those of the emulator's shapes that they take (not if `emulators_shapes` is false), and library calls for the GPU
+    drop out; the CPU's loops and libraries are the same everywhere. If `shapes` is false, the task's method chooses the
+    shapes, and a point stands for its kernel with its parameters.
     Raises UserError for a point that cannot be right on any device.
     """
-    place = f"tasks.{task}"
-    method = config["tasks"][task].get("method", "sweep")
-    found = {}
+    found: dict[Point, None] = {}
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
-        where = f"{place}.sweeps.{number}"
-        for name in _listed(sweep["kernel"]):
-            kernel = _one_of(name, kernels, f"{where}.kernel")
-            shapes = _shapes(config, method, sweep, where)
-            if method != "sweep" and kernel.kind != "cuda":
-                cuda = ", ".join(other for other, entry in kernels.items() if entry.kind == "cuda")
-                raise UserError(f"{where}.kernel: {method} is for CUDA kernels, and {name} is none; there are {cuda}")
-            if backend == "emulator":
-                if name == "cublas":
-                    continue
-                if kernel.kind == "cuda" and "shapes" in sweep and method != "launch_limits":
-                    shapes = config["emulator"]["shapes"]
-            for dtype, shape, choice in itertools.product(
-                _listed(sweep["dtype"]), shapes, _choices(kernel, sweep, where)
-            ):
-                _one_of(dtype, DTYPES, f"{where}.dtype")
+        where = f"tasks.{task}.sweeps.{number}"
+        named = _shapes(config, sweep, where) if shapes else [{"n": 1, "p": 1, "m": 1}]
+        for name in listed(sweep["kernel"]):
+            kernel = one_of(name, kernels, f"{where}.kernel")
+            choices = list(_choices(kernel, sweep, where))
+            emulated = backend == "emulator" and kernel.kind == "cuda" and shapes and emulators_shapes
+            for dtype in listed(sweep["dtype"]):
+                one_of(dtype, PRECISIONS, f"{where}.dtype")
                 if dtype not in kernel.dtypes:
                     raise UserError(f"{where}.dtype: {name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
-                point = Point(task, name, dtype, **shape, **choice)
-                if backend == "emulator" and kernel.unmet(point):
-                    continue
-                found[_checked(point, kernel, where, method)] = None
-    if method == "maximum_size" and len(found) > 1:
-        raise UserError(
-            f"{place}: maximum_size is for one kernel, dtype and choice, not {len(found)}; make a task of each"
-        )
-    # On the emulator every kernel runs at the emulator's shapes.
-    if method == "cold_start" and backend == "gpu" and len({(p.dtype, p.n, p.p, p.m) for p in found}) > 1:
-        raise UserError(f"{place}: cold_start is for one shape and dtype; make a task of each")
+                for shape in config["emulator"]["shapes"] if emulated else named:
+                    asked = [Point(task, name, dtype, **shape, parameters=choice) for choice in choices]
+                    broken = {each: kernel.unmet(each) for each in asked}
+                    possible = [each for each, condition in broken.items() if condition is None]
+                    if not possible and not emulated:
+                        label, condition = asked[0].label(), broken[asked[0]]
+                        raise UserError(f"{where}: {label}: {name} requires {condition}; choose other sizes")
+                    found |= dict.fromkeys(possible)
+    if backend == "emulator":
+        return [each for each in found if kernels[each.kernel].kind != "library" or not kernels[each.kernel].on_gpu]
     return list(found)
 
 
-def _shapes(config, method, sweep, where):
-    if method == "maximum_size":
-        return [{"n": 1, "p": 1, "m": 1}]  # the probe finds n; this only carries the kernel and its parameters
+def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]:
     if "shapes" not in sweep:
         raise UserError(f"{where}: the key 'shapes' is missing; name one of {', '.join(config['shapes'])}")
-    return [s for name in _listed(sweep["shapes"]) for s in _one_of(name, config["shapes"], f"{where}.shapes")]
+    return [s for name in listed(sweep["shapes"]) for s in one_of(name, config["shapes"], f"{where}.shapes")]
 
 
-def _choices(kernel, sweep, where):
-    """Every combination of the sweep's parameters, as keyword arguments of Point."""
-    for key in ("block", "tile", "ntb"):
-        if (key in sweep) != (key in kernel.parameters):
-            wanted = ", ".join(kernel.parameters) or "no parameter"
-            verb = "does not take" if key in sweep else "needs"
-            raise UserError(f"{where}: {kernel.name} {verb} '{key}'; it takes {wanted}")
-    axes = [_listed(sweep[key]) for key in kernel.parameters]
-    for values in itertools.product(*axes):
-        choice = dict(zip(kernel.parameters, values))
-        if "block" in choice:
-            x, y = choice.pop("block").split("x")
-            choice |= {"block_x": int(x), "block_y": int(y)}
-        yield choice
+def _choices(kernel: "Kernel", sweep: Mapping[str, Any], where: str) -> Iterator[Parameters]:
+    """Every combination of the sweep's parameters."""
+    given = [key for key in sweep if key not in ("kernel", "dtype", "shapes")]
+    takes = ", ".join(kernel.parameters) or "no parameter"
+    for key in given:
+        if key not in kernel.parameters:
+            near = difflib.get_close_matches(key, kernel.parameters, n=1)
+            hint = f"did you mean '{near[0]}'? It takes {takes}" if near else f"it takes {takes}"
+            raise UserError(f"{where}: {kernel.name} does not take '{key}'; {hint}")
+    for key in kernel.parameters:
+        if key not in given:
+            raise UserError(f"{where}: {kernel.name} needs '{key}'; it takes {takes}")
+    axes = [_values(key, kernel, sweep, where) for key in kernel.parameters]
+    for chosen in itertools.product(*axes):
+        yield tuple(itertools.chain.from_iterable(chosen))
 
 
-def _checked(point, kernel, where, method):
-    """The point with its block filled in from the registry; UserError where no device could run it.
+def _values(key: str, kernel: "Kernel", sweep: Mapping[str, Any], where: str) -> list[Parameters]:
+    """The values that a sweep gives one parameter, each as columns."""
+    if key == "block":
+        sizes = [[int(size) for size in text.split("x")] for text in listed(sweep[key])]
+        return [(("block_x", x), ("block_y", y)) for x, y in sizes]
+    least = kernel.least.get(key, 1)
+    for value in listed(sweep[key]):
+        if not isinstance(value, int) or value < least:
+            raise UserError(f"{where}.{key}: {value!r}; {kernel.name} takes whole numbers of at least {least}")
+    return [((key, int(value)),) for value in listed(sweep[key])]
 
-    The method launch_limits is there to launch what no device runs.
-    """
-    unmet = kernel.unmet(point)
-    if unmet:
-        raise UserError(f"{where}: {point.label()}: {kernel.name} requires {unmet}; choose other sizes")
-    geometry = kernel.geometry(point)
-    if geometry is None:
-        return point
-    if geometry.threads > MAX_THREADS_PER_BLOCK and method != "launch_limits":
-        x, y = geometry.block
-        raise UserError(
-            f"{where}: {point.label()}: a block of {x} x {y} = {geometry.threads} threads; "
-            f"CUDA allows {MAX_THREADS_PER_BLOCK}, for example 32x32"
-        )
-    return dataclasses.replace(point, block_x=geometry.block[0], block_y=geometry.block[1])
+
+def refuse_too_many_threads(points: Iterable[Point], kernels: Mapping[str, "Kernel"], place: str) -> None:
+    """UserError if a point's block has more threads than any device takes."""
+    for each in points:
+        for launch in kernels[each.kernel].at(each):
+            if launch.threads > MAX_THREADS_PER_BLOCK:
+                block = " x ".join(str(size) for size in launch.block if size > 1)
+                raise UserError(
+                    f"{place}: {each.label()}: a block of {block} = {launch.threads} threads; "
+                    f"CUDA allows {MAX_THREADS_PER_BLOCK}, for example 32x32"
+                )

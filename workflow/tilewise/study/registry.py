@@ -1,165 +1,359 @@
-"""The kernels of the study, read from kernels/registry.yaml, and the launch geometry that follows from an entry."""
+"""The kernels of the study, read from kernels/registry.yaml, and the launches that follow from an entry."""
 
 import math
 import re
-from dataclasses import dataclass, fields
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-
-import jinja2
-import jinja2.sandbox
-import numpy as np
+from typing import Any
 
 from tilewise import KERNELS, UserError
+from tilewise.study import columns
+from tilewise.study.device import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, numbers
+from tilewise.study.expressions import FUNCTIONS, evaluate
+from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import read_yaml, validate
+from tilewise.study.sources import code_of, files_of
 
-#: The element types: the name used everywhere -> (C++ type, NumPy type).
-DTYPES = {
-    "float": ("float", np.dtype(np.float32)),
-    "double": ("double", np.dtype(np.float64)),
-    "int32": ("int", np.dtype(np.int32)),
-}
-#: The kernels that are calls of a library, of the GPU and of the CPU.
-LIBRARIES = ("cublas", "numpy")
-#: CUDA's limit on every device so far; the device's other limits come from device.json.
-MAX_THREADS_PER_BLOCK = 1024
-
-_environment = jinja2.sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
-
-
-@cache
-def _compile(expression):
-    return _environment.compile_expression(expression, undefined_to_none=False)
-
-
-def evaluate(expression, variables):
-    """Value of an arithmetic or boolean expression of the registry over `variables`, a dict of numbers."""
-    if not isinstance(expression, str):
-        return expression
-    try:
-        value = _compile(expression)(**variables)
-        if isinstance(value, jinja2.Undefined):
-            str(value)  # a lone unknown name is only an error once it is used
-        return value
-    except jinja2.UndefinedError as error:
-        raise UserError(f"'{expression}': {error}; there are {', '.join(sorted(variables))}") from None
-    except jinja2.TemplateSyntaxError as error:
-        raise UserError(f"'{expression}' is no expression: {error}") from None
+#: What a library entry may call, and where it runs.
+LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
+#: What a kernel is called with unless its entry says otherwise.
+DEFAULT_ARGUMENTS = ("A", "B", "C", "n", "p", "m")
+#: Keys of an entry that describe a launch: they stand in the entry itself if it has only one.
+LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note".split()
+#: Names that an expression may use beside the parameters: those of a point, and of a device.
+POINT_NAMES = ("n", "p", "m", "itemsize")
+SWIZZLES = (0, 32, 64, 128)
+MAX_BOX = 256
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """A launch: threads of a block and blocks of the grid along (x, y), and dynamic shared memory in bytes."""
+class LaunchEntry:
+    """A launch as the registry says it, in expressions; the registry's head explains the keys."""
 
-    block: tuple[int, int]
-    grid: tuple[int, int]
-    dynamic_shared_bytes: int
-
-    @property
-    def threads(self):
-        """Threads of one block."""
-        return self.block[0] * self.block[1]
+    function: str
+    template: tuple = ()
+    block: tuple = ()
+    covers: tuple = ()
+    grid: tuple = ()
+    cluster: tuple = ()
+    dynamic_shared_bytes: str | int = 0
+    arguments: tuple = DEFAULT_ARGUMENTS
+    when: str | bool = True
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry of the registry; the registry's head explains the fields."""
+    """One entry of the registry; the registry's head explains the fields.
+
+    The methods raise UserError, with the place in the registry, for an expression that cannot be evaluated or gives
+    what no launch can have. `device` is the content of device.json; None stands for the emulated device.
+    """
 
     name: str
     title: str
     kind: str
     dtypes: tuple
     source: str | None = None
-    template: tuple = ()
     parameters: tuple = ()
-    block: tuple = ()
-    covers: tuple = ()
-    dynamic_shared_bytes: str | int = 0
+    least: Mapping[str, int] = field(default_factory=dict)
+    launches: tuple[LaunchEntry, ...] = ()
+    workspaces: Mapping[str, Mapping] = field(default_factory=dict)
     requires: tuple = ()
+    architecture: str | None = None
+    capability: str | None = None
+    emulated: bool = True
+    reason: str = ""
+    library: str | None = None
     folder: Path = KERNELS
 
     @property
-    def path(self):
-        """The source file, or None for a library call."""
-        return self.folder / self.source if self.source else None
+    def path(self) -> Path:
+        """The source file of a kernel that has one."""
+        return self.folder / str(self.source)
 
-    def variables(self, point):
-        """The numbers an expression may use for this point: its shape, its parameters and the element's size in B."""
-        names = ("n", "p", "m", "block_x", "block_y", "tile", "ntb")
-        values = {name: getattr(point, name) for name in names if getattr(point, name) is not None}
-        return values | {"itemsize": DTYPES[point.dtype][1].itemsize}
+    @property
+    def files(self) -> list[Path]:
+        """The source file and every file that it includes, at any depth; nothing for a library call."""
+        return files_of(self.path) if self.source else []
 
-    def geometry(self, point):
-        """Launch geometry of a CUDA kernel at a point, or None for kernels that are not launched on a grid."""
-        if self.kind != "cuda":
-            return None
-        x, y = (self._whole("block", expression, point) for expression in self.block)
-        rows, columns = (self._whole("covers", expression, point) for expression in self.covers)
-        shared = self._whole("dynamic_shared_bytes", self.dynamic_shared_bytes, point, least=0)
-        return Geometry((x, y), (math.ceil(point.m / columns), math.ceil(point.n / rows)), shared)
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on the GPU, if there is one."""
+        return self.kind == "cuda" or LIBRARIES.get(self.library or "") == "gpu"
 
-    def _whole(self, key, expression, point, least=1):
-        value = self._value(key, expression, point)
-        if isinstance(value, int | float) and int(value) >= least:
-            return int(value)
-        raise UserError(
-            f"{self.folder / 'registry.yaml'}: {self.name}.{key}: '{expression}' is {value} for {point.label()}; "
-            f"it must be a whole number of at least {least}"
-        )
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold its parameters: one each, and block_x and block_y for `block`."""
+        return tuple(c for name in self.parameters for c in (("block_x", "block_y") if name == "block" else (name,)))
 
-    def _value(self, key, expression, point):
+    @cached_property
+    def _place(self) -> str:
+        return f"{self.folder / 'registry.yaml'}: {self.name}"
+
+    # ---- Expressions ------------------------------------------------------------------------------------------------
+
+    def variables(self, point: Point, device: Mapping[str, Any] | None = None) -> dict[str, int]:
+        """The numbers that an expression may use: of the device, of the point, its parameters and the element's size
+        in bytes."""
+        shape = {"n": point.n, "p": point.p, "m": point.m, "itemsize": PRECISIONS[point.dtype].itemsize}
+        return numbers(device) | shape | dict(point.parameters)
+
+    def _value(self, key: str, expression: Any, point: Point, device: Mapping[str, Any] | None = None) -> Any:
         try:
-            return evaluate(expression, self.variables(point))
+            return evaluate(expression, self.variables(point, device))
         except (UserError, ArithmeticError, TypeError, ValueError) as error:
             why = error if isinstance(error, UserError) else f"'{expression}': {error} for {point.label()}"
-            raise UserError(f"{self.folder / 'registry.yaml'}: {self.name}.{key}: {why}") from None
+            raise UserError(f"{self._place}.{key}: {why}") from None
 
-    def instance(self, point):
-        """The C++ template instance of a point: `tiled<float, 32>`; the kernel's name for library calls."""
-        return instance(self, point.dtype, point.tile, point.ntb)
+    def _whole(
+        self, key: str, expression: Any, point: Point, device: Mapping[str, Any] | None = None, least: int = 1
+    ) -> int:
+        value = self._value(key, expression, point, device)
+        if isinstance(value, int | float) and math.isfinite(value) and value == int(value) >= least:
+            return int(value)
+        raise UserError(
+            f"{self._place}.{key}: '{expression}' is {value} for {point.label()}; it must be a whole number of at "
+            f"least {least}"
+        )
 
-    def unmet(self, point):
-        """The first condition of `requires` that the point breaks, or None."""
-        return next((condition for condition in self.requires if not self._value("requires", condition, point)), None)
+    def unmet(self, point: Point) -> str | None:
+        """The first condition that the point breaks: one of `requires`, or of a tensor map; None if there is none."""
+        for condition in self.requires:
+            if not self._value("requires", condition, point):
+                return condition
+        for launch in self.at(point) if self.kind == "cuda" else ():
+            for argument in launch.arguments:
+                if isinstance(argument, TensorMap) and (broken := _broken(argument)):
+                    return broken
+        return None
+
+    # ---- What runs --------------------------------------------------------------------------------------------------
+
+    def at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Launch, ...]:
+        """The launches that make the product of a point, in order; none for what is not launched on a grid."""
+        if self.kind != "cuda":
+            return ()
+        found = tuple(
+            self._launch(key, entry, point, device)
+            for key, entry in self._entries()
+            if self._value(f"{key}when", entry.when, point, device)
+        )
+        if not found:
+            raise UserError(f"{self._place}.launches: none serves {point.label()}; correct the conditions in `when`")
+        return found
+
+    def product(self, point: Point, device: Mapping[str, Any] | None = None) -> Launch | None:
+        """The launch that stands for the kernel in tables: that of the function named like it, else the last one."""
+        launches = self.at(point, device)
+        own = [launch for launch in launches if launch.instance.split("<")[0] == self.name]
+        return (own or list(launches) or [None])[-1]
+
+    def instances(self, point: Point) -> list[str]:
+        """The C++ template instances that a point runs, in order: `tiled<float, 32>`."""
+        if self.kind == "cuda":
+            return list(dict.fromkeys(launch.instance for launch in self.at(point)))
+        return [self._instance(key, entry, point) for key, entry in self._entries()]
+
+    def workspaces_at(self, point: Point) -> tuple[Workspace, ...]:
+        """The arrays that the kernel needs beside A, B and C."""
+        return tuple(self._workspace(name, point) for name in self.workspaces)
+
+    def _entries(self) -> list[tuple[str, LaunchEntry]]:
+        """The launches, each with the words before its keys in messages."""
+        if len(self.launches) == 1:
+            return [("", self.launches[0])]
+        return [(f"launches.{number}.", entry) for number, entry in enumerate(self.launches)]
+
+    def _instance(self, key: str, entry: LaunchEntry, point: Point, device: Mapping[str, Any] | None = None) -> str:
+        if not self.source:
+            return self.name
+        words = []
+        for word in entry.template:
+            value = PRECISIONS[point.dtype].cpp if word == "dtype" else self._value(f"{key}template", word, point, device)
+            words.append(str(value).lower() if isinstance(value, bool) else str(value))
+        return f"{entry.function}<{', '.join(words)}>" if words else entry.function
+
+    def _launch(self, key: str, entry: LaunchEntry, point: Point, device: Mapping[str, Any] | None) -> Launch:
+        def three(name: str, expressions: tuple) -> tuple[int, int, int]:
+            values = [self._whole(f"{key}{name}", expression, point, device) for expression in expressions]
+            x, y, z = (*values, 1, 1, 1)[:3]
+            return x, y, z
+
+        if entry.grid:
+            grid = three("grid", entry.grid)
+        else:
+            rows, columns = (self._whole(f"{key}covers", size, point, device) for size in entry.covers)
+            grid = (FUNCTIONS["ceil_div"](point.m, columns), FUNCTIONS["ceil_div"](point.n, rows), 1)
+        cluster = three("cluster", entry.cluster)
+        blocks = cluster[0] * cluster[1] * cluster[2]
+        if blocks > MAX_CLUSTER_BLOCKS:
+            raise UserError(
+                f"{self._place}.{key}cluster: {blocks} blocks for {point.label()}; a device takes at most "
+                f"{MAX_CLUSTER_BLOCKS} in a cluster"
+            )
+        if any(size % part for size, part in zip(grid, cluster)):
+            raise UserError(
+                f"{self._place}.{key}cluster: a grid of {_by(grid)} blocks is not a multiple of clusters of "
+                f"{_by(cluster)} for {point.label()}; round the grid up"
+            )
+        return Launch(
+            self._instance(key, entry, point, device),
+            three("block", entry.block),
+            grid,
+            tuple(self._argument(f"{key}arguments", argument, point, device) for argument in entry.arguments),
+            self._whole(f"{key}dynamic_shared_bytes", entry.dynamic_shared_bytes, point, device, least=0),
+            cluster,
+            entry.note,
+        )
+
+    def _argument(self, key: str, argument: Any, point: Point, device: Mapping[str, Any] | None) -> Argument:
+        if isinstance(argument, Mapping) and "tensor_map" in argument:
+            return self._tensor_map(key, argument, point, device)
+        if isinstance(argument, Mapping):
+            [(kind, expression)] = argument.items()
+            kind = PRECISIONS[point.dtype].cpp if kind == "dtype" else kind
+            if kind not in NUMBERS:
+                raise UserError(f"{self._place}.{key}: a number of type {kind}; there are {', '.join(NUMBERS)}")
+            value = self._value(key, expression, point, device)
+            if kind in ("float", "double") and isinstance(value, int | float):
+                return Number(kind, float(value))
+            return Number(kind, self._whole(key, expression, point, device, least=-(2**63)))
+        if argument in ("A", "B", "C") or argument in self.workspaces:
+            return Array(argument)
+        return Number("int", self._whole(key, argument, point, device, least=-(2**31)))
+
+    def _tensor_map(self, key: str, argument: Mapping, point: Point, device: Mapping[str, Any] | None) -> TensorMap:
+        name = argument["tensor_map"]
+        operands = {"A": (point.n, point.p), "B": (point.p, point.m), "C": (point.n, point.m)}
+        if name in operands:
+            dtype, shape = point.dtype, operands[name]
+        elif name in self.workspaces:
+            workspace = self._workspace(name, point)
+            dtype, shape = workspace.dtype, workspace.shape
+        else:
+            known = ", ".join([*operands, *self.workspaces])
+            raise UserError(f"{self._place}.{key}: a tensor map of '{name}', which is not an array; there are {known}")
+        box = tuple(self._whole(f"{key}.box", size, point, device) for size in argument["box"])
+        strides = tuple(self._whole(f"{key}.strides", size, point, device) for size in argument.get("strides", ()))
+        swizzle = self._whole(f"{key}.swizzle", argument.get("swizzle", 0), point, device, least=0)
+        if len(box) != len(shape) or len(strides or box) != len(shape):
+            raise UserError(f"{self._place}.{key}: the box of {name} has {len(box)} sizes; the array has {len(shape)}")
+        if swizzle not in SWIZZLES:
+            raise UserError(f"{self._place}.{key}.swizzle: {swizzle}; TMA has {', '.join(map(str, SWIZZLES))}")
+        return TensorMap(name, dtype, shape, box, swizzle, strides)
+
+    def _workspace(self, name: str, point: Point) -> Workspace:
+        entry = self.workspaces[name]
+        dtype = point.dtype if entry["dtype"] == "dtype" else entry["dtype"]
+        shape = tuple(self._whole(f"workspaces.{name}.shape", size, point) for size in entry["shape"])
+        size = PRECISIONS[dtype].itemsize
+        for extent in shape:
+            size *= extent
+        return Workspace(name, dtype, shape, size)
 
 
-def instance(kernel, dtype, tile=None, ntb=None):
-    """The C++ template instance for these arguments: `tiled<float, 32>`."""
-    if not kernel.source:
-        return kernel.name
-    values = {"dtype": DTYPES[dtype][0], "tile": tile, "ntb": ntb}
-    return f"{kernel.name}<{', '.join(str(values[name]) for name in kernel.template)}>"
+def _by(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))
 
 
-def load(folder=KERNELS):
+def _broken(tensor: TensorMap) -> str | None:
+    """What TMA refuses of a tensor map (CUDA driver API, cuTensorMapEncodeTiled); None if it takes it."""
+    itemsize = PRECISIONS[tensor.dtype].itemsize
+    pitch, inner = tensor.shape[-1] * itemsize, tensor.box[-1] * itemsize
+    if len(tensor.shape) > 1 and pitch % 16:
+        return f"rows of a multiple of 16 B for its tensor map of {tensor.array}, not of {pitch} B"
+    if inner % 16:
+        return f"a box of rows of a multiple of 16 B for its tensor map of {tensor.array}, not of {inner} B"
+    if tensor.swizzle and inner > tensor.swizzle:
+        return f"a box of rows of at most the swizzle's {tensor.swizzle} B for its tensor map of {tensor.array}"
+    if max(tensor.box) > MAX_BOX:
+        return f"a box of at most {MAX_BOX} elements along a dimension for its tensor map of {tensor.array}"
+    return None
+
+
+def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
+    """The names of all kernels' parameters that are columns of their own, in the order of the registry."""
+    names = (name for kernel in kernels.values() for name in kernel.columns)
+    return [name for name in dict.fromkeys(names) if name not in ("block_x", "block_y")]
+
+
+def load(folder: Path | str = KERNELS) -> dict[str, Kernel]:
     """The registry of a kernels folder as a dict from name to Kernel.
 
-    Raises UserError where an entry is malformed, or names a file that is not there or does not define the kernel.
+    Raises UserError if an entry is malformed, names a file that is not there or does not define its functions, or
+    includes a header that is not there.
     """
     folder = Path(folder)
     path = folder / "registry.yaml"
     entries = read_yaml(path)
     validate(entries, "registry", path)
-    known = {field.name for field in fields(Kernel)}
-    kernels = {}
-    for name, entry in entries.items():
-        frozen = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-        assert set(frozen) <= known, "the schema and Kernel disagree"
-        kernel = Kernel(name=name, folder=folder, **frozen)
-        if kernel.kind == "library" and name not in LIBRARIES:
-            raise UserError(
-                f"{path}: {name}.kind: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host"
-            )
-        if kernel.source:
-            unknown = set(kernel.template) - {"dtype", *kernel.parameters}
-            if "dtype" not in kernel.template or unknown:
-                said = f"{min(unknown)} is none of its parameters" if unknown else "dtype is missing"
-                raise UserError(f"{path}: {name}.template: {said}; a kernel is a template of dtype and its parameters")
-            if not kernel.path.is_file():
-                raise UserError(f"{path}: {name}.source: there is no file {kernel.path}; add it or correct the name")
-            if not re.search(rf"\b{name}\s*\(", kernel.path.read_text()):
+    return {name: _kernel(name, entry, folder) for name, entry in entries.items()}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _kernel(name: str, entry: Mapping, folder: Path) -> Kernel:
+    place = f"{folder / 'registry.yaml'}: {name}"
+    fields = {key: _frozen(value) for key, value in entry.items() if key not in LAUNCH_KEYS}
+    if entry["kind"] != "library":
+        alone = {key: value for key, value in entry.items() if key in LAUNCH_KEYS}
+        if "launches" in entry and alone:
+            raise UserError(f"{place}.{min(alone)}: an entry with `launches` says this in each of them; move it there")
+        launches = entry.get("launches", [alone])
+        fields["launches"] = tuple(
+            LaunchEntry(**{"function": name} | {key: _frozen(value) for key, value in launch.items()})
+            for launch in launches
+        )
+    kernel = Kernel(name=name, folder=folder, **fields)
+    _check_names(kernel, place)
+    if kernel.kind == "library" and kernel.library not in LIBRARIES:
+        raise UserError(f"{place}.library: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host")
+    if kernel.source:
+        _check_source(kernel, place)
+    return kernel
+
+
+def _check_names(kernel: Kernel, place: str) -> None:
+    device = set(numbers(None)) | set(EMULATED_LIMITS)
+    taken = {**dict.fromkeys(columns.FIXED, "a column"), **dict.fromkeys(POINT_NAMES, "a number of every point")}
+    taken |= {**dict.fromkeys(device, "a number of the device"), **dict.fromkeys(FUNCTIONS, "a function")}
+    for name in (*kernel.parameters, *kernel.workspaces):
+        if name != "block" and (name in taken or name in ("A", "B", "C", "dtype")):
+            raise UserError(f"{place}: '{name}' is {taken.get(name, 'an argument')} already; choose another name")
+    for name in kernel.least:
+        if name not in kernel.parameters or name == "block":
+            raise UserError(f"{place}.least: '{name}' is not one of its parameters: {', '.join(kernel.parameters)}")
+    known = {*POINT_NAMES, *numbers(None), *kernel.columns}
+    for launch in kernel.launches:
+        for word in launch.template:
+            if isinstance(word, str) and word != "dtype" and re.fullmatch(r"[A-Za-z_]\w*", word) and word not in known:
                 raise UserError(
-                    f"{path}: {name}: {kernel.path} defines no function '{name}'; entry and function must agree"
+                    f"{place}.template: {word} is none of its parameters; a template is of dtype and its parameters"
                 )
-        kernels[name] = kernel
-    return kernels
+        needed = kernel.kind == "host" or (len(kernel.dtypes) > 1 and _touches_operands(launch))
+        if needed and "dtype" not in launch.template:
+            raise UserError(f"{place}.template: dtype is missing; a kernel of several types is a template of dtype")
+
+
+def _touches_operands(launch: LaunchEntry) -> bool:
+    """Whether the launch is called with A, B or C, whose type its function must then know."""
+    names = {a.get("tensor_map") if isinstance(a, Mapping) else a for a in launch.arguments}
+    return bool(names & {"A", "B", "C"})
+
+
+def _check_source(kernel: Kernel, place: str) -> None:
+    if not kernel.path.is_file():
+        raise UserError(f"{place}.source: there is no file {kernel.path}; add it or correct the name")
+    text = "\n".join(code_of(path) for path in kernel.files)
+    for launch in kernel.launches:
+        if not re.search(rf"\b{launch.function}\s*\(", text):
+            raise UserError(
+                f"{place}: {kernel.path} defines no function '{launch.function}'; entry and function must agree"
+            )

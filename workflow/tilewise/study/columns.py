@@ -1,0 +1,278 @@
+"""Every column of every file and table, once: its name, type, unit, heading and meaning, and which files hold it.
+
+CSVs are written and read by this list, tables take their headings from it, and docs/columns.md is made of it. The
+parameters of the kernels have a column each, named like them; their names come from the registry.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tilewise import UserError
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: `type` is text, whole, number or flag; `unit` is empty for what has none."""
+
+    name: str
+    type: str
+    unit: str
+    heading: str
+    meaning: str
+
+    @property
+    def pandas(self) -> str:
+        """The type that pandas holds it in; sizes and counts may be missing, and text is then empty."""
+        return {"text": "str", "whole": "Int64", "number": "float64", "flag": "boolean"}[self.type]
+
+
+#: name | type | unit | heading | meaning
+_COLUMNS = """
+platform | text | | machine | the machine, named like its folder under results/
+task | text | | task | the task of the config
+kernel | text | | kernel | the entry of the registry
+dtype | text | | type | the element type
+n | whole | | n | rows of A and of C
+p | whole | | p | columns of A and rows of B
+m | whole | | m | columns of B and of C
+block_x | whole | | block x | threads of a block along x, of the launch that makes the product
+block_y | whole | | block y | threads of a block along y
+grid_x | whole | | grid x | blocks of the grid along x
+grid_y | whole | | grid y | blocks of the grid along y
+status | text | | status | ok, incorrect, invalid_launch, out_of_memory, compile_error, timeout, unsupported or error
+message | text | | cause | why the status is not ok; else how it was verified or launched
+samples | whole | | samples | isolated runs
+time_ms | number | ms | ms | median of the isolated runs, all launches of the kernel together
+time_min_ms | number | ms | fastest, ms | the fastest run
+time_q1_ms | number | ms | first quartile, ms | a quarter of the runs is faster
+time_q3_ms | number | ms | third quartile, ms | a quarter of the runs is slower
+noise | number | | noise | standard deviation of the runs as a share of their mean
+batch_ms | number | ms | batched, ms | mean time of a run among many that follow one another without a pause
+gflops | number | GFLOP/s | GFLOP/s | 2 n p m over time_ms
+sm_clock_mhz | number | MHz | clock, MHz | median clock of the multiprocessors during the runs
+gpu_uuid | text | | GPU | the GPU that ran the point
+registers | whole | | registers per thread | registers of a thread
+shared_bytes | whole | B | shared memory, B | shared memory of a block, static and dynamic
+relative_error | number | | relative error | error of C against float64, in the Frobenius norm
+bound_ratio | number | | error / bound | the largest quotient of an element's error and its rounding bound
+build_sha256 | text | | build | hash of the sources, instances and options of the build
+
+memory_total_bytes | whole | B | memory, B | the device's memory
+memory_free_bytes | whole | B | free memory, B | of which nothing is in use
+theoretical_n | whole | | largest n in theory | the largest n whose three matrices are no larger than the memory
+allocatable_n | whole | | largest n allocated | the largest n whose three matrices could be allocated
+predicted_ms | number | ms | predicted, ms | what the product at allocatable_n would take, at the rate of a smaller one
+budget_s | number | s | budget, s | maximum_size.budget_s of the config
+timed_n | whole | | n timed | the largest n that keeps within the budget
+rows_checked | whole | | rows checked | rows of C that were verified
+
+order | text | | order | the kernels as they run one after the other in a fresh process
+position | whole | | call | place in that order, from 1
+step | text | | step | a step of the call; `total` is the whole
+ms | number | ms | ms | what it took
+repeat | whole | | repeat | number of the fresh process, from 1
+
+threads | whole | | threads | threads of a block
+limit_raised | flag | | limit raised | whether the kernel's limit of dynamic shared memory was raised before the launch
+outcome | text | | outcome | launched or refused
+error | text | | runtime | the CUDA runtime's name of the error
+error_text | text | | error text | the runtime's words for it
+driver_error | text | | driver | the CUDA driver's name of the error
+c_untouched | flag | | C untouched | whether C is as it was before the launch
+
+quantity | text | | quantity | what is measured or published
+measured | number | | measured | its value here
+datasheet | number | | datasheet | its value in the datasheet
+unit | text | | unit | the unit of both
+
+active_blocks | whole | | computed | blocks of a kernel that a multiprocessor holds at a time, by the rules
+occupancy | number | | occupancy | share of a multiprocessor's warps that they fill
+limiter | text | | limited by | what allows no more of them
+api_active_blocks | whole | | CUDA says | the same number from CUDA's own interface
+chosen | flag | | chosen | whether the device favours this tile width
+
+global_load_requests | whole | | load requests | requests of warps to global memory
+global_load_sectors | whole | | load sectors | sectors of 32 bytes that they touch
+global_store_requests | whole | | store requests | requests of warps that write global memory
+global_store_sectors | whole | | store sectors | sectors that they touch
+sectors_per_request | number | | sectors / request | sectors per request of global loads
+shared_load_requests | whole | | load requests | requests of warps to shared memory
+shared_load_wavefronts | whole | | load wavefronts | passes that shared memory needs for them
+shared_store_requests | whole | | store requests | requests of warps that write shared memory
+shared_store_wavefronts | whole | | store wavefronts | passes that shared memory needs for them
+shared_bank_conflicts | whole | | bank conflicts | wavefronts of loads and stores beyond the fewest possible
+flop_per_byte | number | FLOP/B | asked for | 2 n p m operations per byte that global loads ask for
+flop_per_byte_moved | number | FLOP/B | moved | 2 n p m operations per byte of the sectors that are loaded and stored
+races | whole | | races | accesses that race
+out_of_bounds | whole | | out of bounds | accesses outside of every array
+uninitialised | whole | | uninitialised | reads of what was never written
+divergence | whole | | divergence | barriers that not all threads reach
+misaligned | whole | | misaligned | accesses at an address that their size does not divide
+
+element_bytes | whole | B | element, B | size of an element; which type it is makes no difference
+multiply_adds | whole | | multiply-adds | those in which lines were counted, after as many that filled the caches
+l1_lines | whole | | L1 lines | lines that they fetched into the first cache from the second
+l2_lines | whole | | L2 lines | lines that they fetched from beyond the second cache
+
+wall_s | number | s | wall time, s | what the task took altogether
+timed_s | number | s | timing, s | of which NVBench ran
+points | whole | | points | points of the task
+remembered | whole | | from the journal | of which an earlier run had measured
+
+source | text | | source | which of the five sources says it
+place | text | | place | the table or section of the source
+device | text | | device | the source's device
+value | number | | value | the published figure
+note | text | | note | what else is to be known of it
+"""
+#: Columns of the report's tables that follow from those above.
+_DERIVED = """
+shape | text | | (n, m, p) | C is n x m; written as source a does
+choice | text | | choice | what the sweep chose
+block | text | | block | threads of a block
+grid | text | | grid | blocks of the grid
+spread_percent | number | % | spread, % | interquartile range over the median
+unstable | flag | | unstable | whether the noise passes the config's limit
+best | flag | | best | the fastest of its kernel, type and shape
+points_ran | text | | points that ran | of all points
+runner_up | text | | choice | the second fastest choice
+gap_percent | number | % | slower by, % | the runner-up against the best
+decided | text | | beyond the spread | whether the quartile ranges of the two stay apart
+published_block | text | | block | the published block
+published_grid | text | | grid | the published grid
+published_ms | number | ms | ms | the published time
+published_cpu_ms | number | ms | CPU ms | the published time of the CPU loop
+cpu_ms | number | ms | CPU ms | time of the kij loop on the same machine
+cpu_status | text | | CPU status | its status
+ratio | number | x | published / measured | published over measured time
+ratio_cpu | number | x | CPU | published over measured time of the CPU loop
+percent_of_anchor | number | % | % of cuBLAS | rate as a share of the library's
+emulator | text | | emulator | what the emulator found of the same kernel with the same parameters
+published | number | | value | the published figure
+percent_of_peak | number | % | of the peak | rate as a share of the device's peak
+peak_gflops | number | GFLOP/s | peak | the device's peak in the element type
+naive_ms | number | ms | naive, ms | time of the best naive kernel
+speedup_over_naive | number | x | than naive | time of the best naive kernel over this one's
+speedup_over_cpu | number | x | than the CPU loop | time of the CPU loop over this one's
+published_speedup_over_cpu | number | x | published, than the CPU | the same of the published times
+verified | whole | | verified | points that are right
+largest_bound_ratio | number | | error / bound | the largest of them
+largest_relative_error | number | | relative error | the largest of them
+ns_per_multiply_add | number | ns | ns per multiply-add | time per multiply-add
+l1_lines_per_multiply_add | number | | into the first cache | lines per multiply-add
+l2_lines_per_multiply_add | number | | from beyond the second | lines per multiply-add
+alone_ms | number | ms | kernel alone, warm | time of the kernel by itself
+percent_of_limit | number | % | % of the limit | share of what the device allows a block
+percent_of_datasheet | number | % | % of the datasheet | measured over datasheet
+occupancy_percent | number | % | occupancy, % | occupancy in percent
+count | text | | count | what is counted
+launches | whole | | compared | launches that were compared
+equal | whole | | equal | of which both counts are equal
+largest_difference_percent | number | % | largest difference, % | of the counted against the hardware's
+counted | whole | | emulator | the emulator's count
+hardware | whole | | ncu | the hardware's count
+difference_percent | number | % | difference, % | counted over hardware
+fact | text | | fact | what is known of the machine
+"""
+
+
+def _parsed(text: str) -> dict[str, Column]:
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if line.strip()]
+    return {row[0]: Column(*row) for row in rows}
+
+
+COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
+#: Names that a parameter cannot have.
+FIXED = frozenset(COLUMNS)
+#: What makes two rows the same product.
+SHAPE = ["n", "p", "m"]
+_POINT = "kernel dtype n p m block_x block_y *"
+#: The files under results/<platform>/ and report/, by name, with their columns; `*` stands for the parameters.
+FILES = {
+    "measurements": "platform task kernel dtype n p m block_x block_y grid_x grid_y * status message samples time_ms "
+    "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid registers shared_bytes "
+    "relative_error bound_ratio build_sha256",
+    "sweep": "platform task wall_s timed_s points remembered",
+    "maximum_size": "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n "
+    "predicted_ms budget_s timed_n time_ms rows_checked",
+    "cold_start": "platform order position kernel dtype n p m step ms repeat status message",
+    "launch_limits": "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error "
+    "error_text driver_error c_untouched",
+    "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
+    "occupancy": "platform kernel dtype block_x block_y * threads registers shared_bytes active_blocks occupancy "
+    "limiter api_active_blocks",
+    "tile_choice": "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen",
+    "traffic": f"{_POINT} global_load_requests global_load_sectors global_store_sectors sectors_per_request "
+    "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
+    "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
+    "misaligned",
+    "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
+    "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
+    "cache_lines": "kernel element_bytes n p m * multiply_adds l1_lines l2_lines",
+    "published": "source place device quantity kernel dtype n p m block_x block_y grid_x grid_y * value unit note",
+}
+
+
+def of(file: str, parameters: Iterable[str]) -> list[str]:
+    """The columns of a file of FILES, with those of the `parameters` in their place."""
+    return [name for word in FILES[file].split() for name in (parameters if word == "*" else [word])]
+
+
+def choice(parameters: Iterable[str]) -> list[str]:
+    """The columns that say what a sweep chose."""
+    return ["block_x", "block_y", *parameters]
+
+
+def typed(table: pd.DataFrame) -> pd.DataFrame:
+    """The same table with every column in its type; a column that is not in the list is a parameter, a whole number.
+
+    Raises UserError with the first column that holds something else.
+    """
+    kinds = {}
+    for name in table:
+        kind = COLUMNS[name].pandas if name in COLUMNS else "Int64"
+        try:
+            kinds[name] = table[name].astype(kind)
+        except (TypeError, ValueError):
+            raise UserError(f"the column '{name}' does not hold what it should ({kind})") from None
+        if kind == "str":
+            kinds[name] = kinds[name].fillna("")
+    return pd.DataFrame(kinds, index=table.index)
+
+
+def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+    """Rows as a DataFrame with the columns of a file."""
+    return typed(pd.DataFrame(list(rows), columns=of(file, parameters)))
+
+
+def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+    """A CSV with the columns of a file; without rows if there is no file.
+
+    A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
+    stays. Raises UserError if another column is missing.
+    """
+    path = Path(path)
+    if not path.is_file():
+        return frame([], file, parameters)
+    text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
+    try:
+        table = pd.read_csv(path, dtype=text)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path}: this is not a table: {error}; delete the file and run again") from None
+    missing = [name for name in of(file, ()) if name not in table and name not in LATER]
+    if missing:
+        raise UserError(f"{path}: the column '{missing[0]}' is missing; delete the file and run again")
+    wanted = of(file, parameters)
+    table = table.reindex(columns=[*wanted, *(name for name in table if name not in wanted)])
+    try:
+        return typed(table)
+    except UserError as error:
+        raise UserError(f"{path}: {error}; delete the file and run again") from None
+
+
+#: Columns that joined after runs had been recorded.
+LATER = frozenset(["gpu_uuid"])

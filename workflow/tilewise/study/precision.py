@@ -1,0 +1,79 @@
+"""The element types: how operands are stored, how sums are kept, how a result is rounded, and what may differ by that."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How a product is calculated in one element type.
+
+    `cpp` is the type of an element in C++, `stored` that of A, B and C in memory; bfloat16 is kept as its 16 bits,
+    because CuPy has no such type. A kernel may round the operands (`input_roundoff`), it keeps its sums with
+    `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers `result_floor`).
+    Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance,
+    since those truncate. `poison` is the bit pattern of what no product contains: NaN, or the smallest integer.
+    """
+
+    name: str
+    cpp: str
+    stored: np.dtype
+    sum_roundoff: float
+    poison: int
+    input_roundoff: float = 0.0
+    result_roundoff: float = 0.0
+    result_floor: float = 0.0
+    header: str = ""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.stored.itemsize
+
+    @property
+    def exact(self) -> bool:
+        """Whether a product must be equal to the reference: of integers."""
+        return self.stored.kind == "i"
+
+    def growth(self, p: int) -> float:
+        """The largest error of a sum of p products, as a share of |A| |B|, before it is stored.
+
+        Rounding of both operands, then gamma_p = p u / (1 - p u) for any order of the sum (N. J. Higham, Accuracy and
+        Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.5). 0 for integers.
+        """
+        unit = self.sum_roundoff
+        gamma = p * unit / (1 - p * unit)
+        return (1 + self.input_roundoff) ** 2 * (1 + gamma) - 1 if self.input_roundoff else gamma
+
+    def wide(self, xp: Any, array: Any) -> Any:
+        """A stored array (of the array module xp) as numbers that float64 holds exactly."""
+        if self.name == "bfloat16":
+            return (array.astype(xp.uint32) << 16).view(xp.float32)
+        return array
+
+    def narrow(self, xp: Any, numbers: Any) -> Any:
+        """Numbers, rounded to the nearest that can be stored, as they are stored."""
+        if self.name != "bfloat16":
+            return numbers.astype(self.stored, copy=False)
+        on_host = numbers if xp is np else numbers.get()
+        return xp.asarray(on_host.astype(ml_dtypes.bfloat16).view(np.uint16))
+
+
+_HALF = {"stored": np.dtype(np.float16), "poison": 0xFFFF, "result_roundoff": 2.0**-11, "result_floor": 2.0**-25}
+_BFLOAT16 = {"stored": np.dtype(np.uint16), "poison": 0xFFFF, "result_roundoff": 2.0**-8, "result_floor": 2.0**-134}
+#: The element types by name. half and bfloat16 are multiplied exactly and summed in float, which is what C is rounded
+#: from; tf32 operands are floats that the kernel rounds to 10 bits. Sums on tensor cores are truncated.
+PRECISIONS = {
+    precision.name: precision
+    for precision in (
+        Precision("float", "float", np.dtype(np.float32), 2.0**-24, 0xFFFFFFFF),
+        Precision("double", "double", np.dtype(np.float64), 2.0**-53, 0xFFFFFFFFFFFFFFFF),
+        Precision("int32", "int", np.dtype(np.int32), 0.0, 0x80000000),
+        Precision("half", "__half", sum_roundoff=2.0**-23, header="cuda_fp16.h", **_HALF),
+        Precision("bfloat16", "__nv_bfloat16", sum_roundoff=2.0**-23, header="cuda_bf16.h", **_BFLOAT16),
+        Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, 0xFFFFFFFF, input_roundoff=2.0**-11),
+    )
+}

@@ -1,0 +1,45 @@
+"""The files that a kernel is made of: its source, and the headers that it includes, at any depth."""
+
+import re
+from pathlib import Path
+
+from tilewise import KERNELS, UserError
+
+INCLUDE = KERNELS / "include"
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+def code_of(path: Path) -> str:
+    """The text of a source file. Raises UserError if it is not text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as a source file: {error}") from None
+
+
+def files_of(path: Path) -> list[Path]:
+    """A source file and every file that it includes in quotes, each once, in the order in which they are met.
+
+    A header is looked for beside the file that includes it, then in kernels/include. Headers in angle brackets are the
+    compiler's own and do not count. Raises UserError, with file and line, for a header that is not there.
+    """
+    found: dict[Path, None] = {}
+    _collect(path, found)
+    return list(found)
+
+
+def _collect(path: Path, found: dict[Path, None]) -> None:
+    if path in found:
+        return
+    found[path] = None
+    text = code_of(path)
+    for include in _INCLUDE.finditer(text):
+        places = [folder / include[1] for folder in (path.parent, INCLUDE)]
+        header = next((place for place in places if place.is_file()), None)
+        if header is None:
+            line = text.count("\n", 0, include.start()) + 1
+            raise UserError(
+                f'{path}:{line}: #include "{include[1]}": there is no such file here, nor in {INCLUDE}; add it or '
+                "correct the name"
+            )
+        _collect(Path(*header.parts) if ".." not in header.parts else header.resolve(), found)
