@@ -57,12 +57,12 @@ def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any
 
 def poison(C: Any, dtype: str) -> None:
     """Fill C with what no product contains, so that an element that is never written cannot pass."""
-    C.view(f"u{C.dtype.itemsize}").fill(PRECISIONS[dtype].poison)
+    C.view(f"i{C.dtype.itemsize}").fill(PRECISIONS[dtype].poison)
 
 
 def untouched(C: Any, dtype: str) -> bool:
     """Whether C still is as `poison` left it."""
-    return bool((C.view(f"u{C.dtype.itemsize}") == PRECISIONS[dtype].poison).all())
+    return bool((C.view(f"i{C.dtype.itemsize}") == PRECISIONS[dtype].poison).all())
 
 
 def reference(A: Any, B: Any, dtype: str) -> tuple[Any, Any]:
@@ -105,9 +105,7 @@ def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int) -> Check:
     return Check(False, relative, worst, message)
 
 
-def check_rows(
-    A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, chunk_bytes: int = 1 << 28
-) -> Check:
+def check_rows(A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, chunk_bytes: int = 1 << 28) -> Check:
     """Compare `rows` whole random rows of C, the first and the last always among them, with float64 on the host.
 
     For products whose whole reference is too expensive: B is fetched and used a few rows at a time, so that the check

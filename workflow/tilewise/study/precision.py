@@ -15,7 +15,7 @@ class Precision:
     because CuPy has no such type. A kernel may round the operands (`input_roundoff`), it keeps its sums with
     `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers `result_floor`).
     Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance,
-    since those truncate. `poison` is the bit pattern of what no product contains: NaN, or the smallest integer.
+    since those truncate. `poison`, as an integer of that size, has the bits of what no product contains: NaN, or the smallest integer.
     """
 
     name: str
@@ -62,18 +62,18 @@ class Precision:
         return xp.asarray(on_host.astype(ml_dtypes.bfloat16).view(np.uint16))
 
 
-_HALF = {"stored": np.dtype(np.float16), "poison": 0xFFFF, "result_roundoff": 2.0**-11, "result_floor": 2.0**-25}
-_BFLOAT16 = {"stored": np.dtype(np.uint16), "poison": 0xFFFF, "result_roundoff": 2.0**-8, "result_floor": 2.0**-134}
+_HALF = {"stored": np.dtype(np.float16), "poison": -1, "result_roundoff": 2.0**-11, "result_floor": 2.0**-25}
+_BFLOAT16 = {"stored": np.dtype(np.uint16), "poison": -1, "result_roundoff": 2.0**-8, "result_floor": 2.0**-134}
 #: The element types by name. half and bfloat16 are multiplied exactly and summed in float, which is what C is rounded
 #: from; tf32 operands are floats that the kernel rounds to 10 bits. Sums on tensor cores are truncated.
 PRECISIONS = {
     precision.name: precision
     for precision in (
-        Precision("float", "float", np.dtype(np.float32), 2.0**-24, 0xFFFFFFFF),
-        Precision("double", "double", np.dtype(np.float64), 2.0**-53, 0xFFFFFFFFFFFFFFFF),
-        Precision("int32", "int", np.dtype(np.int32), 0.0, 0x80000000),
+        Precision("float", "float", np.dtype(np.float32), 2.0**-24, -1),
+        Precision("double", "double", np.dtype(np.float64), 2.0**-53, -1),
+        Precision("int32", "int", np.dtype(np.int32), 0.0, -(2**31)),
         Precision("half", "__half", sum_roundoff=2.0**-23, header="cuda_fp16.h", **_HALF),
         Precision("bfloat16", "__nv_bfloat16", sum_roundoff=2.0**-23, header="cuda_bf16.h", **_BFLOAT16),
-        Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, 0xFFFFFFFF, input_roundoff=2.0**-11),
+        Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, -1, input_roundoff=2.0**-11),
     )
 }
