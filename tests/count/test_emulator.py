@@ -7,11 +7,15 @@ import pytest
 
 from tilewise import UserError
 from tilewise.build.cpp import compile_library
-from tilewise.measure.backends.emulator import EMULATED_LIMITS, Emulator, LaunchError, build, check_launch
-from tilewise.study.points import Point
-from tilewise.study.registry import DTYPES, Geometry, Kernel, load
+from tilewise.build.emulator import Emulator, LaunchError, build, check_launch, product
+from tilewise.study import points
+from tilewise.study.device import EMULATED_LIMITS
+from tilewise.study.launch import Array, Launch, Number, TensorMap
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.registry import Kernel, LaunchEntry, load
 
 KERNELS = load()
+DTYPES = ("float", "double", "int32")
 SHAPES = [(1, 1, 1), (1, 37, 1), (33, 1, 70), (15, 15, 15), (17, 17, 17), (33, 35, 70), (64, 64, 64)]
 CHOICES = [
     ("naive", {"block_x": 32, "block_y": 32}),
@@ -28,12 +32,18 @@ CHOICES = [
 
 
 def point(kernel, dtype, shape, **choice):
-    return Point("test", kernel, dtype, *shape, **choice)
+    return points.point("test", kernel, dtype, *shape, **choice)
+
+
+def launched(instance, block, grid, n, p, m, dynamic_shared_bytes=0):
+    """A launch with the arguments that a kernel is called with unless its entry says otherwise."""
+    arguments = (*map(Array, "ABC"), *(Number("int", size) for size in (n, p, m)))
+    return Launch(instance, (*block, 1, 1)[:3], (*grid, 1, 1)[:3], arguments, dynamic_shared_bytes)
 
 
 def operands(dtype, n, p, m, seed=524):
     random = np.random.default_rng(seed)
-    kind = DTYPES[dtype][1]
+    kind = PRECISIONS[dtype].stored
     if kind.kind == "i":
         return random.integers(-9, 10, (n, p), kind), random.integers(-9, 10, (p, m), kind)
     return random.uniform(-1, 1, (n, p)).astype(kind), random.uniform(-1, 1, (p, m)).astype(kind)
@@ -58,15 +68,16 @@ def poisoned(A, B):
 
 @pytest.fixture(scope="module")
 def emulators(tmp_path_factory):
-    """One library a kernel with all instances of CHOICES, as the pipeline builds them."""
+    """One library per kernel with all instances of CHOICES, as the pipeline builds them."""
     folder = tmp_path_factory.mktemp("emulators")
     built = {}
     for name in ("naive", "tiled", "multi_tile"):
         instances = {
-            KERNELS[name].instance(point(name, dtype, (1, 1, 1), **choice))
+            instance
             for kernel, choice in CHOICES
             for dtype in DTYPES
             if kernel == name
+            for instance in KERNELS[name].instances(point(name, dtype, (1, 1, 1), **choice))
         }
         built[name] = Emulator(build(KERNELS[name], sorted(instances), folder / f"{name}.so"))
     return built
@@ -77,10 +88,9 @@ def emulators(tmp_path_factory):
 @pytest.mark.parametrize("name, choice", CHOICES, ids=str)
 def test_product(emulators, name, choice, dtype, order):
     for shape in SHAPES:
-        at, kernel = point(name, dtype, shape, **choice), KERNELS[name]
         A, B = operands(dtype, *shape)
         C = poisoned(A, B)
-        emulators[name].launch(kernel.instance(at), kernel.geometry(at), A, B, C, *shape, **order)
+        product(KERNELS[name], point(name, dtype, shape, **choice), emulators[name], A, B, C, **order)
         assert within_bound(A, B, C), shape
 
 
@@ -97,11 +107,10 @@ def test_bound_rejects():
 @pytest.mark.parametrize("name, choice", [("naive", {"block_x": 16, "block_y": 16}), ("tiled", {"tile": 16})])
 def test_speed(emulators, name, choice):
     shape = (256, 256, 256)
-    at, kernel = point(name, "float", shape, **choice), KERNELS[name]
     A, B = operands("float", *shape)
     C = poisoned(A, B)
     start = time.process_time()
-    emulators[name].launch(kernel.instance(at), kernel.geometry(at), A, B, C, *shape)
+    product(KERNELS[name], point(name, "float", shape, **choice), emulators[name], A, B, C)
     assert time.process_time() - start < 1
     assert within_bound(A, B, C)
 
@@ -110,44 +119,50 @@ def test_ucontext_gives_the_same(tmp_path):
     """The fallback for machines other than x86-64."""
     kernel, shape = KERNELS["tiled"], (33, 35, 70)
     at = point("tiled", "float", shape, tile=16)
-    library = build(kernel, [kernel.instance(at)], tmp_path / "tiled.so", flags=["-DEMULATOR_UCONTEXT"])
+    library = build(kernel, kernel.instances(at), tmp_path / "tiled.so", flags=["-DEMULATOR_UCONTEXT"])
     A, B = operands("float", *shape)
     C = poisoned(A, B)
-    Emulator(library).launch(kernel.instance(at), kernel.geometry(at), A, B, C, *shape)
+    product(kernel, at, Emulator(library), A, B, C)
     assert within_bound(A, B, C)
 
 
 @pytest.mark.parametrize(
-    "geometry, static, error",
+    "block, grid, dynamic, static, error",
     [
-        (Geometry((33, 32), (1, 1), 0), 0, "cudaErrorInvalidValue: a block of 33 x 32 = 1056 threads"),
-        (Geometry((0, 32), (1, 1), 0), 0, "cudaErrorInvalidValue: a block of 0 x 32"),
-        (Geometry((1, 1), (1, 65536), 0), 0, "cudaErrorInvalidValue: a grid of 65536 blocks along y"),
-        (Geometry((1, 1), (1, 1), 232449), 0, "cudaErrorInvalidValue: 232449 B of shared memory"),
-        (Geometry((1, 1), (1, 1), 232448), 4, "cudaErrorInvalidValue: 232452 B of shared memory"),
+        ((33, 32), (1, 1), 0, 0, "cudaErrorInvalidValue: a block of 33 x 32 = 1056 threads"),
+        ((0, 32), (1, 1), 0, 0, "cudaErrorInvalidValue: a block of 0 x 32"),
+        ((16, 16, 5), (1, 1), 0, 0, "cudaErrorInvalidValue: a block of 16 x 16 x 5 = 1280 threads"),
+        ((1, 1, 65), (1, 1), 0, 0, "cudaErrorInvalidValue: a block of 65 threads along z; the device allows 64"),
+        ((1, 1), (1, 65536), 0, 0, "cudaErrorInvalidValue: a grid of 65536 blocks along y"),
+        ((1, 1), (1, 1, 65536), 0, 0, "cudaErrorInvalidValue: a grid of 65536 blocks along z"),
+        ((1, 1), (1, 1), 232449, 0, "cudaErrorInvalidValue: 232449 B of shared memory"),
+        ((1, 1), (1, 1), 232448, 4, "cudaErrorInvalidValue: 232452 B of shared memory"),
     ],
 )
-def test_refused_launch(geometry, static, error):
+def test_refused_launch(block, grid, dynamic, static, error):
     with pytest.raises(LaunchError) as refusal:
-        check_launch(geometry, static, EMULATED_LIMITS)
+        check_launch(launched("f", block, grid, 1, 1, 1, dynamic), static, EMULATED_LIMITS)
     assert str(refusal.value).startswith(error)
 
 
 def test_largest_launch_is_taken():
-    check_launch(Geometry((32, 32), (2147483647, 65535), 232448 - 4096), 4096, EMULATED_LIMITS)
+    check_launch(launched("f", (32, 32), (2147483647, 65535, 65535), 1, 1, 1, 232448 - 4096), 4096, EMULATED_LIMITS)
 
 
 def test_refused_launch_leaves_c_untouched(emulators):
     A, B = operands("float", 8, 8, 8)
     C = poisoned(A, B)
     with pytest.raises(LaunchError):
-        emulators["tiled"].launch("tiled<float, 16>", Geometry((64, 64), (1, 1), 0), A, B, C, 8, 8, 8)
+        launch = launched("tiled<float, 16>", (64, 64), (1, 1), 8, 8, 8)
+        emulators["tiled"].launch(launch, {"A": A, "B": B, "C": C})
     assert np.isnan(C).all()
 
 
-def a_kernel(folder, text, template=("dtype",), **entry):
+def a_kernel(folder, text, *entries, dtypes=("float",), **fields):
+    """A kernel of the file mine.cu in `folder`, with these launches."""
     (folder / "mine.cu").write_text(text)
-    return Kernel("mine", "mine", "cuda", ("float",), "mine.cu", template, folder=folder, **entry)
+    entries = entries or (LaunchEntry("mine", ("dtype",), ("block_x", "block_y"), ("block_y", "block_x")),)
+    return Kernel("mine", "mine", "cuda", dtypes, "mine.cu", launches=entries, folder=folder, **fields)
 
 
 MINE = """
@@ -181,7 +196,7 @@ def test_what_a_user_may_write(tmp_path):
     assert emulator.static_shared_bytes == {"mine<float, 2>": 32}
     A, B = operands("float", 5, 100, 64)
     C = poisoned(A, B)
-    emulator.launch("mine<float, 2>", Geometry((64, 1), (5, 1), 400), A, B, C, 5, 100, 64)
+    emulator.launch(launched("mine<float, 2>", (64, 1), (5, 1), 5, 100, 64, 400), {"A": A, "B": B, "C": C})
     assert within_bound(A, B, C)
 
 
@@ -189,7 +204,7 @@ def test_kernel_without_template(tmp_path):
     text = "__global__ void mine(const double* A, double* B, double* C, int n, int p, int m) { C[0] = A[0] * B[0]; }"
     emulator = Emulator(build(a_kernel(tmp_path, text), ["mine<>"], tmp_path / "mine.so"))
     A, B, C = np.full((1, 1), 3.0), np.full((1, 1), 4.0), np.zeros((1, 1))
-    emulator.launch("mine<>", Geometry((1, 1), (1, 1), 0), A, B, C, 1, 1, 1)
+    emulator.launch(launched("mine<>", (1, 1), (1, 1), 1, 1, 1), {"A": A, "B": B, "C": C})
     assert C == 12
 
 

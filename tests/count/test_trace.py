@@ -12,13 +12,13 @@ import pytest
 
 from tilewise import ROOT
 from tilewise.__main__ import main
-from tilewise.count import counters
-from tilewise.count.counters import cross_check_points
-from tilewise.count.trace import COLUMNS, KINDS, block_classes, build, count_points, trace, trace_points, tracers
-from tilewise.study.points import Point
-from tilewise.study.registry import Kernel, load
+from tilewise.count.trace import KINDS, block_classes, build, count_points, trace, trace_points, tracers
+from tilewise.study import columns, points, registry
+from tilewise.study.registry import Kernel, LaunchEntry
 
-KERNELS = load()
+KERNELS = registry.load()
+PARAMETERS = registry.parameters(KERNELS)
+COLUMNS = columns.of("traffic", PARAMETERS)
 SQUARE = (256, 256, 256)
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
 
@@ -56,12 +56,15 @@ def test_golden_counts(transposed, name, choice, requests, sectors):
 @pytest.fixture(scope="module")
 def beside_hardware(tmp_path_factory):
     """Counted and hardware (`_hw`) columns at the 252 points of counters.py, float and double, ragged shapes too."""
+    from tilewise.count.counters import cross_check_points
+
     hardware = pd.read_csv(ROOT / "report/recorded/nvidia-h200/counters.csv")
-    points = cross_check_points(KERNELS)
-    counted = count_points(points, tracers(points, KERNELS, tmp_path_factory.mktemp("hardware")))
+    asked = cross_check_points(KERNELS)
+    counted = count_points(asked, tracers(asked, KERNELS, tmp_path_factory.mktemp("hardware")), KERNELS)
+    keys = [*["kernel", "dtype", *columns.SHAPE], *columns.choice(["tile", "ntb"])]
     counted = counted.astype({"tile": float, "ntb": float})
-    joined = counted.merge(hardware, on=counters.KEYS, suffixes=("", "_hw"))
-    assert len(joined) == len(points) == len(hardware)
+    joined = counted.merge(hardware, on=keys, suffixes=("", "_hw"))
+    assert len(joined) == len(asked) == len(hardware)
     return joined
 
 
@@ -115,20 +118,18 @@ def kernel_of(folder, body, name="mine", **entry):
     """A kernel for float with this body and one block of (block_x, block_y) threads for all of C."""
     signature = f"__global__ void {name}(const T* A, const T* B, T* C, int n, int p, int m)"
     (folder / f"{name}.cu").write_text(f"template <typename T>\n{signature}\n{{\n{body}\n}}\n")
+    launch = LaunchEntry(
+        **{"function": name, "template": ("dtype",), "block": ("block_x", "block_y"), "covers": ("n", "m"), **entry}
+    )
     return Kernel(
-        **{
-            "name": name,
-            "title": name,
-            "kind": "cuda",
-            "dtypes": ("float", "double", "int32"),
-            "source": f"{name}.cu",
-            "template": ("dtype",),
-            "parameters": ("block",),
-            "block": ("block_x", "block_y"),
-            "covers": ("n", "m"),
-            "folder": folder,
-            **entry,
-        }
+        name=name,
+        title=name,
+        kind="cuda",
+        dtypes=("float", "double", "int32"),
+        source=f"{name}.cu",
+        parameters=("block",),
+        launches=(launch,),
+        folder=folder,
     )
 
 
@@ -335,8 +336,11 @@ def test_wrong_product(tmp_path):
 
 
 def test_trace_points(tmp_path):
-    points = [Point("t", "naive", "float", 9, 5, 7, 8, 8), Point("t", "multi_tile", "int32", 9, 5, 7, tile=8, ntb=2)]
-    frame, faults = trace_points(points, tracers(points, KERNELS, tmp_path))
+    asked = [
+        points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
+        points.point("t", "multi_tile", "int32", 9, 5, 7, tile=8, ntb=2),
+    ]
+    frame, faults = trace_points(asked, tracers(asked, KERNELS, tmp_path), KERNELS)
     assert not faults
     assert list(frame.columns) == COLUMNS
     assert list(frame.kernel) == ["naive", "multi_tile"]
@@ -355,21 +359,21 @@ WHOLE = [  # shapes whose blocks lie differently within sectors, and which block
 
 @pytest.mark.parametrize("shape, dtype", WHOLE)
 def test_a_few_blocks_count_for_all(tmp_path, shape, dtype):
-    points = [
-        Point("t", "naive", dtype, *shape, 16, 8),
-        Point("t", "tiled", dtype, *shape, tile=8),
-        Point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
+    asked = [
+        points.point("t", "naive", dtype, *shape, block_x=16, block_y=8),
+        points.point("t", "tiled", dtype, *shape, tile=8),
+        points.point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
     ]
-    compiled = tracers(points, KERNELS, tmp_path)
-    whole, _ = trace_points(points, compiled)
-    few = count_points(points, compiled)
+    compiled = tracers(asked, KERNELS, tmp_path)
+    whole, _ = trace_points(asked, compiled, KERNELS)
+    few = count_points(asked, compiled, KERNELS)
     assert few[list(KINDS.values())].isna().all(axis=None)
     counted = [column for column in COLUMNS if column not in KINDS.values()]
     assert few[counted].to_dict("records") == whole[counted].to_dict("records")
 
 
 def test_large_shapes_take_few_blocks():
-    point = Point("t", "tiled", "float", 8192, 8192, 8192, tile=16)
+    point = points.point("t", "tiled", "float", 8192, 8192, 8192, tile=16)
     blocks = block_classes(KERNELS["tiled"], point)
     assert len(blocks) == 4
     assert sum(blocks.values()) == 512 * 512
