@@ -84,7 +84,8 @@ unsigned unit;                                   // bytes that share a cell: 4, 
 std::uintptr_t shared_begin;                     // the library's TLS segment
 std::size_t shared_bytes;
 std::vector<Cell> shared_cells;
-std::vector<std::int16_t> shared_owner;          // of each unit of the segment: the number of an array, or -1
+std::vector<std::int16_t> shared_owner;          // of each unit of the segment: the number of an array, or -1, or:
+constexpr int guard = -2;                        // g++ notes there that an array was constructed
 std::vector<std::uint64_t> shared_array_begin;
 std::uintptr_t library_begin, library_end;
 thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
@@ -426,6 +427,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 {
     const std::uint64_t offset = access.address - shared_begin;
     int owner = shared_owner[offset / unit];
+    if (owner == guard) return;
     const std::uint64_t last = (offset + access.size - 1) / unit;
     const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
     // Outside: named by the array that begins last before it.
@@ -625,14 +627,16 @@ EXPORT void tracer_prepare(int count, int watch, int stop)
 }
 
 /// Before each launch of a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel
-/// may use.
-EXPORT void tracer_launch(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays)
+/// may use; `guards` are the offsets of their guards.
+EXPORT void tracer_launch(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
+                          const std::uint64_t* guards, int guard_count)
 {
     ++launches;
     launch_start = clock_now + 1;
     shared_cells.assign(units(shared_bytes) + 1, Cell{});
     shared_owner.assign(units(shared_bytes) + 1, -1);
     shared_array_begin.assign(offsets, offsets + shared_arrays);
+    for (int k = 0; k < guard_count; ++k) shared_owner[guards[k] / unit] = guard;
     for (int k = 0; k < shared_arrays; ++k)
         std::fill(shared_owner.begin() + offsets[k] / unit, shared_owner.begin() + units(offsets[k] + sizes[k]), k);
 }

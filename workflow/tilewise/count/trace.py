@@ -93,8 +93,8 @@ TITLES = {
 class Fault:
     """Something that a kernel must not do, the first time it does it, and how often that happens at this line.
 
-    `kind` is a key of TITLES; block and thread are (x, y), or (x, y, z) if the launch has more than one along z, and None
-    if the fault has no single place.
+    `kind` is a key of TITLES; block and thread are (x, y), or (x, y, z) if the launch has more than one along z, or
+    None if the fault has no single place.
     """
 
     kind: str
@@ -132,9 +132,21 @@ def trace(
     tried, and the product is not checked. `stop` ends a run at its first fault. Raises UserError if the kernel does not
     compile or cannot be emulated, LaunchError if a device would refuse a launch.
     """
+    point = points.point("trace", kernel.name, dtype, *shape, **parameters)
+    return trace_point(kernel, point, library, seed, blocks, stop)
+
+
+def trace_point(
+    kernel: Kernel,
+    point: Point,
+    library: Path | str | None = None,
+    seed: int = 524,
+    blocks: Iterable[Three] = (),
+    stop: bool = False,
+) -> tuple[Row, list[Fault]]:
+    """The same for a Point."""
     if not kernel.emulated:
         raise UserError(f"{kernel.name} cannot be traced: the emulator does not run it: {kernel.reason}")
-    point = points.point("trace", kernel.name, dtype, *shape, **parameters)
     if library is None:
         with tempfile.TemporaryDirectory() as folder:
             library = build(kernel, kernel.instances(point), Path(folder, f"{kernel.name}.so"))
@@ -179,9 +191,9 @@ def count_points(
     """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
     Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie
-    alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of each
-    kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is run
-    whole, or left out if that takes too long. The columns of faults are blank: what was not run was not examined.
+    alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of
+    each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
+    run whole, or left out if that takes too long. The columns of faults are blank: what was not run was not examined.
     """
     rows = []
     for point in points:
@@ -277,6 +289,7 @@ class Tracer:
         self.kernel = kernel
         self.path = Path(library)
         self.emulator = Emulator(library)
+        self.guards = emulator.guards(library)
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
@@ -373,6 +386,8 @@ class Tracer:
                 integers(*(array.offset for array in shared)),
                 integers(*(array.size or launch.dynamic_shared_bytes for array in shared)),
                 ctypes.c_int(len(shared)),
+                (ctypes.c_uint64 * len(self.guards))(*self.guards),
+                ctypes.c_int(len(self.guards)),
             )
             if not self.emulator.launch(launch, arrays, **order, blocks=blocks):
                 return
