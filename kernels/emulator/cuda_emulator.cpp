@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <sys/mman.h>
 #include <vector>
@@ -93,7 +94,7 @@ constexpr std::size_t stack_bytes = 256 << 10, page = 4096;
 struct Fiber {
     Context context;
     char* stack;
-    unsigned thread = 0;              // the thread it runs now, counted along x, then y
+    unsigned thread = 0;              // the thread it runs now, counted along x, y, then z
     uint3 index{};                    // its threadIdx
     Barrier waits_at = Barrier::block;
     const char* file = "";            // where it waits
@@ -125,7 +126,11 @@ std::size_t cursor;                          // ready[cursor] runs next
 bool abandoned;
 std::uint64_t seed;                          // of the order between barriers; 0: as they started
 Thread kernel_thread;
-Arguments arguments;
+
+// What the kernel is called with. Copied, because a kernel that is watched may read only what lies in its own library.
+constexpr std::size_t most_parameters = 1024, slot_bytes = 16;
+alignas(slot_bytes) char values[32 << 10];  // CUDA takes 32,764 bytes
+void* addresses[most_parameters];
 
 void run_threads();
 
@@ -172,10 +177,11 @@ void run_threads()
         Fiber* self = current;
         while (started < order.size()) {
             self->thread = order[started++];
-            self->index = {self->thread % blockDim.x, self->thread / blockDim.x, 0};
+            const unsigned row = self->thread / blockDim.x;
+            self->index = {self->thread % blockDim.x, row % blockDim.y, row / blockDim.y};
             threadIdx = self->index;
             Observer::thread_runs(self->thread);
-            kernel_thread(arguments);
+            kernel_thread(addresses);
             Observer::thread_ends(self->thread);
         }
         yield(self->context, self);
@@ -206,25 +212,33 @@ void wait(Barrier barrier, const char* file, int line)
 }  // namespace emulator
 
 /// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
-/// (`reverse`), or, where `seed` is not 0, threads in a random order that depends on it alone. `blocks`, where not null,
-/// holds the numbers (counted along x, then y) of the `block_count` blocks to run; otherwise all of the grid's run.
-extern "C" __attribute__((visibility("default"))) void emulator_run(
-    emulator::Thread thread, const unsigned* block, const unsigned* grid, const emulator::Arguments* arguments,
+/// (`reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
+/// of the kernel's arguments. `blocks`, if not null, holds the numbers (counted along x, y, then z) of the `block_count`
+/// blocks to run; otherwise all of the grid's run. Returns 1, or 0 if the run was given up.
+extern "C" __attribute__((visibility("default"))) int emulator_run(
+    const emulator::Instance* instance, const unsigned* block, const unsigned* grid, void* const* arguments,
     int reverse, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count)
 {
     using namespace emulator;
-    blockDim = {block[0], block[1]};
-    gridDim = {grid[0], grid[1]};
-    kernel_thread = thread;
-    emulator::arguments = *arguments;
+    blockDim = {block[0], block[1], block[2]};
+    gridDim = {grid[0], grid[1], grid[2]};
+    kernel_thread = instance->thread;
+    char* slot = values;
+    for (unsigned i = 0; i < instance->parameter_count; ++i) {
+        const std::size_t size = instance->parameters[i].size, slots = (size + slot_bytes - 1) / slot_bytes;
+        if (i == most_parameters || slot + slots * slot_bytes > values + sizeof values) std::abort();
+        addresses[i] = std::memcpy(slot, arguments[i], size);
+        slot += slots * slot_bytes;
+    }
     emulator::seed = seed;
-    order.resize(block[0] * block[1]);
+    order.resize(block[0] * block[1] * block[2]);
     for (unsigned i = 0; i < order.size(); ++i) order[i] = reverse ? order.size() - 1 - i : i;
     abandoned = false;
-    if (!blocks) block_count = std::uint64_t(grid[0]) * grid[1];
+    if (!blocks) block_count = std::uint64_t(grid[0]) * grid[1] * grid[2];
     for (std::uint64_t i = 0; i < block_count && !abandoned; ++i) {
         const std::uint64_t number = blocks ? blocks[i] : reverse ? block_count - 1 - i : i;
-        blockIdx = {unsigned(number % gridDim.x), unsigned(number / gridDim.x), 0};
+        const std::uint64_t row = number / gridDim.x;
+        blockIdx = {unsigned(number % gridDim.x), unsigned(row % gridDim.y), unsigned(row / gridDim.y)};
         if (seed) shuffle(order);
         started = fresh = 0;
         Observer::block_starts();
@@ -237,4 +251,5 @@ extern "C" __attribute__((visibility("default"))) void emulator_run(
         cursor = 0;
         fibers.clear();
     }
+    return !abandoned;
 }

@@ -11,8 +11,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
-struct uint3 { unsigned x, y, z; };
+// Vector types, aligned as CUDA aligns them: the emulated load is as wide as the real one.
+#define EMULATOR_VECTORS(T, name, bytes)                                                 \
+    struct alignas(2 * bytes) name##2 { T x, y; };                                       \
+    struct name##3 { T x, y, z; };                                                       \
+    struct alignas(bytes < 4 ? 4 * bytes : 16) name##4 { T x, y, z, w; };                \
+    inline name##2 make_##name##2(T x, T y) { return {x, y}; }                           \
+    inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                   \
+    inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+EMULATOR_VECTORS(signed char, char, 1)
+EMULATOR_VECTORS(unsigned char, uchar, 1)
+EMULATOR_VECTORS(short, short, 2)
+EMULATOR_VECTORS(unsigned short, ushort, 2)
+EMULATOR_VECTORS(int, int, 4)
+EMULATOR_VECTORS(unsigned, uint, 4)
+EMULATOR_VECTORS(float, float, 4)
+EMULATOR_VECTORS(long long, longlong, 8)
+EMULATOR_VECTORS(unsigned long long, ulonglong, 8)
+EMULATOR_VECTORS(double, double, 8)
+#undef EMULATOR_VECTORS
+
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
@@ -25,26 +45,59 @@ constexpr int warpSize = 32;
 
 namespace emulator {
 
-/// What a kernel is called with: C (n x m) = A (n x p) B (p x m).
-struct Arguments {
-    void *A, *B, *C;
-    int n, p, m;
+/// One thread of the grid: calls the kernel with the values at these addresses, one for each of its parameters, as
+/// CUDA's kernelParams are.
+using Thread = void (*)(void* const*);
+
+/// A parameter of a kernel: its size in bytes, and what it is: (p)ointer, (i)nteger, (f)loating, or (o)ther.
+struct Parameter {
+    std::uint32_t size;
+    char kind;
 };
 
-/// One thread of the grid: calls the kernel.
-using Thread = void (*)(const Arguments&);
+/// A kernel that can be launched.
+struct Instance {
+    Thread thread;
+    const Parameter* parameters;
+    std::uint32_t parameter_count;
+};
 
-template <typename A, typename B, typename C, typename... Sizes>
-inline void call(void (*kernel)(A*, B*, C*, Sizes...), const Arguments& a)
+template <typename P>
+constexpr Parameter parameter()
 {
-    kernel(static_cast<A*>(a.A), static_cast<B*>(a.B), static_cast<C*>(a.C), a.n, a.p, a.m);
+    static_assert(std::is_trivially_copyable_v<P>, "a parameter of a kernel is copied byte by byte");
+    return {sizeof(P), std::is_pointer_v<P>          ? 'p'
+                       : std::is_integral_v<P>       ? 'i'
+                       : std::is_floating_point_v<P> ? 'f'
+                                                     : 'o'};
 }
 
-/// A kernel as a Thread, whatever its element type.
-template <auto kernel>
-void thread(const Arguments& a)
+template <auto kernel, typename... P, std::size_t... I>
+inline void call(void (*)(P...), void* const* arguments, std::index_sequence<I...>)
 {
-    call(kernel, a);
+    kernel(*static_cast<P*>(arguments[I])...);
+}
+
+template <auto kernel, typename... P>
+inline void call(void (*pointer)(P...), void* const* arguments)
+{
+    call<kernel>(pointer, arguments, std::index_sequence_for<P...>());
+}
+
+/// A kernel as a Thread, whatever its parameters.
+template <auto kernel>
+void thread(void* const* arguments)
+{
+    call<kernel>(kernel, arguments);
+}
+
+template <typename... P>
+inline constexpr Parameter parameters[] = {parameter<P>()..., Parameter{}};
+
+template <typename... P>
+constexpr Instance instance(Thread thread, void (*)(P...))
+{
+    return {thread, parameters<P...>, sizeof...(P)};
 }
 
 enum class Barrier { block, warp };
@@ -68,6 +121,7 @@ inline void __syncwarp(unsigned = 0xffffffff, const char* file = __builtin_FILE(
 #define __device__
 #define __host__
 #define __constant__
+#define __grid_constant__
 #define __shared__ thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -91,16 +145,3 @@ inline T __ldg(const T* address)
 inline int __mul24(int a, int b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-
-// Vector types, aligned as CUDA aligns them: the emulated load is as wide as the real one.
-#define EMULATOR_VECTORS(T, name, bytes)                                                 \
-    struct alignas(2 * bytes) name##2 { T x, y; };                                       \
-    struct name##3 { T x, y, z; };                                                       \
-    struct alignas(bytes < 4 ? 4 * bytes : 16) name##4 { T x, y, z, w; };                \
-    inline name##2 make_##name##2(T x, T y) { return {x, y}; }                           \
-    inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                   \
-    inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
-EMULATOR_VECTORS(float, float, 4)
-EMULATOR_VECTORS(double, double, 8)
-EMULATOR_VECTORS(int, int, 4)
-#undef EMULATOR_VECTORS

@@ -3,74 +3,98 @@
 import _ctypes
 import ctypes
 import json
+import math
 import re
 import subprocess
 import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tilewise import KERNELS, UserError
-from tilewise.build.cpp import compile_library, tool
+from tilewise.build.cpp import compile_library, shown, tool
+from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
+from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.registry import Kernel
+from tilewise.study.sources import INCLUDE, code_of
 
 FOLDER = KERNELS / "emulator"
-
-#: Limits of the emulated device, those of compute capability 9.0: threads, bytes, and blocks along x, y, z.
-EMULATED_LIMITS = {
-    "max_threads_per_block": 1024,
-    "shared_bytes_per_block": 49152,
-    "shared_bytes_per_block_optin": 232448,
-    "max_grid": [2147483647, 65535, 65535],
-}
+#: A block has at most this many threads along z, on every device so far.
+MAX_BLOCK_Z = 64
 
 
 class LaunchError(Exception):
     """A launch that a device would refuse; the message begins with the CUDA error's own name."""
 
 
-class _Arguments(ctypes.Structure):
-    _fields_ = [*((name, ctypes.c_void_p) for name in "ABC"), *((name, ctypes.c_int) for name in "npm")]
+# ---- Compiling -------------------------------------------------------------------------------------------------------
 
 
-def build(kernel, instances, output, flags=(), runtime=FOLDER / "cuda_emulator.cpp"):
-    """Compile a kernel with all its template instances into one shared library at `output`; returns the path.
+def build(
+    kernel: Kernel,
+    instances: Sequence[str],
+    output: Path | str,
+    flags: Iterable[Any] = (),
+    runtime: Path = FOLDER / "cuda_emulator.cpp",
+) -> Path:
+    """Compile a kernel with all its instances into one shared library at `output`; returns the path.
 
-    `instances` are C++ names such as `tiled<float, 32>`. `runtime` is the scheduler, as source or object. Raises
-    UserError where the kernel does not compile, or where an instance's static shared memory passes CUDA's limit, which
-    is a compile error there.
+    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file. `runtime` is the scheduler, as
+    source or object. Raises UserError if the kernel does not compile, or if an instance's static shared memory passes
+    CUDA's limit, which is a compile error there.
     """
-    # The runtime before the flags: libraries among these serve it too.
-    compile_library(_wrapper(kernel, instances), output, [f"-I{FOLDER}", "-fno-extern-tls-init", runtime, *flags])
-    most = EMULATED_LIMITS["shared_bytes_per_block"]
+    # The runtime before the flags: libraries among these serve it too. Sections, so that the linker drops kernels that
+    # are never launched and their shared memory with them.
+    own = [f"-I{INCLUDE}", f"-I{FOLDER}", "-fno-strict-aliasing", "-fno-extern-tls-init"]
+    sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+    compile_library(_wrapper(kernel, instances), output, [*own, *sections, runtime, *flags])
     for instance, used in static_shared_bytes(shared_arrays(output), instances).items():
-        if used > most:
+        if used > DEFAULT_SHARED_BYTES:
             Path(output).unlink()
             raise UserError(
-                f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows {most} B of static "
-                "shared memory; use smaller tiles, or `extern __shared__` with dynamic_shared_bytes in the registry"
+                f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
+                f"{DEFAULT_SHARED_BYTES} B of static shared memory; use smaller tiles, or `extern __shared__` with "
+                "dynamic_shared_bytes in the registry"
             )
     return Path(output)
 
 
-def _wrapper(kernel, instances):
+def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
     """C++ text that includes the kernel, unchanged, and makes each instance callable as a thread of a grid."""
     # `extern __shared__` arrays of any name are one and the same memory, as large as a block can have.
-    names = sorted(set(re.findall(r"\bextern\s+__shared__\b[^;]*?(\w+)\s*\[\s*\]", kernel.path.read_text())))
+    text = "\n".join(code_of(path) for path in kernel.files)
+    names = sorted(set(re.findall(r"\bextern\s+__shared__\b[^;]*?(\w+)\s*\[\s*\]", text)))
     labels = "".join(rf".globl {name}\n.hidden {name}\n.type {name}, @tls_object\n{name}:\n" for name in names)
     size = EMULATED_LIMITS["shared_bytes_per_block_optin"]
     dynamic = rf'asm(".pushsection .tbss,\"awT\",@nobits\n.balign 256\n{labels}.zero {size}\n.popsection");'
-    rows = ",\n".join(f"    emulator::thread<&{name.removesuffix('<>')}>" for name in instances)
+    used = set(re.findall(r"\w+", " ".join(instances)))
+    headers = sorted({p.header for p in PRECISIONS.values() if p.header and p.cpp in used})
+    functions = [f"&{name.removesuffix('<>')}" for name in instances]
+    rows = ",\n".join(f"    emulator::instance(emulator::thread<{name}>, {name})" for name in functions)
+    visible = 'extern "C" __attribute__((visibility("default"))) const'
     return "\n".join(
         [
             '#include "cuda_emulator.h"',
+            *(f'#include "{header}"' for header in headers),
             f"#include {json.dumps(str(kernel.path.resolve()))}",
             dynamic if names else "",
-            'extern "C" __attribute__((visibility("default"))) const emulator::Thread emulator_threads[] = {',
+            f"{visible} emulator::Instance emulator_instances[] = {{",
             f"{rows}}};",
-            'extern "C" __attribute__((visibility("default"))) const char emulator_instances[] =',
+            f"{visible} char emulator_names[] =",
             f"    {json.dumps(chr(10).join(instances))};",
+            f"{visible} char emulator_entry[] =",
+            f"    {json.dumps(f'{shown(kernel.path)}: {kernel.name}')};",
             "",
         ]
     )
+
+
+# ---- Shared memory ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -84,7 +108,7 @@ class SharedArray:
     size: int
 
 
-def shared_arrays(library):
+def shared_arrays(library: Path | str) -> list[SharedArray]:
     """All SharedArrays of a library, by its symbol table."""
     command = [tool("nm"), "-C", "-f", "sysv", str(library)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -99,72 +123,194 @@ def shared_arrays(library):
     return found
 
 
-def arrays_of(arrays, instance, instances):
+def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[str]) -> list[SharedArray]:
     """Those of the SharedArrays that an instance may use: all but the ones of the other `instances`."""
-    others = {name.removesuffix("<>") for name in instances} - {instance.removesuffix("<>")}
-    return [array for array in arrays if array.owner not in others]
+    others = {_plain(name) for name in instances} - {_plain(instance)}
+    return [array for array in arrays if array.owner is None or _plain(array.owner) not in others]
 
 
-def static_shared_bytes(arrays, instances):
+def _plain(instance: str) -> str:
+    """An instance's name as it is written and as nm prints it, made equal: `f<32u, (char)1>` is `f<32,1>`."""
+    return re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)
+
+
+def static_shared_bytes(arrays: Iterable[SharedArray], instances: Sequence[str]) -> dict[str, int]:
     """Bytes of static shared memory of a block, for each instance."""
+    arrays = list(arrays)
     return {name: sum(array.size for array in arrays_of(arrays, name, instances)) for name in instances}
 
 
-class Emulator:
-    """A kernel compiled by `build`, ready to launch. One launch at a time: it holds Python's lock while it runs."""
+# ---- Running ---------------------------------------------------------------------------------------------------------
 
-    def __init__(self, path):
+
+class _Parameter(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("kind", ctypes.c_char)]
+
+
+class _Instance(ctypes.Structure):
+    _fields_ = [
+        ("thread", ctypes.c_void_p),
+        ("parameters", ctypes.POINTER(_Parameter)),
+        ("parameter_count", ctypes.c_uint32),
+    ]
+
+
+#: What a parameter of a kernel can be, as cuda_emulator.h says it.
+KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
+
+
+class Emulator:
+    """A kernel compiled by `build`, ready to launch. One launch at a time: it holds Python's lock while it runs.
+
+    `static_shared_bytes` holds the bytes of a block by instance, `parameters` the size and the kind (a key of KINDS) of
+    each parameter by instance.
+    """
+
+    def __init__(self, path: Path | str) -> None:
         self.library = ctypes.PyDLL(str(path))
-        # Closed when no longer used: else a library built anew at this path would not be loaded.
+        # Closed when no longer used: else a library that is built again at this path would not be loaded.
         weakref.finalize(self, _ctypes.dlclose, self.library._handle)
-        self.instances = ctypes.c_char.in_dll(self.library, "emulator_instances")
-        self.instances = ctypes.string_at(ctypes.addressof(self.instances)).decode().split("\n")
-        self.threads = (ctypes.c_void_p * len(self.instances)).in_dll(self.library, "emulator_threads")
+        self.entry = self._text("emulator_entry")
+        self.instances = self._text("emulator_names").split("\n")
+        self._instances = (_Instance * len(self.instances)).in_dll(self.library, "emulator_instances")
+        self.parameters = {
+            name: [(p.size, p.kind.decode()) for p in held.parameters[: held.parameter_count]]
+            for name, held in zip(self.instances, self._instances)
+        }
         self.shared = shared_arrays(path)
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
 
-    def launch(self, instance, geometry, A, B, C, n, p, m, limits=EMULATED_LIMITS, reverse=False, seed=0, blocks=()):
-        """C (n x m) = A (n x p) B (p x m), C in place, all C-contiguous arrays of the instance's element type.
+    def _text(self, symbol: str) -> str:
+        return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(self.library, symbol))).decode()
+
+    def check(self, launch: Launch, limits: Mapping[str, Any] = EMULATED_LIMITS) -> None:
+        """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
+        called with its arguments, or if the emulator cannot do what it asks for."""
+        if launch.cluster != (1, 1, 1):
+            raise UserError(
+                f"{self.entry}: the emulator has no clusters; give the entry `emulated: false` with the reason"
+            )
+        _check_arguments(self.entry, launch, self.parameters[launch.instance])
+        check_launch(launch, self.static_shared_bytes[launch.instance], limits)
+
+    def launch(
+        self,
+        launch: Launch,
+        arrays: Mapping[str, np.ndarray | int],
+        limits: Mapping[str, Any] = EMULATED_LIMITS,
+        reverse: bool = False,
+        seed: int = 0,
+        blocks: Iterable[Three] = (),
+    ) -> bool:
+        """Run one launch; `arrays` holds A, B, C and the workspaces by name, as C-contiguous arrays or as addresses.
 
         Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
-        (`seed` other than 0). `blocks`, pairs (x, y), are those to run; all by default. Raises LaunchError, with C
-        untouched, where the device of `limits` would refuse.
+        (`seed` other than 0). `blocks`, triples (x, y, z), are those to run; all by default. Returns whether it ran to
+        its end: the tracer gives up some. Raises, with all arrays untouched, what `check` raises.
         """
-        check_launch(geometry, self.static_shared_bytes[instance], limits)
-        for name, array, shape in (("A", A, (n, p)), ("B", B, (p, m)), ("C", C, (n, m))):
-            if array.shape != shape or array.dtype != C.dtype or not array.flags.c_contiguous:
-                raise ValueError(f"{name} must be a C-contiguous {C.dtype} array of shape {shape}")
-        arguments = _Arguments(A.ctypes.data, B.ctypes.data, C.ctypes.data, n, p, m)
-        pair = ctypes.c_uint * 2
-        numbers = [x + y * geometry.grid[0] for x, y in blocks]
-        self.library.emulator_run(
-            ctypes.c_void_p(self.threads[self.instances.index(instance)]),
-            pair(*geometry.block),
-            pair(*geometry.grid),
-            ctypes.byref(arguments),
-            ctypes.c_int(reverse),
-            ctypes.c_uint64(seed),
-            (ctypes.c_uint64 * len(blocks))(*numbers) if blocks else None,
-            ctypes.c_uint64(len(blocks)),
+        self.check(launch, limits)
+        held = [_packed(argument, arrays) for argument in launch.arguments]
+        addresses = (ctypes.c_void_p * max(1, len(held)))(*(ctypes.addressof(value) for value in held))
+        triple = ctypes.c_uint * 3
+        across, down, _ = launch.grid
+        numbers = [x + across * (y + down * z) for x, y, z in blocks]
+        return bool(
+            self.library.emulator_run(
+                ctypes.byref(self._instances[self.instances.index(launch.instance)]),
+                triple(*launch.block),
+                triple(*launch.grid),
+                addresses,
+                ctypes.c_int(reverse),
+                ctypes.c_uint64(seed),
+                (ctypes.c_uint64 * len(numbers))(*numbers) if numbers else None,
+                ctypes.c_uint64(len(numbers)),
+            )
         )
 
 
-def check_launch(geometry, static_shared_bytes, limits):
-    """Raise LaunchError where a device of these limits refuses the launch, with the error that CUDA 13 gives."""
-    x, y = geometry.block
-    if not 0 < x * y <= limits["max_threads_per_block"]:
+def product(
+    kernel: Kernel,
+    point: Point,
+    library: Emulator,
+    A: np.ndarray,
+    B: np.ndarray,
+    C: np.ndarray,
+    device: Mapping[str, Any] | None = None,
+    **order: Any,
+) -> None:
+    """C (n x m) = A (n x p) B (p x m), C in place, by all launches of a kernel in order.
+
+    The arrays are C-contiguous and of the stored type of the point's precision; `order` goes to Emulator.launch. The
+    kernel's workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
+    untouched.
+    """
+    limits = EMULATED_LIMITS if device is None else device["limits"]
+    launches = kernel.at(point, device)
+    for launch in launches:
+        library.check(launch, limits)
+    arrays = {"A": A, "B": B, "C": C}
+    for workspace in kernel.workspaces_at(point):
+        arrays[workspace.name] = np.full(workspace.bytes, 0xFF, np.uint8)
+    for launch in launches:
+        library.launch(launch, arrays, limits, **order)
+
+
+def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:
+    """An argument as ctypes holds it."""
+    if isinstance(argument, Number):
+        return argument.packed()
+    assert isinstance(argument, Array)  # check has refused the rest
+    array = arrays[argument.name]
+    return ctypes.c_void_p(array if isinstance(array, int) else array.ctypes.data)
+
+
+def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int, str]]) -> None:
+    place = f"{entry}: {launch.instance}"
+    remedy = "; correct its `arguments` (--arguments of `tilewise trace`)"
+    if len(launch.arguments) != len(parameters):
+        raise UserError(
+            f"{place}: the function has {len(parameters)} parameters, but the launch gives it "
+            f"{len(launch.arguments)} arguments{remedy}"
+        )
+    for number, (argument, (size, kind)) in enumerate(zip(launch.arguments, parameters), 1):
+        if isinstance(argument, TensorMap):
+            raise UserError(
+                f"{place}: argument {number} is a tensor map, which the emulator does not have; give the entry "
+                "`emulated: false` with the reason"
+            )
+        if isinstance(argument, Array):
+            given, said = (ctypes.sizeof(ctypes.c_void_p), "p"), f"the array {argument.name}"
+        else:
+            floating = argument.type in ("float", "double")
+            given = ctypes.sizeof(NUMBERS[argument.type]), "f" if floating else "i"
+            said = f"a number of type {argument.type}"
+        if given != (size, kind):
+            raise UserError(
+                f"{place}: argument {number} is {said}, but the function takes {KINDS[kind]} of {size} B there{remedy}"
+            )
+
+
+def check_launch(launch: Launch, static_shared_bytes: int, limits: Mapping[str, Any]) -> None:
+    """Raise LaunchError if a device of these limits refuses the launch, with the error that CUDA 13 gives."""
+    threads = math.prod(launch.block)
+    sizes = launch.block[:2] if launch.block[2] == 1 else launch.block
+    if not 0 < threads <= limits["max_threads_per_block"]:
         raise LaunchError(
-            f"cudaErrorInvalidValue: a block of {x} x {y} = {x * y} threads; "
+            f"cudaErrorInvalidValue: a block of {' x '.join(map(str, sizes))} = {threads} threads; "
             f"the device allows {limits['max_threads_per_block']}"
         )
-    for axis, blocks, most in zip("xy", geometry.grid, limits["max_grid"]):
+    if launch.block[2] > MAX_BLOCK_Z:
+        raise LaunchError(
+            f"cudaErrorInvalidValue: a block of {launch.block[2]} threads along z; the device allows {MAX_BLOCK_Z}"
+        )
+    for axis, blocks, most in zip("xyz", launch.grid, limits["max_grid"]):
         if not 0 < blocks <= most:
             raise LaunchError(
                 f"cudaErrorInvalidValue: a grid of {blocks} blocks along {axis}; the device allows {most}"
             )
-    shared = static_shared_bytes + geometry.dynamic_shared_bytes
+    shared = static_shared_bytes + launch.dynamic_shared_bytes
     if shared > limits["shared_bytes_per_block_optin"]:
         raise LaunchError(
-            f"cudaErrorInvalidValue: {shared} B of shared memory a block; "
+            f"cudaErrorInvalidValue: {shared} B of shared memory per block; "
             f"the device allows {limits['shared_bytes_per_block_optin']} B"
         )

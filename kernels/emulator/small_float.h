@@ -1,0 +1,78 @@
+// A floating-point number of two bytes, as cuda_fp16.h and cuda_bf16.h need it: stored in 16 bits, calculated in float,
+// and rounded to the nearest number that 16 bits hold, to the even one of two.
+//
+// Conversions are implicit, as CUDA's are. So `half * float`, which CUDA's compiler finds ambiguous, is ambiguous here.
+// What reads or writes memory is inlined: the tracer then sees the access in the kernel.
+#pragma once
+
+#include "cuda_emulator.h"
+
+namespace emulator {
+
+template <typename To, typename From>
+__forceinline__ To bits_of(From from)
+{
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+}  // namespace emulator
+
+/// Defines a type `name` and, as `name2`, a pair of it; `pack` takes a float to its 16 bits, `unpack` takes them back.
+#define EMULATOR_SMALL_FLOAT(name, name2, pack, unpack)                                                            \
+    struct name {                                                                                                  \
+        unsigned short bits;                                                                                       \
+        name() = default;                                                                                          \
+        template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>                      \
+        __forceinline__ name(Number number) : bits(pack(static_cast<float>(number)))                               \
+        {                                                                                                          \
+        }                                                                                                          \
+        __forceinline__ operator float() const { return unpack(bits); }                                            \
+        __forceinline__ name& operator+=(name b) { return *this = name(float(*this) + float(b)); }                 \
+        __forceinline__ name& operator-=(name b) { return *this = name(float(*this) - float(b)); }                 \
+        __forceinline__ name& operator*=(name b) { return *this = name(float(*this) * float(b)); }                 \
+        __forceinline__ name& operator/=(name b) { return *this = name(float(*this) / float(b)); }                 \
+    };                                                                                                             \
+    struct alignas(4) name2 {                                                                                      \
+        name x, y;                                                                                                 \
+        name2() = default;                                                                                         \
+        __forceinline__ name2(name x, name y) : x(x), y(y) {}                                                      \
+    };                                                                                                             \
+    EMULATOR_SMALL_FLOAT_OPERATOR(name, name2, +, __hadd, __hadd2)                                                 \
+    EMULATOR_SMALL_FLOAT_OPERATOR(name, name2, -, __hsub, __hsub2)                                                 \
+    EMULATOR_SMALL_FLOAT_OPERATOR(name, name2, *, __hmul, __hmul2)                                                 \
+    EMULATOR_SMALL_FLOAT_OPERATOR(name, name2, /, __hdiv, __h2div)                                                 \
+    EMULATOR_SMALL_FLOAT_COMPARISON(name, ==, __heq)                                                               \
+    EMULATOR_SMALL_FLOAT_COMPARISON(name, !=, __hne)                                                               \
+    EMULATOR_SMALL_FLOAT_COMPARISON(name, <, __hlt)                                                                \
+    EMULATOR_SMALL_FLOAT_COMPARISON(name, <=, __hle)                                                               \
+    EMULATOR_SMALL_FLOAT_COMPARISON(name, >, __hgt)                                                                \
+    EMULATOR_SMALL_FLOAT_COMPARISON(name, >=, __hge)                                                               \
+    __forceinline__ name operator-(name a) { return emulator::bits_of<name>(static_cast<unsigned short>(a.bits ^ 0x8000)); } \
+    __forceinline__ name __hneg(name a) { return -a; }                                                             \
+    __forceinline__ name __habs(name a) { return emulator::bits_of<name>(static_cast<unsigned short>(a.bits & 0x7fff)); } \
+    __forceinline__ name __hmax(name a, name b) { return name(fmaxf(a, b)); }                                      \
+    __forceinline__ name __hmin(name a, name b) { return name(fminf(a, b)); }                                      \
+    __forceinline__ bool __hisnan(name a) { return (a.bits & 0x7fff) > (name(INFINITY).bits & 0x7fff); }           \
+    __forceinline__ name __hfma(name a, name b, name c) { return name(fmaf(a, b, c)); }                            \
+    __forceinline__ name2 __hfma2(name2 a, name2 b, name2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; } \
+    __forceinline__ name2& operator+=(name2& a, name2 b) { return a = a + b; }                                     \
+    __forceinline__ name2& operator-=(name2& a, name2 b) { return a = a - b; }                                     \
+    __forceinline__ name2& operator*=(name2& a, name2 b) { return a = a * b; }                                     \
+    __forceinline__ name2& operator/=(name2& a, name2 b) { return a = a / b; }                                     \
+    __forceinline__ bool operator==(name2 a, name2 b) { return a.x == b.x && a.y == b.y; }                         \
+    __forceinline__ bool operator!=(name2 a, name2 b) { return !(a == b); }                                        \
+    __forceinline__ float __low2float(name2 a) { return a.x; }                                                     \
+    __forceinline__ float __high2float(name2 a) { return a.y; }
+
+#define EMULATOR_SMALL_FLOAT_OPERATOR(name, name2, sign, function, function2)                                      \
+    __forceinline__ name operator sign(name a, name b) { return name(float(a) sign float(b)); }                    \
+    __forceinline__ name2 operator sign(name2 a, name2 b) { return {a.x sign b.x, a.y sign b.y}; }                 \
+    __forceinline__ name function(name a, name b) { return a sign b; }                                             \
+    __forceinline__ name2 function2(name2 a, name2 b) { return a sign b; }
+
+#define EMULATOR_SMALL_FLOAT_COMPARISON(name, sign, function)                                                      \
+    __forceinline__ bool operator sign(name a, name b) { return float(a) sign float(b); }                          \
+    __forceinline__ bool function(name a, name b) { return a sign b; }
