@@ -126,7 +126,7 @@ def test_of_one_run_the_spread_is_not_known(gpu):
     narrow, wide = (f"time(kernel='tiled', dtype='float', tile={tile}, cube=8192)" for tile in (16, 32))
     found = claims.evaluate(claim(f"{narrow} / {wide}", "value >= published", published=1.9), machine)
     assert (found["verdict"], found["known"]) == (claims.HOLDS, False)
-    assert found["reason"] == "of fewer than 3 runs, so the spread is not known"
+    assert found["reason"] == "from fewer than 3 runs, so the spread is not known"
     assert claims.evaluate(claim(wide, "value >= published"), machine)["known"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewise import UserError
-from tilewise.build.emulator import Emulator, LaunchError, product
+from tilewise.build.emulator import Emulator, LaunchError, run
 from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
@@ -76,5 +76,5 @@ class Backend:
     def _checked(self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping) -> verify.Check:
         """Run a job and check what it leaves in C. Raises LaunchError if a device of these limits would refuse."""
         [file] = {file for file, _ in job.files.values()}
-        product(_opened(file), job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
+        run(_opened(file), job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
         return verify.check(C, *verify.reference(A, B, job.point.dtype), job.point.dtype, job.point.p)

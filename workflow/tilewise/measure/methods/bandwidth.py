@@ -119,13 +119,13 @@ def ceilings(memory: Row) -> list[Row]:
 
 
 def _emulated(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..., Job]) -> Row:
-    from tilewise.build.emulator import Emulator, product
+    from tilewise.build.emulator import Emulator, run
 
     small = job(9, 9, 9)
     A, B = (np.ones((9, 9), PRECISIONS[dtype].stored) for _ in range(2))
     C = np.zeros_like(A)
     [(file, _)] = small.files.values()
-    product(Emulator(file), small.launches, small.workspaces, {"A": A, "B": B, "C": C})
+    run(Emulator(file), small.launches, small.workspaces, {"A": A, "B": B, "C": C})
     _compare(np.array_equal(C, np.broadcast_to(probe.expected(A, B, small.point), C.shape)), small)
     return {"message": "emulated: verified, not measured"}
 
