@@ -51,11 +51,12 @@ class Study:
     """What a config asks for.
 
     tasks: names in the order of the config; platforms: dict from name to its settings, each with a `backend` (gpu or
-    emulator); kernels: the registry; gpus: how many this machine has, at least 1. The methods that take `wildcards` are
-    input functions of Snakemake's rules. Paths are relative: they are the same in a clone that was moved, where nothing
-    needs to be made again. `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run elsewhere,
-    so that this machine says nothing about the platforms. `cores`: those that Snakemake may use. `reserved`: names that
-    no task can have. Raises UserError for anything in the config or the registry that cannot work.
+    emulator); kernels: the registry; gpus: how many this machine has, at least 1. The methods that take `wildcards`
+    are input functions of Snakemake's rules. Paths are relative: they are the same in a clone that was moved, where
+    nothing needs to be made again. `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run
+    elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake may use.
+    `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that cannot
+    work.
     """
 
     def __init__(
@@ -117,9 +118,7 @@ class Study:
     def _points(self, task: str, backend: str = "gpu") -> list[Point]:
         """The points of a task on a backend."""
         its = self.method(task)
-        return points.expand(
-            self.config, self.kernels, task, backend, its.shapes, its.emulators_shapes, its.only_cuda
-        )
+        return points.expand(self.config, self.kernels, task, backend, its.shapes, its.emulators_shapes, its.only_cuda)
 
     def with_method(self, method: str) -> list[str]:
         """Names of the tasks that a method serves."""

@@ -42,7 +42,7 @@ def unsupported(kernel: Kernel, device: Device) -> str:
     if kernel.architecture and kernel.architecture[-1] in "af":
         own = kernel.architecture.rstrip("af")
         if own != capability.replace(".", ""):
-            return f"it is compiled for sm_{kernel.architecture}, which only GPUs of sm_{own} run; this one has {capability}"
+            return f"its sm_{kernel.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
     return ""
 
 

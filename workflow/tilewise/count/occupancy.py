@@ -4,28 +4,21 @@ A multiprocessor deals out four things: thread slots, block slots, registers and
 is the limit. The rules are those of NVIDIA's occupancy calculator; on a GPU its own answer stands beside ours.
 """
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
+from tilewise.study.launch import Launch
+from tilewise.study.points import Point, point
+from tilewise.study.registry import Kernel
 
-from tilewise.study.points import Point
-
-COLUMNS = (
-    "platform kernel dtype block_x block_y tile ntb threads registers shared_bytes active_blocks occupancy limiter "
-    "api_active_blocks"
-).split()
-CHOICE_COLUMNS = (
-    "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen"
-).split()
-WHOLE = "block_x block_y tile ntb threads registers shared_bytes active_blocks api_active_blocks".split()
+Rows = list[dict[str, Any]]
 
 #: Registers are given to a warp in units of this many, and lie in four separate parts of the multiprocessor.
 REGISTER_UNIT = 256
 REGISTER_PARTS = 4
 MAX_REGISTERS_PER_THREAD = 255
-#: A block may use this much shared memory without asking.
-DEFAULT_SHARED_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)
@@ -81,65 +74,69 @@ def _per(amount, share):
     return amount // share if share else 2**31
 
 
-def table(points, kernels, manifests, device, ask=None):
-    """One row for each kernel, dtype and launch among `points`; returns a DataFrame with COLUMNS.
+def table(
+    points: Iterable[Point],
+    kernels: Mapping[str, Kernel],
+    manifests: Mapping[str, Mapping],
+    device: Mapping[str, Any],
+    ask: Callable[[str, Mapping, int, int], int] | None = None,
+) -> Rows:
+    """One row for each kernel, dtype and choice of parameters among `points`, of the launch that makes the product.
 
     `manifests` maps a kernel's name to the content of its manifest.json. `ask(kernel name, entry, threads, dynamic
-    shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers are known, and the table is empty.
+    shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers are known, and there are no rows.
     """
-    rows = {}
-    for point in points:
-        kernel = kernels[point.kernel]
-        geometry = kernel.geometry(point)
-        entry = _entry(manifests, kernel, point) if geometry else None
-        if entry is None:
+    rows: dict[tuple, dict] = {}
+    for at in points:
+        kernel = kernels[at.kernel]
+        launch = kernel.product(at, device)
+        entry = _entry(manifests, kernel, launch)
+        if launch is None or entry is None:
             continue
-        facts = _facts(geometry, entry, device)
-        row = {name: getattr(point, name) for name in ("kernel", "dtype", "tile", "ntb")} | facts
-        row |= {"platform": device["platform"], "block_x": geometry.block[0], "block_y": geometry.block[1]}
-        key = tuple(row[name] for name in ("kernel", "dtype", "block_x", "block_y", "tile", "ntb"))
-        if key in rows:
-            continue
-        row["api_active_blocks"] = (
-            ask(kernel.name, entry, geometry.threads, geometry.dynamic_shared_bytes) if ask else None
-        )
-        rows[key] = row
-    return _frame(rows.values(), COLUMNS)
+        block = {"block_x": launch.block[0], "block_y": launch.block[1]}
+        row = {"platform": device["platform"], "kernel": at.kernel, "dtype": at.dtype} | dict(at.parameters) | block
+        key = tuple(row.items())
+        if key not in rows:
+            shared = launch.dynamic_shared_bytes
+            answer = ask(kernel.name, entry, launch.threads, shared) if ask else None
+            rows[key] = row | _facts(launch, entry, device) | {"api_active_blocks": answer}
+    return list(rows.values())
 
 
-def tile_choice(kernel, manifest, device, widths=range(1, 33)):
-    """Which tile width the device favours for a kernel whose width is chosen at run time; returns a DataFrame.
+def tile_choice(
+    kernel: Kernel, manifest: Mapping, device: Mapping[str, Any], widths: Iterable[int] = range(1, 33)
+) -> Rows:
+    """Which tile width the device favours for a kernel whose width is chosen at run time.
 
     One row for each dtype and width; `chosen` marks the width with the most active warps, and of those the largest,
     which loads least.
     """
-    found = []
+    found: Rows = []
     for dtype in kernel.dtypes:
-        rows = []
+        rows: Rows = []
         for tile in widths:
-            point = Point("", kernel.name, dtype, tile, tile, tile, tile=tile)
-            entry = _entry({kernel.name: manifest}, kernel, point)
-            if entry is not None:
+            launch = kernel.product(point("", kernel.name, dtype, tile, tile, tile, tile=tile), device)
+            entry = _entry({kernel.name: manifest}, kernel, launch)
+            if launch is not None and entry is not None:
                 row = {"platform": device["platform"], "kernel": kernel.name, "dtype": dtype, "tile": tile}
-                rows.append(row | _facts(kernel.geometry(point), entry, device))
+                rows.append(row | _facts(launch, entry, device))
         best = max(rows, key=lambda row: (row["occupancy"], row["tile"]), default=None)
         found += [row | {"chosen": row is best} for row in rows]
-    return _frame(found, CHOICE_COLUMNS)
+    return found
 
 
-def _entry(manifests, kernel, point):
-    """The manifest's entry of a point's instance, if it was compiled for a GPU."""
-    entry = manifests.get(kernel.name, {}).get("instances", {}).get(kernel.instance(point), {})
+def _entry(manifests: Mapping[str, Mapping], kernel: Kernel, launch: Launch | None) -> Mapping | None:
+    """The manifest's entry of a launch's instance, if it was compiled for a GPU."""
+    instances = manifests.get(kernel.name, {}).get("instances", {})
+    entry = instances.get(launch.instance, {}) if launch else {}
     return entry if "registers" in entry else None
 
 
-def _facts(geometry, entry, device):
-    shared = entry["shared_bytes"] + geometry.dynamic_shared_bytes
-    found = occupancy(
-        geometry.threads, entry["registers"], shared, device["limits"], device["gpu"]["compute_capability"]
-    )
+def _facts(launch: Launch, entry: Mapping, device: Mapping[str, Any]) -> dict[str, Any]:
+    shared = entry["shared_bytes"] + launch.dynamic_shared_bytes
+    found = occupancy(launch.threads, entry["registers"], shared, device["limits"], device["gpu"]["compute_capability"])
     return {
-        "threads": geometry.threads,
+        "threads": launch.threads,
         "registers": entry["registers"],
         "shared_bytes": shared,
         "active_blocks": found.active_blocks,
@@ -148,23 +145,18 @@ def _facts(geometry, entry, device):
     }
 
 
-def _frame(rows, columns):
-    frame = pd.DataFrame(rows, columns=columns)
-    return frame.astype({name: "Int64" for name in WHOLE if name in columns})
-
-
-def cuda_api(builds):
+def cuda_api(builds: Mapping[str, Path | str]) -> Callable[[str, Mapping, int, int], int]:
     """A function that asks CUDA's occupancy API about a compiled kernel, for `table`; needs a GPU.
 
     `builds` maps a kernel's name to its build folder.
     """
-    import cupy
-    from cupy.cuda import driver
+    from cuda.bindings import driver
 
-    def ask(name, entry, threads, dynamic_shared_bytes):
-        kernel = cupy.RawModule(path=str(Path(builds[name]) / entry["file"])).get_function(entry["symbol"])
-        if dynamic_shared_bytes + entry["shared_bytes"] > DEFAULT_SHARED_BYTES:
-            kernel.max_dynamic_shared_size_bytes = dynamic_shared_bytes
-        return driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, dynamic_shared_bytes)
+    from tilewise.measure.backends.launcher import allow_shared, done, load
+
+    def ask(name: str, entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
+        function = load(str(Path(builds[name]) / entry["file"]), entry["symbol"])
+        allow_shared(function, dynamic_shared_bytes)
+        return done(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes))
 
     return ask

@@ -1,4 +1,4 @@
-"""A point made concrete for one machine: what to launch, from which build, and the row with all that is known before."""
+"""A point made concrete for one machine: what to launch, from which build, and what is known of its row before."""
 
 import dataclasses
 from collections.abc import Mapping

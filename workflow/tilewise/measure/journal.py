@@ -1,4 +1,5 @@
-"""The rows of a task that are finished, in an append-only file of one JSON object per line, so that a kill costs nothing."""
+"""The rows of a task that are finished, in an append-only file of one JSON object per line, so that a kill costs
+nothing."""
 
 import contextlib
 import json

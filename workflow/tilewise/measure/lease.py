@@ -34,11 +34,13 @@ def visible() -> list[str]:
 
 
 @contextlib.contextmanager
-def one_gpu(device: Mapping[str, Any], folder: Path | str | None = None, wait_s: float = WAIT_S) -> Iterator[str | None]:
+def one_gpu(
+    device: Mapping[str, Any], folder: Path | str | None = None, wait_s: float = WAIT_S
+) -> Iterator[str | None]:
     """Take a GPU for the block: this process and its children see no other. Yields its UUID; None without a GPU.
 
-    The lease is a lock on a file named after the GPU in `folder` (by default results/<platform>/gpus), so that a process
-    that dies gives it back. Raises UserError if no GPU becomes free.
+    The lease is a lock on a file named after the GPU in `folder` (by default results/<platform>/gpus), so that a
+    process that dies gives it back. Raises UserError if no GPU becomes free.
     """
     if device["backend"] != "gpu":
         yield None

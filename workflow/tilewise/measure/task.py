@@ -1,8 +1,8 @@
 """Measure the points of a task: verified, timed, and collected as tidy rows that survive a kill.
 
-The points run in a worker process (`tilewise.measure.worker`): a crash or a sticky CUDA error ends one point and not the
-task, and the worker is replaced. Every finished row goes at once into the journal; a later run takes from it what was
-measured under the same conditions.
+The points run in a worker process (`tilewise.measure.worker`): a crash or a sticky CUDA error ends one point and not
+the task, and the worker is replaced. Every finished row goes at once into the journal; a later run takes from it what
+was measured under the same conditions.
 """
 
 import contextlib

@@ -36,7 +36,8 @@ def module(array: Any) -> Any:
 
 
 def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any]:
-    """Seeded random A (n x p) and B (p x m), as stored, in the array module `xp`: reals in [-1, 1), integers in [-9, 9].
+    """Seeded random A (n x p) and B (p x m), as stored, in the array module `xp`: reals in [-1, 1), integers in [-9,
+    9].
 
     Both signs, since sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
     """

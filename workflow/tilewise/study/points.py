@@ -1,6 +1,5 @@
 """The points of the study: every combination that a task of the config asks for, as plain data."""
 
-import dataclasses
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping

@@ -174,9 +174,7 @@ class Kernel:
             return self.name
         words = []
         for word in entry.template:
-            value = (
-                PRECISIONS[point.dtype].cpp if word == "dtype" else self._value(f"{key}template", word, point)
-            )
+            value = PRECISIONS[point.dtype].cpp if word == "dtype" else self._value(f"{key}template", word, point)
             words.append(str(value).lower() if isinstance(value, bool) else str(value))
         return f"{entry.function}<{', '.join(words)}>" if words else entry.function
 

@@ -1,4 +1,4 @@
-"""Verify and time jobs on a GPU: our launches, NVBench's times. Runs in a worker, or in a method that needs a device."""
+"""Verify and time jobs on a GPU: our launches, NVBench's times."""
 
 import contextlib
 import ctypes
@@ -19,9 +19,9 @@ from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.cublas import gemm
 from tilewise.measure.backends.launcher import CudaError, Product
+from tilewise.measure.backends.runtime import through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
-from tilewise.measure.backends.runtime import through_runtime
 from tilewise.study.precision import PRECISIONS
 
 #: What the driver answers if it refuses a launch before anything ran.
@@ -111,8 +111,8 @@ class Backend:
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """As Backend says; all jobs in one NVBench run. The folder of samples receives NVBench's files.
 
-        NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are in
-        their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
+        NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
+        in their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
         """
         import cuda.bench
 

@@ -1,7 +1,7 @@
 """The one way to load a compiled kernel and to launch it on a GPU: cuda.bindings, with CuPy's arrays and streams.
 
-CuPy can launch neither clusters nor tensor maps. The arguments of a launch are packed once, so that a launch itself costs
-no more on the host than CuPy's does.
+CuPy can launch neither clusters nor tensor maps. The arguments of a launch are packed once, so that a launch itself
+costs no more on the host than CuPy's does.
 """
 
 import ctypes
@@ -184,9 +184,7 @@ def tensor_map(tensor: TensorMap, address: int) -> Any:
 def _check_parameters(job: Job, launch: Launch, function: Function, sizes: Sequence[int]) -> None:
     if function.parameter_bytes and list(function.parameter_bytes) != list(sizes):
         raise UserError(
-            f"{job.kernel.folder / 'registry.yaml'}: {job.kernel.name}.arguments: {launch.instance} takes parameters of "
-            f"{', '.join(map(str, function.parameter_bytes))} B, the entry gives {', '.join(map(str, sizes))} B; "
+            f"{job.kernel.folder / 'registry.yaml'}: {job.kernel.name}.arguments: {launch.instance} takes "
+            f"parameters of {', '.join(map(str, function.parameter_bytes))} B, the entry gives {', '.join(map(str, sizes))} B; "
             "correct the list, or the types of its numbers"
         )
-
-

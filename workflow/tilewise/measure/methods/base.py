@@ -42,4 +42,3 @@ class Method:
     def run(self, work: "Work") -> Tables:
         """Returns (measurements, facts): rows of measurements.csv, and rows of columns.FILES[name]."""
         raise NotImplementedError
-

@@ -2,8 +2,9 @@
 
 Source b times allocation, copies and kernel together, and its first kernel also pays for the creation of the CUDA
 context. Here every repetition is a process of its own (`python -m tilewise.measure.methods.cold_start`, jobs on stdin,
-steps on stdout), both kernels run in it one after the other, and both orders are tried. Device memory is from cudaMalloc,
-host memory is pageable, and nothing is warmed up. Starting Python and importing CuPy does not count: source b had neither.
+steps on stdout), both kernels run in it one after the other, and both orders are tried. Device memory is from
+cudaMalloc, host memory is pageable, and nothing is warmed up. Starting Python and importing CuPy does not count:
+source b had neither.
 """
 
 import itertools
@@ -53,8 +54,8 @@ class ColdStart(Method):
 def calls(jobs: Sequence[Job], device: Mapping[str, Any], seed: int) -> list[Row]:
     """Time jobs in fresh processes, all those of one shape in each; returns a row for each step.
 
-    `order` names the kernels as they run, `position` counts from 1. The emulator has no clock to read: there each kernel
-    has one row whose message says so.
+    `order` names the kernels as they run, `position` counts from 1. The emulator has no clock to read: there each
+    kernel has one row whose message says so.
     """
     shapes: dict[tuple, list[Job]] = {}
     for job in jobs:

@@ -40,10 +40,10 @@ def n_within(budget_s: float, gflops: float) -> int:
 
 
 class MaximumSize(Method):
-    """theoretical_n follows from the device's whole memory, allocatable_n is the largest n whose three matrices, and the
-    workspaces of the kernel, really allocate, predicted_ms what the kernel would take there at the rate of a smaller
-    run, timed_n the largest n that keeps within maximum_size.budget_s. The emulator times nothing: there predicted_ms
-    and time_ms are missing."""
+    """theoretical_n follows from the device's whole memory, allocatable_n is the largest n whose three matrices, and
+    the workspaces of the kernel, really allocate, predicted_ms what the kernel would take there at the rate of a
+    smaller run, timed_n the largest n that keeps within maximum_size.budget_s. The emulator times nothing: there
+    predicted_ms and time_ms are missing."""
 
     name = "maximum_size"
     only_cuda = True
