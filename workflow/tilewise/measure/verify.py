@@ -2,7 +2,7 @@
 
 The test is the rounding-error bound of any summation order (N. J. Higham, Accuracy and Stability of Numerical
 Algorithms, 2nd ed., section 3.5): |C - C_ref| <= gamma_p |A| |B| elementwise, with gamma_p = p u / (1 - p u) and u the
-unit roundoff. Unlike a fixed tolerance it is tight for small p, still holds for large p, and NaN never passes it.
+unit roundoff. Unlike a fixed tolerance, this bound is tight for small p and still holds for large p; NaN never passes.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ import numpy as np
 
 from tilewise.study.registry import DTYPES
 
-#: Poison for int32, which has no NaN. No product here comes near it: operands are at most 9 in magnitude.
+#: Poison for int32, which has no NaN. No product here is near it, because operands are at most 9 in magnitude.
 INTEGER_POISON = np.iinfo(np.int32).min
 
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of a verification: `relative_error` in the Frobenius norm, `bound_ratio` the largest quotient of error
-    and bound, `message` what is wrong (for a product that fails) or how much was checked (for one that passes)."""
+    """Outcome of a verification: `relative_error` is in the Frobenius norm, `bound_ratio` is the largest error divided
+    by its bound, `message` says what is wrong (if the product fails) or how much was checked (if it passes)."""
 
     ok: bool
     relative_error: float
@@ -38,7 +38,7 @@ def module(array):
 def operands(xp, dtype, n, p, m, seed):
     """Seeded random A (n x p) and B (p x m) in the array module `xp`: reals in [-1, 1), integers in [-9, 9].
 
-    Both signs, since sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
+    Both signs occur, because sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
     """
     kind = DTYPES[dtype][1]
     key = int(np.random.SeedSequence([seed, n, p, m]).generate_state(1)[0])  # CuPy's generators take one number
@@ -56,15 +56,15 @@ def operands(xp, dtype, n, p, m, seed):
 
 
 def poison(C):
-    """Fill C with what no product contains, so that an element that is never written cannot pass."""
+    """Fill C with a value that no product contains, so that an element that is never written cannot pass."""
     C.fill(np.nan if C.dtype.kind == "f" else INTEGER_POISON)
 
 
 def reference(A, B):
     """The product in float64 and the elementwise |A| |B|, both (n x m). Integers are exact: their sums stay below 2^53.
 
-    The sums run over k backwards. cuBLAS adds in the order of k, as every kernel here does; a reference that did so too
-    would agree with a double kernel to the last bit and show nothing of its rounding.
+    The sums run over k backwards. cuBLAS and every kernel here add in the order of k. A reference in the same order
+    would agree with a double kernel to the last bit and so hide its rounding errors.
     """
     xp = module(A)
     A, B = (operand.astype(xp.float64, order="C") for operand in (A[:, ::-1], B[::-1]))
@@ -99,7 +99,7 @@ def check(C, product, magnitude, dtype, p):
     wrong = int((ratio > 1).sum())
     row, column = (int(i) for i in np.unravel_index(int(ratio.argmax()), C.shape))
     message = (
-        f"{wrong} of {C.size} elements are past the rounding bound; C[{row}, {column}] is {C[row, column].item():g}, "
+        f"{wrong} of {C.size} elements exceed the rounding bound; C[{row}, {column}] is {C[row, column].item():g}, "
         f"should be {product[row, column].item():g}"
     )
     return Check(False, relative, worst, message)
@@ -108,8 +108,8 @@ def check(C, product, magnitude, dtype, p):
 def check_rows(A, B, C, dtype, rows, seed, chunk_bytes=1 << 28):
     """Compare `rows` whole random rows of C, the first and the last always among them, with float64 on the host.
 
-    For products whose whole reference is too dear: B is fetched and used a few rows at a time, so that the check needs
-    no memory on the device. Returns a Check whose message says how many rows were checked.
+    This is for products whose whole reference is too expensive. B is fetched and used a few rows at a time, so the
+    check does not need memory on the device. Returns a Check whose message says how many rows were checked.
     """
     n, p = A.shape
     chosen = np.arange(n)
