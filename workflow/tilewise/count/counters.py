@@ -1,7 +1,7 @@
 """What the hardware counts: the memory traffic of kernels on a GPU, read with Nsight Compute (ncu).
 
 `python -m tilewise.count.counters results/<platform>/counters.csv` profiles `cross_check_points` on this machine's
-GPU, all in one run of ncu, and writes one row a point: the columns of traffic.csv that hardware has a counter for,
+GPU, all in one run of ncu, and writes one row per point: the columns of traffic.csv that hardware has a counter for,
 under the same names. ncu's own output stays beside it as counters.log.
 """
 
@@ -47,9 +47,9 @@ METRICS = {
 }
 PLACES = (("/usr/local", "cuda*/bin/ncu"), ("/opt/nvidia/nsight-compute", "*/ncu"))
 PERMISSION = (
-    "ncu is here, but the driver keeps the GPU's counters for administrators (ERR_NVGPUCTRPERM): run as root, or put "
-    "'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into a file in /etc/modprobe.d and restart the machine; "
-    "in a container, add the capability SYS_ADMIN"
+    "ncu is installed, but the driver lets only administrators read the GPU's counters (ERR_NVGPUCTRPERM): run as "
+    "root, or put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into a file in /etc/modprobe.d and restart "
+    "the machine; in a container, add the capability SYS_ADMIN"
 )
 
 
@@ -76,7 +76,7 @@ def keys(at: Point, kernel: Kernel) -> dict[str, Any]:
 
 
 def find_ncu() -> str:
-    """Path of ncu: the environment's NCU, on the PATH, or where CUDA installs it. UserError where there is none."""
+    """Path of ncu: the environment's NCU, on the PATH, or where CUDA installs it. UserError if there is none."""
     installed = [str(path) for folder, ncu in PLACES for path in sorted(Path(folder).glob(ncu), reverse=True)]
     for path in (os.environ.get("NCU"), shutil.which("ncu"), *installed):
         if path and os.access(path, os.X_OK):
@@ -111,7 +111,7 @@ def count(
         metrics = [metric for names in METRICS.values() for metric in names]
         output = _profile(ncu, metrics, request, launched)
         missing = re.findall(r"Failed to find metric (\S+)", output)
-        if missing:  # a chip or an ncu that lacks one counter: the others still say something
+        if missing:  # a chip or an ncu may lack one counter; the others are still useful
             output += _profile(ncu, [metric for metric in metrics if metric not in missing], request, launched)
         Path(log).write_text(output)
         done = pickle.loads(launched.read_bytes()) if launched.is_file() else []
@@ -141,7 +141,7 @@ def _capability() -> str:
     try:
         answer = subprocess.run(query, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        raise UserError("there is no NVIDIA GPU here (nvidia-smi does not answer); counters need one") from None
+        raise UserError("there is no NVIDIA GPU here (nvidia-smi does not answer); the counters need one") from None
     return answer.split()[0]
 
 
@@ -222,7 +222,7 @@ def drive(request: str, launched: str) -> None:
 def parse(output: str) -> list[dict[str, Any]]:
     """The launches in what `ncu --csv` prints, in order: dicts from column or metric to text or number.
 
-    Takes the table of one row a launch (`--page raw`) as well as that of one row a metric, which older versions print.
+    Accepts a table with one row per launch (`--page raw`) and one with one row per metric, which older versions print.
     """
     launches: dict[int, dict[str, Any]] = {}
     header = None
@@ -232,7 +232,7 @@ def parse(output: str) -> list[dict[str, Any]]:
             continue
         row = dict(zip(header or [], cells))
         if not row.get("ID"):
-            continue  # the line of units
+            continue  # the line that names the units
         launch = launches.setdefault(int(row["ID"]), {})
         if "Metric Name" in row:
             row[row.pop("Metric Name")] = row.pop("Metric Value")
