@@ -8,8 +8,8 @@ import yaml
 from clones import copy_repository
 
 from tilewise import ROOT
-from tilewise.measure.backends.emulator import EMULATED_LIMITS
 from tilewise.study import registry
+from tilewise.study.device import EMULATED_LIMITS
 
 
 def pytest_collection_modifyitems(items):
