@@ -6,13 +6,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from tilewise.study.study import Study
 
 from tilewise import UserError
 from tilewise.files import alone
 from tilewise.measure import probe
 from tilewise.study import slurm
 from tilewise.study.schema import validate
+from tilewise.workflow import Study
 
 
 def asked(config, platform):

@@ -65,5 +65,5 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
         return value
     except jinja2.UndefinedError as error:
         raise UserError(f"'{expression}': {error}; there are {', '.join(sorted(variables))}") from None
-    except (jinja2.TemplateError, RecursionError) as error:
+    except (jinja2.TemplateError, RecursionError, NameError) as error:  # a number such as 1e999 becomes a name
         raise UserError(f"'{expression}' is not an expression: {error}") from None

@@ -185,6 +185,6 @@ def _check_parameters(job: Job, launch: Launch, function: Function, sizes: Seque
     if function.parameter_bytes and list(function.parameter_bytes) != list(sizes):
         raise UserError(
             f"{job.kernel.folder / 'registry.yaml'}: {job.kernel.name}.arguments: {launch.instance} takes "
-            f"parameters of {', '.join(map(str, function.parameter_bytes))} B, the entry gives {', '.join(map(str, sizes))} B; "
-            "correct the list, or the types of its numbers"
+            f"parameters of {', '.join(map(str, function.parameter_bytes))} B, the entry gives "
+            f"{', '.join(map(str, sizes))} B; correct the list, or the types of its numbers"
         )
