@@ -18,7 +18,7 @@ def block(language, holding):
 
 def test_the_example_kernel_works_as_the_readme_says(tmp_path):
     (tmp_path / "two_rows.cu").write_text(block("cuda", "two_rows"))
-    (tmp_path / "registry.yaml").write_text(block("yaml", "two elements a thread"))
+    (tmp_path / "registry.yaml").write_text(block("yaml", "two elements per thread"))
     kernel = registry.load(tmp_path)["two_rows"]
     sweep = yaml.safe_load(block("yaml", "kernel: two_rows"))[0]
     assert sweep["kernel"] == kernel.name and sweep["dtype"] in kernel.dtypes
