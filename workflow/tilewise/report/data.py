@@ -1,7 +1,8 @@
-"""Reads what was published, recorded and measured, and keeps apart what may be shown as what.
+"""Reads what was published, recorded and measured, and keeps apart data that must not be mixed.
 
-`Evidence` is the one input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
-times of CPU loops and libraries, `emulated` the verification of CUDA kernels on the CPU emulator, which has no times.
+`Evidence` is the only input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
+holds times of CPU loops and libraries, and `emulated` holds the verification of CUDA kernels on the CPU emulator, which
+does not measure times.
 """
 
 import dataclasses
@@ -24,10 +25,10 @@ RECORDED = ROOT / "report" / "recorded"
 CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
-#: What makes two rows the same product, and what a sweep chooses for it.
+#: The columns in which two rows of the same product agree, and those that a sweep chooses.
 SHAPE = ["n", "p", "m"]
 CHOICE = ["block_x", "block_y", "tile", "ntb"]
-#: What the methods of tasks write beside the measurements, as <method>/<task>.csv, and what describes a whole platform.
+#: The files that methods write in addition to measurements, <method>/<task>.csv, and those about a whole platform.
 METHODS = {
     "maximum_size": maximum.COLUMNS,
     "cold_start": cold_start.COLUMNS,
@@ -46,9 +47,9 @@ WHOLE = {
     "counters": [*counters.KEYS, *counters.METRICS],
     "cache_lines": cache_lines.COLUMNS,
 }
-#: Those of them that do not depend on the machine: the columns that name what was counted.
+#: Those of these files that do not depend on the machine, with the columns that name what was counted.
 COUNTED = {"traffic": counters.KEYS, "counters": counters.KEYS, "cache_lines": cache_lines.KEYS}
-#: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.
+#: Columns of the files in report/published: one row per figure; `place` is the table or section of the source.
 PUBLISHED_COLUMNS = [
     *["source", "place", "device", "quantity", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y"],
     *["tile", "ntb", "value", "unit", "note"],
@@ -64,13 +65,13 @@ _COUNTS = {*SHAPE, *CHOICE, "grid_x", "grid_y", "samples", "registers", "shared_
     *["threads", "active_blocks", "api_active_blocks"],
 }
 
-#: The library that anchors the tables, by the processor it runs on.
+#: The library to which the tables compare everything, by the processor that it runs on.
 ANCHORS = {"gpu": "cublas", "cpu": "numpy"}
 
 
 @dataclass(frozen=True)
 class Platform:
-    """One machine as data: device.json and the tables beside it; `recorded` ones are kept in the repository."""
+    """One machine as data: device.json and the tables beside it; the repository keeps those that are `recorded`."""
 
     name: str
     device: dict
@@ -80,19 +81,19 @@ class Platform:
 
     @property
     def has_gpu(self):
-        """Whether its CUDA kernels ran on a GPU, so that their times are times."""
+        """Whether its CUDA kernels ran on a GPU, so that they have times."""
         return self.device["backend"] == "gpu"
 
     @property
     def label(self):
-        """The processor in words; for recorded data also that it is recorded, and when."""
+        """The processor in words; for recorded data it also says so, and when it was recorded."""
         name = self.device["gpu"]["name"] if self.has_gpu else "this machine, no GPU"
         return f"{name}, recorded {self.device['captured'][:10]}" if self.recorded else name
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
+    """Everything that a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
 
     `facts` holds the tables of METHODS and WHOLE by name.
     """
@@ -106,7 +107,7 @@ class Evidence:
 
     @property
     def everyone(self):
-        """The platforms of this run, then the recorded ones that stand in."""
+        """The platforms of this run, then the recorded platforms whose times are shown instead."""
         return (*self.platforms, *(gpu for gpu in self.gpus if gpu.recorded))
 
     @property
@@ -123,7 +124,7 @@ class Evidence:
 
     @property
     def max_noise(self):
-        """Above this share of the mean, a point's spread makes it unstable."""
+        """A point is unstable if its standard deviation is above this fraction of the mean."""
         return self.config["timing"]["max_noise_percent"] / 100
 
     def of(self, *tasks):
@@ -133,7 +134,7 @@ class Evidence:
 
 
 def read(path, columns):
-    """A table with at least these columns, sizes and counts as nullable integers; without rows if there is no file."""
+    """A table with at least these columns, as `typed` types them; without rows if there is no such file."""
     path = Path(path)
     table = pd.read_csv(path, dtype=dict.fromkeys(_TEXT, "str")) if path.is_file() else pd.DataFrame(columns=columns)
     missing = [name for name in columns if name not in table]
@@ -151,12 +152,12 @@ def typed(table):
 
 
 def published(folder=PUBLISHED):
-    """The figures of the five sources, one a row, as PUBLISHED_COLUMNS."""
+    """The figures of the five sources, one row per figure, with PUBLISHED_COLUMNS."""
     return pd.concat([read(path, PUBLISHED_COLUMNS) for path in sorted(Path(folder).glob("*.csv"))], ignore_index=True)
 
 
 def kept_files():
-    """The published and the recorded files and the claims: what the report needs beside this run's results."""
+    """The published files, the recorded files and the claims: what the report needs beside this run's results."""
     recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/*/*.csv"), *RECORDED.glob("*/device.json")]
     return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
@@ -167,7 +168,7 @@ def load_platform(folder, task=None, recorded=False):
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
-    # A task shows its own results, whether or not those of the others are there.
+    # A task shows its own results, even if the results of the other tasks are missing.
     measured = read(folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv"), measure.COLUMNS)
     device = json.loads(file.read_text())
     tasks = {name: entry.get("method") for name, entry in device["config"]["tasks"].items() if task in (None, name)}
@@ -182,7 +183,7 @@ def load_platform(folder, task=None, recorded=False):
 
 
 def _facts_of_method(folder, method, columns, tasks):
-    # Not every file that is there: the config may have had other tasks before.
+    # Not all files that exist: an earlier config may have had other tasks.
     files = [folder / method / f"{task}.csv" for task, its in tasks.items() if its == method]
     files = [file for file in files if file.is_file()]
     return pd.concat([read(file, columns) for file in files]) if files else read(folder / f"{method}.csv", columns)
@@ -191,7 +192,7 @@ def _facts_of_method(folder, method, columns, tasks):
 def load(folders=None, task=None, recorded=RECORDED):
     """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
 
-    Where no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded.
+    If no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded.
     """
     if folders is None:
         folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]

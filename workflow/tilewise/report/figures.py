@@ -1,8 +1,8 @@
 """The figures of the report: functions from evidence to a matplotlib Figure, drawn with seaborn.
 
-Rates are in GFLOP/s of 2 n p m operations over the median time. A ring marks a point whose spread passes the config's
-max_noise_percent; a cross on the axis marks one that did not run. Colours are seaborn's colour-blind palette, and every
-line has its own marker, so the figures survive a black-and-white printer.
+Rates are in GFLOP/s: 2 n p m operations divided by the median time. A ring marks a point whose noise is above the
+config's max_noise_percent; a cross on the axis marks a point that did not run. Colours are seaborn's colour-blind
+palette, and every line has its own marker, so the figures can also be read in black and white.
 """
 
 import functools
@@ -27,8 +27,8 @@ from tilewise.report.tables import choice_text, shape_text
 _STYLE = {
     **sns.axes_style("whitegrid"),
     **sns.plotting_context("paper", font_scale=1.1),
-    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
-    "svg.hashsalt": "tilewise",  # the same figure is the same file
+    "svg.fonttype": "none",  # text stays text, so it can be searched, copied and read aloud
+    "svg.hashsalt": "tilewise",  # the same figure gives the same file
     "font.family": "sans-serif",
     "axes.edgecolor": "0.6",
     "grid.color": "0.88",
@@ -55,7 +55,7 @@ def svg(figure):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return re.sub(r' id="[a-z]+(3d)?_\d+"', "", text)  # names such as axes_1 would repeat in a page of several figures
+    return re.sub(r' id="[a-z]+(3d)?_\d+"', "", text)  # names such as axes_1 would occur twice on a page
 
 
 def _panels(count, width=7.6, height=3.4, columns=2, **options):
@@ -70,7 +70,7 @@ def _panels(count, width=7.6, height=3.4, columns=2, **options):
 
 @_styled
 def _nothing(message):
-    """A figure that says why there is none."""
+    """A figure that says why there is nothing to draw."""
     figure, (axis,) = _panels(1, height=1.2)
     axis.set_axis_off()
     axis.text(0.5, 0.5, message, ha="center", va="center", color=_GREY)
@@ -78,7 +78,7 @@ def _nothing(message):
 
 
 def _legend(axis, columns=1, title=None):
-    """The legend below its panel, where it hides nothing; each entry once."""
+    """Put the legend below its panel, where it does not hide anything; each entry once."""
     handles, labels = axis.get_legend_handles_labels()
     entries = dict(zip(labels, handles, strict=True))
     if axis.get_legend():
@@ -89,7 +89,7 @@ def _legend(axis, columns=1, title=None):
 
 
 def _legend_of_all(figure, axes, columns, title=None):
-    """One legend below all panels, each entry of the first panel once; no panel keeps one of its own."""
+    """Put one legend below all panels, each entry of the first panel once; remove the panels' own legends."""
     for axis in axes:
         if axis.get_legend():
             axis.get_legend().remove()
@@ -104,7 +104,7 @@ def _line(axis, rows, x, order, series, max_noise, y="gflops"):
     names = list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]])
     ran = rows[rows["status"] == "ok"]
-    if len(ran):  # seaborn warns of a palette for nothing
+    if len(ran):  # seaborn warns about a palette without data
         sns.lineplot(
             ran, x="place", y=y, hue=series, style=series, hue_order=names, style_order=names, ax=axis, errorbar=None,
             markers=_markers(names), palette=_palette(names), dashes=False, markersize=6,
@@ -123,7 +123,7 @@ def _line(axis, rows, x, order, series, max_noise, y="gflops"):
 
 
 def _title(words, platform, evidence):
-    """The panel's title; the label of a recorded platform breaks where a narrow panel needs it."""
+    """The panel's title; the label of a recorded platform has a line break, to fit a narrow panel."""
     return f"{words}\n{evidence.labels[platform]}".strip().replace(", recorded", "\nrecorded")
 
 
@@ -137,7 +137,7 @@ def _markers(names):
 
 @_styled
 def sweep(rows, x, label, evidence):
-    """GFLOP/s over what the sweep chose (column x): one panel a platform, kernel and dtype, one line a shape."""
+    """GFLOP/s over what the sweep chose (column x): one panel per platform, kernel and dtype, one line per shape."""
     rows = rows[~rows["kernel"].isin(ANCHORS.values())]
     rows = rows.assign(shape=[shape_text(row) for row in rows.to_dict("records")])
     order = list(dict.fromkeys(rows[x]))
@@ -152,7 +152,7 @@ def sweep(rows, x, label, evidence):
 
 @_styled
 def ntb(rows, evidence, published):
-    """NTB curves: GFLOP/s at the largest shape, at the others, and the speed over NTB 1 beside source a's."""
+    """NTB curves: GFLOP/s at the largest shape and at the others, and the speed over NTB 1 beside source a's."""
     rows = rows[rows["ntb"].notna()]
     series = [f"{row['dtype']}, {choice_text(row | {'ntb': None})}" for row in rows.to_dict("records")]
     if rows["kernel"].nunique() > 1:
@@ -192,7 +192,7 @@ def ntb(rows, evidence, published):
 
 @_styled
 def rates(rows, evidence):
-    """GFLOP/s of every point on a logarithmic axis: one panel a platform and dtype, one line a shape."""
+    """GFLOP/s of every point on a logarithmic axis: one panel per platform and dtype, one line per shape."""
     rows = rows.assign(
         shape=[shape_text(row) for row in rows.to_dict("records")],
         label=[f"{row['kernel']} {choice_text(row)}".strip() for row in rows.to_dict("records")],
@@ -219,7 +219,7 @@ def rates(rows, evidence):
 
 @_styled
 def bars(rows, evidence):
-    """GFLOP/s of every point as bars: one panel a platform and dtype, one bar a choice and shape."""
+    """GFLOP/s of every point as bars: one panel per platform and dtype, one bar per choice and shape."""
     rows = rows.assign(
         shape=[shape_text(row) for row in rows.to_dict("records")],
         label=[f"{row['kernel']} {choice_text(row)}".strip() for row in rows.to_dict("records")],
@@ -238,7 +238,7 @@ def bars(rows, evidence):
 
 @_styled
 def gauge(evidence, published):
-    """The maximum-size gauge: n that three matrices allow in theory, that was allocated, and that was timed."""
+    """The maximum-size gauge: the n that fits in theory, the n that was allocated, and the n that was timed."""
     source = published.set_index("quantity")["value"]
     sizes = {name: source[name] for name in ("theoretical_n", "allocatable_n")}
     entries = [("RTX 2080 Ti, published", sizes | {"timed_n": sizes["allocatable_n"]})]
@@ -267,7 +267,7 @@ def gauge(evidence, published):
 
 @_styled
 def speedup(ladder, evidence):
-    """How many times faster than the naive kernel and than the CPU loop the best of each kernel is; float."""
+    """How many times faster the best of each kernel is than the naive kernel and than the CPU loop; float."""
     rows = ladder[(ladder["dtype"] == "float") & ladder["speedup_over_naive"].notna()]
     if rows.empty:
         return _nothing("No speed-up: the naive kernel was not timed.")
@@ -293,7 +293,7 @@ def speedup(ladder, evidence):
 
 @_styled
 def peak(ladder, evidence):
-    """The best rate of each kernel at the largest shape, against cuBLAS and the vector peak of the chip."""
+    """The best rate of each kernel at the largest square shape, compared with cuBLAS and the chip's vector peak."""
     square = ladder[(ladder["n"] == ladder["p"]) & (ladder["n"] == ladder["m"]) & (ladder["status"] == "ok")]
     square = square[square["n"] == square["n"].max()]
     if square.empty:
@@ -325,8 +325,8 @@ def peak(ladder, evidence):
 def roofline(evidence):
     """Each float kernel at its counted FLOP per byte and its measured rate, under the roofs of memory and arithmetic.
 
-    The counts are of what crosses between a multiprocessor and its caches, so a kernel may lie above the roof of the
-    memory: the caches served it.
+    The counts are of what moves between a multiprocessor and its caches. So a kernel may lie above the memory's roof,
+    if the caches served it.
     """
     counted = tables.traffic(evidence)
     keys = ["kernel", "dtype", "block_x", "block_y", "tile", "ntb"]
@@ -340,14 +340,14 @@ def roofline(evidence):
     figure, axes = _panels(len(groups), columns=1, height=4.4)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
-        # Without a known peak the roof of the memory goes on over all points.
+        # If the peak is not known, the memory's roof extends over all points.
         bandwidth, peak = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float")
         top = peak or bandwidth * part["flop_per_byte_moved"].max()
         names = sorted(part["kernel"].unique())
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
-        said = []  # the fastest of each kernel and tile has its choice beside it, unless a faster one's stands there
+        said = []  # the fastest of each kernel and tile has its choice as a label, unless a faster label is near
         for row in part.drop_duplicates(["kernel", "tile"], keep="last").iloc[::-1].to_dict("records"):
             x, y = row["flop_per_byte_moved"], row["gflops"]
             if all(abs(np.log10(x / a)) > 0.45 or abs(np.log10(y / b)) > 0.12 for a, b in said):
@@ -369,7 +369,7 @@ def roofline(evidence):
 
 @_styled
 def cache_lines(evidence):
-    """Time of a multiply-add over the cache lines that it fetches: one panel a machine, one point a loop and shape."""
+    """Time of a multiply-add over the cache lines that it fetches: one panel per machine, one point per loop and shape."""
     table = tables.cache_lines(evidence)
     if table.empty:
         return _nothing("No CPU loop was both timed and counted.")
@@ -381,7 +381,7 @@ def cache_lines(evidence):
     for axis, (platform, part) in zip(axes, groups, strict=True):
         axis.set(xscale="log", yscale="log", title=_title("", platform, evidence))
         sns.scatterplot(part, x="l1_lines_per_multiply_add", y="ns_per_multiply_add", s=50, ax=axis, **options)
-        axis.set(xlabel="lines into the first cache a multiply-add", ylabel="ns a multiply-add")
+        axis.set(xlabel="lines into the first cache per multiply-add", ylabel="ns per multiply-add")
         for ruler in (axis.xaxis, axis.yaxis):
             ruler.set(
                 major_locator=LogLocator(subs=(1, 2, 5)), major_formatter="{x:g}", minor_formatter=NullFormatter()
@@ -392,10 +392,10 @@ def cache_lines(evidence):
 
 @_styled
 def cold_start(evidence, published):
-    """Whole calls in a fresh process, stacked by step: one panel a platform, one bar a call."""
+    """Whole calls in a fresh process, stacked by step: one panel per platform, one bar per call."""
     table = tables.cold_start(evidence, published)
     if table.empty:
-        return _nothing("No call was timed: there is no GPU, and no recorded run of this task.")
+        return _nothing("No call was timed: there is no GPU and no recorded run of this task.")
     groups = list(table.groupby("platform", sort=False))
     figure, axes = _panels(len(groups), height=3, columns=1)
     steps = [f"{step}_ms" for step in STEPS if f"{step}_ms" in table and step != "total"]
@@ -415,7 +415,7 @@ def cold_start(evidence, published):
 
 @_styled
 def launch_limits(evidence, published):
-    """Each launch against the device's limit: how many of the threads or bytes allowed a block asks for."""
+    """Each launch against the device's limit: the percentage of the allowed threads or bytes that a block asks for."""
     table = tables.launch_limits(evidence, published)
     if table.empty:
         return _nothing("No launch was tried.")
@@ -435,11 +435,11 @@ def launch_limits(evidence, published):
 
 @_styled
 def bandwidth(evidence, published):
-    """What was measured as a share of the datasheet: memory bandwidth and multiply-add rates."""
+    """Measured rates as a percentage of the datasheet's: memory bandwidth and multiply-add rates."""
     table = tables.bandwidth(evidence, published)
     table = table[table["percent_of_datasheet"].notna() & ~table["quantity"].str.startswith("ceiling")]
     if table.empty:
-        return _nothing("No roof was measured: there is no GPU, and no recorded run of this task.")
+        return _nothing("No roof was measured: there is no GPU and no recorded run of this task.")
     names = [f"{row.quantity.replace('_', ' ')}, {row.dtype}" for row in table.itertuples()]
     figure, (axis,) = _panels(1, height=1.2 + 0.35 * len(table))
     labels = [evidence.labels[platform] for platform in table["platform"]]
@@ -459,7 +459,7 @@ _OF_METHOD = {
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
 }
-#: The figures of the whole study, beside those of its tasks: file name -> function of evidence and published.
+#: The figures of the whole study, in addition to those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
     "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
@@ -475,14 +475,14 @@ def save(figure, path):
 
 
 def task(name, evidence, published):
-    """The figure of a task, chosen by what its sweep varies: NTB, tile width or block; else the rates of its points."""
+    """The figure of a task; what its sweep varies decides which: NTB, tile width, block, or the rates of its points."""
     method = evidence.config["tasks"].get(name, {}).get("method", "sweep")
     if method != "sweep":
         return _OF_METHOD[method](evidence, published)
     own = evidence.of(name)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows["gflops"].isna().all():
-        return _nothing("Nothing of this task was timed; its table holds what was verified.")
+        return _nothing("Nothing of this task was timed; its table shows what was verified.")
     chosen = rows[~rows["kernel"].isin(ANCHORS.values())]
     if chosen["ntb"].nunique() > 1:
         return ntb(rows, evidence, published)

@@ -1,4 +1,4 @@
-"""What the data says, in sentences: functions from evidence to Markdown, so that no sentence outlives its numbers."""
+"""What the data says, in sentences: functions from evidence to Markdown, so that every sentence fits its numbers."""
 
 import contextlib
 import json
@@ -14,11 +14,11 @@ _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine
 
 
 def origin(evidence):
-    """What was measured where and when, as a block quote at the head of the page."""
+    """What was measured, where and when, as a block quote at the top of the page."""
     here = ", ".join(platform.device["cpu"]["name"] for platform in evidence.platforms if not platform.has_gpu)
     lines = []
     if here and not evidence.gpus:
-        lines.append("**No GPU times.** This machine has no GPU and the repository holds no recorded run.")
+        lines.append("**No GPU times.** This machine has no GPU, and the repository does not hold a recorded run.")
     elif here:
         source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
         lines.append(f"**The GPU times on this page were not measured on this machine**, which has no GPU: {source}.")
@@ -28,7 +28,7 @@ def origin(evidence):
     if here:
         lines.append(
             f"Measured here ({here}): the CPU loop. Verified here: every CUDA kernel, on the CPU emulator, "
-            "which has no times to show."
+            "which does not measure times."
         )
     return "\n".join(f"> {line}\n>" for line in lines)
 
@@ -38,7 +38,7 @@ def _when(platform):
 
 
 def _recorded(gpu):
-    commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has none
+    commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has no commit
     return f"they were recorded on an {gpu.device['gpu']['name']} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
 
 
@@ -52,7 +52,7 @@ def _times(ratio):
 
 
 def summary(evidence, ladder, verified, failed):
-    """The study in a few points: each GPU's kernels at the largest float product, then checks and failures."""
+    """The study in a few points: the kernels of each GPU at the largest float product, then checks and failures."""
     points = []
     for gpu in evidence.gpus:
         points += _ladder_points(ladder[ladder["platform"] == gpu.name], evidence.labels[gpu.name])
@@ -124,7 +124,7 @@ def _ladder_points(ladder, label):
 
 
 def double_cost(evidence, published):
-    """What double costs the naive kernel at the square shape, best block against best, beside source a's 29.7 %."""
+    """How much longer the naive kernel takes in double at the square shape, beside source a's 29.7 %; best blocks."""
     claim = published.loc[published["quantity"] == "time_increase_double", "value"].iloc[0]
     rows = evidence.of("task1a", "task1b").gpu
     best = tables.best(tables.describe(rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])], evidence.max_noise))
@@ -136,16 +136,16 @@ def double_cost(evidence, published):
         if {"float", "double"} <= set(own.index):
             more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
             lines.append(
-                f"Source a found double {claim:g}\u00a0% slower than float, best block against best, and another block "
-                f"the best for double. On {evidence.labels[gpu.name]} double takes {more:.1f}\u00a0% longer; the best "
-                "block is "
-                f"{own.loc['float', 'choice']} for float and {own.loc['double', 'choice']} for double."
+                f"Source a found that double is {claim:g}\u00a0% slower than float, each with its best block, and that "
+                f"another block is best for double. On {evidence.labels[gpu.name]} double takes {more:.1f}\u00a0% "
+                f"longer; the best block is {own.loc['float', 'choice']} for float and "
+                f"{own.loc['double', 'choice']} for double."
             )
     return "\n\n".join(lines)
 
 
 def lines_explain(table, labels):
-    """What more cache lines cost the same CPU loop, on each machine: its points beside that at the smallest product."""
+    """What more cache lines cost a CPU loop, on each machine, compared with the same loop at the smallest product."""
     keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"
     lines = []
     for platform, rows in table.groupby("platform", sort=False):
@@ -154,23 +154,23 @@ def lines_explain(table, labels):
         pairs = pairs[pairs["work"] > pairs["work_smallest"]]
         more, longer = (pairs[name] / pairs[f"{name}_smallest"] for name in (counted, time))
         parts = [
-            f"in {_count(int(chosen.sum()), 'point')} it fetches {words} and takes {longer[chosen].median():.3g} times "
-            f"as long in the median ({longer[chosen].min():.3g} to {longer[chosen].max():.3g})"
-            for chosen, words in ((more > 2, "more than twice the lines"), (more <= 2, "no more than twice the lines"))
+            f"at {_count(int(chosen.sum()), 'point')} it fetches {words} and takes, in the median, "
+            f"{longer[chosen].median():.3g} times as long ({longer[chosen].min():.3g} to {longer[chosen].max():.3g})"
+            for chosen, words in ((more > 2, "more than twice the lines"), (more <= 2, "at most twice the lines"))
             if chosen.any()
         ]
         if len(parts) == 2:
             lines.append(
-                f"On {labels[platform]}, beside the same loop at {smallest['shape'].iloc[0]}, a multiply-add of the "
-                f"larger products: {'; '.join(parts)}."
+                f"On {labels[platform]}, a multiply-add of a larger product compares with one of the same loop at "
+                f"{smallest['shape'].iloc[0]} as follows: {'; '.join(parts)}."
             )
     return "\n\n".join(lines)
 
 
 def found(evidence, sentence, platforms=None):
-    """A sentence with its figures filled in, once for each platform (default: those with GPU times) that has them.
+    """A sentence with its figures filled in, once for each platform that has them (default: platforms with GPU times).
 
-    Braces hold expressions as in report/claims.yaml, over the tasks of `evidence`, or the word `platform`.
+    Braces hold expressions as in report/claims.yaml, evaluated on the tasks of `evidence`, or the word `platform`.
     """
     lines = []
     for platform in evidence.gpus if platforms is None else platforms:
@@ -190,7 +190,7 @@ def _filled(sentence, functions):
 
 
 def configuration(evidence):
-    """The resolved config of every machine, folded away."""
+    """The resolved config of every machine, collapsed."""
     parts = []
     for platform in evidence.everyone:
         text = json.dumps(platform.device["config"], indent=1)

@@ -21,10 +21,10 @@ from tilewise.report.data import ANCHORS
 REPORT = ROOT / "report" / "report.py"
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 
-_MISSING = '<span class="none" title="no such figure">–</span>'
+_MISSING = '<span class="none" title="no figure">–</span>'
 _SOURCE_A = "Published: RTX 2080 Ti"
 _HERE = "Measured"
-#: Columns of a table in their order -> (group above the heading, heading). A table shows those that it has.
+#: Columns of a table in their order -> (group above the heading, heading). A table shows those columns that it has.
 LAYOUTS = {
     "winners": {
         "shape": ("", "(n, m, p)"),
@@ -133,10 +133,10 @@ LAYOUTS = {
         "platform": ("", "machine"),
         "kernel": ("", "loop"),
         "dtype": ("", "type"),
-        "ns_per_multiply_add": ("Measured", "ns a multiply-add"),
+        "ns_per_multiply_add": ("Measured", "ns per multiply-add"),
         "spread_percent": ("Measured", "spread, %"),
-        "l1_lines_per_multiply_add": ("Counted: lines a multiply-add", "into the first cache"),
-        "l2_lines_per_multiply_add": ("Counted: lines a multiply-add", "from beyond the second"),
+        "l1_lines_per_multiply_add": ("Counted: lines per multiply-add", "into the first cache"),
+        "l2_lines_per_multiply_add": ("Counted: lines per multiply-add", "from beyond the second"),
     },
     "traffic": {
         "kernel": ("", "kernel"),
@@ -149,8 +149,8 @@ LAYOUTS = {
         "global_store_sectors": ("Global memory", "store sectors"),
         "shared_load_wavefronts": ("Shared memory", "load wavefronts"),
         "shared_bank_conflicts": ("Shared memory", "bank conflicts"),
-        "flop_per_byte": ("FLOP a byte", "asked for"),
-        "flop_per_byte_moved": ("FLOP a byte", "moved"),
+        "flop_per_byte": ("FLOP per byte", "asked for"),
+        "flop_per_byte_moved": ("FLOP per byte", "moved"),
         "races": ("Faults", "races"),
         "out_of_bounds": ("Faults", "out of bounds"),
     },
@@ -191,11 +191,11 @@ LAYOUTS = {
         "platform": ("", "GPU"),
         "dtype": ("", "type"),
         "choice": ("", "choice"),
-        "threads": ("A block's", "threads"),
-        "registers": ("A block's", "registers a thread"),
-        "shared_bytes": ("A block's", "shared memory, B"),
-        "active_blocks": ("Blocks a multiprocessor", "computed"),
-        "api_active_blocks": ("Blocks a multiprocessor", "CUDA says"),
+        "threads": ("Of a block", "threads"),
+        "registers": ("Of a block", "registers per thread"),
+        "shared_bytes": ("Of a block", "shared memory, B"),
+        "active_blocks": ("Blocks per multiprocessor", "computed"),
+        "api_active_blocks": ("Blocks per multiprocessor", "CUDA says"),
         "occupancy_percent": ("", "occupancy, %"),
         "limiter": ("", "limited by"),
     },
@@ -218,9 +218,9 @@ LAYOUTS = {
         "difference_percent": ("", "difference, %"),
     },
 }
-#: Columns that stay even if they are empty: that nothing was measured is what they say then.
+#: Columns that stay even if they are empty, because an empty one says that nothing was measured.
 _ALWAYS = {"time_ms", "measured", "message", "status"}
-#: Columns of words; all others are numbers and align right.
+#: Columns of words; all other columns are numbers and are aligned right.
 _WORDS = {
     *["shape", "platform", "kernel", "dtype", "choice", "runner_up", "status", "message", "task", "emulator", "points"],
     *["block", "grid", "published_block", "published_grid", "quantity", "note", "decided", "count", "fact", "order"],
@@ -229,7 +229,7 @@ _WORDS = {
 
 
 def number(value, column=""):
-    """A number as text with four significant digits, whole when large; by its column as a factor or a small number."""
+    """A number as text with four significant digits, or without decimals if large; the column may make it a factor."""
     if pd.isna(value):
         return _MISSING
     if isinstance(value, str):
@@ -268,7 +268,7 @@ def _cell(row, column, labels):
         return f'<span class="status">{html.escape(value)}</span>'
     text = number(value, column)
     unstable = column == "time_ms" and row.get("unstable") is True
-    return f'{text}<abbr title="unstable: the spread passes the limit">†</abbr>' if unstable else text
+    return f'{text}<abbr title="unstable: the noise is above the limit">†</abbr>' if unstable else text
 
 
 def _kind(column, layout):
@@ -282,16 +282,16 @@ def _kind(column, layout):
 
 
 def table_html(table, layout, caption, labels=None, hide=()):
-    """A table as HTML with its caption, in a box of its own that scrolls where the page is narrow.
+    """A table as HTML with its caption, in its own box, which scrolls if the page is narrow.
 
-    `layout` is a dict as in LAYOUTS, the name of one there, or None for the table's own columns. `labels` puts words
-    for platforms. A platform column of a single platform and columns without any entry are left out.
+    `layout` is a dict as in LAYOUTS, the name of one there, or None for the table's own columns. `labels` maps names of
+    platforms to words. A platform column with a single platform and columns without any entry are left out.
     """
     columns = layout if isinstance(layout, dict) else LAYOUTS.get(layout) or {name: ("", name) for name in table}
     columns = {name: heads for name, heads in columns.items() if name in table and name not in hide}
     if "platform" in columns and table["platform"].nunique() < 2:
         columns.pop("platform")
-    if layout and len(table):  # a column in which no row has anything says nothing
+    if layout and len(table):  # a column that is empty in every row is left out
         said = table.notna() & (table != "")
         columns = {name: heads for name, heads in columns.items() if name in _ALWAYS or said[name].any()}
     head = ""
@@ -321,11 +321,11 @@ def table_html(table, layout, caption, labels=None, hide=()):
 
 
 def claims_layout(evidence):
-    """The layout of `claims.side_by_side`: two columns for each platform; `why` stands below the claim."""
+    """The layout of `claims.side_by_side`: two columns for each platform; `why` is shown below the claim."""
     layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
     for platform in evidence.everyone:
         layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
-        layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, and its range")
+        layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, with its range")
     return layout
 
 
@@ -343,12 +343,12 @@ def show_figure(figure, caption):
 
 
 def text(markdown):
-    """Prose that depends on the data."""
+    """Prose that depends on the data, for a notebook."""
     return Markdown(markdown)
 
 
 def render(output, folders, report=REPORT, recorded=None):
-    """Run the notebook `report` over the platforms in `folders` and write it as one HTML page that needs no network."""
+    """Run the notebook `report` for the platforms in `folders` and write it as one HTML page that needs no network."""
     notebook = jupytext.read(report)
     parameters = f"folders = {[str(Path(folder).resolve()) for folder in folders]!r}"
     if recorded:
@@ -358,7 +358,7 @@ def render(output, folders, report=REPORT, recorded=None):
     notebook.cells.insert(place + 1, cell)
     resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
     try:
-        quiet = ["--IPKernelApp.log_level=ERROR"]  # it warns of its own port on localhost
+        quiet = ["--IPKernelApp.log_level=ERROR"]  # otherwise it warns about its own port on localhost
         client = NotebookClient(
             notebook,
             kernel_name="python3",

@@ -1,7 +1,8 @@
-"""The tables of the report: functions from measured and published figures to a table, nothing read and nothing written.
+"""The tables of the report: functions from measured and published figures to a table. They read and write no files.
 
-Times are in ms and medians of isolated runs, rates in GFLOP/s, `ratio` is published time over measured time. A row that
-did not run keeps its place, with its status. Shapes are shown as source a writes them, (n, m, p), C being n x m.
+Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` is the published time divided by the
+measured time. A row that did not run keeps its place, with its status. Shapes are shown as source a writes them:
+(n, m, p), where C is n x m.
 """
 
 import pandas as pd
@@ -16,7 +17,7 @@ from tilewise.study import registry
 from tilewise.study.registry import DTYPES
 
 _CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best block, tile or NTB is chosen for
-_CHOSEN = ["kernel", "dtype", *CHOICE]  # the same kernel with the same choice, at whatever shape
+_CHOSEN = ["kernel", "dtype", *CHOICE]  # the same kernel with the same choice, at any shape
 
 
 def choice_text(row):
@@ -37,17 +38,17 @@ def _pair(x, y):
 
 
 def describe(rows, max_noise):
-    """Rows of measurements.csv with what a reader needs beside them.
+    """Rows of measurements.csv with the further columns that a reader needs.
 
-    Adds shape, choice, block, grid (text), spread_percent (interquartile range over the median) and `unstable`: the
-    standard deviation passes `max_noise`, a share of the mean.
+    Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median) and `unstable`:
+    the standard deviation is above `max_noise`, a fraction of the mean.
     """
     return rows.assign(
         shape=[shape_text(row) for row in rows.to_dict("records")],
         choice=[choice_text(row) for row in rows.to_dict("records")],
         block=_pair(rows["block_x"], rows["block_y"]),
         grid=_pair(rows["grid_x"], rows["grid_y"]),
-        # Quartiles of one sample are no range.
+        # The quartiles of one sample are not a range.
         spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
         unstable=rows["noise"] > max_noise,
     )
@@ -57,12 +58,12 @@ def best(rows):
     """The fastest row of each case (platform, kernel, dtype, shape), with its runner-up.
 
     Adds `points` ("5 of 6" ran), runner_up, gap_percent (how much slower the runner-up is) and `decided`: the quartile
-    ranges of the two do not overlap, so the difference exceeds the spread. Where nothing ran, the first row stands.
+    ranges of the two do not overlap, so the difference exceeds the spread. If nothing ran, the first row is taken.
     """
     found = []
     for _, case in rows.groupby(_CASE, sort=False, dropna=False):
         ran = case[case["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(CHOICE)
-        case = case.drop_duplicates(CHOICE)  # two tasks may have asked for the same
+        case = case.drop_duplicates(CHOICE)  # two tasks may have asked for the same point
         winner = (case if ran.empty else ran).iloc[0].to_dict()
         winner |= {"points": f"{len(ran)} of {len(case)}", "runner_up": "", "gap_percent": None, "decided": None}
         if len(ran) > 1:
@@ -94,7 +95,7 @@ def _beside_published(table, published, pick_best):
 
 
 def _beside_anchor(table, rows):
-    """Adds `percent_of_anchor`: the rate as a share of cuBLAS's (on the CPU, of NumPy's BLAS) for the same product."""
+    """Adds `percent_of_anchor`: the rate as a percentage of cuBLAS's (on the CPU, of NumPy's) for the same product."""
     anchors = rows[rows["kernel"].isin(ANCHORS.values()) & (rows["status"] == "ok")]
     keys = ["platform", "dtype", *SHAPE]
     anchors = (
@@ -124,7 +125,7 @@ def _beside_cpu(table, cpu, published):
 
 
 def _beside_emulator(table, evidence):
-    """Adds `emulator`: what verifying the same kernel with the same parameters on this run's emulator found."""
+    """Adds `emulator`: whether this run's emulator verified the same kernel with the same parameters."""
     emulated = _but_asked_refusals(evidence.emulated, evidence)
     if emulated.empty:
         return table
@@ -134,7 +135,7 @@ def _beside_emulator(table, evidence):
 
 
 def _by_shape(table):
-    """Shapes in their first order, the platforms of a shape side by side, the anchor last."""
+    """Shapes in the order in which they first occur, the platforms of a shape together, the anchor last."""
     shapes = pd.factorize(table["n"].astype(str) + "," + table["m"].astype(str) + "," + table["p"].astype(str))[0]
     order = pd.DataFrame({"shape": shapes, "anchor": table["kernel"].isin(ANCHORS.values())}, index=table.index)
     return table.loc[order.sort_values(["shape", "anchor"], kind="stable").index].reset_index(drop=True)
@@ -160,10 +161,10 @@ def winners(rows, evidence, published):
 
 
 def maximum_size(evidence, published):
-    """Table 3: memory, sizes and time of the largest product, one quantity and platform a row.
+    """Table 3: memory, sizes and time of the largest product, one row per quantity and platform.
 
-    n counts rows of three square float matrices. `share` rows are in percent. What the probe did not time is empty and
-    the column `note` says why.
+    n is the number of rows of each of the three square float matrices. `share` rows are in percent. If the probe did
+    not time something, its value is empty and the column `note` says why.
     """
     source = published[published["kernel"].isna() | (published["place"] == "Table 3") | (published["kernel"] == "")]
     known = dict(zip(source["quantity"], source["value"]))
@@ -216,9 +217,9 @@ def maximum_size(evidence, published):
 
 
 def cold_start(evidence, published):
-    """Source b's way to time: whole calls in a fresh process, in both orders; medians of ms by step, one call a row.
+    """Source b's way to time: whole calls in a fresh process, in both orders; medians in ms by step, one row per call.
 
-    alone_ms is the kernel by itself, warmed up, as every other task measures it.
+    alone_ms is the time of the kernel alone, warmed up, as every other task measures it.
     """
     calls = evidence.facts["cold_start"]
     calls = calls[calls["ms"].notna()].assign(step=lambda rows: rows["step"] + "_ms")
@@ -236,7 +237,7 @@ def cold_start(evidence, published):
 
 
 def launch_limits(evidence, published):
-    """Which launches were taken and which refused, with the error's own name; shares are of the device's limit."""
+    """Which launches ran and which were refused, with the error's name and the percentage of the device's limit."""
     limits = {platform.name: platform.device["limits"] for platform in evidence.everyone}
     rows = []
     for row in evidence.facts["launch_limits"].to_dict("records"):
@@ -254,7 +255,7 @@ def bandwidth(evidence, published):
 
 
 def occupancy(evidence):
-    """Blocks and warps that a multiprocessor holds of each launch of the study, and what limits them."""
+    """How many blocks and warps of each launch of the study a multiprocessor holds, and what limits them."""
     rows = evidence.facts["occupancy"]
     return rows.assign(
         choice=[choice_text(row) for row in rows.to_dict("records")], occupancy_percent=100 * rows["occupancy"]
@@ -267,7 +268,7 @@ _OF_METHOD = {
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
 }
-#: The tasks whose table shows the best of each case, as the source does, and not every point.
+#: The tasks whose table shows only the best of each case, as the source does, instead of every point.
 _WINNERS = {"task1a", "task2a", "task2b"}
 
 
@@ -278,8 +279,8 @@ def task(name, evidence, published):
         return _OF_METHOD[method](evidence, published)
     own = evidence.of(name)
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
-    # Of what was timed nowhere, such as a new kernel on a machine without a GPU, all there is to show is whether it is
-    # right.
+    # If a kernel was timed nowhere, such as a new kernel on a machine without a GPU, the table can only show whether it
+    # is right.
     timed_ones, verified_ones = (pd.MultiIndex.from_frame(part[_CHOSEN].astype(str)) for part in (timed, own.emulated))
     rows = pd.concat([timed, own.emulated[~verified_ones.isin(timed_ones)]], ignore_index=True)
     layout = winners if name in _WINNERS else sweep
@@ -293,17 +294,17 @@ def largest(table):
 
 
 def choices(evidence, *tasks):
-    """The best choice of every case in these tasks; without what has no choice, such as cuBLAS."""
+    """The best choice of every case in these tasks; kernels without a choice, such as cuBLAS, are left out."""
     rows = evidence.of(*tasks).gpu
     rows = best(describe(rows[rows["time_ms"].notna()], evidence.max_noise))
     return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
 
 
 def ladder(evidence, published):
-    """The best of every kernel for every product on every GPU, whatever the task: rate, share of peak and speed-ups.
+    """The best of every kernel for every product on every GPU, in all tasks: rate, percentage of peak, speed-ups.
 
-    speedup_over_naive and speedup_over_cpu are ratios of times on the same machine; percent_of_peak is against the
-    vector peak of device.json, which cuBLAS can pass for double where the GPU has FP64 tensor cores.
+    speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
+    vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
     swept = [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
     table = winners(evidence.of(*swept).gpu, evidence, published)
@@ -323,7 +324,7 @@ def ladder(evidence, published):
 
 
 def _points(evidence):
-    """All points of all platforms, but for refused launches where the refusal is what the task asks for."""
+    """All points of all platforms, except launches whose refusal is what the task asks for."""
     return _but_asked_refusals(pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True), evidence)
 
 
@@ -343,7 +344,7 @@ def failures(evidence):
 
 
 def verification(evidence):
-    """How many points of each kernel and dtype are right, and the largest error as a share of what rounding allows."""
+    """How many points of each kernel and dtype are right, and the largest error relative to its rounding bound."""
     rows = _points(evidence)
     groups = rows.assign(verified=rows["status"] == "ok").groupby(["platform", "kernel", "dtype"], sort=False)
     return groups.agg(
@@ -355,7 +356,7 @@ def verification(evidence):
 
 
 def traffic(evidence):
-    """What each kernel asks of memory, as the emulator counted it at its largest traced shape; its faults at all."""
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes."""
     key, faults = _CHOSEN, ["races", "out_of_bounds"]
     rows = evidence.facts["traffic"].copy()
     rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
@@ -369,9 +370,9 @@ def traffic(evidence):
 
 
 def cache_lines(evidence):
-    """Each CPU loop's time beside the lines that it fetches into the first cache and from beyond the second.
+    """The time of each CPU loop beside the lines that it fetches into the first cache and from beyond the second.
 
-    Times in ns and lines are those of one multiply-add; the lines are a model's (tilewise.cache_lines).
+    Times (in ns) and lines are per multiply-add; the lines come from a model (tilewise.count.cache_lines).
     """
     rows = describe(evidence.cpu[evidence.cpu["status"] == "ok"], evidence.max_noise)
     rows = rows.assign(element_bytes=[DTYPES[dtype][1].itemsize for dtype in rows["dtype"]])
@@ -388,7 +389,10 @@ def cache_lines(evidence):
 
 
 def counted_against_hardware(evidence):
-    """Counted and hardware counts of the same launch, one count a row; difference_percent is counted over hardware."""
+    """The emulator's and the hardware's counts of the same launch, one row per count.
+
+    difference_percent is how much more the emulator counted than the hardware.
+    """
     keys = ["kernel", "dtype", *SHAPE, *CHOICE]
     both = evidence.facts["traffic"].merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
     rows = []
@@ -408,7 +412,7 @@ def counted_against_hardware(evidence):
 
 
 def agreement(evidence):
-    """How far the emulator's counts and the hardware's agree: for each kernel, type and count the launches compared."""
+    """How well the emulator's counts and the hardware's agree over the launches, for each kernel, type and count."""
     rows = counted_against_hardware(evidence)
     groups = rows.assign(equal=rows["counted"] == rows["hardware"]).groupby(["kernel", "dtype", "count"], sort=False)
     return groups.agg(
@@ -422,7 +426,7 @@ def _largest(percents):
 
 
 def provenance(evidence):
-    """Where every number comes from: one fact a row, one platform a column."""
+    """Where every number comes from: one row per fact, one column per platform."""
     return (
         pd.DataFrame({evidence.labels[platform.name]: _facts(platform) for platform in evidence.everyone})
         .rename_axis("fact")
@@ -430,7 +434,7 @@ def provenance(evidence):
     )
 
 
-#: The tables of the whole study, beside those of its tasks: file name -> function of evidence and published.
+#: The tables of the whole study, in addition to those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
     "claims": lambda evidence, published: claims.verdicts(claims.load(), evidence),
     "ladder": ladder,
@@ -476,7 +480,7 @@ def _facts(platform):
 
 
 def _edited(platform):
-    """Names of the kernels whose source here is not the one that a platform's rows were made with."""
+    """Names of the kernels whose source differs from the one that was measured on a platform."""
     kernels, edited = registry.load(), set()
     for row in platform.measurements.to_dict("records"):
         kernel = kernels.get(row["kernel"])
