@@ -141,7 +141,7 @@ best | flag | | best | the fastest of its kernel, type and shape
 points_ran | text | | points that ran | of all points
 runner_up | text | | choice | the second fastest choice
 gap_percent | number | % | slower by, % | the runner-up against the best
-decided | text | | beyond the spread | whether the quartile ranges of the two stay apart
+decided | flag | | beyond the spread | whether the quartile ranges of the two stay apart
 published_block | text | | block | the published block
 published_grid | text | | grid | the published grid
 published_ms | number | ms | ms | the published time
@@ -150,7 +150,7 @@ cpu_ms | number | ms | CPU ms | time of the kij loop on the same machine
 cpu_status | text | | CPU status | its status
 ratio | number | x | published / measured | published over measured time
 ratio_cpu | number | x | CPU | published over measured time of the CPU loop
-percent_of_anchor | number | % | % of cuBLAS | rate as a share of the library's
+percent_of_anchor | number | % | % of cuBLAS | rate as a percentage of the library's on the same processor, for the same element type
 emulator | text | | emulator | what the emulator found of the same kernel with the same parameters
 published | number | | value | the published figure
 percent_of_peak | number | % | of the peak | rate as a share of the device's peak
@@ -177,6 +177,11 @@ counted | whole | | emulator | the emulator's count
 hardware | whole | | ncu | the hardware's count
 difference_percent | number | % | difference, % | counted over hardware
 fact | text | | fact | what is known of the machine
+anchor | flag | | library | whether the kernel is a library, to which the others are compared
+anchor_ms | number | ms | library, ms | time of the library of the same processor and element type
+work | number | | multiply-adds | n p m
+title | text | | title | the kernel in words
+reason | text | | reason | why the emulator does not run it
 """
 
 
@@ -188,6 +193,8 @@ def _parsed(text: str) -> dict[str, Column]:
 COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 #: Names that a parameter cannot have.
 FIXED = frozenset(COLUMNS)
+#: Columns that joined after runs had been recorded.
+LATER = frozenset(["gpu_uuid"])
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
@@ -215,6 +222,10 @@ FILES = {
     "cache_lines": "kernel element_bytes n p m * multiply_adds l1_lines l2_lines",
     "published": "source place device quantity kernel dtype n p m block_x block_y grid_x grid_y * value unit note",
 }
+#: The files among them that describe a platform or, if they are counts, do not depend on one.
+WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "cache_lines")
+#: The methods of tasks: each writes the file of its name, as facts/<task>.csv.
+METHODS = tuple(name for name in FILES if name not in ("measurements", "published", *WHOLE))
 
 
 def of(file: str, parameters: Iterable[str]) -> list[str]:
@@ -225,6 +236,27 @@ def of(file: str, parameters: Iterable[str]) -> list[str]:
 def choice(parameters: Iterable[str]) -> list[str]:
     """The columns that say what a sweep chose."""
     return ["block_x", "block_y", *parameters]
+
+
+def parameters_of(names: Iterable[str]) -> list[str]:
+    """Those of a table's columns that are parameters of kernels: all that the list does not have."""
+    return [name for name in names if name not in COLUMNS]
+
+
+def counts() -> list[str]:
+    """The columns that both the emulator and the hardware count, in the order of the hardware's file."""
+    counted = [name for name in FILES["counters"].split() if name not in _POINT.split()]
+    return [name for name in counted if name in FILES["traffic"].split()]
+
+
+def heading(name: str) -> str:
+    """The words above a column of a table; a parameter has its name."""
+    return COLUMNS[name].heading if name in COLUMNS else name
+
+
+def is_words(name: str) -> bool:
+    """Whether a column holds words, which are aligned left; numbers are aligned right."""
+    return name in COLUMNS and COLUMNS[name].type in ("text", "flag")
 
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:
@@ -274,5 +306,47 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
         raise UserError(f"{path}: {error}; delete the file and run again") from None
 
 
-#: Columns that joined after runs had been recorded.
-LATER = frozenset(["gpu_uuid"])
+_WHERE = {
+    "measurements": "`results/<platform>/measurements.csv`, and `tasks/<task>.csv` with the rows of one task. One row per "
+    "point.",
+    "sweep": "`results/<platform>/facts/<task>.csv` of a task without a `method`. One row.",
+    "published": "`report/published/*.csv`. One row per published figure.",
+    "cache_lines": "`results/<platform>/cache_lines.csv`. One row per CPU loop, element size and shape.",
+    "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted.",
+    "traffic": "`results/<platform>/traffic.csv`. One row per launch that the emulator counted.",
+    "occupancy": "`results/<platform>/occupancy.csv`. One row per kernel, element type and choice of parameters.",
+    "tile_choice": "`results/<platform>/tile_choice.csv`. One row per element type and tile width of `dynamic_tile`.",
+}
+_INTRODUCTION = """# Columns
+
+Every column of every file, with its unit and its meaning. This page is made by `python -m tilewise.study.columns`.
+C (n x m) = A (n x p) B (p x m). Every parameter of a kernel in `kernels/registry.yaml` has a column of its own, named
+like the parameter; the column is empty in the rows of other kernels. An empty cell means that nothing was measured.
+"""
+
+
+def markdown() -> str:
+    """docs/columns.md: the columns of every file, then those that only the report's tables have."""
+    parts = [_INTRODUCTION]
+    for file in FILES:
+        where = _WHERE.get(file, f"`results/<platform>/facts/<task>.csv` of a task with `method: {file}`.")
+        parts.append(f"## {file}\n\n{where}\n\n{_markdown_table(FILES[file].split())}")
+    where = "`results/<platform>/tables/*.csv` also have columns that follow from those above."
+    parts.append(f"## Tables of the report\n\n{where}\n\n{_markdown_table(_parsed(_DERIVED))}")
+    return "\n".join(parts)
+
+
+def _markdown_table(names: Iterable[str]) -> str:
+    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
+    for name in names:
+        if name == "*":
+            lines.append("| one per parameter | whole | | the value of the kernel's parameter of that name |")
+            continue
+        column = COLUMNS.get(name, Column(name, "whole", "", name, "the parameter of that name"))
+        meaning = column.meaning.replace("|", "\\|")
+        lines.append(f"| `{name}` | {column.type} | {column.unit}{' ' * bool(column.unit)}| {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
