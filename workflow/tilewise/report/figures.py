@@ -393,9 +393,10 @@ def roofline(evidence: Evidence) -> Figure:
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
-        said = []  # the fastest of each kernel at an intensity has its choice as a label, unless a faster label is near
-        fastest = part.drop_duplicates(["kernel", "flop_per_byte_moved"], keep="last").iloc[::-1]
-        for row in tables.describe(fastest, evidence).to_dict("records"):
+        said = []  # the fastest of each kernel and first parameter is labelled, unless a faster label is near
+        part = tables.describe(part, evidence)
+        part = part.assign(_first=part["choice"].str.split(", ").str[0])
+        for row in part.drop_duplicates(["kernel", "_first"], keep="last").iloc[::-1].to_dict("records"):
             x, y = row["flop_per_byte_moved"], row["gflops"]
             if all(abs(np.log10(x / a)) > 0.45 or abs(np.log10(y / b)) > 0.12 for a, b in said):
                 axis.annotate(row["choice"], (x, y), xytext=(8, -3), **small)
