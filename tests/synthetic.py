@@ -1,4 +1,4 @@
-"""Invented results for tests of the report, in the real columns. They are never written outside a test's folder."""
+"""Invented results for tests of the report, with the real columns. They are never written outside a test's folder."""
 
 import json
 import math
@@ -11,10 +11,10 @@ from tilewise.study import columns, points, registry
 
 #: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = registry.load()
-#: Columns of counts that the report does not look at one by one.
+#: Columns of counts that the report does not use individually.
 MORE_COUNTS = ["global_store_requests", "shared_load_requests", "shared_store_requests", "shared_store_wavefronts"]
 MORE_COUNTS += ["uninitialised", "divergence", "misaligned"]
-#: GFLOP/s of a point at 8192 cubed, float, roughly an H200's; a double takes 1.7 times as long.
+#: GFLOP/s of a point at 8192 cubed, float, roughly those of an H200; double takes 1.7 times as long.
 _NAIVE = {8: 3200, 16: 4760, 32: 5340, 64: 5530, 128: 6180, 256: 5700}
 _TILED = {8: 5140, 16: 8140, 32: 8730}
 _MULTI = {1: 8500, 2: 11200, 3: 12200, 4: 12900, 5: 13300, 6: 13570, 7: 13800, 8: 12640, 10: 11000, 12: 9000, 16: 7000}
@@ -79,7 +79,7 @@ def row(point, platform, backend="gpu", **changes):
 
 
 def failed(values, status, message):
-    """The row of a point that did not run: its cause, and no numbers."""
+    """The row of a point that did not run: its cause, without numbers."""
     numbers = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops", "sm_clock_mhz"]
     return (
         values
@@ -93,7 +93,7 @@ def failed(values, status, message):
 
 
 def device(platform, backend, study):
-    """A device.json in the shape the probe writes."""
+    """A device.json with the keys that the probe writes."""
     gpu = {
         "name": "Invented H200",
         "compute_capability": "9.0",
@@ -184,7 +184,7 @@ def lines():
 
 
 def facts(platform, backend):
-    """The tables of the methods but those of sweeps, by file: what an H200 might say, and what the emulator says."""
+    """The facts of all methods except sweeps, by file: what an H200 might say, and what the emulator says."""
     timed = backend == "gpu"
     note = "" if timed else "emulated: verified, not measured"
     point = {"platform": platform, "dtype": "int32", "n": 2000, "p": 2000, "m": 2000, "status": "ok", "message": note}
@@ -227,7 +227,7 @@ def facts(platform, backend):
 
 
 def write(folder, backend="gpu", study=None, with_traffic=False):
-    """A complete platform in `folder`, named like it, with one refused and one unverified point on a GPU."""
+    """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified."""
     study = study or config()
     platform = folder.name
     rows = []

@@ -1,4 +1,4 @@
-"""The study through Snakemake, as a user runs it: end to end, one task alone, bad input, and a kernel of one's own."""
+"""The study through Snakemake, as a user runs it: end to end, one task alone, bad input, and the user's own kernel."""
 
 import shutil
 
@@ -23,9 +23,9 @@ SWEEP = "      - {kernel: cublas, dtype: float, shapes: [others, square]}\n  tas
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A clone with a kernel of the user's own, after a whole quick run on the emulator; and what Snakemake said."""
+    """A clone with the user's own kernel, after a whole quick run on the emulator; and the output of Snakemake."""
     clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone")
-    # As the README tells: one file, one entry, one line.
+    # As the README says: one file, one entry, one line.
     text = (clone / "kernels/naive.cu").read_text().replace("void naive(", "void mine(")
     (clone / "kernels/mine.cu").write_text(text)
     with (clone / "kernels/registry.yaml").open("a") as registry:

@@ -1,4 +1,4 @@
-"""The README's example of a kernel of one's own is the real thing: added as it says, it is right and without faults."""
+"""The README's example of a user's own kernel works: added as the README says, it is right and has no faults."""
 
 import re
 
@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def block(language, holding):
-    """The README's code block of a language that holds a text."""
+    """The README's code block in a language that contains a text."""
     return next(text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
 
 

@@ -1,4 +1,4 @@
-"""Every kernel compiles for every architecture without a GPU, and a kernel that does not says where and why."""
+"""Every kernel compiles for every architecture without a GPU; the error of one that does not says where and why."""
 
 import dataclasses
 import json

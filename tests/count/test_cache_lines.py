@@ -1,4 +1,4 @@
-"""The model of a cache counts what a plain simulation of the same loop counts, and the loops need no change for it."""
+"""The cache model counts what a plain simulation of the same loop counts, without any change to the loops."""
 
 import itertools
 from collections import OrderedDict
@@ -28,7 +28,7 @@ def count(kernels, tmp_path_factory):
 
 
 class Lru:
-    """A cache of sets in the order of last use, in Python's own words."""
+    """A cache of sets ordered by last use, in plain Python."""
 
     def __init__(self, bytes, ways):
         self.ways = ways
@@ -48,7 +48,7 @@ class Lru:
 
 
 def simulated(row, width, model):
-    """Lines that each level fetches in the window of a row of cache_lines.csv, by the accesses of its loop in order."""
+    """Lines that each level fetches in the window of a row of cache_lines.csv, from the accesses of its loop."""
 
     def pages(elements):
         return -(-elements * width // PAGE) * PAGE
@@ -128,7 +128,7 @@ def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
     assert all(
         said.startswith(f"{name}: its cache lines cannot be") for said, name in zip(messages, names, strict=True)
     )
-    assert "no more than 1000 of the 8000 multiplications" in messages[2], "operands are zeros"
+    assert "at most 1000 of the 8000 multiplications" in messages[2], "operands are zeros"
 
 
 def test_loops_are_counted_once_a_width_at_shapes_that_the_model_is_for(config):

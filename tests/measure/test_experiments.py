@@ -33,7 +33,7 @@ LOOPS = ["ijk", "ikj", "jik", "jki", "kij", "kji", "blocked"]
 EXPERIMENTS = (
     "integers coalescing cold_start launch_limits loop_orders rectangular dynamic_tile matrix_struct bandwidth"
 ).split()
-#: As device.json has them, for compute capability 9.0, 8.0, 8.6 and 7.5.
+#: The limits as in device.json, for compute capability 9.0, 8.0, 8.6 and 7.5.
 LIMITS = {
     capability: {
         "warp_size": 32,
@@ -78,7 +78,7 @@ def poisoned(A, B):
 
 @pytest.fixture(scope="module")
 def emulators(tmp_path_factory):
-    """One library a kernel with all instances of CHOICES."""
+    """One library per kernel with all instances of CHOICES."""
     folder = tmp_path_factory.mktemp("emulators")
 
     def instances(name):
@@ -197,12 +197,12 @@ def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kern
 
 @pytest.mark.parametrize(
     "capability, threads, registers, shared, blocks, limiter",
-    [  # as NVIDIA's occupancy calculator has it
+    [  # as in NVIDIA's occupancy calculator
         ("9.0", 1024, 32, 8192, 2, "threads"),
-        ("9.0", 1024, 33, 0, 1, "registers"),  # 40 registers a thread are given: 51 warps, in fours 48
+        ("9.0", 1024, 33, 0, 1, "registers"),  # a thread gets 40 registers: 51 warps, 48 in fours
         ("9.0", 1024, 65, 0, 0, "registers"),
         ("9.0", 256, 255, 0, 1, "registers"),
-        ("9.0", 256, 32, 49152, 4, "shared memory"),  # 48 KiB and 1 KiB of the system's
+        ("9.0", 256, 32, 49152, 4, "shared memory"),  # 48 KiB and 1 KiB for the system
         ("9.0", 256, 32, 232448, 1, "shared memory"),
         ("9.0", 256, 32, 232449, 0, "shared memory"),
         ("9.0", 32, 16, 0, 32, "blocks"),
@@ -213,7 +213,7 @@ def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kern
         ("8.6", 256, 40, 0, 6, "threads"),
         ("7.5", 256, 32, 0, 4, "threads"),
         ("7.5", 256, 64, 16384, 4, "threads"),
-        ("7.5", 64, 32, 8193, 7, "shared memory"),  # given in units of 256 B
+        ("7.5", 64, 32, 8193, 7, "shared memory"),  # a block gets it in units of 256 B
     ],
 )
 def test_occupancy(capability, threads, registers, shared, blocks, limiter):
@@ -230,7 +230,7 @@ def test_occupancy_table_and_the_tile_it_favours():
     manifest = {"instances": {f"dynamic_tile<{cpp}>": entry for cpp, _ in DTYPES.values()}}
     points = [Point("a", kernel.name, "float", n, n, n, tile=tile) for n in (64, 128) for tile in (16, 24)]
     table = occupancy.table(points, KERNELS, {kernel.name: manifest}, H200, ask=lambda *_: 3)
-    assert list(table.tile) == [16, 24]  # a launch that differs in the matrices alone is one row
+    assert list(table.tile) == [16, 24]  # launches that differ only in the matrices are one row
     assert list(table.active_blocks) == [8, 3]
     assert list(table.shared_bytes) == [2 * 16 * 16 * 4, 2 * 24 * 24 * 4]
     assert list(table.api_active_blocks) == [3, 3]
@@ -298,7 +298,7 @@ def test_cold_start_on_the_emulator_invents_no_times(emulated, device, config, k
 
 
 def test_cold_start_says_why_a_process_failed(emulated, config, device, kernels, monkeypatch):
-    """Without a GPU the fresh process ends in an error, which is what a broken driver would look like."""
+    """Without a GPU the fresh process ends with an error, as it would with a broken driver."""
     points, builds = emulated
     monkeypatch.setattr(cold_start, "REPEATS", 1)
     some = [p for p in points["cold_start"] if p.n == 64]
@@ -376,7 +376,7 @@ def test_launch_limits_on_a_gpu(gpu, config, kernels):
     here, builds, _ = gpu
     rows, facts = launch_limits.launch_limits(expand(config, kernels, "launch_limits"), kernels, builds, here, config)
     assert list(facts.outcome) == ["launched", "launched", "refused", "refused"] + 2 * ["launched", "refused"]
-    # The first is CUDA's name before 13, the second since (seen on an H200, through cudaLaunchKernel and from nvcc).
+    # The first is CUDA's name before 13, the second its name since 13 (seen on an H200: cudaLaunchKernel and nvcc).
     assert set(facts.error[facts.block_x > 32]) <= {"cudaErrorInvalidConfiguration", "cudaErrorInvalidValue"}
     assert (facts.c_untouched == (facts.outcome == "refused")).all()
     assert set(rows.status) == {"ok", "invalid_launch"}

@@ -1,4 +1,4 @@
-"""On a real GPU: every kernel verified and timed, and what goes wrong there ends only its own point."""
+"""On a real GPU: every kernel is verified and timed, and a point that goes wrong ends only itself."""
 
 import dataclasses
 import json
@@ -116,6 +116,6 @@ def test_shared_memory_past_the_default_is_asked_for(run, gpu, kernels):
 
 
 def test_memory_that_is_not_there_is_a_row(run):
-    n = 400_000  # 640 GB for each matrix of floats
+    n = 400_000  # each matrix of floats takes 640 GB
     rows = run([Point("t", "naive", "float", n, n, n, 32, 8), naive(64)])
     assert rows.status.tolist() == ["out_of_memory", "ok"]

@@ -1,4 +1,4 @@
-"""Measuring survives what goes wrong: a crash, a hang, a wrong kernel, a kill; nothing is measured twice."""
+"""Measuring survives a crash, a hang, a wrong kernel and a kill, and nothing is measured twice."""
 
 import json
 import os
@@ -40,7 +40,7 @@ mine: {{title: mine, kind: cuda, source: mine.cu, template: [dtype], dtypes: [fl
 
 
 def entries(journal):
-    """The rows of a journal, lines that a kill cut short left out."""
+    """The rows of a journal, without lines that a kill cut short."""
     return [json.loads(line)["row"] for line in journal.read_text().splitlines() if line.endswith("}}")]
 
 
@@ -68,7 +68,7 @@ def test_rows_have_the_columns_of_the_contract(study):
     assert rows.status.tolist() == ["ok"] * 3
     assert rows.n.tolist() == [4, 5, 6]
     assert (rows.bound_ratio <= 1).all() and rows.build_sha256.str.len().eq(64).all()
-    assert rows[["time_ms", "gflops"]].isna().all(axis=None), "the emulator times nothing"
+    assert rows[["time_ms", "gflops"]].isna().all(axis=None), "the emulator does not time anything"
 
 
 def test_a_crash_ends_only_its_own_point(study):
@@ -152,7 +152,7 @@ print(len(rows), set(rows.status))
 
 
 def test_a_killed_run_resumes_where_it_was(study, tmp_path, device, config):
-    # A tenth of a second a point, so that the kill meets it in the middle.
+    # A tenth of a second per point, so that the kill comes in the middle.
     slow = "if (col == 0) for (volatile int i = 0; i < 30000000; ++i) {}"
     study(also=slow, sizes=(50,))
     request = tmp_path / "request.json"
@@ -188,7 +188,7 @@ def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
 
     try:
         workers = wait_until(children, message="a worker")
-        time.sleep(1)  # until it is at work
+        time.sleep(1)  # until it works
         [worker] = workers
     finally:
         task.kill()
@@ -199,7 +199,7 @@ def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
 def _parent(stat):
     try:
         return stat.read_text().rsplit(")", 1)[1].split()[1]
-    except OSError:  # it ended while we looked
+    except OSError:  # it ended while the test looked
         return None
 
 

@@ -1,4 +1,4 @@
-"""The verification passes what is right and nothing else: on arrays, and on planted mutants of the kernels."""
+"""The verification passes right products and nothing else: on arrays, and on planted mutants of the kernels."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from tilewise.measure.backends import emulator
 from tilewise.study.points import Point
 from tilewise.study.registry import DTYPES
 
-SHAPE = (33, 70, 37)  # n, p, m: no multiple of a tile
+SHAPE = (33, 70, 37)  # n, p, m: not multiples of a tile
 
 
 def product(dtype, shape=SHAPE):
@@ -119,7 +119,7 @@ def test_a_mutant_of_a_kernel_fails(kernels, tmp_path, name):
     kernel_name, old, new = MUTANTS[name]
     kernel = kernels[kernel_name]
     text = kernel.path.read_text()
-    assert text.count(old) == 1, f"{kernel.source} no longer holds {old!r} once"
+    assert text.count(old) == 1, f"{kernel.source} no longer contains {old!r} exactly once"
     (tmp_path / kernel.source).write_text(text.replace(old, new))
     mutant = dataclasses.replace(kernel, folder=tmp_path)
     point = Point("t", kernel_name, "float", *SHAPE, 16, 16, None if kernel_name == "naive" else 16, 3)

@@ -1,4 +1,4 @@
-"""The claims: each can be evaluated, and each verdict is reached on data of which the answer is known."""
+"""The claims: each can be evaluated, and each verdict is tested on data for which the answer is known."""
 
 import dataclasses
 
@@ -51,7 +51,7 @@ def with_times(machine, times):
 
 @pytest.mark.parametrize("entry", CLAIMS, ids=lambda entry: entry["id"])
 def test_every_expression_can_be_evaluated(entry, gpu, emulator):
-    """A column that does not exist raises here, not in a reader's report."""
+    """A column that does not exist raises an error here, not in a reader's report."""
     for machine in (gpu, emulator):
         found = claims.evaluate(entry, machine)
         assert found["verdict"] in (claims.HOLDS, claims.FAILS, claims.UNTESTED)
@@ -196,7 +196,7 @@ def test_side_by_side(evidence):
     assert len(table) == len(CLAIMS)
     row = table.loc["best-ntb"]
     assert row["verdict emulator"] == "cannot be tested here"
-    assert row["verdict nvidia-h200"] == "holds", "a recorded verdict is not about here"
+    assert row["verdict nvidia-h200"] == "holds", "a recorded verdict is not about this machine"
     assert (row["published"], row["measured nvidia-h200"]) == ("7", "7")
     assert "112" in table.loc["shared-bytes-a-thread", "published"]
     assert "are 114 B" in table.loc["shared-bytes-a-thread", "why"]

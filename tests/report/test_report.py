@@ -1,4 +1,4 @@
-"""The page: all is on it, nothing on it comes from elsewhere, and it never passes the emulator for a GPU."""
+"""The page: everything is on it, it loads nothing from elsewhere, and it never shows the emulator as a GPU."""
 
 import re
 from html.parser import HTMLParser
@@ -121,11 +121,11 @@ def test_sentences_are_filled_in_or_left_out(tmp_path):
     evidence = data.load([tmp_path / "gpu"])
     ratio = "time(task='integers', kernel='naive') / time(task='integers', kernel='tiled')"
     assert findings.found(evidence, f"{{platform}}: {{{ratio}}}") == "Invented H200: 1.71"
-    assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so not said"
+    assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so left out"
 
 
 def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
-    """Measured in a task of its own, it has a section, and a rung on the ladder."""
+    """If it is measured in its own task, it has a section and a row in the ladder."""
     kernels = dict(synthetic.KERNELS, mine=synthetic.KERNELS["tiled"])
     monkeypatch.setattr(synthetic, "KERNELS", kernels)
     study = synthetic.config()
@@ -141,7 +141,7 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
 
 
 def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
-    """What leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
+    """A kernel that leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
     folder = synthetic.write(tmp_path / "gpu")
     rows = pd.read_csv(folder / "measurements.csv")
     own = rows["kernel"].map(lambda name: synthetic.KERNELS[name].kind == "cuda")

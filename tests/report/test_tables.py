@@ -43,13 +43,13 @@ def measured(*rows):
 
 
 def naive(block_x, time_ms, spread=0.0, **changes):
-    """A row of the naive kernel at 8192 cubed with quartiles `spread` (a share) around the median."""
+    """A row of the naive kernel at 8192 cubed with quartiles `spread` (a fraction) around the median."""
     point = points.point("task1a", "naive", "float", 8192, 8192, 8192, block_x=block_x, block_y=1024 // block_x)
     times = {"time_ms": time_ms, "time_q1_ms": time_ms * (1 - spread), "time_q3_ms": time_ms * (1 + spread)}
     return synthetic.row(point, "gpu", **(times | changes))
 
 
-# What the sources say: each figure as its text gives it.
+# What the sources say: each figure as the source gives it.
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_table_3(gpu, emulator):
     assert table["published"]["rate, GFLOP/s"] == pytest.approx(2e-6 * 30536**3 / 121486.5)
     here = tables.task("task1c", emulator, PUBLISHED)
     here = here[here["platform"] == "emulator"].set_index("quantity")
-    assert pd.isna(here["measured"]["time, ms"]), "the emulator times nothing"
+    assert pd.isna(here["measured"]["time, ms"]), "the emulator does not time anything"
     assert here["measured"]["largest n allocated"] == 128
 
 
@@ -196,7 +196,9 @@ def test_several_platforms_stand_side_by_side(recorded, tmp_path):
     table = tables.task("task1a", data.load(folders), PUBLISHED)
     first = table[table["shape"] == "(1024, 1024, 1024)"]
     assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
-    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", "two of a kind are told apart"
+    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", (
+        "two of the same kind have different labels"
+    )
 
 
 def test_tables_say_what_the_emulator_verified(emulator, gpu):
@@ -278,7 +280,7 @@ def test_counted_against_hardware(emulator):
     assert by_count["shared_load_wavefronts"] == pytest.approx(4.8576)
 
 
-# Figures: that each is drawn, and says what it must.
+# Figures: each is drawn, and shows what it must.
 
 
 @pytest.mark.parametrize("task", synthetic.config()["tasks"])

@@ -1,4 +1,4 @@
-"""The config becomes points: every one that source a asks for, and none that no device could run."""
+"""The config becomes points: all that source a asks for, and none that no device could run."""
 
 import copy
 

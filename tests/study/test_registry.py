@@ -19,7 +19,7 @@ sizes = st.integers(1, 200_000)
 
 @st.composite
 def points(draw):
-    """A CUDA kernel and a point of it at any shape, with parameters that its conditions allow."""
+    """A CUDA kernel and one of its points, at any shape, with parameters that its conditions allow."""
     kernel = draw(st.sampled_from(CUDA))
     tile = draw(st.sampled_from([1, 2, 8, 16, 32])) if "tile" in kernel.parameters else None
     ntb = draw(st.integers(1, 16)) if "ntb" in kernel.parameters else None
@@ -83,7 +83,7 @@ def test_a_condition_that_a_point_breaks_is_named():
         ({"title": "x", "kind": "library", "dtypes": ["float"]}, "the libraries are cublas and numpy"),
         (
             {"title": "x", "kind": "library", "dtypes": ["float"], "source": "other.cpp"},
-            '"other.cpp" has no place here',
+            '"other.cpp" does not belong here',
         ),
         (
             {"title": "x", "kind": "host", "dtypes": ["float"], "source": "other.cpp", "template": []},

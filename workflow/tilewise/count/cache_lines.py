@@ -1,9 +1,9 @@
-"""Count the cache lines that the CPU loops fetch: the same loops, run on elements that report where they lie.
+"""Count the cache lines that the CPU loops fetch: the same loops run on elements that report their addresses.
 
 kernels/emulator/cache.h explains how. Columns of cache_lines.csv beyond the kernel and the shape:
 
-  element_bytes               size of an element; which type it is makes no difference
-  multiply_adds               in which lines were counted, after as many that filled the caches
+  element_bytes               size of an element; its type does not matter
+  multiply_adds               how many multiply-adds were counted, after as many that filled the caches
   l1_lines, l2_lines          lines that they fetched into the first level from the second, and from beyond the second
 """
 
@@ -28,17 +28,17 @@ COLUMNS = [*KEYS, "multiply_adds", "l1_lines", "l2_lines"]
 
 
 def count(points, kernels, model, folder):
-    """Count the lines of points of CPU loops; returns (DataFrame of COLUMNS with a row a point, list of messages).
+    """Count the lines of points of CPU loops; returns (DataFrame of COLUMNS, one row per point; list of messages).
 
-    `model` is the config's `trace.cache_lines`; the libraries are compiled into `folder`. A loop that does more with
-    its elements than to read, write, add and multiply them, or leaves out products with zero, has no rows but a message
-    that says why.
+    `model` is the config's `trace.cache_lines`; the libraries are compiled into `folder`. A loop has no rows, but a
+    message that says why, if it does more with its elements than read, write, add and multiply them, or if it leaves
+    out products with zero.
     """
     rows, messages = [], []
     for name in dict.fromkeys(point.kernel for point in points):
         own = [point for point in points if point.kernel == name]
         try:
-            # In a process of its own: whatever a user's loop does ends only that.
+            # In a process of its own, so that a crash of a user's loop ends only that process.
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as child:
                 rows += child.submit(_rows, kernels[name], own, model, Path(folder) / f"{name}.so").result()
         except BrokenProcessPool:
@@ -84,7 +84,7 @@ def _count(library, kernel, point, model):
         ctypes.c_void_p(fetched.ctypes.data),
     )
     if not begun:
-        raise UserError(f"it makes no more than {window[0]} of the {work} multiplications of {point.label()}")
+        raise UserError(f"it makes at most {window[0]} of the {work} multiplications of {point.label()}")
     size = DTYPES[point.dtype][1].itemsize
     shape = {"n": point.n, "p": point.p, "m": point.m, "tile": point.tile}
     lines = {"multiply_adds": window[1] - window[0], "l1_lines": int(fetched[0]), "l2_lines": int(fetched[1])}

@@ -1,8 +1,8 @@
 """What the hardware counts: the memory traffic of kernels on a GPU, read with Nsight Compute (ncu).
 
-`python -m tilewise.count.counters results/<platform>/counters.csv` profiles `cross_check_points` on this machine's
-GPU, all in one run of ncu, and writes one row a point: the columns of traffic.csv that hardware has a counter for, under the
-same names. ncu's own output stays beside it as counters.log.
+`python -m tilewise.count.counters results/<platform>/counters.csv` profiles `cross_check_points` on this machine's GPU,
+all in one run of ncu, and writes one row per point: the columns of traffic.csv for which the hardware has a counter,
+under the same names. ncu's own output is kept beside it as counters.log.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from tilewise.count.occupancy import DEFAULT_SHARED_BYTES
 from tilewise.study import registry
 from tilewise.study.points import Point
 
-#: The columns that name a point, in traffic.csv as well.
+#: The columns that name a point, also in traffic.csv.
 KEYS = ["kernel", "dtype", "n", "p", "m", "block_x", "block_y", "tile", "ntb"]
-#: Column -> the counters of the hardware that add up to it.
+#: Column -> the hardware counters whose sum it is.
 METRICS = {
     "global_load_requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"],
     "global_load_sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"],
@@ -45,14 +45,14 @@ METRICS = {
 }
 PLACES = (("/usr/local", "cuda*/bin/ncu"), ("/opt/nvidia/nsight-compute", "*/ncu"))
 PERMISSION = (
-    "ncu is here, but the driver keeps the GPU's counters for administrators (ERR_NVGPUCTRPERM): run as root, or put "
-    "'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into a file in /etc/modprobe.d and restart the machine; "
-    "in a container, add the capability SYS_ADMIN"
+    "ncu is installed, but the driver lets only administrators read the GPU's counters (ERR_NVGPUCTRPERM): run as "
+    "root, or put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into a file in /etc/modprobe.d and restart "
+    "the machine; in a container, add the capability SYS_ADMIN"
 )
 
 
 def cross_check_points(kernels):
-    """The points at which counted and hardware numbers are compared: a square, and shapes no tile or warp divides."""
+    """The points at which the two counts are compared: squares, and shapes that no tile or warp divides."""
     shapes = [(256, 256, 256), (64, 64, 64), (33, 35, 70), (17, 17, 17), (100, 101, 103), (1, 37, 45), (37, 45, 1)]
     blocks = [(16, 16), (32, 32), (8, 128), (16, 64), (128, 8), (256, 4), (24, 5)]
     choices = [("naive", {"block_x": x, "block_y": y}) for x, y in blocks]
@@ -68,7 +68,7 @@ def cross_check_points(kernels):
 
 
 def find_ncu():
-    """Path of ncu: the environment's NCU, on the PATH, or where CUDA installs it. UserError where there is none."""
+    """Path of ncu: from the variable NCU, on the PATH, or where CUDA installs it. Raises UserError if there is none."""
     installed = [str(path) for folder, ncu in PLACES for path in sorted(Path(folder).glob(ncu), reverse=True)]
     for path in (os.environ.get("NCU"), shutil.which("ncu"), *installed):
         if path and os.access(path, os.X_OK):
@@ -83,7 +83,7 @@ def count(points, kernels, log, ncu=None, capability=None):
     """Profile `points` of CUDA kernels on this machine's GPU; returns a DataFrame of KEYS and the columns of METRICS.
 
     `kernels` is the registry; `log` receives what ncu prints; `capability` ("9.0") is the GPU's own by default. A point
-    that the GPU refuses has no row. Raises UserError where ncu is missing, not permitted, or fails.
+    that the GPU refuses has no row. Raises UserError if ncu is missing, is not permitted to read counters, or fails.
     """
     ncu = ncu or find_ncu()
     capability = capability or _capability()
@@ -95,7 +95,7 @@ def count(points, kernels, log, ncu=None, capability=None):
         metrics = [metric for names in METRICS.values() for metric in names]
         output = _profile(ncu, metrics, request, launched)
         missing = re.findall(r"Failed to find metric (\S+)", output)
-        if missing:  # a chip or an ncu that lacks one counter: the others still say something
+        if missing:  # a chip or an ncu may lack one counter; the others are still useful
             output += _profile(ncu, [metric for metric in metrics if metric not in missing], request, launched)
         Path(log).write_text(output)
         done = json.loads(launched.read_text()) if launched.is_file() else []
@@ -123,12 +123,12 @@ def _capability():
     try:
         answer = subprocess.run(query, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        raise UserError("there is no NVIDIA GPU here (nvidia-smi does not answer); counters need one") from None
+        raise UserError("there is no NVIDIA GPU here (nvidia-smi does not answer); the counters need one") from None
     return answer.split()[0]
 
 
 def _compile(points, kernels, capability, folder):
-    """The points as launches for `drive`: cubin, symbol, geometry, shape; each instance is compiled once."""
+    """The points as launches for `drive`: cubin, symbol, geometry and shape. Each instance is compiled once."""
     from tilewise.build.build import compile_cubin
 
     cubins = {}
@@ -149,7 +149,7 @@ def _compile(points, kernels, capability, folder):
 
 
 def _profile(ncu, metrics, request, launched):
-    """What ncu prints about the launches of `request`, and its complaints."""
+    """What ncu prints about the launches of `request`, with its warnings and errors."""
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
     command += [
         "--metrics",
@@ -174,7 +174,7 @@ def _profile(ncu, metrics, request, launched):
 
 
 def drive(request, launched):
-    """Runs under ncu: launch every job once, and nothing else that ncu would count. Notes which were launched."""
+    """Runs under ncu: launch every job once, and nothing else that ncu would count. Writes which were launched."""
     import cupy
 
     done = []
@@ -203,9 +203,9 @@ def drive(request, launched):
 
 
 def parse(output):
-    """The launches in what `ncu --csv` prints, in order: dicts from column or metric to text or number.
+    """The launches in the output of `ncu --csv`, in order: dicts from column or metric to text or number.
 
-    Takes the table of one row a launch (`--page raw`) as well as that of one row a metric, which older versions print.
+    Accepts a table with one row per launch (`--page raw`) and one with one row per metric, which older versions print.
     """
     launches = {}
     header = None
@@ -215,7 +215,7 @@ def parse(output):
             continue
         row = dict(zip(header or [], cells))
         if not row.get("ID"):
-            continue  # the line of units
+            continue  # the line that names the units
         launch = launches.setdefault(int(row["ID"]), {})
         if "Metric Name" in row:
             row[row.pop("Metric Name")] = row.pop("Metric Value")

@@ -1,7 +1,8 @@
-"""How many blocks of a kernel a multiprocessor holds at a time, and which tile width that favours.
+"""How many blocks of a kernel a multiprocessor holds at a time, and which tile width is best for that.
 
-A multiprocessor deals out four things: thread slots, block slots, registers and shared memory. Whatever runs out first
-is the limit. The rules are those of NVIDIA's occupancy calculator; on a GPU its own answer stands beside ours.
+Blocks share four resources of a multiprocessor: thread slots, block slots, registers and shared memory. The resource
+that runs out first is the limit. The rules are those of NVIDIA's occupancy calculator; on a GPU, the table also holds
+the answer of CUDA's API.
 """
 
 from dataclasses import dataclass
@@ -20,17 +21,17 @@ CHOICE_COLUMNS = (
 ).split()
 WHOLE = "block_x block_y tile ntb threads registers shared_bytes active_blocks api_active_blocks".split()
 
-#: Registers are given to a warp in units of this many, and lie in four separate parts of the multiprocessor.
+#: A warp gets registers in units of this many; they lie in four separate parts of the multiprocessor.
 REGISTER_UNIT = 256
 REGISTER_PARTS = 4
 MAX_REGISTERS_PER_THREAD = 255
-#: A block may use this much shared memory without asking.
+#: A block may use this much shared memory without raising the kernel's limit.
 DEFAULT_SHARED_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks that a multiprocessor holds, its share of warps that they fill, and the resource that allows no more."""
+    """Blocks that a multiprocessor holds, the share of its warps that they fill, and the resource that limits them."""
 
     active_blocks: int
     occupancy: float
@@ -38,16 +39,16 @@ class Occupancy:
 
 
 def occupancy(threads, registers, shared_bytes, limits, capability):
-    """The Occupancy of a kernel: threads and bytes of shared memory (static and dynamic) a block, registers a thread.
+    """The Occupancy of a kernel: threads and shared bytes (static and dynamic) per block, registers per thread.
 
-    `limits` are those of device.json, `capability` is a compute capability such as "9.0". A block that no
-    multiprocessor can hold has no active blocks.
+    `limits` are those of device.json; `capability` is a compute capability such as "9.0". If a multiprocessor cannot
+    hold the block, there are no active blocks.
     """
     warp = limits["warp_size"]
     warps = _units(threads, warp)
     registers_per_warp = _units(registers * warp, REGISTER_UNIT) * REGISTER_UNIT
     per_part = limits["registers_per_sm"] // REGISTER_PARTS
-    # A block of the largest size must fit into the registers with its warps spread over all parts.
+    # The warps of a block, spread evenly over all parts, must fit into the registers.
     fits = registers <= MAX_REGISTERS_PER_THREAD and (
         registers_per_warp * _units(warps, REGISTER_PARTS) * REGISTER_PARTS <= limits["registers_per_sm"]
     )
@@ -67,25 +68,25 @@ def occupancy(threads, registers, shared_bytes, limits, capability):
 
 
 def shared_unit(capability):
-    """Bytes in units of which shared memory is given to a block: 128 from compute capability 8.0 on, 256 before."""
+    """A block gets shared memory in units of this many bytes: 128 from compute capability 8.0 on, 256 before."""
     return 128 if int(capability.split(".")[0]) >= 8 else 256
 
 
 def _units(amount, unit):
-    """How many units hold the amount."""
+    """How many units are needed to hold the amount."""
     return -(-amount // unit)
 
 
 def _per(amount, share):
-    """How many shares the amount holds; more than any device could use where a share is nothing."""
+    """How many times the share fits into the amount; if the share is 0, a number larger than any device could use."""
     return amount // share if share else 2**31
 
 
 def table(points, kernels, manifests, device, ask=None):
     """One row for each kernel, dtype and launch among `points`; returns a DataFrame with COLUMNS.
 
-    `manifests` maps a kernel's name to the content of its manifest.json. `ask(kernel name, entry, threads, dynamic
-    shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers are known, and the table is empty.
+    `manifests` maps a kernel's name to the content of its manifest.json. On a GPU, `ask(kernel name, entry, threads,
+    dynamic shared bytes)` returns CUDA's own answer. Without a GPU the registers are not known, so the table is empty.
     """
     rows = {}
     for point in points:
@@ -108,10 +109,10 @@ def table(points, kernels, manifests, device, ask=None):
 
 
 def tile_choice(kernel, manifest, device, widths=range(1, 33)):
-    """Which tile width the device favours for a kernel whose width is chosen at run time; returns a DataFrame.
+    """Which tile width is best on the device for a kernel whose width is chosen at run time; returns a DataFrame.
 
-    One row for each dtype and width; `chosen` marks the width with the most active warps, and of those the largest,
-    which loads least.
+    There is one row for each dtype and width. `chosen` marks the width with the most active warps; if several are
+    equal, the largest of them, because it loads least.
     """
     found = []
     for dtype in kernel.dtypes:
@@ -128,7 +129,7 @@ def tile_choice(kernel, manifest, device, widths=range(1, 33)):
 
 
 def _entry(manifests, kernel, point):
-    """The manifest's entry of a point's instance, if it was compiled for a GPU."""
+    """The manifest's entry for the instance of a point, if it was compiled for a GPU."""
     entry = manifests.get(kernel.name, {}).get("instances", {}).get(kernel.instance(point), {})
     return entry if "registers" in entry else None
 

@@ -11,8 +11,8 @@ import subprocess
 from tilewise import ROOT, UserError
 from tilewise.build.cpp import compiler
 
-#: Multiply-adds a cycle and multiprocessor by compute capability: (float, double, int32). CUDA C++ Programming Guide,
-#: table "Throughput of Native Arithmetic Instructions". Tensor cores are not counted.
+#: Multiply-adds per cycle and multiprocessor, by compute capability: (float, double, int32). From the CUDA C++
+#: Programming Guide, table "Throughput of Native Arithmetic Instructions". Tensor cores are not counted.
 LANES = {
     "7.0": (64, 32, 64),
     "7.5": (64, 2, 64),
@@ -27,9 +27,9 @@ PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-b
 
 
 def capture(platform, backend, config):
-    """Everything about this machine that a reader of its numbers may ask, as data for device.json.
+    """Everything about this machine that a reader of its numbers may want to know, as data for device.json.
 
-    `backend` is gpu or emulator. Raises UserError where a GPU is asked for and cannot be used.
+    `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
     """
     if backend == "gpu":
         gpu, limits, versions = _gpu()
@@ -53,7 +53,7 @@ def capture(platform, backend, config):
 
 
 def machine(device):
-    """The part of device.json that identifies the kind of machine: a measurement made on another one is not reused."""
+    """The part of device.json that identifies the kind of machine; measurements from another kind are not reused."""
     gpu = device["gpu"] or {}
     return {
         "backend": device["backend"],
@@ -66,9 +66,9 @@ def machine(device):
 
 
 def check_here(device):
-    """Raise UserError where this is not the kind of machine that `device` (the content of device.json) was captured on.
+    """Raise UserError if this is not the kind of machine that `device` (the content of device.json) describes.
 
-    On a cluster the measuring jobs of a platform may run on other nodes than its probe did.
+    On a cluster, the measuring jobs of a platform may run on other nodes than its probe.
     """
     captured, here = [device["cpu"]["name"]], [_cpu()["name"]]
     if device["backend"] == "gpu":
@@ -81,14 +81,14 @@ def check_here(device):
             for k in range(pynvml.nvmlDeviceGetCount())
         }
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        # CUDA and NVML may number the GPUs of a node differently, so any of them may be ours.
+        # CUDA and NVML may number the GPUs of a node differently, so any of them may be the one that CUDA uses.
         seen = sorted(names, key=lambda name: name != device["gpu"]["name"])
         here.append(f"{seen[0] if seen else 'no GPU'}, driver {driver}")
     if captured != here:
         raise UserError(
             f"results/{device['platform']}/device.json describes another machine ({'; '.join(captured)}) than "
-            f"{socket.gethostname()} ({'; '.join(here)}); on a cluster give the platform a Slurm constraint that one "
-            "kind of node meets; elsewhere measure anew with `snakemake --cores all --forcerun probe`"
+            f"{socket.gethostname()} ({'; '.join(here)}); on a cluster, give the platform a Slurm constraint that only "
+            "one kind of node meets; elsewhere, measure again with `snakemake --cores all --forcerun probe`"
         )
 
 
@@ -119,7 +119,7 @@ def _gpu():
     memory_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)
     lanes = LANES.get(capability)
     power_limit = None
-    with contextlib.suppress(pynvml.NVMLError):  # not every card tells
+    with contextlib.suppress(pynvml.NVMLError):  # not every card reports it
         power_limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
     gpu = {
         "name": _text(facts["name"]),
@@ -130,7 +130,7 @@ def _gpu():
         "power_limit_w": power_limit,
         "memory_bytes": total,
         "memory_free_bytes": free,
-        # Two transfers a clock, over the whole bus.
+        # Two transfers per clock cycle, over the whole bus.
         "memory_bandwidth_gb_s": round(2 * memory_mhz * 1e6 * facts["memoryBusWidth"] / 8 / 1e9, 1),
         "l2_bytes": facts["l2CacheSize"],
         "driver": _text(pynvml.nvmlSystemGetDriverVersion()),
