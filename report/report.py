@@ -639,9 +639,10 @@ show_table(
 #
 # Operands are seeded random numbers, and the output is first filled with NaN. A product passes if every element differs
 # from the float64 reference by at most γ |A||B|, with γ = p u / (1 − p u); rounding cannot exceed this bound. Integers
-# must be equal. For half, bfloat16 and tf32, whose products a GPU sums in float, u is that of these sums, and the bound
-# also covers what the kernel rounds: its operands, if it rounds them, and the stored result. The study verifies a timed product again after its last run. If computing the whole reference is too
-# expensive, the study checks whole random rows.
+# must be equal. For half, bfloat16 and tf32, which a GPU multiplies exactly and sums in float, u is that of the sums,
+# and the bound also covers what the kernel rounds: its operands, if it rounds them, and the result that it stores. The
+# study verifies a timed product again after its last run. If computing the whole reference is too expensive, the study
+# checks whole random rows.
 
 # %%
 show_table(verified, "verification", "<b>Verified points.</b> For each machine, kernel and type.", labels)

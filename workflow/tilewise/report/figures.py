@@ -417,7 +417,7 @@ def roofline(evidence: Evidence) -> Figure:
 
 @_styled
 def cache_lines(evidence: Evidence) -> Figure:
-    """Time of a multiply-add over the cache lines that it fetches: one panel per machine, one point per loop and shape."""
+    """Time of a multiply-add over the lines that it fetches: one panel per machine, one point per loop and shape."""
     table = tables.cache_lines(evidence)
     if table.empty:
         return _nothing("No CPU loop was both timed and counted.")

@@ -51,7 +51,9 @@ def _when(platform):
 
 def _recorded(gpu):
     commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has no commit
-    return f"they were recorded on an {plain(gpu.device['gpu']['name'])} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
+    return (
+        f"they were recorded on an {plain(gpu.device['gpu']['name'])} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
+    )
 
 
 def _count(number, noun):
@@ -176,8 +178,8 @@ def lines_explain(table: pd.DataFrame, evidence: Evidence) -> str:
         ]
         if len(parts) == 2:
             lines.append(
-                f"On {plain(evidence.labels[platform])}, a multiply-add of a larger product compares with one of the same loop at "
-                f"{smallest['shape'].iloc[0]} as follows: {'; '.join(parts)}."
+                f"On {plain(evidence.labels[platform])}, a multiply-add of a larger product compares with one of the "
+                f"same loop at {smallest['shape'].iloc[0]} as follows: {'; '.join(parts)}."
             )
     return "\n\n".join(lines)
 
@@ -209,5 +211,7 @@ def configuration(evidence: Evidence) -> str:
     parts = []
     for platform in evidence.everyone:
         text = json.dumps(platform.device["config"], indent=1)
-        parts.append(f"<details><summary>Resolved config: {plain(platform.label)}</summary>\n\n```\n{text}\n```\n\n</details>")
+        parts.append(
+            f"<details><summary>Resolved config: {plain(platform.label)}</summary>\n\n```\n{text}\n```\n\n</details>"
+        )
     return "\n\n".join(parts)

@@ -11,9 +11,9 @@ import jupytext
 import nbformat
 import pandas as pd
 from IPython.display import HTML, Markdown
+from matplotlib.figure import Figure
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from matplotlib.figure import Figure
 from nbconvert import HTMLExporter
 
 from tilewise import ROOT, UserError

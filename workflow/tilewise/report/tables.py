@@ -28,9 +28,7 @@ def _chosen(evidence: Evidence) -> list[str]:
     return ["kernel", "dtype", *evidence.choice]
 
 
-def choice_text(
-    row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: Collection[str] = ()
-) -> str:
+def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: Collection[str] = ()) -> str:
     """What the sweep chose for this row: `16 × 64` threads, `tile 32, ntb 7`; empty for a kernel without parameters.
 
     The kernel's parameters come in the order of the registry, then those that only a recorded row has. Every block has
@@ -126,7 +124,7 @@ def _beside_published(table, evidence, published, pick_best):
 
 
 def _beside_anchor(table, rows, evidence):
-    """Adds `percent_of_anchor`: the rate as a percentage of the library's for the same product in the same element type.
+    """Adds `percent_of_anchor`: the rate as a percentage of the library's for the same product and element type.
 
     The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's.
     """
