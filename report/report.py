@@ -25,8 +25,8 @@ from IPython.display import display
 
 sys.path.insert(0, "../workflow")  # so that the notebook also opens if the package is not installed
 
-from tilewise.report import claims, data, figures, findings, tables
-from tilewise.report.render import claims_layout, show_figure, show_table, text
+from tilewise.report import claims, data, figures, findings, layouts, tables
+from tilewise.report.render import show_figure, show_table, text
 
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = data.RECORDED
@@ -71,7 +71,7 @@ text(findings.verdict_counts(verdicts, evidence))
 # %%
 beside = claims.side_by_side(verdicts, evidence)
 caption = f"<b>Claims.</b> Source by source, all {len(beside)}; the table scrolls."
-show_table(beside, claims_layout(evidence), caption)
+show_table(beside, layouts.claims(evidence), caption)
 
 # %% [markdown]
 # ## Summary
@@ -136,7 +136,7 @@ task_table(
     "sweep",
     "<b>Table 2.</b> Naive kernel, double, over the block dimensions at the largest shape.",
     rows=tables.largest,
-    hide=("bound_ratio", "tile", "ntb", "dtype"),
+    hide=("bound_ratio", "dtype"),
 )
 
 # %%
@@ -239,7 +239,7 @@ task_table(
     "task4",
     "sweep",
     "<b>Ragged and degenerate shapes.</b> Tile 16, three tiles per block.",
-    hide=("block", "gflops", "tile", "ntb"),
+    hide=("block", "gflops", *evidence.parameters),
 )
 
 # %%
@@ -452,7 +452,7 @@ if not evidence.facts["cache_lines"].empty:
             "leaves out, such as vector instructions and lines fetched ahead.",
         )
     )
-    display(text(findings.lines_explain(fetched, labels)))
+    display(text(findings.lines_explain(fetched, evidence)))
 
 # %% [markdown]
 # ## Ragged edges against multiples of the tile
@@ -565,9 +565,10 @@ text(
 known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
 known += " rectangular dynamic_tile matrix_struct bandwidth"
 for name in [name for name in tasks if name not in known.split()]:
-    display(text(f"## {tasks[name]['title']}\n\nThe task `{name}` of the config."))
-    display(task_table(name, "sweep", f"<b>{tasks[name]['title']}.</b> Every point of the task."))
-    display(task_figure(name, f"<b>{tasks[name]['title']}.</b>"))
+    title = findings.plain(tasks[name]["title"])
+    display(text(f"## {title}\n\nThe task `{name}` of the config."))
+    display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))
+    display(task_figure(name, f"<b>{title}.</b>"))
 
 # %% [markdown]
 # ## What the kernels ask of memory
@@ -598,6 +599,9 @@ else:
             "serve its data.",
         )
     )
+without = tables.not_emulated(evidence)
+if not without.empty:
+    display(show_table(without, "not_emulated", "<b>Kernels that the emulator does not run.</b> Each with the reason."))
 if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
     counted = tables.counted_against_hardware(evidence)
     display(
@@ -627,6 +631,7 @@ show_table(
     "<b>Points that are not ok.</b> A refused launch or an exceeded budget is a result too. If a task asks for "
     "refusals, they are in that task's own table.",
     labels,
+    hide=() if (failed["points"] > 1).any() else ("points",),
 )
 
 # %% [markdown]
@@ -634,8 +639,10 @@ show_table(
 #
 # Operands are seeded random numbers, and the output is first filled with NaN. A product passes if every element differs
 # from the float64 reference by at most γ |A||B|, with γ = p u / (1 − p u); rounding cannot exceed this bound. Integers
-# must be equal. The study verifies a timed product again after its last run. If computing the whole reference is too
-# expensive, the study checks whole random rows.
+# must be equal. For half, bfloat16 and tf32, which a GPU multiplies exactly and sums in float, u is that of the sums,
+# and the bound also covers what the kernel rounds: its operands, if it rounds them, and the result that it stores. The
+# study verifies a timed product again after its last run. If computing the whole reference is too expensive, the study
+# checks whole random rows.
 
 # %%
 show_table(verified, "verification", "<b>Verified points.</b> For each machine, kernel and type.", labels)
@@ -645,6 +652,17 @@ show_table(verified, "verification", "<b>Verified points.</b> For each machine, 
 
 # %%
 show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column per machine.")
+
+# %%
+if not evidence.facts["sweep"].empty:
+    display(
+        show_table(
+            tables.durations(evidence),
+            "durations",
+            "<b>How long it took.</b> Each task in seconds, and the part of it during which NVBench timed kernels.",
+            labels,
+        )
+    )
 
 # %%
 text(findings.configuration(evidence))

@@ -16,7 +16,7 @@ Claims. CPU times. Table 1. Table 2. Table 3. Table 4. Table 4 in double. Table 
 Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rectangles. Run-time tile. Occupancy.
 Matrix struct.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
-Verified points. Provenance."""
+Verified points. Provenance. How long it took."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
@@ -110,7 +110,7 @@ def test_findings_follow_the_data(tmp_path):
     evidence, published = data.load([tmp_path / "gpu"]), data.published()
     ladder = tables.ladder(evidence, published)
     words = findings.summary(evidence, ladder, tables.verification(evidence), tables.failures(evidence))
-    assert "The fastest kernel of the study is `multi_tile` with tile 32, NTB 7" in words
+    assert "The fastest kernel of the study is `multi_tile` with tile 32, ntb 7" in words
     assert "(source a: 103×)" in words
     assert "One point did not give a time or a product (1 invalid_launch)" in words
     assert "double takes 66.7\u00a0% longer" in findings.double_cost(evidence, published)

@@ -6,14 +6,18 @@ intervals. If the condition changes its answer within the interval, the verdict 
 spread, and says so.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.report.data import CLAIMS, SHAPE
-from tilewise.study import registry
+from tilewise.report.data import CLAIMS, Evidence, Platform
+from tilewise.study.columns import SHAPE
+from tilewise.study.expressions import evaluate as evaluate_expression
 from tilewise.study.schema import read_yaml, validate
 
 #: The verdicts.
@@ -80,7 +84,7 @@ class Machine:
     that did not run, makes the claim untestable.
     """
 
-    def __init__(self, evidence, platform):
+    def __init__(self, evidence: Evidence, platform: Platform):
         self.platform = platform
         rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
         self.rows = rows[rows["platform"] == platform.name]
@@ -90,12 +94,12 @@ class Machine:
             for name, table in evidence.facts.items()
         }
 
-    def functions(self):
+    def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
         names = (
             "time rate best wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak not_here"
         )
-        return {name: getattr(self, name) for name in names.split()}
+        return {name: getattr(self, name) for name in names.split()} | {"abs": abs}
 
     def time(self, **where):
         """Time in ms of the fastest row that fits, with its quartiles."""
@@ -240,7 +244,7 @@ def _words(where):
     return ", ".join(f"{name} {value}" for name, value in where.items())
 
 
-def load(path=CLAIMS):
+def load(path: Path | str = CLAIMS) -> list[dict[str, Any]]:
     """The claims of a YAML file as dicts. Raises UserError if an entry is malformed or an id occurs twice."""
     claims = read_yaml(path)
     validate(claims, "claims", path)
@@ -251,7 +255,7 @@ def load(path=CLAIMS):
     return claims
 
 
-def evaluate(claim, machine):
+def evaluate(claim: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
     """The verdict on a claim on one Machine, a dict: verdict, value, low, high, known, reason.
 
     `known` says whether low and high are known. `reason` says what is missing for an untestable claim, and warns if the
@@ -264,7 +268,7 @@ def evaluate(claim, machine):
         return _unknown | {"reason": str(missing)}
     found = found if isinstance(found, Spread) else Spread(*[float(found)] * 3)
     answers = [
-        bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"]}))
+        bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs}))
         for value in found.values(claim["published"], 0)
     ]
     reason = "" if len(set(answers)) == 1 else "depends on a difference smaller than the spread"
@@ -280,14 +284,16 @@ _unknown = {"verdict": UNTESTED, "value": None, "low": None, "high": None, "know
 
 def _calculate(claim, key, variables):
     try:
-        return registry.evaluate(claim[key], variables)
+        return evaluate_expression(claim[key], variables)
     except Untestable:
         raise
+    except UserError as error:
+        raise UserError(f"claims: {claim['id']}: {key}: {error}") from None
     except Exception as error:
         raise UserError(f"claims: {claim['id']}: {key} '{claim[key]}': {error}") from None
 
 
-def verdicts(claims, evidence):
+def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
     """Every claim on every platform of the report: a DataFrame with one row for each, in the order of the claims.
 
     A claim with a broken expression counts as untestable here; the tests find it before a reader does.
@@ -306,7 +312,7 @@ def verdicts(claims, evidence):
     return table.astype(dict.fromkeys(("value", "low", "high", "published"), "float64"))
 
 
-def side_by_side(verdicts, evidence):
+def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The verdicts for reading: one row per claim, with the verdict and the measured value on each platform, as text.
 
     The verdict on a recorded platform does not say `here`, because it is not about this machine.
