@@ -8,9 +8,10 @@
 // request. It moves the distinct 32-byte sectors that it touches, or, in shared memory, takes as many wavefronts as the
 // busiest bank has distinct words. Requests are kept for one warp between two barriers, then counted and forgotten.
 //
-// Faults. Each 4-byte word has a cell that remembers who wrote and who read it last. Time is a clock that ticks at every
-// barrier and every block: what happened since the last barrier of the block happened at the same time, and what
-// another block did always did.
+// Faults. Each 4-byte word has a cell that remembers who wrote and who read it last; if an array has elements of 2
+// bytes, a cell is for 2. Time is a clock that ticks at every barrier and every block: what happened since the last
+// barrier of the block happened at the same time, and what another block of the launch did always did. What an earlier
+// launch did happened before.
 #define EMULATOR_OBSERVED
 #include "cuda_emulator.h"
 
@@ -46,13 +47,13 @@ struct Traffic {
 
 struct Fault {
     std::int32_t kind, space, write, other_write;
-    std::int32_t size, array;             // bytes of the access; its array, or -1
+    std::int32_t size, array, launch;     // bytes of the access; its array, or -1; number of the launch
     std::int64_t offset;                  // bytes from the array's begin, or the index of an array expression
     std::uint64_t address;
-    std::uint64_t pc, other_pc;           // from the library's begin; 0 where file and line are known
+    std::uint64_t pc, other_pc;           // from the library's begin; 0 if file and line are known
     const char *file, *type;
     std::int32_t line, other_line;
-    std::uint32_t block[2], other_block[2], thread, other_thread;
+    std::uint32_t block[3], other_block[3], thread, other_thread;
     std::uint64_t count;
 };
 
@@ -62,7 +63,7 @@ bool counting, watching, stopping;
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-// What one word of memory has seen. Stamps are times of the clock; 0 is never.
+// What one unit of memory has seen. Stamps are times of the clock; 0 is never.
 struct Cell {
     std::uint32_t write_stamp, read_stamp, first_read_stamp;
     std::uint16_t writer, first_reader, reader, second_reader, write_site, read_site;
@@ -76,13 +77,15 @@ struct Array {
 };
 
 constexpr std::size_t element_alignment = 4096;  // cudaMalloc promises 256
-Array arrays[3];                                 // A, B, C
-std::uintptr_t arena;                            // holds all three, with room around each
+std::vector<Array> arrays;                       // A, B, C, and workspaces
+std::uintptr_t arena;                            // holds them all, with room around each
 std::size_t arena_bytes;
+unsigned unit;                                   // bytes that share a cell: 4, or 2
 std::uintptr_t shared_begin;                     // the library's TLS segment
 std::size_t shared_bytes;
 std::vector<Cell> shared_cells;
-std::vector<std::int16_t> shared_owner;          // of each word of the segment: the number of an array, or -1
+std::vector<std::int16_t> shared_owner;          // of each unit of the segment: the number of an array, or -1, or:
+constexpr int guard = -2;                        // g++ notes there that an array was constructed
 std::vector<std::uint64_t> shared_array_begin;
 std::uintptr_t library_begin, library_end;
 thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
@@ -94,6 +97,8 @@ void* reserve(std::size_t bytes)
     madvise(memory, bytes, MADV_NOHUGEPAGE);  // little of it is ever touched
     return memory;
 }
+
+std::size_t units(std::size_t bytes) { return (bytes + unit - 1) / unit; }
 
 int find_library(dl_phdr_info* info, std::size_t, void*)
 {
@@ -116,7 +121,8 @@ int find_library(dl_phdr_info* info, std::size_t, void*)
 
 // ---- Time -----------------------------------------------------------------------------------------------------------
 
-std::uint32_t clock_now, block_start, last_barrier;  // of the clock
+std::uint32_t clock_now, launch_start, block_start, last_barrier;  // of the clock
+int launches;                                        // those that have begun
 std::uint32_t warp_barrier[32];                      // last __syncwarp() of each warp, if after last_barrier
 std::vector<std::pair<std::uint32_t, uint3>> block_starts;
 unsigned running;                                    // thread
@@ -124,7 +130,7 @@ int last_ended;                                      // thread of this block, or
 
 bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
 {
-    if (stamp < block_start) return space == global && stamp;
+    if (stamp < block_start) return space == global && stamp >= launch_start;
     if (stamp < last_barrier || thread == running) return false;
     return thread / 32 != running / 32 || stamp >= warp_barrier[running / 32];
 }
@@ -138,13 +144,21 @@ uint3 block_at(std::uint32_t stamp)
 
 // ---- Faults ---------------------------------------------------------------------------------------------------------
 
+void set_block(std::uint32_t (&numbers)[3], const uint3& block)
+{
+    numbers[0] = block.x;
+    numbers[1] = block.y;
+    numbers[2] = block.z;
+}
+
 Fault new_fault(Kind kind)
 {
     Fault fault{};
     fault.kind = kind;
     fault.array = -1;
-    fault.block[0] = fault.other_block[0] = blockIdx.x;
-    fault.block[1] = fault.other_block[1] = blockIdx.y;
+    fault.launch = launches - 1;
+    set_block(fault.block, blockIdx);
+    set_block(fault.other_block, blockIdx);
     fault.thread = running;
     fault.count = 1;
     return fault;
@@ -320,9 +334,7 @@ struct Access {
     fault.offset = access.address - access.begin;
     fault.pc = access.pc - library_begin;
     if (kind == race) {
-        const uint3 other = stamp < block_start ? block_at(stamp) : blockIdx;
-        fault.other_block[0] = other.x;
-        fault.other_block[1] = other.y;
+        if (stamp < block_start) set_block(fault.other_block, block_at(stamp));
         fault.other_thread = thread;
         fault.other_write = write;
         fault.other_pc = sites[site].pc - library_begin;
@@ -330,13 +342,13 @@ struct Access {
     report(fault);
 }
 
-// Looks the words of an access up in their cells and marks them. One fault an access is enough.
+// Looks the units of an access up in their cells and marks them. One fault per access is enough.
 inline void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
 {
-    Cell* const end = cell + (access.size + 3) / 4;
+    Cell* const end = cell + units(access.size);
     bool faulty = false;
-    // Cells are words: of accesses to less than a word it is not known whether they touch the same bytes.
-    const bool whole = access.size >= 4;
+    // Of accesses to less than a unit it is not known whether they touch the same bytes.
+    const bool whole = access.size >= unit;
     for (; cell != end; ++cell) {
         const bool is_written = access.space == global ? cell->write_stamp != 0 : cell->write_stamp >= block_start;
         if (!access.write && !is_written && !initialised) {
@@ -350,7 +362,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
         if (access.write) {
             std::uint32_t stamp = 0;
             unsigned reader = 0;
-            if (access.space == global && cell->first_read_stamp && cell->first_read_stamp < block_start) {
+            if (access.space == global && cell->first_read_stamp >= launch_start && cell->first_read_stamp < block_start) {
                 stamp = cell->first_read_stamp;
                 reader = cell->first_reader;
             } else if (cell->read_stamp && at_the_same_time(cell->read_stamp, cell->reader, access.space)) {
@@ -368,7 +380,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             cell->writer = running;
             cell->write_site = site;
         } else if (whole) {
-            if (!cell->first_read_stamp) {
+            if (cell->first_read_stamp < launch_start) {
                 cell->first_read_stamp = clock_now;
                 cell->first_reader = running;
             }
@@ -385,7 +397,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 
 [[gnu::always_inline]] inline void access_global(Access access)
 {
-    for (int k = 0; k < 3; ++k) {
+    for (std::size_t k = 0; k < arrays.size(); ++k) {
         const Array& array = arrays[k];
         const std::uint64_t offset = access.address - array.begin;
         if (offset < array.bytes && offset + access.size <= array.bytes) {
@@ -393,13 +405,13 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
-            if (watching) examine(access, array.cells + offset / 4, site, array.written_by_host);
+            if (watching) examine(access, array.cells + offset / unit, site, array.written_by_host);
             return;
         }
     }
     // Outside: named by the array whose begin or end is nearest.
     std::uint64_t nearest = UINT64_MAX;
-    for (int k = 0; k < 3; ++k) {
+    for (std::size_t k = 0; k < arrays.size(); ++k) {
         const std::uint64_t before = arrays[k].begin - access.address;
         const std::uint64_t after = access.address - (arrays[k].begin + arrays[k].bytes);
         if (std::min(before, after) < nearest) {
@@ -414,8 +426,9 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 [[gnu::always_inline]] inline void access_shared(Access access)
 {
     const std::uint64_t offset = access.address - shared_begin;
-    int owner = shared_owner[offset / 4];
-    const std::uint64_t last = (offset + access.size - 1) / 4;
+    int owner = shared_owner[offset / unit];
+    if (owner == guard) return;
+    const std::uint64_t last = (offset + access.size - 1) / unit;
     const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
     // Outside: named by the array that begins last before it.
     for (std::size_t k = 0; !inside && k < shared_array_begin.size(); ++k)
@@ -428,7 +441,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     }
     const unsigned site = site_at(access.pc, shared, access.write, access.size);
     if (counting) count(site, access.address);
-    if (watching) examine(access, shared_cells.data() + offset / 4, site, false);
+    if (watching) examine(access, shared_cells.data() + offset / unit, site, false);
 }
 
 [[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
@@ -444,14 +457,14 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 // A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
 [[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
 {
-    for (int k = 0; k < 3; ++k)
+    for (std::size_t k = 0; k < arrays.size(); ++k)
         if (access.address - arrays[k].begin < arrays[k].bytes) {
             access.array = k;
             access.begin = arrays[k].begin;
         }
     if (access.address - shared_begin < shared_bytes) {
         access.space = shared;
-        access.array = shared_owner[(access.address - shared_begin) / 4];
+        access.array = shared_owner[(access.address - shared_begin) / unit];
         access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
     }
     stopping = true;  // the CPU's own wide loads might crash, too
@@ -550,30 +563,33 @@ using namespace emulator;
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/// Where A, B and C of these sizes (bytes) are, zeroed, aligned, and with room around each: an index that is wrong by
-/// up to 2^31 elements of 8 bytes is still in memory that is ours. Returns 0, or -1 where there is not enough memory.
-EXPORT int tracer_allocate(const std::uint64_t* bytes, void** addresses)
+/// Where `count` arrays of these sizes (bytes) are, zeroed, aligned, and with room around each: an index that is wrong by
+/// up to 2^31 elements of 8 bytes is still in memory that is ours. `written` says which of them the host has filled;
+/// `unit_bytes`, 4 or 2, is the size of the smallest elements. Returns 0, or -1 if there is not enough memory.
+EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* written, int unit_bytes, void** addresses)
 {
     room_behind[0] = 0;  // makes the segment exist
     dl_iterate_phdr(find_library, nullptr);
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
     sites.clear();
     occurrences.clear();
+    unit = unit_bytes;
     char* memory = nullptr;
     std::size_t room;
     for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
-        arena_bytes = 4 * room + 3 * element_alignment + bytes[0] + bytes[1] + bytes[2];
+        arena_bytes = room;
+        for (int k = 0; k < count; ++k) arena_bytes += room + element_alignment + bytes[k];
         memory = static_cast<char*>(reserve(arena_bytes));
         if (memory) break;
     }
     if (!memory) return -1;
     arena = reinterpret_cast<std::uintptr_t>(memory);
     std::uintptr_t begin = arena;
-    for (int k = 0; k < 3; ++k) {
+    for (int k = 0; k < count; ++k) {
         begin = (begin + room + element_alignment - 1) / element_alignment * element_alignment;
-        const std::size_t cells = (bytes[k] + 3) / 4;
-        arrays[k] = {begin, bytes[k], static_cast<Cell*>(reserve(cells * sizeof(Cell))), k < 2};
-        if (!arrays[k].cells) return -1;
+        auto* cells = static_cast<Cell*>(reserve(units(bytes[k]) * sizeof(Cell)));
+        arrays.push_back({begin, bytes[k], cells, written[k] != 0});
+        if (!cells) return -1;
         addresses[k] = reinterpret_cast<void*>(begin);
         begin += bytes[k];
     }
@@ -584,36 +600,45 @@ EXPORT int tracer_allocate(const std::uint64_t* bytes, void** addresses)
 EXPORT void tracer_free()
 {
     for (Array& array : arrays)
-        if (array.cells) munmap(array.cells, (array.bytes + 3) / 4 * sizeof(Cell));
-    std::fill(arrays, arrays + 3, Array{});
+        if (array.cells) munmap(array.cells, units(array.bytes) * sizeof(Cell));
+    arrays.clear();
     if (arena) munmap(reinterpret_cast<void*>(arena), arena_bytes);
     arena = 0;
 }
 
-/// Before a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel may use;
-/// `count` is whether to count traffic, `watch` whether to look for races and reads of what was never written, `stop`
-/// whether to give up at the first fault. Forgets all earlier runs.
-EXPORT void tracer_prepare(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
-                           int count, int watch, int stop)
+/// Before a run, which is one launch or several. `count` is whether to count traffic, `watch` whether to look for races
+/// and reads of what was never written, `stop` whether to give up at the first fault. Forgets all earlier runs.
+EXPORT void tracer_prepare(int count, int watch, int stop)
 {
     counting = count;
     watching = watch;
     stopping = stop;
-    shared_cells.assign(shared_bytes / 4 + 1, Cell{});
-    shared_owner.assign(shared_bytes / 4 + 1, -1);
-    shared_array_begin.assign(offsets, offsets + shared_arrays);
-    for (int k = 0; k < shared_arrays; ++k)
-        for (std::uint64_t word = offsets[k] / 4; word < (offsets[k] + sizes[k] + 3) / 4; ++word) shared_owner[word] = k;
     for (Array& array : arrays)
-        if (array.cells) madvise(array.cells, (array.bytes + 3) / 4 * sizeof(Cell), MADV_DONTNEED);  // zero again
+        if (array.cells) madvise(array.cells, units(array.bytes) * sizeof(Cell), MADV_DONTNEED);  // zero again
     std::memset(traffic, 0, sizeof traffic);
     faults.clear();
     block_starts.clear();
     clock_now = 0;
+    launches = 0;
     for (Site& site : sites) {  // a run that was given up leaves requests behind
         for (unsigned i = 0; i < site.used; ++i) site.requests[i].lanes = 0;
         site.used = 0;
     }
+}
+
+/// Before each launch of a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel
+/// may use; `guards` are the offsets of their guards.
+EXPORT void tracer_launch(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
+                          const std::uint64_t* guards, int guard_count)
+{
+    ++launches;
+    launch_start = clock_now + 1;
+    shared_cells.assign(units(shared_bytes) + 1, Cell{});
+    shared_owner.assign(units(shared_bytes) + 1, -1);
+    shared_array_begin.assign(offsets, offsets + shared_arrays);
+    for (int k = 0; k < guard_count; ++k) shared_owner[guards[k] / unit] = guard;
+    for (int k = 0; k < shared_arrays; ++k)
+        std::fill(shared_owner.begin() + offsets[k] / unit, shared_owner.begin() + units(offsets[k] + sizes[k]), k);
 }
 
 EXPORT const Traffic* tracer_traffic() { return traffic[0]; }

@@ -1,16 +1,14 @@
-"""The cache model counts what a plain simulation of the same loop counts, without any change to the loops."""
+"""The model of a cache counts what a plain simulation of the same loop counts, and the loops need no change for it."""
 
 import itertools
 from collections import OrderedDict
 
 import pytest
-from tilewise.study.study import Study
 
 from tilewise import UserError
 from tilewise.count import cache_lines
-from tilewise.report import data, figures, findings, tables
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
+from tilewise.study.registry import Kernel, LaunchEntry
 
 LINE, PAGE = 64, 4096
 ORDERS = ["ijk", "ikj", "jik", "jki", "kij", "kji"]
@@ -28,7 +26,7 @@ def count(kernels, tmp_path_factory):
 
 
 class Lru:
-    """A cache of sets ordered by last use, in plain Python."""
+    """A cache of sets in the order of last use, in Python's own words."""
 
     def __init__(self, bytes, ways):
         self.ways = ways
@@ -48,7 +46,7 @@ class Lru:
 
 
 def simulated(row, width, model):
-    """Lines that each level fetches in the window of a row of cache_lines.csv, from the accesses of its loop."""
+    """Lines that each level fetches in the window of a row of cache_lines.csv, by the accesses of its loop in order."""
 
     def pages(elements):
         return -(-elements * width // PAGE) * PAGE
@@ -120,7 +118,8 @@ def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
         "sparse": "for (int k = 0; k < p; ++k) if (A[i * p + k] != 0) sum += A[i * p + k] * B[k * m + j];",
     }.items():
         (tmp_path / f"{name}.cpp").write_text(text.format(name=name, body=body))
-        own[name] = Kernel(name, name, "host", ("float",), f"{name}.cpp", ("dtype",), folder=tmp_path)
+        launches = (LaunchEntry(name, ("dtype",)),)
+        own[name] = Kernel(name, name, "host", ("float",), f"{name}.cpp", launches=launches, folder=tmp_path)
     points = [Point("t", name, "float", 20, 20, 20) for name in own]
     frame, messages = cache_lines.count(points, own, SMALL | {"multiply_adds": 1000}, tmp_path)
     assert frame["kernel"].tolist() == ["mine"]
@@ -128,10 +127,12 @@ def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
     assert all(
         said.startswith(f"{name}: its cache lines cannot be") for said, name in zip(messages, names, strict=True)
     )
-    assert "at most 1000 of the 8000 multiplications" in messages[2], "operands are zeros"
+    assert "no more than 1000 of the 8000 multiplications" in messages[2], "operands are zeros"
 
 
-def test_loops_are_counted_once_a_width_at_shapes_that_the_model_is_for(config):
+def test_loops_are_counted_once_per_width_at_shapes_that_the_model_is_for(config):
+    from tilewise.study.study import Study
+
     points = Study(config).loop_points()
     most = config["trace"]["cache_lines"]["largest_bytes"]
     assert {point.kernel for point in points} >= {*ORDERS, "blocked"}
@@ -141,6 +142,8 @@ def test_loops_are_counted_once_a_width_at_shapes_that_the_model_is_for(config):
 
 
 def test_names_that_mean_something_else_are_refused(config):
+    from tilewise.study.study import Study
+
     with pytest.raises(UserError, match=r"tasks\.ladder: the study has a rule or table of that name"):
         Study(config | {"tasks": {"ladder": config["tasks"]["task1a"]}}, reserved={"ladder"})
     with pytest.raises(UserError, match=r"tasks\.probe: "):
@@ -150,12 +153,16 @@ def test_names_that_mean_something_else_are_refused(config):
 
 
 def test_a_cache_without_a_set_is_refused(config):
+    from tilewise.study.study import Study
+
     broken = config["trace"]["cache_lines"] | {"l2": {"bytes": 512, "ways": 16}}
     with pytest.raises(UserError, match=r"trace\.cache_lines\.l2: 512 bytes do not hold"):
         Study(config | {"trace": config["trace"] | {"cache_lines": broken}})
 
 
 def test_the_recorded_times_stand_beside_the_lines():
+    from tilewise.report import data, figures, findings, tables
+
     evidence = data.load([data.RECORDED / "nvidia-h200"])
     table = tables.cache_lines(evidence)
     assert len(table) == 42

@@ -8,7 +8,8 @@ import dataclasses
 import pytest
 
 from tilewise.count.trace import KINDS, build, trace
-from tilewise.study.registry import instance, load
+from tilewise.study import points
+from tilewise.study.registry import load
 
 KERNELS = load()
 #: A shape (n, p, m) that no tile divides, with more than one block along each dimension.
@@ -89,8 +90,8 @@ def libraries(tmp_path_factory):
     folder = tmp_path_factory.mktemp("libraries")
     built = {}
     for name, choice in CHOICES.items():
-        sizes = choice.get("tile"), choice.get("ntb")
-        instances = [instance(KERNELS[name], dtype, *sizes) for dtype in ("float", "double", "int32")]
+        own = [points.point("t", name, dtype, 1, 1, 1, **choice) for dtype in ("float", "double", "int32")]
+        instances = [instance for point in own for instance in KERNELS[name].instances(point)]
         built[name] = build(KERNELS[name], instances, folder / f"{name}.so")
     return built
 
@@ -148,7 +149,7 @@ def test_32_bit_index(tmp_path, name, operand):
     kernel = mutant(tmp_path, name, index, index.replace("static_cast<long long>", ""))
     # The naive kernel has blocks of one row, and only the last block runs, because row 0 would take too long.
     choice, block = ({"block_x": 8, "block_y": 1}, HUGE[operand][0] - 1) if name == "naive" else (CHOICES[name], 0)
-    _, faults = trace(kernel, "float", HUGE[operand], blocks=[(0, block)], stop=True, **choice)
+    _, faults = trace(kernel, "float", HUGE[operand], blocks=[(0, block, 0)], stop=True, **choice)
     assert faults[0].kind == "out_of_bounds"
     assert f"element -{2**31} of {operand}" in str(faults[0])
 
@@ -157,7 +158,7 @@ def test_32_bit_index(tmp_path, name, operand):
 @pytest.mark.parametrize("name", CHOICES)
 def test_64_bit_index_is_right(name, operand, libraries):
     row, faults = trace(
-        KERNELS[name], "float", HUGE[operand], library=libraries[name], blocks=[(0, 0)], **CHOICES[name]
+        KERNELS[name], "float", HUGE[operand], library=libraries[name], blocks=[(0, 0, 0)], **CHOICES[name]
     )
     assert not faults
     assert row["global_store_sectors"] > 0
@@ -165,7 +166,9 @@ def test_64_bit_index_is_right(name, operand, libraries):
 
 def test_dynamic_shared_memory_one_row_short():
     one_row_less = "(1 + ntb) * tile * tile * itemsize - tile * itemsize"
-    kernel = dataclasses.replace(KERNELS["multi_tile"], dynamic_shared_bytes=one_row_less)
+    [launch] = KERNELS["multi_tile"].launches
+    launch = dataclasses.replace(launch, dynamic_shared_bytes=one_row_less)
+    kernel = dataclasses.replace(KERNELS["multi_tile"], launches=(launch,))
     _, faults = trace(kernel, "double", RAGGED, **CHOICES["multi_tile"])
     assert {fault.kind for fault in faults} == {"out_of_bounds"}
     # Tile and NTB are 8 and 3: 4 tiles of 64 elements; the launch gave memory for 248 of them.

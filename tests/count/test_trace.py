@@ -10,15 +10,15 @@ import time
 import pandas as pd
 import pytest
 
-from tilewise import ROOT
+from tilewise import ROOT, UserError
 from tilewise.__main__ import main
-from tilewise.count import counters
-from tilewise.count.counters import cross_check_points
-from tilewise.count.trace import COLUMNS, KINDS, block_classes, build, count_points, trace, trace_points, tracers
-from tilewise.study.points import Point
-from tilewise.study.registry import Kernel, load
+from tilewise.count.trace import KINDS, block_classes, build, count_points, trace, trace_points, tracers
+from tilewise.study import columns, points, registry
+from tilewise.study.registry import Kernel, LaunchEntry
 
-KERNELS = load()
+KERNELS = registry.load()
+PARAMETERS = registry.parameters(KERNELS)
+COLUMNS = columns.of("traffic", PARAMETERS)
 SQUARE = (256, 256, 256)
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
 
@@ -56,12 +56,15 @@ def test_golden_counts(transposed, name, choice, requests, sectors):
 @pytest.fixture(scope="module")
 def beside_hardware(tmp_path_factory):
     """Counted and hardware (`_hw`) columns at the 252 points of counters.py, float and double, ragged shapes too."""
+    from tilewise.count.counters import cross_check_points
+
     hardware = pd.read_csv(ROOT / "report/recorded/nvidia-h200/counters.csv")
-    points = cross_check_points(KERNELS)
-    counted = count_points(points, tracers(points, KERNELS, tmp_path_factory.mktemp("hardware")))
+    asked = cross_check_points(KERNELS)
+    counted = count_points(asked, tracers(asked, KERNELS, tmp_path_factory.mktemp("hardware")), KERNELS)
+    keys = [*["kernel", "dtype", *columns.SHAPE], *columns.choice(["tile", "ntb"])]
     counted = counted.astype({"tile": float, "ntb": float})
-    joined = counted.merge(hardware, on=counters.KEYS, suffixes=("", "_hw"))
-    assert len(joined) == len(points) == len(hardware)
+    joined = counted.merge(hardware, on=keys, suffixes=("", "_hw"))
+    assert len(joined) == len(asked) == len(hardware)
     return joined
 
 
@@ -115,20 +118,18 @@ def kernel_of(folder, body, name="mine", **entry):
     """A kernel for float with this body and one block of (block_x, block_y) threads for all of C."""
     signature = f"__global__ void {name}(const T* A, const T* B, T* C, int n, int p, int m)"
     (folder / f"{name}.cu").write_text(f"template <typename T>\n{signature}\n{{\n{body}\n}}\n")
+    launch = LaunchEntry(
+        **{"function": name, "template": ("dtype",), "block": ("block_x", "block_y"), "covers": ("n", "m"), **entry}
+    )
     return Kernel(
-        **{
-            "name": name,
-            "title": name,
-            "kind": "cuda",
-            "dtypes": ("float", "double", "int32"),
-            "source": f"{name}.cu",
-            "template": ("dtype",),
-            "parameters": ("block",),
-            "block": ("block_x", "block_y"),
-            "covers": ("n", "m"),
-            "folder": folder,
-            **entry,
-        }
+        name=name,
+        title=name,
+        kind="cuda",
+        dtypes=("float", "double", "int32"),
+        source=f"{name}.cu",
+        parameters=("block",),
+        launches=(launch,),
+        folder=folder,
     )
 
 
@@ -331,12 +332,274 @@ def test_wrong_product(tmp_path):
     assert "is 7, should be" in str(faults[0])
 
 
+# ---- Several launches, workspaces, headers, three dimensions, other types --------------------------------------------
+
+TURN = "if (k < p && col < m) turned[col * p + k] = B[k * m + col];"
+TWO = f"""
+template <typename T>
+__global__ void turn(const T* B, T* turned, int p, int m)
+{{
+    const int k = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    {TURN}
+}}
+template <typename T>
+__global__ void mine(const T* A, const T* turned, T* C, int n, int p, int m)
+{{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    T sum = 0;
+    for (int k = 0; k < p; ++k) sum += A[row * p + k] * turned[col * p + k];
+    C[row * m + col] = sum;
+}}
+"""
+
+
+def two_launches(folder, text=TWO, **entry):
+    """B transposed into a workspace, then multiplied by its rows."""
+    (folder / "mine.cu").write_text(text)
+    turn = {"block": ("16", "4"), "grid": ("ceil_div(m, 16)", "ceil_div(p, 4)"), **entry}
+    launches = (
+        LaunchEntry("turn", ("dtype",), arguments=("B", "turned", "p", "m"), **turn),
+        LaunchEntry("mine", ("dtype",), ("8", "8"), ("8", "8"), arguments=("A", "turned", "C", "n", "p", "m")),
+    )
+    workspaces = {"turned": {"shape": ("m", "p"), "dtype": "dtype"}}
+    return Kernel(
+        "mine", "mine", "cuda", ("float", "double"), "mine.cu", launches=launches, workspaces=workspaces, folder=folder
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_two_launches_are_one_point(tmp_path, dtype):
+    """What one launch writes the next may read and write; their traffic is summed; the block is that of the product."""
+    kernel = two_launches(tmp_path)
+    row, faults = trace(kernel, dtype, (19, 21, 37))
+    assert not faults, [str(fault) for fault in faults]
+    assert (row["block_x"], row["block_y"]) == (8, 8)
+    # turn: 3 x 6 blocks of 2 warps, each of 2 rows of 16 threads; mine: 19 rows of 4 + 4 + 4 + 4 + 1 lanes in 2 warps.
+    assert row["global_store_requests"] == sum(
+        len({(x, y // 2) for x in range(0, 37, width) for y in range(height)}) for width, height in ((16, 21),)
+    ) + len({(x, y // 8, y % 8 // 4) for x in range(0, 37, 8) for y in range(19)})
+
+
+MUTANTS_OF_TWO = [  # what is replaced by what, the kind of fault, a part of its message
+    (
+        "k < p && col < m",
+        "k < p && col < m && !(k == 3 && col == 5)",
+        "uninitialised",
+        "thread (5, 0) of block (0, 0) reads turned[5, 3], which no thread has written",
+    ),
+    (
+        TURN,
+        TURN + " if (k == 0 && col == 0) turned[m * p - 1] = 0;",
+        "race",
+        "writes turned[36, 20] of global memory, which thread (0, 0) of block (0, 0) writes at line 6, and blocks run in",
+    ),
+    (
+        "turned[col * p + k] = B",
+        "turned[col * p + k + 1] = B",
+        "out_of_bounds",
+        "element 777 of turned, which has 37 x 21 = 777",
+    ),
+]
+
+
+@pytest.mark.parametrize("old, new, kind, message", MUTANTS_OF_TWO, ids=[mutant[2] for mutant in MUTANTS_OF_TWO])
+def test_mutants_of_two_launches(tmp_path, old, new, kind, message):
+    assert TWO.count(old) == 1
+    _, faults = trace(two_launches(tmp_path, TWO.replace(old, new)), "float", (19, 21, 37))
+    found = [fault for fault in faults if fault.kind == kind]
+    assert any(message in str(fault) for fault in found), [str(fault) for fault in faults]
+    lines = TWO.splitlines()
+    at = "sum += A" if kind == "uninitialised" else "turned[col * p + k]"
+    assert all(at in lines[fault.line - 1] for fault in found)
+
+
+def test_what_a_workspace_held_before_counts_for_nothing(tmp_path):
+    """The first launch leaves out a row: it is unknown under every schedule, whatever the schedule before left there."""
+    _, faults = trace(
+        two_launches(tmp_path, TWO.replace("k < p && col < m", "k < p && col < m - 1")), "float", (9, 5, 7)
+    )
+    assert {fault.kind for fault in faults} == {"uninitialised"}
+    assert "turned[6, 0]" in str(faults[0])
+
+
+def test_a_launch_orders_what_blocks_do(tmp_path):
+    """Blocks of one launch may not meet in one place; those of two launches may."""
+    text = """
+    __global__ void first(float* C) { C[0] = blockIdx.x; }
+    __global__ void mine(const float* A, const float* B, float* C) { C[0] = C[0] + A[0] * B[0]; }
+    """
+    (tmp_path / "mine.cu").write_text(text)
+    for blocks, clean in ((1, True), (2, False)):
+        launches = (
+            LaunchEntry("first", (), ("1",), (), (str(blocks),), arguments=("C",)),
+            LaunchEntry("mine", (), ("1",), (), ("1",), arguments=("A", "B", "C")),
+        )
+        kernel = Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=launches, folder=tmp_path)
+        _, faults = trace(kernel, "float", (1, 1, 1))
+        assert ("race" not in {fault.kind for fault in faults}) == clean
+        assert "uninitialised" not in {fault.kind for fault in faults}
+        assert all(fault.line == 2 for fault in memory_faults(faults))
+
+
+def test_a_fault_in_a_header_is_named_there(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/load.cuh").write_text(
+        "// The last element is one too far.\ntemplate <typename T>\n__device__ T load(const T* from, int index)\n"
+        "{\n    return from[index + 1];\n}\n"
+    )
+    (tmp_path / "parts/all.cuh").write_text('#include "load.cuh"\n')
+    kernel = kernel_of(tmp_path, "    C[threadIdx.x] = load(A, threadIdx.x);")
+    kernel.path.write_text('#include "parts/all.cuh"\n' + kernel.path.read_text())
+    _, faults = trace(kernel, "float", (1, 32, 32), block_x=32, block_y=1)
+    [fault] = memory_faults(faults)
+    assert (fault.kind, fault.file, fault.line) == ("out_of_bounds", str(tmp_path / "parts/load.cuh"), 5)
+    assert "thread (31, 0) of block (0, 0) reads element 32 of A, which has 1 x 32 = 32" in str(fault)
+
+
+def test_a_race_with_a_header_names_both_files(tmp_path):
+    (tmp_path / "fill.cuh").write_text(
+        "template <typename T>\n__device__ void fill(T* s, T v) { s[threadIdx.x] = v; }\n"
+    )
+    body = "    __shared__ T s[32]; fill(s, A[0]); C[threadIdx.x] = s[31 - threadIdx.x];"
+    kernel = kernel_of(tmp_path, body)
+    kernel.path.write_text('#include "fill.cuh"\n' + kernel.path.read_text())
+    _, faults = trace(kernel, "float", (1, 1, 32), block_x=32, block_y=1)
+    race = next(fault for fault in faults if fault.kind == "race")
+    assert {race.file, str(race).split(" of ")[-1].split(",")[0]} <= {str(tmp_path / "fill.cuh"), str(kernel.path)}
+
+
+def test_three_dimensions(tmp_path):
+    """Threads and blocks along z are told apart, and named by x, y and z."""
+    text = """__global__ void mine(const float* A, const float* B, float* C, int n, int p, int m)
+{
+    const int row = blockIdx.z * 2 + threadIdx.z, col = blockIdx.x * 4 + threadIdx.x;
+    if (row >= n || col >= m || threadIdx.y) return;
+    float sum = 0;
+    for (int k = 0; k < p; ++k) sum += A[row * p + k] * B[k * m + col];
+    C[row * m + col] = sum;
+}
+"""
+    launch = LaunchEntry("mine", (), ("4", "3", "2"), (), ("ceil_div(m, 4)", "1", "ceil_div(n, 2)"))
+    kernel = Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(launch,), folder=tmp_path)
+    kernel.path.write_text(text)
+    row, faults = trace(kernel, "float", (7, 5, 9))
+    assert not faults
+    assert (row["block_x"], row["block_y"]) == (4, 3)
+    kernel.path.write_text(text.replace("row >= n || ", ""))
+    _, faults = trace(kernel, "float", (7, 5, 9))
+    bounds = [fault for fault in faults if fault.kind == "out_of_bounds"]
+    assert {(fault.block, fault.thread) for fault in bounds} == {((0, 0, 3), (0, 0, 1))}
+    assert "thread (0, 0, 1) of block (0, 0, 3) reads element 35 of A, which has 7 x 5 = 35" in str(bounds[0])
+    kernel.path.write_text(text.replace(" || threadIdx.y", ""))
+    _, faults = trace(kernel, "float", (7, 5, 9))
+    assert any("which thread (0, 0, 0) writes at line 7, with no __sync" in str(f) for f in faults if f.kind == "race")
+
+
+SGEMM = """
+__global__ void mine(int M, int N, int K, float alpha, const float* A, const float* B, float beta, float* C)
+{
+    const uint row = blockIdx.x * blockDim.x + threadIdx.x, col = blockIdx.y * blockDim.y + threadIdx.y;
+    if (row >= M || col >= N) return;
+    float sum = 0;
+    for (int k = 0; k < K; ++k) sum += A[row * K + k] * B[k * N + col];
+    C[row * N + col] = alpha * sum + BETA;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "beta, kinds",
+    [("(beta == 0 ? 0 : beta * C[row * N + col])", set()), ("beta * C[row * N + col]", {"uninitialised"})],
+)
+def test_arguments_of_ones_own(tmp_path, beta, kinds):
+    """A kernel that multiplies what C held by 0 reads what nobody wrote."""
+    launch = LaunchEntry(
+        "mine", (), ("16", "8"), (), ("ceil_div(n, 16)", "ceil_div(m, 8)"),
+        arguments=("n", "m", "p", {"float": "1.0"}, "A", "B", {"float": "0.0"}, "C"),
+    )  # fmt: skip
+    kernel = Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(launch,), folder=tmp_path)
+    kernel.path.write_text(SGEMM.replace("BETA", beta))
+    _, faults = trace(kernel, "float", (33, 35, 70))
+    assert {fault.kind for fault in faults} == kinds, [str(fault) for fault in faults]
+
+
+def test_a_wrong_number_of_arguments_is_refused(tmp_path):
+    kernel = kernel_of(tmp_path, "    C[0] = 1;", arguments=("A", "B", "C", "n"))
+    with pytest.raises(UserError, match=r"mine\.cu: mine: mine<float>: the function has 6 parameters, but .* 4 arg"):
+        trace(kernel, "float", (1, 1, 1), block_x=1, block_y=1)
+
+
+SMALL = """#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+template <typename T, int TILE>
+__global__ void mine(const T* A, const T* B, T* C, int n, int p, int m)
+{
+    __shared__ T tile_a[TILE][TILE];
+    __shared__ T tile_b[TILE][TILE];
+    const int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * TILE + ty, col = blockIdx.x * TILE + tx;
+    float sum = 0;
+    for (int start = 0; start < p; start += TILE) {
+        tile_a[ty][tx] = row < n && start + tx < p ? A[row * p + start + tx] : T(0);
+        tile_b[ty][tx] = start + ty < p && col < m ? B[(start + ty) * m + col] : T(0);
+        __syncthreads();  // both tiles
+        for (int k = 0; k < TILE; ++k) sum += float(tile_a[ty][k]) * float(tile_b[k][tx]);
+        __syncthreads();  // every thread
+    }
+    if (row < n && col < m) C[row * m + col] = T(sum);
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["half", "bfloat16"])
+def test_elements_of_two_bytes(tmp_path, dtype):
+    """They are counted as such, and a race between neighbouring elements is not one."""
+    launch = LaunchEntry("mine", ("dtype", "tile"), ("tile", "tile"), ("tile", "tile"))
+    fields = {"dtypes": (dtype,), "source": "mine.cu", "parameters": ("tile",), "launches": (launch,)}
+    kernel = Kernel("mine", "mine", "cuda", folder=tmp_path, **fields)
+    kernel.path.write_text(SMALL)
+    row, faults = trace(kernel, dtype, (64, 64, 64), tile=16)
+    assert not faults, [str(fault) for fault in faults]
+    assert (
+        row["global_load_requests"]
+        == trace(KERNELS["tiled"], "float", (64, 64, 64), tile=16)[0]["global_load_requests"]
+    )
+    assert row["sectors_per_request"] == 2  # 16 elements of 2 bytes from each of two rows
+    assert row["flop_per_byte"] == 8
+    for barrier, line in (("__syncthreads();  // both tiles", 14), ("__syncthreads();  // every thread", 11)):
+        kernel.path.write_text(SMALL.replace(barrier, ""))
+        _, faults = trace(kernel, dtype, (19, 21, 37), tile=8)
+        assert any(fault.kind == "race" and fault.line == line for fault in faults), [str(fault) for fault in faults]
+    kernel.path.write_text(SMALL.replace("row < n && start", "row <= n && start"))
+    _, faults = trace(kernel, dtype, (19, 21, 37), tile=8)
+    assert any("reads element 399 of A, which has 19 x 21 = 399" in str(fault) for fault in faults)
+
+
+def test_a_vector_of_halves_is_one_access(tmp_path):
+    body = """    __shared__ __half2 pairs[32];
+    pairs[threadIdx.x] = reinterpret_cast<const __half2*>(A)[threadIdx.x];
+    __syncthreads();
+    const __half2 sum = pairs[threadIdx.x] + pairs[31 - threadIdx.x];
+    union { float4 all; __half one[8]; } many;
+    many.all = reinterpret_cast<const float4*>(A)[threadIdx.x / 4];
+    C[threadIdx.x] = T(sum.x) + __high2half(sum) + many.one[0];"""
+    kernel = dataclasses.replace(kernel_of(tmp_path, body), dtypes=("half",))
+    kernel.path.write_text("#include <cuda_fp16.h>\n" + kernel.path.read_text())
+    row, faults = trace(kernel, "half", (1, 64, 32), block_x=32, block_y=1)
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (2, 8)
+    assert (row["shared_load_requests"], row["shared_bank_conflicts"]) == (2, 0)
+    assert not memory_faults(faults), [str(fault) for fault in faults]
+
+
 # ---- Many points, speed, memory --------------------------------------------------------------------------------------
 
 
 def test_trace_points(tmp_path):
-    points = [Point("t", "naive", "float", 9, 5, 7, 8, 8), Point("t", "multi_tile", "int32", 9, 5, 7, tile=8, ntb=2)]
-    frame, faults = trace_points(points, tracers(points, KERNELS, tmp_path))
+    asked = [
+        points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
+        points.point("t", "multi_tile", "int32", 9, 5, 7, tile=8, ntb=2),
+    ]
+    frame, faults = trace_points(asked, tracers(asked, KERNELS, tmp_path), KERNELS)
     assert not faults
     assert list(frame.columns) == COLUMNS
     assert list(frame.kernel) == ["naive", "multi_tile"]
@@ -355,21 +618,66 @@ WHOLE = [  # shapes whose blocks lie differently within sectors, and which block
 
 @pytest.mark.parametrize("shape, dtype", WHOLE)
 def test_a_few_blocks_count_for_all(tmp_path, shape, dtype):
-    points = [
-        Point("t", "naive", dtype, *shape, 16, 8),
-        Point("t", "tiled", dtype, *shape, tile=8),
-        Point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
+    asked = [
+        points.point("t", "naive", dtype, *shape, block_x=16, block_y=8),
+        points.point("t", "tiled", dtype, *shape, tile=8),
+        points.point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
     ]
-    compiled = tracers(points, KERNELS, tmp_path)
-    whole, _ = trace_points(points, compiled)
-    few = count_points(points, compiled)
+    compiled = tracers(asked, KERNELS, tmp_path)
+    whole, _ = trace_points(asked, compiled, KERNELS)
+    few = count_points(asked, compiled, KERNELS)
     assert few[list(KINDS.values())].isna().all(axis=None)
     counted = [column for column in COLUMNS if column not in KINDS.values()]
     assert few[counted].to_dict("records") == whole[counted].to_dict("records")
 
 
+def test_what_is_not_alike_in_every_block_is_counted_whole(tmp_path, monkeypatch):
+    kernel = two_launches(tmp_path)
+    asked = [points.point("t", "mine", "float", *shape) for shape in ((19, 21, 37), (40, 8, 9))]
+    kernels = KERNELS | {"mine": kernel}
+    compiled = tracers(asked, kernels, tmp_path)
+    whole, _ = trace_points(asked, compiled, kernels)
+    counted = count_points(asked, compiled, kernels)
+    same = [column for column in COLUMNS if column not in KINDS.values()]
+    assert counted[same].to_dict("records") == whole[same].to_dict("records")
+    monkeypatch.setattr("tilewise.count.trace.MOST_COUNTED", 40 * 8 * 9)
+    assert count_points(asked, compiled, kernels).n.tolist() == [40]
+
+
+def test_a_kernel_that_is_not_emulated_is_left_out(tmp_path):
+    kernel = dataclasses.replace(two_launches(tmp_path), emulated=False, reason="it uses wgmma")
+    kernel.path.write_text(TWO.replace("T sum = 0;", "T sum = wgmma();"))
+    kernels = KERNELS | {"mine": kernel}
+    asked = [
+        points.point("t", "mine", "float", 9, 5, 7),
+        points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
+    ]
+    compiled = tracers(asked, kernels, tmp_path)
+    frame, faults = trace_points(asked, compiled, kernels)
+    assert (list(frame.kernel), faults) == (["naive"], [])
+    assert list(count_points(asked, compiled, kernels).kernel) == ["naive"]
+    with pytest.raises(UserError, match="mine cannot be traced: the emulator does not run it: it uses wgmma"):
+        trace(kernel, "float", (9, 5, 7))
+
+
+def test_parameters_are_columns_in_the_order_of_the_registry(tmp_path):
+    text = KERNELS["tiled"].path.read_text().replace("void tiled(", "void mine(")
+    (tmp_path / "mine.cu").write_text(text)
+    [entry] = KERNELS["tiled"].launches
+    entry = dataclasses.replace(
+        entry, function="mine", template=("dtype", "width"), block=("width",) * 2, covers=("width",) * 2
+    )
+    fields = {"name": "mine", "source": "mine.cu", "parameters": ("width",), "launches": (entry,), "folder": tmp_path}
+    kernels = KERNELS | {"mine": dataclasses.replace(KERNELS["tiled"], **fields)}
+    asked = [points.point("t", "mine", "float", 9, 5, 7, width=4), points.point("t", "tiled", "float", 9, 5, 7, tile=8)]
+    frame, faults = trace_points(asked, tracers(asked, kernels, tmp_path), kernels)
+    assert not faults
+    assert list(frame.columns) == columns.of("traffic", [*PARAMETERS, "width"])
+    assert frame.to_csv(index=False).splitlines()[1].startswith("mine,float,9,5,7,4,4,,,4,")
+
+
 def test_large_shapes_take_few_blocks():
-    point = Point("t", "tiled", "float", 8192, 8192, 8192, tile=16)
+    point = points.point("t", "tiled", "float", 8192, 8192, 8192, tile=16)
     blocks = block_classes(KERNELS["tiled"], point)
     assert len(blocks) == 4
     assert sum(blocks.values()) == 512 * 512
@@ -396,7 +704,7 @@ def test_memory():
 def test_command_on_a_clean_kernel(capsys):
     assert main(["trace", str(KERNELS["tiled"].path), "--shape", "64x64x64", "--tile", "16"]) == 0
     output = capsys.readouterr().out
-    assert "sectors a request                             4.00" in output
+    assert "sectors per request                           4.00" in output
     assert "no faults in forward, reverse, random order" in output
 
 
@@ -413,6 +721,32 @@ def test_command_on_a_kernel_of_ones_own(tmp_path, capsys):
     )
 
 
+def test_command_takes_the_parameters_of_the_template(tmp_path, capsys):
+    """Any integer of the template is an option, with its default if it has one; grid and arguments are options too."""
+    text = """
+    // A __global__ function that nobody calls; it must not confuse.
+    template <const int TILE_K, int STAGES = 2, bool TWICE = false>
+    __global__ void __launch_bounds__(TILE_K * 4, STAGES)
+    mine(int M, int N, int K, float alpha, const float* A, const float* B, float beta, float* C)
+    {
+        const int row = blockIdx.x, col = blockIdx.y * TILE_K + threadIdx.x;
+        if (col >= N || threadIdx.x >= TILE_K) return;
+        float sum = 0;
+        for (int k = 0; k < K; ++k) sum += A[row * K + k] * B[k * N + col];
+        C[row * N + col] = TWICE ? 2 * sum : STAGES == 3 ? alpha * sum : 0;
+    }"""
+    (tmp_path / "mine.cu").write_text(text)
+    words = ["trace", str(tmp_path / "mine.cu"), "--shape", "5x6x40", "--block", "32x1"]
+    words += ["--arguments", "n,m,p,float:1.0,A,B,float:0.0,C", "--grid", "n,ceil_div(m,tile_k)", "--tile_k", "16"]
+    assert main([*words, "--stages", "3"]) == 0
+    assert "mine float 5x6x40, blocks of 32x1 threads" in capsys.readouterr().out
+    assert main(words) == 1, "the default of STAGES multiplies by 0"
+    assert main([*words, "--stages=3", "--twice", "1"]) == 1
+    assert main([*words, "--template", "stages,3,0", "--stages", "8"]) == 2
+    assert "--tile_k: mine does not take it; it takes --stages" in capsys.readouterr().err
+    assert main([*words, "--template", "tile_k,stages + 1,0", "--stages", "2"]) == 0
+
+
 MISUSE = [
     ("{naive}", "naive needs --block, for example --block 32x8"),
     ("{naive} --block 64x32", "--block: 64x32 is more than 1024 threads"),
@@ -421,7 +755,14 @@ MISUSE = [
     ("{tiled} --tile 64", "kernels/tiled.cu:19: static assertion failed: a block has at most 1024 threads"),
     ("{tiled}x --tile 8", "did you mean"),
     ("{mine} --name other --block 8x8", "there is no __global__ function 'other'; it has mine; name one with --name"),
-    ("{mine}", "what is the template argument 'width' of mine? Say it with --template"),
+    ("{mine} --block 8x8", "mine.cu: mine needs --width, for example --width 16"),
+    ("{mine} --block 8x8 --widht 4", "--widht: mine does not take it; it takes --width"),
+    ("{mode}", "what is the template argument 'width' of mode? Say it with --template"),
+    ("{mine} --block 8x8 --width x", "argument --width: invalid whole number value: 'x'"),
+    ("{mine} --block 8x8 --width 4 --grid wide", "--grid: 'wide': 'wide' is undefined; there are"),
+    ("{mine} --block 8x8 --width 4 --arguments A,B,C", "mine<float, 4>: the function has 6 parameters, but the launch"),
+    ("{naive} --block 32x8 --grid 4,4", "--grid: naive has it from kernels/registry.yaml; change it there"),
+    ("{tiled} --tile 8 --block 8x8", "--block: tiled does not take it; its block follows from its other parameters"),
 ]
 
 
@@ -432,7 +773,11 @@ def test_misuse(tmp_path, monkeypatch, capsys, arguments, message):
     mine.write_text(
         "template <typename T, int WIDTH>\n__global__ void mine(const T* A, const T* B, T* C, int n, int p, int m) {}"
     )
-    words = arguments.format(mine=mine, **{name: f"kernels/{name}.cu" for name in ("naive", "tiled")}).split()
+    mode = tmp_path / "mode.cu"
+    mode.write_text("enum Mode { A }; " + mine.read_text().replace("int WIDTH", "Mode WIDTH").replace("mine", "mode"))
+    words = arguments.format(
+        mine=mine, mode=mode, **{name: f"kernels/{name}.cu" for name in ("naive", "tiled")}
+    ).split()
     try:
         status = main(["trace", *words])
     except SystemExit as end:  # argparse exits in this way

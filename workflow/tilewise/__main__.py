@@ -2,23 +2,29 @@
 
 import argparse
 import difflib
+import math
 import re
 import signal
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tilewise import UserError
 from tilewise.build.cpp import shown
-from tilewise.count.trace import SCHEDULES, trace
-from tilewise.measure.backends.emulator import LaunchError
+from tilewise.build.emulator import LaunchError
+from tilewise.count.trace import SCHEDULES, trace_point
 from tilewise.study import registry
+from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
+from tilewise.study.expressions import FUNCTIONS
 from tilewise.study.points import Point
-from tilewise.study.registry import DTYPES, MAX_THREADS_PER_BLOCK, Kernel
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.registry import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, LaunchEntry
+from tilewise.study.sources import code_of, files_of
 
 TABLE = {
     "global_load_requests": "global loads: requests of a warp",
     "global_load_sectors": "  32-byte sectors",
-    "sectors_per_request": "  sectors a request",
+    "sectors_per_request": "  sectors per request",
     "global_store_requests": "global stores: requests of a warp",
     "global_store_sectors": "  32-byte sectors",
     "shared_load_wavefronts": "shared loads: wavefronts",
@@ -29,114 +35,179 @@ TABLE = {
 }
 
 
-def main(arguments=None):
-    """Run a command line; returns the exit status: 0, 1 where the kernel has a fault, 2 where the command is wrong."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit status: 0, 1 if the kernel has a fault, 2 if the command is wrong."""
     if arguments is None:
         # A kernel may run for ever, and then only the default action stops it; nor is `| head` worth a traceback.
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
-    options = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser, parameters = _parser(words)
+    options = parser.parse_args(words)
+    given = {name: value for name in parameters if (value := getattr(options, f"parameter {name}")) is not None}
     try:
-        kernel, choice = find_kernel(options)
-        row, faults = trace(kernel, options.dtype, options.shape, **choice)
+        kernel, point = find_kernel(options, given)
+        row, faults = trace_point(kernel, point)
     except (UserError, LaunchError) as error:
         print(f"tilewise: {error}", file=sys.stderr)
         return 2
     n, p, m = options.shape
+    product = kernel.product(point)
+    assert product is not None  # a CUDA kernel has one
+    block = "x".join(map(str, product.block if product.block[2] > 1 else product.block[:2]))
     lines = [str(fault) for fault in faults]
-    lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {row['block_x']}x{row['block_y']} threads")
-    for column, words in TABLE.items():
+    lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {block} threads")
+    for column, words_of in TABLE.items():
         value = row[column]
         text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
-        lines.append(f"  {words:36}{text:>16}")
+        lines.append(f"  {words_of:36}{text:>16}")
     count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
     lines.append(f"{count} in {', '.join(SCHEDULES)} order of threads")
     print("\n".join(lines))
     return 1 if faults else 0
 
 
-def _parser():
-    parser = argparse.ArgumentParser(prog="tilewise", description=__doc__.split(": ", 1)[0])
+def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
+    """The parser, and the names of the parameters among its options: every name in `words` that is not its own."""
+    parser = argparse.ArgumentParser(prog="tilewise", description=(__doc__ or "").split(": ", 1)[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     tracing = commands.add_parser(
         "trace",
+        allow_abbrev=False,
         help="count what a kernel asks of memory, and find its faults, without a GPU",
-        description="Run one kernel f(const T* A, const T* B, T* C, int n, int p, int m) on the CPU emulator; count "
-        "what it asks of memory; report races, accesses out of bounds, reads of what was never written, barriers that "
-        "not all threads reach, and wrong products. Exit status: 0 without a fault, 1 with one, 2 where it cannot run.",
+        description="Run one kernel, such as f(const T* A, const T* B, T* C, int n, int p, int m), on the CPU "
+        "emulator; count what it asks of memory; report races, accesses out of bounds, reads of what was never "
+        "written, barriers that not all threads reach, and wrong products. Exit status: 0 without a fault, 1 with one, "
+        "2 if it cannot run.",
+        epilog="Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, "
+        "the integers of its template in lower case. For template <typename T, int TILE, int NTB> these are --tile 16 "
+        "--ntb 3.",
     )
     tracing.add_argument("file", type=Path, help="the .cu file")
-    tracing.add_argument("--dtype", default="float", choices=DTYPES, help="element type (float)")
+    tracing.add_argument("--dtype", default="float", choices=PRECISIONS, help="element type (float)")
     tracing.add_argument(
         "--shape", type=_sizes(3), default=(33, 35, 70), metavar="NxPxM", help="A is n x p, B p x m (33x35x70)"
     )
-    tracing.add_argument("--tile", type=_positive, help="the parameter tile")
-    tracing.add_argument("--ntb", type=_positive, help="the parameter ntb")
-    tracing.add_argument("--block", type=_sizes(2), metavar="XxY", help="threads of a block, 32 along x in 32x8")
+    tracing.add_argument(
+        "--block", type=_sizes(2, 3), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
+    )
     other = tracing.add_argument_group("a kernel that is not in the registry")
     other.add_argument("--name", help="the kernel's name (the file's)")
-    other.add_argument("--covers", type=_sizes(2), metavar="RxC", help="rows and columns of C a block (one a thread)")
-    other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
     other.add_argument(
-        "--dynamic-shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory of a block"
+        "--covers", type=_sizes(2), metavar="RxC", help="rows and columns of C per block (one per thread)"
     )
-    return parser
+    other.add_argument("--grid", metavar="X,Y,Z", help="blocks, in place of --covers, such as 'ceil_div(m,64),n'")
+    other.add_argument(
+        "--arguments",
+        help=f"what it is called with ({','.join(DEFAULT_ARGUMENTS)}), such as n,m,p,float:1.0,A,B,float:0.0,C",
+    )
+    other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
+    other.add_argument("--dynamic-shared", type=int, metavar="BYTES", help="dynamic shared memory of a block")
+    own = {option for action in tracing._actions for option in action.option_strings}
+    named = dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word))
+    parameters = [option.removeprefix("--") for option in named if option not in own]
+    for name in parameters:
+        tracing.add_argument(f"--{name}", type=_whole, dest=f"parameter {name}", help=argparse.SUPPRESS)
+    return parser, parameters
 
 
-def _positive(text):
+def _whole(text: str) -> int:
+    return int(text)
+
+
+_whole.__name__ = "whole number"  # argparse: invalid whole number value
+
+
+def _positive(text: str) -> int:
     value = int(text)
     if value <= 0:
         raise ValueError
     return value
 
 
-_positive.__name__ = "positive number"  # argparse: invalid positive number value
-
-
-def _sizes(count):
-    def sizes(text):
+def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:
+    def sizes(text: str) -> tuple[int, ...]:
         values = tuple(_positive(word) for word in text.split("x"))
-        if len(values) != count:
+        if len(values) not in counts:
             raise ValueError
         return values
 
-    sizes.__name__ = f"size (wanted: {'x'.join(['64'] * count)})"
+    sizes.__name__ = f"size (wanted: {'x'.join(['64'] * counts[0])})"
     return sizes
 
 
-def find_kernel(options):
-    """The kernel of a file and its parameters: as the registry has it, or as the options say.
+# ---- The kernel ------------------------------------------------------------------------------------------------------
 
-    Raises UserError where the file is not there, is not understood, or a parameter is missing or cannot be.
+
+def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Kernel, Point]:
+    """The kernel of a file and the point to trace: as the registry has it, or as the options say.
+
+    `given` are the parameters on the command line. Raises UserError if the file is not there, is not understood, or a
+    parameter is missing or cannot be.
     """
     path = options.file
     if not path.is_file():
         near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.cu")], n=1)
         hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
         raise UserError(f"there is no file {path}{hint}")
-    kernel = _registered(path) or _described(path, options)
+    defaults: dict[str, int] = {}
+    registered = _registered(path)
+    if registered:
+        kernel = registered
+        for option in ("covers", "grid", "arguments", "template", "dynamic_shared"):
+            if getattr(options, option) is not None:
+                place = shown(kernel.folder / "registry.yaml")
+                raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
+    else:
+        kernel, defaults = _described(path, options, given)
     if options.dtype not in kernel.dtypes:
         raise UserError(f"--dtype: {kernel.name} is not for {options.dtype}; it takes {', '.join(kernel.dtypes)}")
-    given = {"tile": options.tile, "ntb": options.ntb}
-    choice = {name: given[name] for name in ("tile", "ntb") if name in kernel.parameters}
-    for name, value in choice.items():
-        if value is None:
-            example = {"tile": 16, "ntb": 3}[name]
+    own = [name for name in kernel.parameters if name != "block"]
+    for name in given:
+        if name not in own:
+            takes = ", ".join(f"--{own_name}" for own_name in own) or "no parameter"
+            raise UserError(f"--{name}: {kernel.name} does not take it; it takes {takes}")
+    choice = defaults | given
+    for name in own:
+        least = kernel.least.get(name, 1)
+        if name not in choice:
+            example = {"ntb": 3}.get(name, 16)
             raise UserError(f"{shown(path)}: {kernel.name} needs --{name}, for example --{name} {example}")
-    if "block" in kernel.parameters:
-        if options.block is None:
-            raise UserError(f"{shown(path)}: {kernel.name} needs --block, for example --block 32x8")
-        x, y = options.block
-        if x * y > MAX_THREADS_PER_BLOCK:
-            raise UserError(f"--block: {x}x{y} is more than {MAX_THREADS_PER_BLOCK} threads; for example --block 32x8")
-        choice |= {"block_x": x, "block_y": y}
-    unmet = kernel.unmet(Point("trace", kernel.name, options.dtype, *options.shape, **choice))
+        if choice[name] < least:
+            raise UserError(f"--{name}: {choice[name]}; {kernel.name} takes whole numbers of at least {least}")
+    parameters = _block(kernel, options) | {name: choice[name] for name in own}
+    n, p, m = options.shape
+    point = Point("trace", kernel.name, options.dtype, n, p, m, tuple(parameters.items()))
+    try:
+        unmet = kernel.unmet(point)
+    except UserError as error:
+        if registered:
+            raise
+        # The entry is made of options: name these, not a registry that is not there.
+        raise UserError(str(error).replace(f"{kernel.folder / 'registry.yaml'}: {kernel.name}.", "--")) from None
     if unmet:
         raise UserError(f"{shown(path)}: {kernel.name} requires {unmet}; choose other sizes")
-    return kernel, choice
+    return kernel, point
 
 
-def _registered(path):
+def _block(kernel: Kernel, options: argparse.Namespace) -> dict[str, int]:
+    """The columns of the parameter `block`, if the kernel has it."""
+    if "block" not in kernel.parameters:
+        if options.block is not None:
+            raise UserError(f"--block: {kernel.name} does not take it; its block follows from its other parameters")
+        return {}
+    if options.block is None:
+        raise UserError(f"{shown(options.file)}: {kernel.name} needs --block, for example --block 32x8")
+    if math.prod(options.block) > MAX_THREADS_PER_BLOCK:
+        size = "x".join(map(str, options.block))
+        raise UserError(f"--block: {size} is more than {MAX_THREADS_PER_BLOCK} threads; for example --block 32x8")
+    x, y, *z = options.block
+    if z and kernel.launches[0].block[2:] != tuple(z):
+        raise UserError(f"--block: {kernel.name} takes threads along x and y, for example --block 32x8")
+    return {"block_x": x, "block_y": y}
+
+
+def _registered(path: Path) -> Kernel | None:
     """The registry's kernel of this file, from the folder that the file is in; or None."""
     folder = path.resolve().parent
     if not (folder / "registry.yaml").is_file():
@@ -145,46 +216,94 @@ def _registered(path):
     return next((k for k in kernels if k.kind == "cuda" and k.path.resolve() == path.resolve()), None)
 
 
-def _described(path, options):
-    """A kernel as the command line describes it."""
-    text = path.read_text()
+def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -> tuple[Kernel, dict[str, int]]:
+    """A kernel as the command line describes it, and the values that its template has for parameters not given."""
     name = options.name or path.stem
-    found = re.search(rf"(?:template\s*<([^>]*)>\s*)?__global__\s+[\w\s()]*?\b{name}\s*\(", text)
-    if not found:
-        there = re.findall(r"__global__\s+[\w\s()]*?\b(\w+)\s*\(\s*(?:const\b|\w+\s*\*)", text)
-        hint = f"it has {', '.join(there)}; name one with --name" if there else "it has none"
+    functions = _functions("\n".join(map(code_of, files_of(path))))
+    if name not in functions:
+        hint = f"it has {', '.join(functions)}; name one with --name" if functions else "it has none"
         raise UserError(f"{shown(path)}: there is no __global__ function '{name}'; {hint}")
+    known = {*POINT_NAMES, *numbers(None), *FUNCTIONS, "dtype", "block_x", "block_y"}
+    defaults: dict[str, int] = {}
     if options.template is not None:
-        template = tuple(word.strip() for word in options.template.split(",") if word.strip())
+        template = tuple(_split(options.template))
     else:
-        words = [p.split("=")[0].split() for p in (found[1] or "").split(",") if p.strip()]
-        template = tuple("dtype" if kind[0] in ("typename", "class") else kind[-1].lower() for kind in words)
-    unknown = [word for word in template if word not in ("dtype", "tile", "ntb")]
-    if unknown:
-        raise UserError(
-            f"{shown(path)}: what is the template argument '{unknown[0]}' of {name}? Say it with --template, a list of "
-            "dtype, tile, ntb in the order of the template"
-        )
-    parameters = tuple(word for word in ("tile", "ntb") if word in template)
-    if options.block or not options.tile:
+        template, defaults = _template(functions[name], f"{shown(path)}: ", name, known)
+    own = [word for part in template for word in re.findall(r"[A-Za-z_]\w*", part)]
+    parameters = tuple(dict.fromkeys(word for word in own if word not in known))
+    block: tuple[str | int, ...] = ("tile", "tile")
+    if options.block or "tile" not in given:
+        block = ("block_x", "block_y", *(options.block or ())[2:])
         parameters += ("block",)
-        block = ("block_x", "block_y")
-    else:
-        block = (options.tile, options.tile)
-    covers = options.covers or (block[1], block[0])
-    return Kernel(
+    launch = LaunchEntry(
+        function=name,
+        template=template,
+        block=block,
+        covers=options.covers or (block[1], block[0]),
+        grid=tuple(_split(options.grid or "")),
+        dynamic_shared_bytes=options.dynamic_shared or 0,
+        arguments=_arguments(options.arguments) if options.arguments else DEFAULT_ARGUMENTS,
+    )
+    kernel = Kernel(
         name=name,
         title=name,
         kind="cuda",
-        dtypes=tuple(DTYPES),
+        dtypes=tuple(PRECISIONS),
         source=path.name,
-        template=template,
         parameters=parameters,
-        block=block,
-        covers=covers,
-        dynamic_shared_bytes=options.dynamic_shared,
+        least=dict.fromkeys(parameters, -(2**31)),  # whatever its template takes
+        launches=(launch,),
         folder=path.resolve().parent,
     )
+    return kernel, defaults
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a list whose commas are not those of a function's arguments."""
+    return [word.strip() for word in re.split(r",(?![^()]*\))", text) if word.strip()]
+
+
+def _arguments(text: str) -> tuple:
+    """--arguments as the registry has them: `float:1.0` is {float: 1.0}."""
+    return tuple({w.split(":")[0].strip(): w.split(":", 1)[1]} if ":" in w else w for w in _split(text))
+
+
+_INTEGERS = {"int", "unsigned", "signed", "long", "short", "char", "bool", "size_t", "uint", "const"}
+
+
+def _functions(text: str) -> dict[str, str]:
+    """The __global__ functions of a source text, each with its list of template parameters."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    found = {}
+    for head in re.finditer(r"(?:template\s*<([^>]*)>\s*)?(?:(?:static|inline)\s+)*__global__([^;{]*)", text):
+        declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", head[2])
+        function = re.search(r"(\w+)\s*\(", declared)
+        if function:
+            found[function[1]] = head[1] or ""
+    return found
+
+
+def _template(text: str, place: str, name: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The template arguments of a kernel, from its list of template parameters, and the defaults that are numbers."""
+    template: list[str] = []
+    defaults: dict[str, int] = {}
+    for parameter in filter(None, map(str.strip, text.split(","))):
+        declared, _, default = (part.strip() for part in parameter.partition("="))
+        *kind, word = declared.split()
+        option = word.lower()
+        if not kind or kind[0] in ("typename", "class"):
+            template.append("dtype")
+            continue
+        integer = all(part in _INTEGERS or re.fullmatch(r"(?:std::)?u?int\d+_t", part) for part in kind)
+        if not integer or option in known:
+            raise UserError(
+                f"{place}what is the template argument '{option}' of {name}? Say it with --template, a list in the "
+                "order of the template, of dtype, numbers, and names of your own such as tile, which become options"
+            )
+        template.append(option)
+        if re.fullmatch(r"-?\d+", default):
+            defaults[option] = int(default)
+    return tuple(template), defaults
 
 
 if __name__ == "__main__":

@@ -110,6 +110,24 @@ class SharedArray:
 
 def shared_arrays(library: Path | str) -> list[SharedArray]:
     """All SharedArrays of a library, by its symbol table."""
+    found = []
+    for symbol, offset, size in _thread_locals(library):
+        if not symbol.startswith(_GUARD):
+            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
+            found.append(SharedArray(owner and owner[1], symbol.rsplit("::", 1)[-1], offset, size))
+    return found
+
+
+def guards(library: Path | str) -> list[int]:
+    """Where in the TLS segment g++ notes that an array was constructed; its elements need not be, but have a class."""
+    return [offset for symbol, offset, _ in _thread_locals(library) if symbol.startswith(_GUARD)]
+
+
+_GUARD = "guard variable for "
+
+
+def _thread_locals(library: Path | str) -> list[tuple[str, int, int]]:
+    """Name, offset and size of what lies in the library's TLS segment, but for the emulator's own."""
     command = [tool("nm"), "-C", "-f", "sysv", str(library)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = []
@@ -117,9 +135,7 @@ def shared_arrays(library: Path | str) -> list[SharedArray]:
         # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
         cells = [cell.strip() for cell in line.rsplit("|", 6)]
         if len(cells) == 7 and cells[3] == "TLS" and not cells[0].startswith("emulator::"):
-            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", cells[0])
-            name = cells[0].rsplit("::", 1)[-1]
-            found.append(SharedArray(owner and owner[1], name, int(cells[1], 16), int(cells[4] or "0", 16)))
+            found.append((cells[0], int(cells[1], 16), int(cells[4] or "0", 16)))
     return found
 
 

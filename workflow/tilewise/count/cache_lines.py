@@ -1,80 +1,80 @@
-"""Count the cache lines that the CPU loops fetch: the same loops run on elements that report their addresses.
+"""Count the cache lines that the CPU loops fetch: the same loops, run on elements that report where they lie.
 
-kernels/emulator/cache.h explains how. Columns of cache_lines.csv beyond the kernel and the shape:
-
-  element_bytes               size of an element; its type does not matter
-  multiply_adds               how many multiply-adds were counted, after as many that filled the caches
-  l1_lines, l2_lines          lines that they fetched into the first level from the second, and from beyond the second
+kernels/emulator/cache.h explains how; study/columns.py explains the columns of cache_lines.csv.
 """
 
 import ctypes
 import multiprocessing
-import re
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.build.build import symbol_of
 from tilewise.build.cpp import compile_library
-from tilewise.measure.backends.emulator import FOLDER
-from tilewise.study.registry import DTYPES
+from tilewise.build.emulator import FOLDER
+from tilewise.study import columns, registry
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.registry import Kernel
+from tilewise.study.sources import INCLUDE
 
-KEYS = ["kernel", "element_bytes", "n", "p", "m", "tile"]
-COLUMNS = [*KEYS, "multiply_adds", "l1_lines", "l2_lines"]
 
+def count(
+    points: Sequence[Point], kernels: Mapping[str, Kernel], model: Mapping[str, Any], folder: Path | str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Count the lines of points of CPU loops; returns (table of cache_lines.csv, one row per point, and messages).
 
-def count(points, kernels, model, folder):
-    """Count the lines of points of CPU loops; returns (DataFrame of COLUMNS, one row per point; list of messages).
-
-    `model` is the config's `trace.cache_lines`; the libraries are compiled into `folder`. A loop has no rows, but a
-    message that says why, if it does more with its elements than read, write, add and multiply them, or if it leaves
-    out products with zero.
+    `kernels` is the registry, whose parameters are columns; `model` is the config's `trace.cache_lines`; the libraries
+    are compiled into `folder`. A loop that does more with its elements than to read, write, add and multiply them, or
+    that leaves out products with zero, has no rows but a message that says why.
     """
-    rows, messages = [], []
+    rows: list[dict[str, Any]] = []
+    messages = []
     for name in dict.fromkeys(point.kernel for point in points):
         own = [point for point in points if point.kernel == name]
         try:
-            # In a process of its own, so that a crash of a user's loop ends only that process.
+            # In a process of its own: whatever a user's loop does ends only that.
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as child:
                 rows += child.submit(_rows, kernels[name], own, model, Path(folder) / f"{name}.so").result()
         except BrokenProcessPool:
             messages.append(f"{name}: its cache lines cannot be counted: the loop ended its process")
         except (UserError, OSError) as error:
             messages.append(f"{name}: its cache lines cannot be counted: {error}")
-    whole = dict.fromkeys([*KEYS[1:], *COLUMNS[len(KEYS) :]], "Int64")
-    return pd.DataFrame(rows, columns=COLUMNS).astype(whole), messages
+    return columns.frame(rows, "cache_lines", registry.parameters(kernels)), messages
 
 
-def _rows(kernel, points, model, output):
-    library = _build(kernel, points, output)
-    return [_count(library, kernel, point, model) for point in points]
+def _rows(kernel: Kernel, points: Sequence[Point], model: Mapping[str, Any], output: Path) -> list[dict[str, Any]]:
+    instances = dict.fromkeys(kernel.instances(point)[0] for point in points)
+    symbols = {instance: f"count_{number}" for number, instance in enumerate(instances)}
+    library = _build(kernel, symbols, output)
+    return [_count(library[symbols[kernel.instances(point)[0]]], kernel, point, model) for point in points]
 
 
-def _build(kernel, points, output):
+def _build(kernel: Kernel, symbols: Mapping[str, str], output: Path) -> ctypes.CDLL:
     lines = ['#include "cache.h"', f'#include "{kernel.path.resolve()}"']
-    for instance in sorted({kernel.instance(point) for point in points}):
-        element = re.search(r"<(\w+)", instance)[1]
+    for instance, symbol in symbols.items():
+        element = instance.split("<")[1].split(",")[0].rstrip(">")  # dtype is the first template argument of a loop
         counted = instance.replace(f"<{element}", f"<cache::Counted<{element}>", 1)
         parameters = "int n, int p, int m, const cache::Size* levels, std::size_t how_many, std::uint64_t from, "
         parameters += "std::uint64_t until, std::uint64_t* fetched"
         call = f"return cache::count<{element}>(&{counted}, n, p, m, levels, how_many, from, until, fetched);"
-        lines.append(f'extern "C" __attribute__((visibility("default"))) bool {symbol_of(instance)}({parameters})')
+        lines.append(f'extern "C" __attribute__((visibility("default"))) bool {symbol}({parameters})')
         lines.append(f"{{ {call} }}")
-    compile_library("\n".join(lines) + "\n", output, [f"-I{FOLDER}"])
+    compile_library("\n".join(lines) + "\n", output, [f"-I{INCLUDE}", f"-I{FOLDER}"])
     return ctypes.CDLL(str(output))
 
 
-def _count(library, kernel, point, model):
-    work = point.n * point.p * point.m
+def _count(count: Any, kernel: Kernel, point: Point, model: Mapping[str, Any]) -> dict[str, Any]:
+    work = point.multiply_adds
     counted = min(model["multiply_adds"], max(1, work // 2))
     window = min(counted, work - counted), min(2 * counted, work)
     levels = np.array([[model[level]["bytes"], model[level]["ways"]] for level in ("l1", "l2")], np.uintp)
     fetched = np.zeros(2, np.uint64)
-    count = library[symbol_of(kernel.instance(point))]
     count.restype = ctypes.c_bool
     begun = count(
         *(ctypes.c_int(size) for size in (point.n, point.p, point.m)),
@@ -84,8 +84,7 @@ def _count(library, kernel, point, model):
         ctypes.c_void_p(fetched.ctypes.data),
     )
     if not begun:
-        raise UserError(f"it makes at most {window[0]} of the {work} multiplications of {point.label()}")
-    size = DTYPES[point.dtype][1].itemsize
-    shape = {"n": point.n, "p": point.p, "m": point.m, "tile": point.tile}
+        raise UserError(f"it makes no more than {window[0]} of the {work} multiplications of {point.label()}")
+    size = PRECISIONS[point.dtype].itemsize
     lines = {"multiply_adds": window[1] - window[0], "l1_lines": int(fetched[0]), "l2_lines": int(fetched[1])}
-    return {"kernel": kernel.name, "element_bytes": size} | shape | lines
+    return {"kernel": kernel.name, "element_bytes": size} | point.shape | dict(point.parameters) | lines

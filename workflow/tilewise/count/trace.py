@@ -1,63 +1,43 @@
 """The memory microscope: what a kernel asks of memory, counted, and what it does wrong there, found, without a GPU.
 
-kernels/emulator/tracer.cpp explains how. Columns of traffic.csv beyond the point's own (KEYS):
-
-  global_load_requests, global_load_sectors     requests of warps, and the 32-byte sectors that they touch
-  global_store_sectors
-  sectors_per_request                           of global loads
-  shared_load_wavefronts                        passes that shared memory needs for the loads
-  shared_bank_conflicts                         wavefronts of loads and stores beyond the fewest possible
-  flop_per_byte                                 2nmp FLOP for each byte that global loads ask for
-  races, out_of_bounds                          accesses that are faults
-  global_store_requests, shared_load_requests, shared_store_requests, shared_store_wavefronts
-  flop_per_byte_moved                           2nmp FLOP for each byte of the sectors loaded and stored
-  uninitialised, divergence                     reads of what was never written; barriers that not all threads reach
-  misaligned                                    accesses at an address that their size does not divide
+kernels/emulator/tracer.cpp explains how; study/columns.py explains the columns of traffic.csv. All launches of a kernel
+together are one point: their traffic is summed.
 """
 
 import atexit
 import contextlib
 import ctypes
 import dataclasses
+import math
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tilewise import UserError
+from tilewise.build import emulator
 from tilewise.build.cpp import FLAGS, run_compiler, shown, tool
-from tilewise.count.counters import KEYS
+from tilewise.build.emulator import FOLDER, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
-from tilewise.measure.backends import emulator
-from tilewise.measure.backends.emulator import FOLDER, Emulator, LaunchError
+from tilewise.study import columns, points, registry
+from tilewise.study.expressions import evaluate
+from tilewise.study.launch import Launch, Three
 from tilewise.study.points import Point
-from tilewise.study.registry import DTYPES, evaluate
+from tilewise.study.precision import PRECISIONS, Precision
+from tilewise.study.registry import Kernel
 
-COLUMNS = [
-    *KEYS,
-    "global_load_requests",
-    "global_load_sectors",
-    "global_store_sectors",
-    "sectors_per_request",
-    "shared_load_wavefronts",
-    "shared_bank_conflicts",
-    "flop_per_byte",
-    "races",
-    "out_of_bounds",
-    "global_store_requests",
-    "shared_load_requests",
-    "shared_store_requests",
-    "shared_store_wavefronts",
-    "flop_per_byte_moved",
-    "uninitialised",
-    "divergence",
-    "misaligned",
-]
+Shape = tuple[int, int, int]
+Row = dict[str, Any]
+
+#: A kernel whose blocks are not alike is run whole to be counted, if its product has at most this many multiply-adds.
+MOST_COUNTED = 200_000_000
 
 #: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
 #: vectorise them. Overflow wraps around, as it does on a GPU. Our own functions stand in for the sanitizers' libraries.
@@ -88,7 +68,7 @@ TRACED = [
 ]
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch.
-SCHEDULES = {"forward": {}, "reverse": {"reverse": True}, "random": {"seed": 524}}
+SCHEDULES: dict[str, dict[str, Any]] = {"forward": {}, "reverse": {"reverse": True}, "random": {"seed": 524}}
 
 #: What the tracer itself finds, numbered as in tracer.cpp: kind of a Fault -> column of the row.
 KINDS = {
@@ -113,18 +93,19 @@ TITLES = {
 class Fault:
     """Something that a kernel must not do, the first time it does it, and how often that happens at this line.
 
-    `kind` is a key of TITLES; block and thread are (x, y), None where the fault has no single place.
+    `kind` is a key of TITLES; block and thread are (x, y), or (x, y, z) if the launch has more than one along z, or
+    None if the fault has no single place.
     """
 
     kind: str
     file: str
     line: int | None
     text: str
-    block: tuple | None = None
-    thread: tuple | None = None
+    block: tuple[int, ...] | None = None
+    thread: tuple[int, ...] | None = None
     count: int = 1
 
-    def __str__(self):
+    def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         times = f" ({self.count} times)" if self.count > 1 else ""
         return f"{place}: error: {TITLES[self.kind]}: {self.text}{times}"
@@ -133,88 +114,125 @@ class Fault:
 # ---- Tracing ---------------------------------------------------------------------------------------------------------
 
 
-def trace(kernel, dtype, shape, library=None, seed=524, blocks=(), stop=False, **choice):
-    """Run a kernel at a shape (n, p, m) under every schedule; returns (row of COLUMNS as a dict, list of Faults).
+def trace(
+    kernel: Kernel,
+    dtype: str,
+    shape: Shape,
+    library: Path | str | None = None,
+    seed: int = 524,
+    blocks: Iterable[Three] = (),
+    stop: bool = False,
+    **parameters: int,
+) -> tuple[Row, list[Fault]]:
+    """Run a kernel at a shape (n, p, m) under every schedule; returns (row of traffic.csv as a dict, list of Faults).
 
-    `choice` holds its parameters: block_x, block_y, tile, ntb. `library` is its library made by `build`; without one it
-    is compiled. `blocks`, pairs (x, y), restricts the run to these blocks: then the operands are zeros that take no
-    memory until they are read, so that shapes far beyond this machine's memory can be tried, and the product is not
-    checked. `stop` ends a run at its first fault. Raises UserError where the kernel does not compile, LaunchError where
-    a device would refuse the launch.
+    `parameters` are the kernel's own; for `block` they are block_x and block_y. `library` is its library made by
+    `build`; without one it is compiled. `blocks`, triples (x, y, z), restricts every launch to these blocks: then the
+    operands are zeros that take no memory until they are read, so that shapes far beyond this machine's memory can be
+    tried, and the product is not checked. `stop` ends a run at its first fault. Raises UserError if the kernel does not
+    compile or cannot be emulated, LaunchError if a device would refuse a launch.
     """
-    point = Point("trace", kernel.name, dtype, *shape, **choice)
+    point = points.point("trace", kernel.name, dtype, *shape, **parameters)
+    return trace_point(kernel, point, library, seed, blocks, stop)
+
+
+def trace_point(
+    kernel: Kernel,
+    point: Point,
+    library: Path | str | None = None,
+    seed: int = 524,
+    blocks: Iterable[Three] = (),
+    stop: bool = False,
+) -> tuple[Row, list[Fault]]:
+    """The same for a Point."""
+    if not kernel.emulated:
+        raise UserError(f"{kernel.name} cannot be traced: the emulator does not run it: {kernel.reason}")
     if library is None:
         with tempfile.TemporaryDirectory() as folder:
-            library = build(kernel, [kernel.instance(point)], Path(folder, f"{kernel.name}.so"))
+            library = build(kernel, kernel.instances(point), Path(folder, f"{kernel.name}.so"))
             return Tracer(library, kernel).trace(point, seed, blocks, stop)
     return Tracer(library, kernel).trace(point, seed, blocks, stop)
 
 
-def tracers(points, kernels, folder):
-    """A Tracer for each kernel among the points, by name: compiled once, with all instances, into `folder`."""
-    instances = {}
+def tracers(points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str) -> dict[str, "Tracer"]:
+    """A Tracer for each kernel among the points that the emulator runs, by name: compiled once, with all instances,
+    into `folder`."""
+    instances: dict[str, set[str]] = {}
     for point in points:
-        instances.setdefault(point.kernel, set()).add(kernels[point.kernel].instance(point))
+        if kernels[point.kernel].emulated:
+            instances.setdefault(point.kernel, set()).update(kernels[point.kernel].instances(point))
     return {
         name: Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
         for name, wanted in instances.items()
     }
 
 
-def trace_points(points, tracers):
-    """Trace the points of CUDA kernels; returns (DataFrame of COLUMNS with a row a point, list of Faults).
+def trace_points(
+    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+) -> tuple[pd.DataFrame, list[Fault]]:
+    """Trace the points of CUDA kernels; returns (table of traffic.csv with one row per point, list of Faults).
 
-    `tracers` is what the function of that name makes of these points. A launch that a device would refuse has no row.
+    `tracers` is what the function of that name makes of these points, `kernels` the registry, whose parameters are
+    columns. A launch that a device would refuse has no row, nor has a kernel that the emulator does not run.
     """
     rows, faults = [], []
     for point in points:
-        with contextlib.suppress(LaunchError):
-            row, found = tracers[point.kernel].trace(point)
-            rows.append(row)
-            faults += found
-    return _frame(rows), faults
+        if kernels[point.kernel].emulated:
+            with contextlib.suppress(LaunchError):
+                row, found = tracers[point.kernel].trace(point)
+                rows.append(row)
+                faults += found
+    return columns.frame(rows, "traffic", registry.parameters(kernels)), faults
 
 
-def count_points(points, tracers):
-    """Count the traffic of points of any size by a few blocks each; returns a DataFrame of COLUMNS with a row a point.
+def count_points(
+    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+) -> pd.DataFrame:
+    """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
-    Two blocks move the same number of sectors where neither is at the end of the grid and their tiles of A, B and C lie
-    alike within a sector, if the kernel does the same in every block, as a matrix product does. So one block of each
-    kind is run and counts for all. The columns of faults are blank: what was not run was not examined.
+    Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie
+    alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of
+    each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
+    run whole, or left out if that takes too long. The columns of faults are blank: what was not run was not examined.
     """
     rows = []
     for point in points:
-        with contextlib.suppress(LaunchError):
-            rows.append(tracers[point.kernel].count(point))
-    return _frame(rows)
+        kernel = kernels[point.kernel]
+        if kernel.emulated and (_covers(kernel) or point.multiply_adds <= MOST_COUNTED):
+            with contextlib.suppress(LaunchError):
+                rows.append(tracers[point.kernel].count(point))
+    return columns.frame(rows, "traffic", registry.parameters(kernels))
 
 
-def _frame(rows):
-    whole = [name for name in COLUMNS[2:] if not name.startswith(("sectors_per", "flop_per"))]
-    return pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(whole, "Int64"))
+def _covers(kernel: Kernel) -> tuple:
+    """The rows and columns of C of a block, if the kernel is one launch whose grid follows from them; else nothing."""
+    [*others, entry] = kernel.launches
+    return () if others or entry.grid else entry.covers
 
 
-def block_classes(kernel, point):
-    """The kinds of blocks that `count_points` tells apart: a dict from one block (x, y) of each to their number."""
-    geometry, itemsize = kernel.geometry(point), DTYPES[point.dtype][1].itemsize
-    rows, columns = (int(evaluate(size, kernel.variables(point))) for size in kernel.covers)
-    across, down = {}, {}  # along x a tile begins at a column of B and C; along y at a row of A and C
-    for x in range(geometry.grid[0]):
-        across.setdefault((x * columns * itemsize % 32, x == geometry.grid[0] - 1), []).append(x)
-    for y in range(geometry.grid[1]):
-        begin = y * rows * itemsize
-        down.setdefault((begin * point.p % 32, begin * point.m % 32, y == geometry.grid[1] - 1), []).append(y)
-    return {(xs[0], ys[0]): len(xs) * len(ys) for xs in across.values() for ys in down.values()}
+def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
+    """The kinds of blocks that `count_points` tells apart: a dict from one block (x, y, z) of each to their number."""
+    [launch] = kernel.at(point)
+    itemsize = PRECISIONS[point.dtype].itemsize
+    height, width = (int(evaluate(size, kernel.variables(point))) for size in _covers(kernel))
+    across: dict[tuple, list[int]] = {}  # along x a tile begins at a column of B and C
+    down: dict[tuple, list[int]] = {}  # along y at a row of A and C
+    for x in range(launch.grid[0]):
+        across.setdefault((x * width * itemsize % 32, x == launch.grid[0] - 1), []).append(x)
+    for y in range(launch.grid[1]):
+        begin = y * height * itemsize
+        down.setdefault((begin * point.p % 32, begin * point.m % 32, y == launch.grid[1] - 1), []).append(y)
+    return {(xs[0], ys[0], 0): len(xs) * len(ys) for xs in across.values() for ys in down.values()}
 
 
-def build(kernel, instances, output):
+def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `emulator.build` with every access to memory watched."""
     return emulator.build(kernel, instances, output, flags=TRACED, runtime=_runtime())
 
 
 @cache
-def _runtime():
-    """The scheduler with the tracer in it, as an object file: compiled once a process, and not instrumented."""
+def _runtime() -> Path:
+    """The scheduler with the tracer in it, as an object file: compiled once per process, and not instrumented."""
     folder = tempfile.TemporaryDirectory(prefix="tilewise-")
     atexit.register(folder.cleanup)
     output = Path(folder.name, "tracer.o")
@@ -228,118 +246,181 @@ class _Traffic(ctypes.Structure):
 
 class _Fault(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("kind", "space", "write", "other_write", "size", "array")),
+        *((name, ctypes.c_int32) for name in ("kind", "space", "write", "other_write", "size", "array", "launch")),
         ("offset", ctypes.c_int64),
         *((name, ctypes.c_uint64) for name in ("address", "pc", "other_pc")),
         ("file", ctypes.c_char_p),
         ("type", ctypes.c_char_p),
         *((name, ctypes.c_int32) for name in ("line", "other_line")),
-        ("block", ctypes.c_uint32 * 2),
-        ("other_block", ctypes.c_uint32 * 2),
+        ("block", ctypes.c_uint32 * 3),
+        ("other_block", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
     ]
 
 
+@dataclass(frozen=True)
+class _Operand:
+    """An array in global memory: A, B, C or a workspace."""
+
+    name: str
+    precision: Precision
+    shape: tuple[int, ...]
+    written_by_host: bool
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.precision.itemsize
+
+
+def _operands(kernel: Kernel, point: Point) -> list[_Operand]:
+    n, p, m = point.n, point.p, point.m
+    own = [("A", (n, p), True), ("B", (p, m), True), ("C", (n, m), False)]
+    found = [_Operand(name, PRECISIONS[point.dtype], shape, written) for name, shape, written in own]
+    for workspace in kernel.workspaces_at(point):
+        found.append(_Operand(workspace.name, PRECISIONS[workspace.dtype], workspace.shape, False))
+    return found
+
+
 class Tracer:
     """A library made by `build`, ready to trace points of its kernel."""
 
-    def __init__(self, library, kernel):
+    def __init__(self, library: Path | str, kernel: Kernel) -> None:
         self.kernel = kernel
         self.path = Path(library)
         self.emulator = Emulator(library)
-        self.lines = {0: (shown(kernel.path), None)}  # file and line by offset of an instruction
+        self.guards = emulator.guards(library)
+        self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
 
-    def trace(self, point, seed=524, blocks=(), stop=False):
+    def trace(
+        self, point: Point, seed: int = 524, blocks: Iterable[Three] = (), stop: bool = False
+    ) -> tuple[Row, list[Fault]]:
         """As `trace` says."""
-        shape = (point.n, point.p, point.m)
-        with self._allocated(point) as (A, B, C):
-            operands = None if blocks else verify.operands(np, point.dtype, *shape, seed)
-            if operands:
-                A[:], B[:] = operands
-            row, faults, first = None, {}, None
+        blocks, n, p, m = list(blocks), point.n, point.p, point.m
+        with self._allocated(point) as arrays:
+            operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
+            C, first = arrays["C"], None
+            row: Row = {}
+            faults: dict[Any, Fault] = {}
             for name, order in SCHEDULES.items():
                 if operands:
-                    verify.poison(C)
-                self._run(point, (A, B, C), blocks, counting=row is None, stop=stop, **order)
+                    arrays["A"][:], arrays["B"][:] = operands
+                    verify.poison(C, point.dtype)
+                    for workspace in self.kernel.workspaces_at(point):
+                        arrays[workspace.name].view(np.uint8).fill(0xFF)
+                self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
                 found = self._faults(point)
                 for fault in found:
-                    faults.setdefault((fault.kind, fault.line), fault)
-                if row is None:
+                    faults.setdefault((fault.kind, fault.file, fault.line), fault)
+                if not row:
                     found_by_kind = {c: sum(f.count for f in found if f.kind == kind) for kind, c in KINDS.items()}
-                    row = _row(point, self.kernel.geometry(point), self._traffic()) | found_by_kind
+                    row = self._row(point, self._traffic()) | found_by_kind
                 if operands and first is None:
                     first = C.copy()
-                elif operands and C.tobytes() != first.tobytes():
-                    faults.setdefault("order", self._order_fault(name, first, C))
-            if operands and not faults:
-                check = verify.check(first, *verify.reference(*operands), point.dtype, point.p)
+                elif first is not None and C.tobytes() != first.tobytes():
+                    faults.setdefault("order", self._order_fault(name, point.dtype, first, C))
+            if operands and first is not None and not faults:
+                A, B = operands
+                check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
                 if not check.ok:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
         return row, list(faults.values())
 
-    def count(self, point):
-        """The row of a point by one block of each kind, as `count_points` says."""
+    def count(self, point: Point) -> Row:
+        """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
         total = np.zeros((4, len(_Traffic._fields_)), np.int64)
+        classes = block_classes(self.kernel, point) if _covers(self.kernel) else {None: 1}
         with self._allocated(point) as arrays:
-            for block, number in block_classes(self.kernel, point).items():
-                self._run(point, arrays, [block], counting=True, watching=False)
+            for block, number in classes.items():
+                self._run(point, arrays, [block] if block else [], counting=True, watching=False)
                 total += number * self._traffic()
-        return _row(point, self.kernel.geometry(point), total)
+        return self._row(point, total)
 
     @contextlib.contextmanager
-    def _allocated(self, point):
-        """A, B and C as arrays in the tracer's memory, zeroed, for a `with` statement."""
-        kind = DTYPES[point.dtype][1]
-        shapes = (point.n, point.p), (point.p, point.m), (point.n, point.m)
-        sizes = [rows * columns * kind.itemsize for rows, columns in shapes]
-        addresses = (ctypes.c_void_p * 3)()
+    def _allocated(self, point: Point) -> Iterator[dict[str, np.ndarray]]:
+        """All arrays by name in the tracer's memory, zeroed, for a `with` statement."""
+        for launch in self.kernel.at(point):
+            self.emulator.check(launch)
+        operands = _operands(self.kernel, point)
+        number = len(operands)
+        addresses = (ctypes.c_void_p * number)()
         try:
-            if self.emulator.library.tracer_allocate((ctypes.c_uint64 * 3)(*sizes), addresses):
+            failed = self.emulator.library.tracer_allocate(
+                ctypes.c_int(number),
+                (ctypes.c_uint64 * number)(*(operand.bytes for operand in operands)),
+                (ctypes.c_int * number)(*(operand.written_by_host for operand in operands)),
+                ctypes.c_int(min(4, *(operand.precision.itemsize for operand in operands))),
+                addresses,
+            )
+            if failed:
                 raise UserError(f"{point.label()}: not enough memory on this machine to trace it; choose smaller sizes")
-            buffers = ((ctypes.c_char * size).from_address(address) for size, address in zip(sizes, addresses))
-            yield [np.frombuffer(buffer, kind).reshape(shape) for buffer, shape in zip(buffers, shapes)]
+            arrays = {}
+            for operand, address in zip(operands, addresses):
+                buffer = memoryview((ctypes.c_char * operand.bytes).from_address(address))
+                arrays[operand.name] = np.frombuffer(buffer, operand.precision.stored).reshape(operand.shape)
+            yield arrays
         finally:
             self.emulator.library.tracer_free()
 
-    def _arrays(self, instance):
-        return emulator.arrays_of(self.emulator.shared, instance, self.emulator.instances)
+    def _shared(self, launch: Launch) -> list[SharedArray]:
+        return emulator.arrays_of(self.emulator.shared, launch.instance, self.emulator.instances)
 
-    def _run(self, point, operands, blocks, counting, watching=True, stop=False, **order):
-        """One run: `counting` traffic, `watching` for faults, or both."""
-        geometry, instance = self.kernel.geometry(point), self.kernel.instance(point)
-        arrays = self._arrays(instance)
-        integers = ctypes.c_uint64 * len(arrays)
-        self.emulator.library.tracer_prepare(
-            integers(*(array.offset for array in arrays)),
-            integers(*(array.size or geometry.dynamic_shared_bytes for array in arrays)),
-            *map(int, (len(arrays), counting, watching, stop)),
-        )
-        self.emulator.launch(instance, geometry, *operands, point.n, point.p, point.m, **order, blocks=blocks)
+    def _run(
+        self,
+        point: Point,
+        arrays: Mapping[str, np.ndarray],
+        blocks: Sequence[Three],
+        counting: bool,
+        watching: bool = True,
+        stop: bool = False,
+        **order: Any,
+    ) -> None:
+        """One run of all launches: `counting` traffic, `watching` for faults, or both."""
+        self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)))
+        for launch in self.kernel.at(point):
+            shared = self._shared(launch)
+            integers = ctypes.c_uint64 * len(shared)
+            self.emulator.library.tracer_launch(
+                integers(*(array.offset for array in shared)),
+                integers(*(array.size or launch.dynamic_shared_bytes for array in shared)),
+                ctypes.c_int(len(shared)),
+                (ctypes.c_uint64 * len(self.guards))(*self.guards),
+                ctypes.c_int(len(self.guards)),
+            )
+            if not self.emulator.launch(launch, arrays, **order, blocks=blocks):
+                return
 
-    def _traffic(self):
+    def _traffic(self) -> np.ndarray:
         """What the last run counted: loads and stores of global, then of shared memory, by the fields of _Traffic."""
         counted = self.emulator.library.tracer_traffic()
-        return np.array([[getattr(counted[i], name) for name, _ in _Traffic._fields_] for i in range(4)])
+        return np.array([[getattr(counted[i], field[0]) for field in _Traffic._fields_] for i in range(4)])
 
-    def _order_fault(self, schedule, first, C):
+    def _row(self, point: Point, traffic: np.ndarray) -> Row:
+        """The row of a point that causes this `traffic`, without faults."""
+        product = self.kernel.product(point)
+        assert product is not None  # a CUDA kernel has one
+        own = {name: value for name, value in point.columns().items() if name != "task"}
+        return own | {"block_x": product.block[0], "block_y": product.block[1]} | _counts(point, traffic)
+
+    def _order_fault(self, schedule: str, dtype: str, first: np.ndarray, C: np.ndarray) -> Fault:
         differ = first.view(f"V{first.itemsize}") != C.view(f"V{C.itemsize}")
         row, column = (int(i) for i in np.argwhere(differ)[0])
-        text = f"C[{row}, {column}] is {first[row, column]} in ascending and {C[row, column]} in {schedule} order"
+        before, after = (PRECISIONS[dtype].wide(np, array)[row, column] for array in (first, C))
+        text = f"C[{row}, {column}] is {before} in ascending and {after} in {schedule} order"
         return Fault("order", shown(self.kernel.path), None, text, count=int(differ.sum()))
 
     # ---- Faults in words --------------------------------------------------------------------------------------------
 
-    def _faults(self, point):
+    def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
-        geometry, arrays = self.kernel.geometry(point), self._arrays(self.kernel.instance(point))
+        launches, operands = self.kernel.at(point), _operands(self.kernel, point)
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
         self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)})
-        found = {}
+        found: dict[Any, Fault] = {}
         for fault in raw:
             kind = list(KINDS)[fault.kind]
             file, line = (shown(fault.file.decode()), fault.line) if fault.file else self.lines[fault.pc]
@@ -347,64 +428,64 @@ class Tracer:
                 joined = found[kind, file, line]
                 found[kind, file, line] = dataclasses.replace(joined, count=joined.count + fault.count)
                 continue
-            text = getattr(self, f"_{kind}")(fault, _Place(point, geometry, arrays))
-            block, thread = tuple(fault.block), _thread(fault.thread, geometry)
-            found[kind, file, line] = Fault(kind, file, line, text, block, thread, fault.count)
+            launch = launches[fault.launch]
+            place = _Place(launch, operands, self._shared(launch))
+            text = getattr(self, f"_{kind}")(fault, place)
+            found[kind, file, line] = Fault(
+                kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
+            )
         return list(found.values())
 
-    def _look_up(self, offsets):
+    def _look_up(self, offsets: set[int]) -> None:
         """Learn file and line of instructions from the debug information."""
         unknown = sorted(offsets - set(self.lines))
         if not unknown:
             return
-        command = [tool("addr2line"), "-a", "-i", "-e", self.path, *map(hex, unknown)]
+        command = [tool("addr2line"), "-a", "-i", "-e", str(self.path), *map(hex, unknown)]
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         for chunk in re.split(r"^0x", answer, flags=re.MULTILINE)[1:]:
             offset, *frames = chunk.splitlines()
-            # Innermost first: what the header defines was called from the kernel.
+            # Innermost first: what the emulator's headers define was called from the kernel.
             places = [frame.split(" (")[0].rsplit(":", 1) for frame in frames]
             file, line = next((p for p in places if not p[0].startswith(str(FOLDER))), places[-1])
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
 
-    def _race(self, fault, place):
-        other = f"{_name_thread(fault.other_thread, place.geometry)} of block {_pair(fault.other_block)}"
-        if tuple(fault.other_block) == tuple(fault.block):
-            other, why = _name_thread(fault.other_thread, place.geometry), "with no __syncthreads() between"
-        else:
-            why = "and blocks run in any order"
-        line = self.lines[fault.other_pc][1]
+    def _race(self, fault: Any, place: "_Place") -> str:
+        other, why = place.name_thread(fault.other_thread), "with no __syncthreads() between"
+        if tuple(fault.other_block) != tuple(fault.block):
+            other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
+        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
+        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
-        return f"{place.access(fault)} of {memory} memory, which {other} {verb} at line {line}, {why}"
+        return f"{place.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
 
-    def _out_of_bounds(self, fault, place):
+    def _out_of_bounds(self, fault: Any, place: "_Place") -> str:
         if fault.type:
             return f"{place.who(fault)} uses index {fault.offset} of an array of type {fault.type.decode()}"
         return f"{place.access(fault)}, {place.extent(fault)}"
 
-    def _uninitialised(self, fault, place):
+    def _uninitialised(self, fault: Any, place: "_Place") -> str:
         writer = "no thread of the block" if fault.space else "no thread"
         return f"{place.access(fault)}, which {writer} has written"
 
-    def _misaligned(self, fault, place):
+    def _misaligned(self, fault: Any, place: "_Place") -> str:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
-    def _divergence(self, fault, place):
+    def _divergence(self, fault: Any, place: "_Place") -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
-        other = _name_thread(fault.other_thread, place.geometry)
-        return f"{other} of block {_pair(fault.block)} waits here, {_name_thread(fault.thread, place.geometry)} {where}"
+        waiting = f"{place.name_thread(fault.other_thread)} of {place.name_block(fault.block)}"
+        return f"{waiting} waits here, {place.name_thread(fault.thread)} {where}"
 
 
-def _row(point, geometry, traffic):
-    """The row of COLUMNS, without faults, of a point that causes this `traffic`."""
+def _counts(point: Point, traffic: np.ndarray) -> Row:
     (loads, load_sectors, _, load_bytes), (stores, store_sectors, _, _) = traffic[:2].tolist()
     (shared_loads, load_wavefronts, load_conflicts, _), (shared_stores, store_wavefronts, conflicts, _) = traffic[
         2:
     ].tolist()
-    flop = 2 * point.n * point.p * point.m
+    flop = 2 * point.multiply_adds
     moved = 32 * (load_sectors + store_sectors)
-    row = {name: getattr(point, name) for name in KEYS} | dict(zip(("block_x", "block_y"), geometry.block))
-    return row | {
+    return {
         "global_load_requests": loads,
         "global_load_sectors": load_sectors,
         "global_store_requests": stores,
@@ -420,53 +501,57 @@ def _row(point, geometry, traffic):
     }
 
 
-def _thread(number, geometry):
-    return number % geometry.block[0], number // geometry.block[0]
-
-
-def _pair(numbers):
-    return f"({numbers[0]}, {numbers[1]})"
-
-
-def _name_thread(number, geometry):
-    return f"thread {_pair(_thread(number, geometry))}"
+def _numbers(values: Iterable[int]) -> str:
+    return f"({', '.join(map(str, values))})"
 
 
 @dataclass(frozen=True)
 class _Place:
     """What the numbers of a raw fault refer to."""
 
-    point: Point
-    geometry: object
-    shared: list
+    launch: Launch
+    operands: list[_Operand]
+    shared: list[SharedArray]
 
-    def who(self, fault):
-        return f"{_name_thread(fault.thread, self.geometry)} of block {_pair(fault.block)}"
+    def cut(self, place: Iterable[int]) -> tuple[int, ...]:
+        """(x, y, z) of a block or a thread; (x, y) if nothing of the launch differs along z."""
+        flat = self.launch.block[2] == self.launch.grid[2] == 1
+        return tuple(place)[: 2 if flat else 3]
 
-    def access(self, fault):
+    def thread(self, number: int) -> tuple[int, ...]:
+        x, y, _ = self.launch.block
+        return self.cut((number % x, number // x % y, number // (x * y)))
+
+    def name_thread(self, number: int) -> str:
+        return f"thread {_numbers(self.thread(number))}"
+
+    def name_block(self, block: Iterable[int]) -> str:
+        return f"block {_numbers(self.cut(block))}"
+
+    def who(self, fault: Any) -> str:
+        return f"{self.name_thread(fault.thread)} of {self.name_block(fault.block)}"
+
+    def access(self, fault: Any) -> str:
         verb = "writes" if fault.write else "reads"
         return f"{self.who(fault)} {verb} {self.element(fault)}"
 
-    def element(self, fault):
-        itemsize = DTYPES[self.point.dtype][1].itemsize
+    def element(self, fault: Any) -> str:
         if fault.array < 0:
             return f"address {fault.address:#x}" if not fault.space else "shared memory"
-        index = fault.offset // itemsize
         if fault.space:
-            return f"{self.shared[fault.array].name}[{index}]"
-        rows, columns = self.shape(fault)
-        if 0 <= index < rows * columns:
-            return f"{'ABC'[fault.array]}[{index // columns}, {index % columns}]"
-        return f"element {index} of {'ABC'[fault.array]}"
+            # A shared array does not tell the size of its elements: those of C are meant.
+            return f"{self.shared[fault.array].name}[{fault.offset // self.operands[2].precision.itemsize}]"
+        operand = self.operands[fault.array]
+        index = fault.offset // operand.precision.itemsize
+        if 0 <= index < math.prod(operand.shape):
+            return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
+        return f"element {index} of {operand.name}"
 
-    def extent(self, fault):
+    def extent(self, fault: Any) -> str:
         if fault.array < 0:
             return "which is no part of any array" if not fault.space else "where the kernel has no array"
         if fault.space:
             return "past its end"
-        rows, columns = self.shape(fault)
-        return f"which has {rows} x {columns} = {rows * columns}"
-
-    def shape(self, fault):
-        n, p, m = self.point.n, self.point.p, self.point.m
-        return ((n, p), (p, m), (n, m))[fault.array]
+        shape = self.operands[fault.array].shape
+        size = f" = {math.prod(shape)}" if len(shape) > 1 else ""
+        return f"which has {' x '.join(map(str, shape))}{size}"
