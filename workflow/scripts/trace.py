@@ -17,8 +17,8 @@ with script(snakemake.log[0]):
     counted = study.traced_points(shapes["counted"]) + counters.cross_check_points(study.kernels)
     with tempfile.TemporaryDirectory() as folder:
         tracers = trace.tracers(examined + counted, study.kernels, folder)
-        traced, faults = trace.trace_points(examined, tracers)
-        counts = trace.count_points(counted, tracers)
+        traced, faults = trace.trace_points(examined, tracers, study.kernels)
+        counts = trace.count_points(counted, tracers, study.kernels)
         lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in [*faults, *messages]) or "no faults\n")
     print(*faults, *messages, sep="\n")
