@@ -1,9 +1,9 @@
 // C = A B through shared memory, with a tile width that is chosen when the kernel is launched.
 //
-// The idea: the best tile depends on the device, so ask the device and launch accordingly, without compiling anew. The
-// width of a tile is the width of the block, and the two tiles share one dynamic array whose size comes with the
-// launch. The price: the compiler does not know how long the inner loop is and cannot unroll it wholly, nor turn the
-// products of the width into constants. tiled.cu at the same width shows how much that is.
+// The idea: the best tile width depends on the device. So ask the device and launch accordingly, without compiling
+// again. A tile is as wide as the block, and the two tiles share one dynamic array, whose size the launch gives. The
+// price: the compiler does not know how long the inner loop is. So it cannot unroll the loop completely, and it cannot
+// turn products with the width into constants. A comparison with tiled.cu at the same width shows how much that costs.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (tile, tile); grid (ceil(m / tile), ceil(n / tile));
@@ -13,7 +13,7 @@
 template <typename T>
 __global__ void dynamic_tile(const T* A, const T* B, T* C, int n, int p, int m)
 {
-    // Declared as bytes: one name cannot have the type of each T in turn.
+    // Declared as bytes, because one name cannot have a different type for each T.
     extern __shared__ __align__(16) unsigned char shared_memory[];
     const int tile = blockDim.x;
     T* tile_a = reinterpret_cast<T*>(shared_memory);  // tile x tile

@@ -1,14 +1,15 @@
-// C = A B through shared memory, written in terms of a matrix instead of pointers and offsets.
+// C = A B through shared memory, written with a matrix struct instead of pointers and offsets.
 //
-// The idea: a matrix is where it begins, how large it is, and how far its rows lie apart (the stride). A part of a
-// matrix then is a matrix too: it begins elsewhere and keeps the stride. So the tile of A at hand, the tile of B and
-// the block's tile of C are all views, cut to what there is at the edges, and the same code multiplies parts of larger
-// arrays. The struct costs a stride and two sizes a view, in registers; tiled.cu, the same algorithm, shows how much.
+// The idea: a matrix is described by where it begins, how large it is, and how far apart its rows lie (the stride).
+// Then a part of a matrix is a matrix too: it begins elsewhere and keeps the stride. So the current tile of A, the
+// current tile of B and the block's tile of C are all views, cut off at the edges of their matrix, and the same code
+// multiplies parts of larger arrays. Each view takes registers for a stride and two sizes; a comparison with tiled.cu,
+// which uses the same algorithm, shows how much that costs.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE, TILE); grid (ceil(m / TILE), ceil(n / TILE)).
 
-/// @tparam T  the element, const where the matrix is only read
+/// @tparam T  the element; const if the matrix is only read
 template <typename T>
 struct Matrix {
     T* elements;
@@ -21,20 +22,20 @@ struct Matrix {
         return row < rows && column < columns ? elements[row * stride + column] : T(0);
     }
 
-    /// Beyond the edges nothing is stored.
+    /// Stores the element; beyond the edges it stores nothing.
     __device__ void set(int row, int column, T value) const
     {
         if (row < rows && column < columns) elements[row * stride + column] = value;
     }
 
-    /// The part that begins at (row, column), at most height x width: a view, nothing is copied.
+    /// The part that begins at (row, column), at most height x width. It is a view: nothing is copied.
     __device__ Matrix part(int row, int column, int height, int width) const
     {
         return {elements + row * stride + column, min(height, rows - row), min(width, columns - column), stride};
     }
 };
 
-/// This block's tile of C = A B. The tiles are the caller's shared memory.
+/// Computes this block's tile of C = A B. The caller provides the shared memory for the tiles.
 template <typename T, int TILE>
 __device__ void multiply(Matrix<const T> A, Matrix<const T> B, Matrix<T> C, T (&tile_a)[TILE][TILE], T (&tile_b)[TILE][TILE])
 {
@@ -58,7 +59,7 @@ __device__ void multiply(Matrix<const T> A, Matrix<const T> B, Matrix<T> C, T (&
 }
 
 /// @tparam T     the element: float, double or int
-/// @tparam TILE  width of a tile; TILE * TILE threads a block
+/// @tparam TILE  width of a tile; a block has TILE * TILE threads
 template <typename T, int TILE>
 __global__ void matrix_struct(const T* A, const T* B, T* C, int n, int p, int m)
 {
@@ -68,8 +69,8 @@ __global__ void matrix_struct(const T* A, const T* B, T* C, int n, int p, int m)
     multiply<T, TILE>({A, n, p, p}, {B, p, m, m}, {C, n, m, m}, tile_a, tile_b);
 }
 
-/// The product of sub-matrices of larger arrays: what lies inside a border of A and of B, into the inside of C. The
-/// border of C is left alone.
+/// The product of sub-matrices of larger arrays: it multiplies what lies inside the borders of A and B, and stores the
+/// result inside the border of C. The border of C itself does not change.
 /// @tparam BORDER  rows and columns left out on every side
 template <typename T, int TILE, int BORDER>
 __global__ void matrix_struct_inside(const T* A, const T* B, T* C, int n, int p, int m)

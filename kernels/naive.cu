@@ -1,12 +1,12 @@
-// C = A B, one thread an element: the textbook kernel.
+// C = A B, one thread per element of C: the textbook kernel.
 //
-// The idea: the n*m elements of C do not depend on one another, so each gets a thread of its own, which walks along a
-// row of A and down a column of B. Nothing is shared: every operand comes from global memory each time it is used, two
-// loads for each multiply-add.
+// The idea: the n*m elements of C do not depend on each other. So each element gets its own thread, which walks along a
+// row of A and down a column of B. The threads do not share what they load: a thread loads every operand from global
+// memory each time it uses it, which makes two loads for each multiply-add.
 //
-// threadIdx.x runs along a row of C. Neighbouring threads of a warp then read neighbouring elements of B and the same
-// element of A, which the hardware serves with few memory transactions (it "coalesces" them). The block may have any
-// shape; the block shapes of task 1 show how much that choice matters.
+// threadIdx.x runs along a row of C. So neighbouring threads of a warp read neighbouring elements of B and the same
+// element of A. The hardware serves such reads with few memory transactions (it "coalesces" them). The block may have
+// any shape; the block shapes of task 1 show how much that choice matters.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (block_x, block_y); grid (ceil(m / block_x), ceil(n / block_y)).

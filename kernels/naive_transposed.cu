@@ -1,9 +1,10 @@
-// C = A B, one thread an element, but threadIdx.x is the row: naive.cu with one pair of letters exchanged.
+// C = A B, one thread per element of C, but threadIdx.x is the row: naive.cu with x and y of a thread exchanged.
 //
-// The idea: what a warp costs is decided by where its 32 threads look at the same moment. Here neighbouring threads
-// stand in neighbouring rows, so they read A a whole row (p elements) apart and write C m elements apart: each access
-// falls into a memory segment of its own and moves 32 B for one element. In naive.cu the same threads read one element
-// of A and a contiguous piece of B. The arithmetic is the same; the order of the threads is all that differs.
+// The idea: the cost of a memory access depends on which addresses the 32 threads of a warp use at the same time. Here
+// neighbouring threads compute elements of neighbouring rows. They read elements of A that lie a whole row (p elements)
+// apart, and write elements of C that lie m elements apart. So each access falls into its own memory segment and moves
+// 32 B for one element. In naive.cu the same threads read one element of A and a contiguous piece of B. The arithmetic
+// is the same; only the order of the threads differs.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (block_x rows, block_y columns); grid (ceil(m / block_y), ceil(n / block_x)).

@@ -1,18 +1,18 @@
 // C = A B through shared memory: each block computes one TILE x TILE tile of C.
 //
 // The idea: the threads of a block need the same rows of A and the same columns of B. So the block walks along p in
-// steps of TILE; in each step it copies one tile of A and one of B into shared memory, one element of each a thread,
-// and every element copied is then used TILE times. Global loads fall to 1/TILE of the naive kernel's.
+// steps of TILE. In each step it copies one tile of A and one of B into shared memory (each thread copies one element
+// of each), and then uses every copied element TILE times. Global loads fall to 1/TILE of the naive kernel's.
 //
-// Two barriers a step: no thread may multiply before both tiles are complete, and no thread may overwrite a tile that
-// another still reads. Beyond the edges of A and B the tiles are filled with zeros, which add nothing to the sums: any
-// n, p and m are right, and the inner loop needs no test.
+// Each step has two barriers: no thread may multiply before both tiles are complete, and no thread may overwrite a tile
+// that another thread still reads. Beyond the edges of A and B the tiles are filled with zeros, which add nothing to
+// the sums. So the product is right for any n, p and m, and the inner loop needs no test.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE, TILE); grid (ceil(m / TILE), ceil(n / TILE)).
 
 /// @tparam T     the element: float, double or int
-/// @tparam TILE  width of a tile; TILE * TILE threads a block
+/// @tparam TILE  width of a tile; a block has TILE * TILE threads
 template <typename T, int TILE>
 __global__ void tiled(const T* A, const T* B, T* C, int n, int p, int m)
 {

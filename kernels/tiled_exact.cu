@@ -1,14 +1,14 @@
-// C = A B through shared memory, for sizes that are multiples of the tile: tiled.cu without its edges.
+// C = A B through shared memory, for sizes that are multiples of the tile: tiled.cu without the code for the edges.
 //
-// The idea: if TILE divides n, p and m, no tile reaches over an edge. Then nothing needs a test, neither the loads nor
-// the store, and what is left is the tiled product at its plainest. Beside tiled.cu at the same sizes it shows what the
-// tests and the zero padding cost; any other size would be wrong, so the registry refuses it.
+// The idea: if TILE divides n, p and m, no tile reaches over an edge. Then neither the loads nor the store need a test,
+// and only the plain tiled product is left. Compared with tiled.cu at the same sizes, it shows what the tests and the
+// zero padding cost. For any other size the product would be wrong, so the registry refuses it.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE, TILE); grid (m / TILE, n / TILE).
 
 /// @tparam T     the element: float, double or int
-/// @tparam TILE  width of a tile; TILE * TILE threads a block; divides n, p and m
+/// @tparam TILE  width of a tile; a block has TILE * TILE threads; divides n, p and m
 template <typename T, int TILE>
 __global__ void tiled_exact(const T* A, const T* B, T* C, int n, int p, int m)
 {

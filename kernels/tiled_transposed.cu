@@ -1,15 +1,16 @@
 // C = A B through shared memory, but threadIdx.x is the row: tiled.cu with x and y exchanged.
 //
-// The idea: tiles do not make the order of the threads indifferent. While a tile is copied, neighbouring threads read
-// A and B a whole row apart, so nothing coalesces; while it is used, they read tile_a a whole row of the tile apart,
-// and those elements lie in few of the 32 banks of shared memory, which then answer one after the other. Each element
-// fetched is still used TILE times, so the loss is smaller than the naive kernel's.
+// The idea: the order of the threads matters even with tiles. While the block copies a tile, neighbouring threads read
+// elements of A and B that lie a whole row apart, so nothing coalesces. While the block uses the tiles, neighbouring
+// threads read elements of tile_a that lie a whole row of the tile apart. Those elements lie in only a few of the 32
+// banks of shared memory, so the requests to a bank are served one after the other. Each element fetched is still used
+// TILE times, so the loss is smaller than the naive kernel's.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE, TILE); grid (ceil(m / TILE), ceil(n / TILE)).
 
 /// @tparam T     the element: float, double or int
-/// @tparam TILE  width of a tile; TILE * TILE threads a block
+/// @tparam TILE  width of a tile; a block has TILE * TILE threads
 template <typename T, int TILE>
 __global__ void tiled_transposed(const T* A, const T* B, T* C, int n, int p, int m)
 {

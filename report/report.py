@@ -13,20 +13,20 @@
 # %% [markdown]
 # # Tilewise: how fast can a GPU multiply matrices, and why?
 #
-# One product, C = A B, computed by kernels that differ in one idea each: from the textbook's one thread an element,
-# through tiles in shared memory, to several tiles a block. Every product is checked. The figures
-# stand beside those of a published study on an RTX 2080 Ti (*source a*), so that you can see what carries over to
-# another machine and what does not.
+# Several kernels compute the same product, C = A B. Each differs in one idea: from the textbook's one thread per
+# element, through tiles in shared memory, to several tiles per block. Every product is checked. The results stand
+# beside those of a published study on an RTX 2080 Ti (*source a*), so that you can see what carries over to another
+# machine and what does not.
 
 # %% tags=["parameters"]
 import sys
 
 from IPython.display import display
 
-sys.path.insert(0, "../workflow")  # so that the notebook also opens where the package is not installed
+sys.path.insert(0, "../workflow")  # so that the notebook also opens if the package is not installed
 
-from tilewise.report import claims, data, figures, findings, tables
-from tilewise.report.render import claims_layout, show_figure, show_table, text
+from tilewise.report import claims, data, figures, findings, layouts, tables
+from tilewise.report.render import show_figure, show_table, text
 
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = data.RECORDED
@@ -42,14 +42,14 @@ verified = tables.verification(evidence)
 
 
 def task_table(name, layout, caption, rows=lambda table: table, hide=()):
-    """The table of a task, or a note where this run's config has no such task."""
+    """The table of a task, or a note if this run's config has no such task."""
     if name not in tasks:
         return text(f"*The config of this run has no task `{name}`.*")
     return show_table(rows(tables.task(name, evidence, published)), layout, caption, labels, hide)
 
 
 def task_figure(name, caption):
-    """The figure of a task, where this run's config has it."""
+    """The figure of a task, if this run's config has that task."""
     return show_figure(figures.task(name, evidence, published), caption) if name in tasks else None
 
 
@@ -58,11 +58,11 @@ text(findings.origin(evidence))
 # %% [markdown]
 # ## The verdicts
 #
-# What the five sources claim, tried on the measured tables. A claim holds or does not hold by the condition in
-# `report/claims.yaml`; the range of a measured value follows from the quartiles of its times, and a verdict that would
-# change within that range says so. A claim is about the machine that it names; that it fails on another one is no error
-# of its source. Where a source's own figures do not agree,
-# the note below the claim says so.
+# The table lists what the five sources claim, and tests each claim on the measured values. The condition in
+# `report/claims.yaml` decides whether a claim holds. The range of a measured value follows from the quartiles of its
+# times; if the verdict would change within that range, the table says so. A claim is about the machine that it names:
+# if it fails on another machine, that is not an error of its source. If a source's own figures do not agree with each
+# other, the note below the claim says so.
 
 # %%
 verdicts = claims.verdicts(claims.load(), evidence)
@@ -71,7 +71,7 @@ text(findings.verdict_counts(verdicts, evidence))
 # %%
 beside = claims.side_by_side(verdicts, evidence)
 caption = f"<b>Claims.</b> Source by source, all {len(beside)}; the table scrolls."
-show_table(beside, claims_layout(evidence), caption)
+show_table(beside, layouts.claims(evidence), caption)
 
 # %% [markdown]
 # ## Summary
@@ -81,21 +81,26 @@ text(findings.summary(evidence, ladder, verified, failed))
 
 # %% [markdown]
 # **How to read the tables.** C is n × m, A is n × p and B is p × m; shapes are written (n, m, p), as source a writes
-# them. A time is the median of isolated runs in milliseconds; the *spread* is the interquartile range over the median.
-# *Ratio* is the published time over the measured one: 10× means ten times faster here. cuBLAS, NVIDIA's own library in
-# the same precision (TF32 off), stands beside every GPU table as the anchor, NumPy's BLAS beside the CPU loop. A mark †
-# means that the point's standard deviation passed the study's limit, so its last digits mean nothing. A point that did
-# not run keeps its row, and its cause is in [What failed and why](#What-failed-and-why).
+# them. A time is the median of isolated runs in milliseconds; the *spread* is the interquartile range divided by the
+# median. The *ratio* is the published time divided by the measured one: 10× means ten times faster here. Every GPU
+# table includes cuBLAS, NVIDIA's own library, in the same precision (TF32 off) for comparison; the tables of the CPU
+# loop include NumPy's BLAS. A mark † means that the point's standard deviation is above the study's limit, so its last
+# digits mean nothing. A point that did not run keeps its row; [What failed and why](#What-failed-and-why) gives the
+# cause.
 
 # %% [markdown]
 # ## The CPU loop
 #
-# The baseline is three nested loops in the order k, i, j on one core: the innermost walks along a row of B and a row of
-# C, so the processor reads memory in order. It is a fair loop, not a fast one; NumPy's BLAS, which blocks for the
-# caches and uses every core, shows what the same processor can do.
+# The baseline is three nested loops in the order k, i, j on one core. The innermost loop walks along a row of B and a
+# row of C, so the processor reads memory in order. It is a fair loop, but not a fast one. NumPy's BLAS works on blocks
+# that fit the caches and uses every core; it shows what the same processor can do.
 
 # %%
-task_table("cpu", "cpu", "<b>CPU times.</b> The loop in float, beside the host of source a (its model is not given).")
+task_table(
+    "cpu",
+    "cpu",
+    "<b>CPU times.</b> The loop in float, beside the host of source a (which does not name the CPU's model).",
+)
 
 # %%
 task_figure(
@@ -104,12 +109,13 @@ task_figure(
 )
 
 # %% [markdown]
-# ## One thread an element
+# ## One thread per element
 #
-# The naive kernel gives each element of C to a thread, which reads a row of A and a column of B from global memory. The
-# only choice is how 1024 threads lie in a block. It matters, because the 32 threads of a warp share their loads: in a
-# block of 32 or more along x, a warp covers one row of C, asks for 32 neighbours in B and for a single element of A; in
-# a block of 8 × 128 it covers four rows, so a request for A touches four lines, and one for B brings 8 neighbours.
+# The naive kernel gives each element of C to one thread, which reads a row of A and a column of B from global memory.
+# The only choice is how the 1024 threads of a block are arranged. This choice matters, because the 32 threads of a warp
+# share their loads. If a block is 32 or more threads wide along x, a warp covers one row of C: it asks for 32
+# neighbours in B and for a single element of A. In a block of 8 × 128 a warp covers four rows: a request for A touches
+# four lines, and a request for B brings 8 neighbours.
 
 # %%
 task_table(
@@ -121,7 +127,7 @@ task_table(
 # %%
 task_figure(
     "task1a",
-    "<b>Block dimensions, float.</b> Rate of the naive kernel over the shape of its block, 1024 threads in each.",
+    "<b>Block dimensions, float.</b> Rate of the naive kernel for each shape of its block, always 1024 threads.",
 )
 
 # %%
@@ -130,13 +136,13 @@ task_table(
     "sweep",
     "<b>Table 2.</b> Naive kernel, double, over the block dimensions at the largest shape.",
     rows=tables.largest,
-    hide=("bound_ratio", "tile", "ntb", "dtype"),
+    hide=("bound_ratio", "dtype"),
 )
 
 # %%
 task_figure(
     "task1b",
-    "<b>Block dimensions, double.</b> As above in double; the shapes beyond Table 2 are an addition to source a.",
+    "<b>Block dimensions, double.</b> The same in double; source a does not have the shapes that are not in Table 2.",
 )
 
 # %%
@@ -145,11 +151,11 @@ text(findings.double_cost(evidence, published))
 # %% [markdown]
 # ## The largest product
 #
-# Three square matrices of n² floats need 12 n² bytes, so memory bounds n. In theory the bound follows from the memory
-# that the device reports; in practice the driver and the context keep some. The probe therefore looks for the largest
-# n whose three matrices really allocate, by bisection. One product of that size is then timed, unless it would take
-# longer than the study's budget, and random rows of C are verified. From n = 46,341 on, n² no longer fits a 32-bit
-# integer: the kernels index with 64 bits.
+# Three square matrices of n² floats need 12 n² bytes, so memory limits n. In theory the limit follows from the memory
+# that the device reports; in practice the driver and the context keep some of it. So the probe searches by bisection
+# for the largest n whose three matrices can really be allocated. The study then times one product of that size and
+# verifies random rows of C. If that product would take longer than the study's budget, the study times a smaller one.
+# From n = 46,341 on, n² no longer fits into a 32-bit integer, so the kernels use 64-bit indices.
 
 # %%
 task_table("task1c", "maximum_size", "<b>Table 3.</b> Maximum size, three float matrices, naive kernel.")
@@ -163,9 +169,10 @@ task_figure(
 # %% [markdown]
 # ## Tiles in shared memory
 #
-# The threads of a block need the same rows of A and columns of B. So they load a tile of each into shared memory
-# together, and every element loaded is used as often as the tile is wide. Global loads fall by that factor. The time
-# falls by less: caches had served many of the naive kernel's loads already, and shared memory has a rate of its own.
+# The threads of a block need the same rows of A and columns of B. So they work together to load a tile of each into
+# shared memory, and use every loaded element as many times as the tile is wide. Global loads fall by that factor. The
+# time falls by less: the caches already served many of the naive kernel's loads, and shared memory has a limited rate
+# too.
 
 # %%
 task_table(
@@ -184,7 +191,7 @@ task_figure(
 task_table(
     "task2b",
     "winners",
-    "<b>Table 4 in double.</b> The same sweep in double, which source a ran but did not print.",
+    "<b>Table 4 in double.</b> The same sweep in double; source a ran it but did not print it.",
     hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
 )
 
@@ -195,18 +202,19 @@ task_figure(
 )
 
 # %% [markdown]
-# ## Several tiles a block
+# ## Several tiles per block
 #
 # A block that computes NTB neighbouring tiles of C loads each tile of A once for all of them, and each thread keeps NTB
-# sums in registers: more arithmetic for every load. Each further tile saves less than the one before: NTB tiles load
-# (1 + 1/NTB) / 2 of what one tile does for each, so fewer loads alone can double the speed at most. The price is
-# registers and shared memory; it is due when they leave room for fewer blocks on a multiprocessor (see Occupancy).
+# sums in registers: every load serves more arithmetic. Each further tile saves less than the one before. With NTB tiles
+# per block, each tile needs (1 + 1/NTB) / 2 of the loads that it needs with one tile per block. So fewer loads alone
+# can at most double the speed. The price is registers and shared memory. It has to be paid when they leave room for
+# fewer blocks on a multiprocessor (see Occupancy).
 
 # %%
 task_table(
     "task3",
     "sweep",
-    "<b>Table 5.</b> Tiles a block (NTB) at the largest shape; source a printed float with tile 32.",
+    "<b>Table 5.</b> Tiles per block (NTB) at the largest shape; source a printed only float with tile 32.",
     rows=tables.largest,
     hide=("bound_ratio",),
 )
@@ -214,39 +222,40 @@ task_table(
 # %%
 task_figure(
     "task3",
-    "<b>NTB.</b> Rate over the number of tiles a block, and speed relative to one tile beside source a's curve.",
+    "<b>NTB.</b> Rate over the number of tiles per block, and speed relative to one tile, beside source a's curve.",
 )
 
 # %% [markdown]
-# ## Shapes that are no multiple of a tile
+# ## Shapes that are not multiples of a tile
 #
-# Real matrices end in the middle of a tile. The kernels fill what lies beyond the edge with zeros, so every shape is
-# right, down to a single element. Source a showed n = p = m = 1100; the other shapes are the hard cases: primes, single
-# rows and columns, one less and one more than a tile. *Error / bound* is the largest error over what rounding can
-# explain, which must stay below 1; integers must be exact. Times of tiny products are the time of a launch.
+# Real matrices end in the middle of a tile. The kernels fill the part of a tile beyond the edge with zeros, so the
+# product is right for every shape, down to a single element. Source a showed n = p = m = 1100. The other shapes are the
+# hard cases: primes, single rows and columns, one less and one more than a tile. *Error / bound* is the largest error
+# divided by the largest error that rounding can explain; it must stay below 1, and integers must be exact. The time of
+# a tiny product is the time of a launch.
 
 # %%
 task_table(
     "task4",
     "sweep",
-    "<b>Ragged and degenerate shapes.</b> Tile 16, three tiles a block.",
-    hide=("block", "gflops", "tile", "ntb"),
+    "<b>Ragged and degenerate shapes.</b> Tile 16, three tiles per block.",
+    hide=("block", "gflops", *evidence.parameters),
 )
 
 # %%
-task_figure("task4", "<b>Ragged shapes.</b> Rates by type, on a logarithmic axis.")
+task_figure("task4", "<b>Ragged shapes.</b> Rates for each type, on a logarithmic axis.")
 
 # %% [markdown]
 # ## The kernels side by side
 #
-# The best of each kernel, whatever was chosen for it, against the chip. The *vector peak* is what the multiply-add
-# units reach at the highest clock. cuBLAS may pass it in double: on data-centre GPUs since the A100 it uses FP64 tensor
-# cores, which have about twice that rate and which none of the kernels here uses.
+# Here each kernel, with its best choice of block, tile or NTB, is compared with the chip. The *vector peak* is the rate
+# that the multiply-add units reach at the highest clock. cuBLAS may exceed it in double: on data-centre GPUs since the
+# A100, it uses FP64 tensor cores, which have about twice that rate. None of the kernels here uses them.
 
 # %%
 show_figure(
     figures.peak(ladder, evidence),
-    "<b>Against the peak.</b> GFLOP/s and share of the vector peak at the largest square shape; cuBLAS in grey.",
+    "<b>Against the peak.</b> GFLOP/s and percentage of the vector peak at the largest square shape; cuBLAS in grey.",
 )
 
 # %%
@@ -259,21 +268,21 @@ show_figure(
 show_table(
     ladder[ladder["speedup_over_naive"].notna()],
     "ladder",
-    "<b>The ladder.</b> The best of each kernel and type at the shapes where the naive kernel was timed too.",
+    "<b>The ladder.</b> The best of each kernel and type, at the shapes for which the naive kernel was timed too.",
     labels,
 )
 
 # %% [markdown]
 # ### Is the best choice clear?
 #
-# A best block, tile or NTB means something only if the runner-up is slower by more than the measurement scatters. The
-# last column says whether the quartile ranges of the two stay apart.
+# A best block, tile or NTB means something only if the difference to the runner-up is larger than the scatter of the
+# measurement. The last column says whether the quartile ranges of the two do not overlap.
 
 # %%
 show_table(
     tables.choices(evidence, *tasks),
     "choices",
-    "<b>Best choices.</b> The fastest of each sweep, and the next.",
+    "<b>Best choices.</b> The fastest choice of each sweep, and the second fastest.",
     labels,
 )
 
@@ -281,10 +290,12 @@ show_table(
 # ## Integers
 #
 # Source b multiplies int32 matrices of 2000 × 2000 with blocks of 16 × 16 and compares them exactly. Its operands are
-# all 1, so every element of C is 2000, whichever rows and columns are mixed up; here the operands are random.
+# all 1, so every element of C is 2000, even if a kernel mixes up rows and columns. Here the operands are random.
 
 # %%
-task_table("integers", "sweep", "<b>Integers.</b> CPU loop in the order i, j, k, naive and tiled kernel.")
+task_table(
+    "integers", "sweep", "<b>Integers.</b> The CPU loop in the order i, j, k, the naive kernel and the tiled kernel."
+)
 
 # %%
 task_figure("integers", "<b>Integers.</b> Rates at 2000 × 2000, on a logarithmic axis.")
@@ -294,7 +305,7 @@ text(
     findings.found(
         evidence.of("integers"),
         """
-        On {platform} the naive kernel takes {time(kernel='naive')} ms and the tiled one {time(kernel='tiled')} ms:
+        On {platform} the naive kernel takes {time(kernel='naive')} ms and the tiled kernel {time(kernel='tiled')} ms:
         tiling makes it {time(kernel='naive') / time(kernel='tiled')} times as fast. One core needs {time(kernel='ijk')}
         ms.
         """,
@@ -304,25 +315,28 @@ text(
 # %% [markdown]
 # ## A stopwatch around everything
 #
-# Source b finds tiling 17 times faster, with a stopwatch around allocation, copies and kernel. Its naive kernel ran
-# first, and the first call of a process also creates the CUDA context. The same measurement here, each time in a fresh
-# process, in both orders, and beside it the kernel alone.
+# Source b finds that tiling is 17 times faster, with a stopwatch around allocation, copies and kernel. Its naive kernel
+# ran first, and the first call of a process also creates the CUDA context. This study repeats the measurement in both
+# orders, each time in a fresh process, and also measures the kernel alone.
 
 # %%
-task_table("cold_start", "cold_start", "<b>Whole calls.</b> Medians of fresh processes, step by step.")
+task_table("cold_start", "cold_start", "<b>Whole calls.</b> Medians over fresh processes, step by step.")
 
 # %%
-task_figure("cold_start", "<b>Where the time of a call goes.</b> Whoever comes first pays for the context.")
+task_figure(
+    "cold_start",
+    "<b>Where the time of a call goes.</b> The first call also pays for the context, whichever kernel it is.",
+)
 
 # %%
 text(
     findings.found(
         evidence.of("cold_start"),
         """
-        On {platform} the first call takes {call('naive', 1)} ms when it is the naive one; {call('naive', 1, 'context')}
-        ms of them create the context. Naive first and tiled second, tiling looks {call('naive', 1) / call('tiled', 2)}
-        times as fast; tiled first and naive second, {call('naive', 2) / call('tiled', 1)} times. The kernels alone
-        differ by a factor of {time(kernel='naive') / time(kernel='tiled')}.
+        On {platform} the first call takes {call('naive', 1)} ms if it is the naive one; creating the context takes
+        {call('naive', 1, 'context')} ms of that. If naive runs first and tiled second, tiling looks {call('naive', 1) /
+        call('tiled', 2)} times as fast; if tiled runs first and naive second, {call('naive', 2) / call('tiled', 1)}
+        times. The kernels alone differ by a factor of {time(kernel='naive') / time(kernel='tiled')}.
         """,
     )
 )
@@ -330,23 +344,26 @@ text(
 # %% [markdown]
 # ## Which index should run along a row?
 #
-# The transposed kernels make threadIdx.x the row of C, as source c does. Neighbouring threads of a warp then read and
-# write elements that lie a whole row apart, and every request breaks into up to 32 pieces.
+# The transposed kernels make threadIdx.x the row of C, as source c does. Then neighbouring threads of a warp read and
+# write elements that lie a whole row apart, so every request breaks into up to 32 pieces.
 
 # %%
-task_table("coalescing", "sweep", "<b>Coalescing.</b> threadIdx.x as column and as row.", hide=("bound_ratio",))
+task_table("coalescing", "sweep", "<b>Coalescing.</b> threadIdx.x as the column and as the row.", hide=("bound_ratio",))
 
 # %%
-task_figure("coalescing", "<b>Coalescing.</b> Rates with threadIdx.x as the column and, transposed, as the row.")
+task_figure(
+    "coalescing", "<b>Coalescing.</b> Rates with threadIdx.x as the column and, in the transposed kernels, as the row."
+)
 
 # %%
 text(
     findings.found(
         evidence.of("coalescing"),
         """
-        On {platform} the row as threadIdx.x makes the naive kernel take {time(kernel='naive_transposed', block_x=32,
+        On {platform}, with threadIdx.x as the row, the naive kernel takes {time(kernel='naive_transposed', block_x=32,
         cube=8192) / time(kernel='naive', block_x=32, cube=8192)} times as long at 8192 cubed (blocks of 32 × 32), and
-        the tiled one {time(kernel='tiled_transposed', tile=32) / time(kernel='tiled', tile=32)} times at 4096 cubed.
+        the tiled kernel {time(kernel='tiled_transposed', tile=32) / time(kernel='tiled', tile=32)} times as long at
+        4096 cubed.
         """,
     )
 )
@@ -354,22 +371,27 @@ text(
 # %% [markdown]
 # ## Launches that are refused
 #
-# A block has at most 1024 threads and a limited share of shared memory. A launch beyond that is refused: the kernel
-# never runs, and C stays as it was. Source b's function sees the error and returns before it copies C back; its main
-# does not look, and compares host memory that was never written with products.
+# A block has at most 1024 threads and a limited amount of shared memory. CUDA refuses a launch beyond these limits: the
+# kernel never runs, and C stays as it was. In source b, the function sees the error and returns before it copies C
+# back; but its main function does not check for the error, so it compares the products with host memory that was never
+# written.
 
 # %%
-task_table("launch_limits", "launch_limits", "<b>Launch limits.</b> What was launched and what refused, by name.")
+task_table(
+    "launch_limits",
+    "launch_limits",
+    "<b>Launch limits.</b> Which launches ran and which were refused, with the name of the error.",
+)
 
 # %%
-task_figure("launch_limits", "<b>Launch limits.</b> Each launch as a share of what the device allows a block.")
+task_figure("launch_limits", "<b>Launch limits.</b> Each launch as a percentage of what the device allows per block.")
 
 # %%
 text(
     findings.found(
         evidence.of("launch_limits"),
         """
-        On {platform} a block of 33 × 33 threads is refused with {launch('error', block_x=33)}, which reads
+        On {platform} a block of 33 × 33 threads is refused with {launch('error', block_x=33)}, whose text is
         "{launch('error_text', block_x=33)}".
         """,
         evidence.everyone,
@@ -379,26 +401,26 @@ text(
 # %% [markdown]
 # ## Orders of the CPU loop
 #
-# The three loops may be nested in six orders; each adds the same products in the same order of k, so the result is the
-# same. What differs is the innermost step through memory: along rows (ikj, kij), along one row and down one column
-# (ijk, jik), or down two columns (jki, kji).
+# The three loops can be nested in six orders. Each order adds the same products in the same order of k, so the result
+# is the same. What differs is how the innermost loop moves through memory: along rows (ikj, kij), along one row and
+# down one column (ijk, jik), or down two columns (jki, kji).
 
 # %%
 task_table("loop_orders", "cpu", "<b>Loop orders.</b> One thread; the blocked loop works on blocks of 16.")
 
 # %%
-task_figure("loop_orders", "<b>Loop orders.</b> Rates in the cache and beyond it.")
+task_figure("loop_orders", "<b>Loop orders.</b> Rates of products that fit into the cache and of products that do not.")
 
 # %%
 text(
     findings.found(
         evidence.of("loop_orders"),
         """
-        On {platform}, beyond the cache and in float, ijk takes {time(kernel='ijk', dtype='float', cube=800) /
-        time(kernel='ikj', dtype='float', cube=800)} times as long as ikj, and jki {time(kernel='jki', dtype='float',
-        cube=800) / time(kernel='ikj', dtype='float', cube=800)} times; ijk at 512 takes {time(kernel='ijk',
-        dtype='float', cube=512) / time(kernel='ijk', dtype='float', cube=500)} times as long as at 500, for 1.07 times
-        the work.
+        On {platform}, in float and beyond the cache, ijk takes {time(kernel='ijk', dtype='float', cube=800) /
+        time(kernel='ikj', dtype='float', cube=800)} times as long as ikj, and jki takes {time(kernel='jki',
+        dtype='float', cube=800) / time(kernel='ikj', dtype='float', cube=800)} times as long. At 512, ijk takes
+        {time(kernel='ijk', dtype='float', cube=512) / time(kernel='ijk', dtype='float', cube=500)} times as long as at
+        500, for 1.07 times the work.
         """,
         evidence.everyone,
     )
@@ -410,39 +432,40 @@ if not evidence.facts["cache_lines"].empty:
     display(
         text(
             "Why? The same loops also ran on elements that report each of their reads and writes to a model of a "
-            "core's two caches, with lines of 64 B of which the least recently used gives way. A walk along a row "
-            "fetches a line for 16 floats; a walk down a column fetches one for each, unless the lines of the whole "
-            "column stay in the cache until the next column is read."
+            "core's two caches. The model has lines of 64 B and replaces the line that was least recently used. A walk "
+            "along a row fetches one line for 16 floats. A walk down a column fetches one line for each float, unless "
+            "the lines of the whole column stay in the cache until the loop reads the next column."
         )
     )
     display(
         show_table(
             fetched,
             "cache_lines",
-            "<b>Cache lines.</b> What a multiply-add takes, and the lines that it fetches by the model.",
+            "<b>Cache lines.</b> The time of a multiply-add, and the lines that it fetches according to the model.",
             labels,
         )
     )
     display(
         show_figure(
             figures.cache_lines(evidence),
-            "<b>Cache lines.</b> Time over lines fetched. Loops at the same abscissa differ by what the model leaves "
-            "out, such as vector instructions and lines fetched ahead.",
+            "<b>Cache lines.</b> Time over lines fetched. Loops that fetch equally many lines differ by what the model "
+            "leaves out, such as vector instructions and lines fetched ahead.",
         )
     )
-    display(text(findings.lines_explain(fetched, labels)))
+    display(text(findings.lines_explain(fetched, evidence)))
 
 # %% [markdown]
 # ## Ragged edges against multiples of the tile
 #
-# What does it cost to accept any shape? The tiled kernel on a shape with three ragged edges, on the next multiples of
-# 32, and there against the kernel of source e, which tests no edge and is wrong for every other shape.
+# What does it cost to accept any shape? The tiled kernel runs on a shape with three ragged edges, and on the next
+# multiples of 32. There it is compared with the kernel of source e, which does not test the edges and is wrong for
+# every other shape.
 
 # %%
 task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at the edges.", hide=("block",))
 
 # %%
-task_figure("rectangular", "<b>Rectangles.</b> Rates of the tiled kernels by shape.")
+task_figure("rectangular", "<b>Rectangles.</b> Rates of the tiled kernels for each shape.")
 
 # %%
 text(
@@ -450,8 +473,8 @@ text(
         evidence.of("rectangular"),
         """
         On {platform}, float with tiles of 32, the kernel that accepts any shape takes {time(kernel='tiled',
-        dtype='float', tile=32, n=3008) / time(kernel='tiled_exact', dtype='float', tile=32)} times as long as the one
-        without tests, on multiples of 32; the ragged shape, with 0.99 times the work, takes {time(kernel='tiled',
+        dtype='float', tile=32, n=3008) / time(kernel='tiled_exact', dtype='float', tile=32)} times as long on multiples
+        of 32 as the kernel without tests. The ragged shape, with 0.99 times the work, takes {time(kernel='tiled',
         dtype='float', tile=32, n=3001) / time(kernel='tiled', dtype='float', tile=32, n=3008)} times as long as the
         multiples.
         """,
@@ -461,22 +484,22 @@ text(
 # %% [markdown]
 # ## A tile width chosen at run time
 #
-# Source d sizes the tiles at run time, for any device. The compiler then cannot unroll the inner loop, nor turn the
-# offsets into constants. Beside it the same widths fixed at compile time.
+# Source d chooses the size of the tiles at run time, for any device. Then the compiler cannot unroll the inner loop,
+# and cannot turn the offsets into constants. The table also shows the same widths, fixed at compile time.
 
 # %%
-task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Against tiles of fixed width.", hide=("bound_ratio",))
+task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Compared with tiles of fixed width.", hide=("bound_ratio",))
 
 # %%
-task_figure("dynamic_tile", "<b>Run-time tile.</b> Rates by tile width.")
+task_figure("dynamic_tile", "<b>Run-time tile.</b> Rates for each tile width.")
 
 # %%
 text(
     findings.found(
         evidence.of("dynamic_tile"),
         """
-        On {platform} the best width chosen at run time is {best('tile', kernel='dynamic_tile')}, at
-        {time(kernel='dynamic_tile') / time(kernel='tiled')} times the time of the best fixed one.
+        On {platform} the best width chosen at run time is {best('tile', kernel='dynamic_tile')}. With it the kernel
+        takes {time(kernel='dynamic_tile') / time(kernel='tiled')} times as long as with the best fixed width.
         """,
     )
 )
@@ -485,20 +508,20 @@ text(
 show_table(
     tables.occupancy(evidence),
     "occupancy",
-    "<b>Occupancy.</b> How many blocks of a kernel a multiprocessor holds, from the build's numbers, and as CUDA says.",
+    "<b>Occupancy.</b> Blocks of a kernel that fit on a multiprocessor: computed from the build, and as CUDA says.",
     labels,
 )
 
 # %% [markdown]
 # ## What a matrix struct costs
 #
-# The kernel of source e reads its operands through a struct with a stride, so that it can also multiply sub-matrices.
+# The kernel of source e reads its operands through a struct with a stride, so it can also multiply sub-matrices.
 
 # %%
-task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Against plain pointers.", hide=("bound_ratio",))
+task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Compared with plain pointers.", hide=("bound_ratio",))
 
 # %%
-task_figure("matrix_struct", "<b>Matrix struct.</b> Rates of the struct and of plain pointers.")
+task_figure("matrix_struct", "<b>Matrix struct.</b> Rates with the struct and with plain pointers.")
 
 # %%
 text(
@@ -506,7 +529,7 @@ text(
         evidence.of("matrix_struct"),
         """
         On {platform}, float with tiles of 32, the struct takes {time(kernel='matrix_struct', dtype='float', tile=32) /
-        time(kernel='tiled_exact', dtype='float', tile=32)} times as long as the same kernel over plain pointers.
+        time(kernel='tiled_exact', dtype='float', tile=32)} times as long as the same kernel with plain pointers.
         """,
     )
 )
@@ -514,24 +537,26 @@ text(
 # %% [markdown]
 # ## The roofs of the device
 #
-# How fast the memory really is, and how many multiply-adds the units really do, measured by kernels that do nothing
-# else. A kernel of 0.25 FLOP a byte, or of 4, cannot pass these rates if every byte comes from memory.
+# How fast is the memory really, and how many multiply-adds do the units really do? Two kernels that do nothing else
+# measure it. A kernel with 0.25 FLOP per byte, or with 4, cannot exceed the resulting rates if every byte comes from
+# memory.
 
 # %%
 task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
 
 # %%
-task_figure("bandwidth", "<b>Roofs.</b> Measured rates as a share of the datasheet's.")
+task_figure("bandwidth", "<b>Roofs.</b> Measured rates as a percentage of those in the datasheet.")
 
 # %%
 text(
     findings.found(
         evidence.of("bandwidth", "task1a"),
         """
-        On {platform} memory delivers {roof('memory_bandwidth')} GB/s, and the float units {roof('multiply_add_rate')}
-        GFLOP/s. At 0.25 FLOP a byte that allows {0.25 * roof('memory_bandwidth')} GFLOP/s, at 4 FLOP a byte {4 *
-        roof('memory_bandwidth')}. The best naive kernel reaches {rate(kernel='naive', dtype='float', cube=8192)}
-        GFLOP/s, because most of its loads never go to memory.
+        On {platform} memory delivers {roof('memory_bandwidth')} GB/s, and the float units reach
+        {roof('multiply_add_rate')} GFLOP/s. At 0.25 FLOP per byte that memory rate allows
+        {0.25 * roof('memory_bandwidth')} GFLOP/s, and at 4 FLOP per byte {4 * roof('memory_bandwidth')}. The best naive
+        kernel reaches {rate(kernel='naive', dtype='float', cube=8192)} GFLOP/s, because most of its loads never go to
+        memory.
         """,
     )
 )
@@ -540,46 +565,50 @@ text(
 known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
 known += " rectangular dynamic_tile matrix_struct bandwidth"
 for name in [name for name in tasks if name not in known.split()]:
-    display(text(f"## {tasks[name]['title']}\n\nThe task `{name}` of the config."))
-    display(task_table(name, "sweep", f"<b>{tasks[name]['title']}.</b> Every point of the task."))
-    display(task_figure(name, f"<b>{tasks[name]['title']}.</b>"))
+    title = findings.plain(tasks[name]["title"])
+    display(text(f"## {title}\n\nThe task `{name}` of the config."))
+    display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))
+    display(task_figure(name, f"<b>{title}.</b>"))
 
 # %% [markdown]
 # ## What the kernels ask of memory
 
 # %%
 if evidence.facts["traffic"].empty:
-    display(text("Nothing was traced in this run."))
+    display(text("This run did not trace any kernel."))
 else:
     display(
         text(
             "The emulator runs the kernels thread by thread and counts what a profiler counts on a GPU: the requests "
-            "of a warp, the 32-byte sectors they touch, and the conflicts in shared memory. A warp that reads 32 "
-            "neighbouring floats needs 4 sectors; one that reads 32 rows needs 32."
+            "of each warp, the 32-byte sectors that they touch, and the conflicts in shared memory. A warp that reads "
+            "32 neighbouring floats needs 4 sectors; a warp that reads from 32 rows needs 32."
         )
     )
     display(
         show_table(
             tables.traffic(evidence),
             "traffic",
-            "<b>Memory traffic.</b> Counted exactly; each kernel at its largest traced shape.",
+            "<b>Memory traffic.</b> Exact counts; each kernel at its largest traced shape.",
         )
     )
     display(
         show_figure(
             figures.roofline(evidence),
-            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate. The bytes are those "
-            "between "
-            "a multiprocessor and its caches, so a kernel whose data the caches serve may lie above the memory's roof.",
+            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate. The bytes are those that "
+            "move between a multiprocessor and its caches, so a kernel may lie above the memory's roof if the caches "
+            "serve its data.",
         )
     )
+without = tables.not_emulated(evidence)
+if not without.empty:
+    display(show_table(without, "not_emulated", "<b>Kernels that the emulator does not run.</b> Each with the reason."))
 if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
     counted = tables.counted_against_hardware(evidence)
     display(
         show_table(
             tables.agreement(evidence),
             "agreement",
-            "<b>Counted against hardware.</b> The emulator's counts beside Nsight Compute's, launch by launch.",
+            "<b>Counted against hardware.</b> The emulator's counts beside those of Nsight Compute, launch by launch.",
         )
     )
     display(
@@ -587,8 +616,8 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
             counted[counted["counted"] != counted["hardware"]],
             "counted",
             "<b>Where they differ.</b> The compiler for the GPU joins neighbouring loads from shared memory into wider "
-            "ones, which the source does not show; loads from global memory it leaves as they are. Wavefronts and "
-            "conflicts of shared memory include, in some runs, accesses that gave way to others.",
+            "loads, which the source does not show; it does not join loads from global memory. In some runs, the "
+            "wavefronts and conflicts of shared memory include accesses that had to wait for others.",
         )
     )
 
@@ -599,33 +628,48 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
 show_table(
     failed,
     "failures",
-    "<b>Points that are not ok.</b> A refused launch or an exceeded budget is a result too; refusals that a task "
-    "asks for are in its own table.",
+    "<b>Points that are not ok.</b> A refused launch or an exceeded budget is a result too. If a task asks for "
+    "refusals, they are in that task's own table.",
     labels,
+    hide=() if (failed["points"] > 1).any() else ("points",),
 )
 
 # %% [markdown]
 # ## Verification
 #
-# Operands are seeded random numbers; the output is filled with NaN first. A product passes where every element differs
-# from the float64 reference by no more than γ |A||B|, γ = p u / (1 − p u), the bound that rounding cannot pass;
-# integers must be equal. What was timed is verified again after the last run. Where the whole reference is too dear,
-# whole random rows are checked.
+# Operands are seeded random numbers, and the output is first filled with NaN. A product passes if every element differs
+# from the float64 reference by at most γ |A||B|, with γ = p u / (1 − p u); rounding cannot exceed this bound. Integers
+# must be equal. For half, bfloat16 and tf32, which a GPU multiplies exactly and sums in float, u is that of the sums,
+# and the bound also covers what the kernel rounds: its operands, if it rounds them, and the result that it stores. The
+# study verifies a timed product again after its last run. If computing the whole reference is too expensive, the study
+# checks whole random rows.
 
 # %%
-show_table(verified, "verification", "<b>Verified points.</b> By machine, kernel and type.", labels)
+show_table(verified, "verification", "<b>Verified points.</b> For each machine, kernel and type.", labels)
 
 # %% [markdown]
 # ## Where the numbers come from
 
 # %%
-show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column a machine.")
+show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column per machine.")
+
+# %%
+if not evidence.facts["sweep"].empty:
+    display(
+        show_table(
+            tables.durations(evidence),
+            "durations",
+            "<b>How long it took.</b> Each task in seconds, and the part of it during which NVBench timed kernels.",
+            labels,
+        )
+    )
 
 # %%
 text(findings.configuration(evidence))
 
 # %% [markdown]
 # **Sources.** (a) R. Pellumbi, *CPSC 524 Assignment 4: CUDA Matrix Multiplication*, 2023, on an RTX 2080 Ti: the tables
-# above. (b) *Speed up matrix multiplication 2*, int kernels on a V100. (c) *Reordering loops*, a tiled kernel from loop
-# orders. (d) Notes on memory types and tiling, with the figures of an H100. (e) Notes on the CUDA guide's kernels over
-# a matrix struct. Every figure that this study takes from them is in `report/published/`, with its place.
+# above. (b) *Speed up matrix multiplication 2*, int kernels on a V100. (c) *Reordering loops*, which derives a tiled
+# kernel from loop orders. (d) Notes on memory types and tiling, with the figures of an H100. (e) Notes on the CUDA
+# guide's kernels that use a matrix struct. Every figure that this study takes from these sources is in
+# `report/published/`, with its place in the source.

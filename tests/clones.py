@@ -1,4 +1,4 @@
-"""Copies of the repository to run Snakemake in, as a user would."""
+"""Copies of the repository in which tests run Snakemake as a user would."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def snakemake(folder, *arguments, **environment):
 
 
 def edit(path, old, new):
-    """Replace a text that must be there; a test whose edit no longer applies has to fail."""
+    """Replace a text that must occur in the file; if an edit no longer applies, its test has to fail."""
     text = Path(path).read_text()
-    assert old in text, f"{path} no longer holds {old!r}"
+    assert old in text, f"{path} no longer contains {old!r}"
     Path(path).write_text(text.replace(old, new, 1))

@@ -1,4 +1,4 @@
-"""What the tests share: the study's own config and registry, and a copy of the repository to run Snakemake in."""
+"""What the tests share: the study's own config and registry, and a copy of the repository in which Snakemake runs."""
 
 import shutil
 import subprocess
@@ -8,12 +8,12 @@ import yaml
 from clones import copy_repository
 
 from tilewise import ROOT
-from tilewise.measure.backends.emulator import EMULATED_LIMITS
 from tilewise.study import registry
+from tilewise.study.device import EMULATED_LIMITS
 
 
 def pytest_collection_modifyitems(items):
-    """Tests marked `gpu` skip, and say so, where nvidia-smi lists no GPU."""
+    """If nvidia-smi does not list a GPU, tests marked `gpu` are skipped and say so."""
     smi = shutil.which("nvidia-smi")
     if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.startswith(b"GPU"):
         return
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def config():
-    """The study as config/config.yaml tells it."""
+    """The study that config/config.yaml describes."""
     return yaml.safe_load((ROOT / "config/config.yaml").read_text())
 
 
@@ -50,7 +50,7 @@ def device(config):
 
 @pytest.fixture(scope="session")
 def new_clone():
-    """`copy_repository`, for conftest.py of folders below."""
+    """`copy_repository`, for the conftest.py files of subfolders."""
     return copy_repository
 
 
@@ -62,10 +62,10 @@ def clone(tmp_path):
 
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory):
-    """The page of a machine without a GPU beside a recorded run, all of it invented."""
+    """The page of a machine without a GPU, with a recorded run; all data are invented."""
     import synthetic
 
-    from tilewise.report import render  # Jupyter takes a second to load, which the other tests need not wait for
+    from tilewise.report import render  # Jupyter takes a second to load; the other tests do not have to wait for it
 
     folder = tmp_path_factory.mktemp("report")
     synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)

@@ -1,38 +1,39 @@
-"""Invented results for tests of the report, in the real columns. They are never written outside a test's folder."""
+"""Invented results for tests of the report, with the real columns. They are never written outside a test's folder."""
 
 import json
 import math
 
-import pandas as pd
 import yaml
 
 from tilewise import ROOT
-from tilewise.count import cache_lines, counters, occupancy
-from tilewise.measure import task as measure
-from tilewise.measure.methods import bandwidth, cold_start, launch_limits
-from tilewise.measure.methods import maximum_size as maximum
-from tilewise.report import data
-from tilewise.study import points, registry
+from tilewise.study import columns, points, registry
 
+#: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = registry.load()
-#: Columns of counts that the report does not look at one by one.
+#: Columns of counts that the report does not use individually.
 MORE_COUNTS = ["global_store_requests", "shared_load_requests", "shared_store_requests", "shared_store_wavefronts"]
-MORE_COUNTS += ["uninitialised", "divergence"]
-#: GFLOP/s of a point at 8192 cubed, float, roughly an H200's; a double takes 1.7 times as long.
+MORE_COUNTS += ["uninitialised", "divergence", "misaligned"]
+#: GFLOP/s of a point at 8192 cubed, float, roughly those of an H200; double takes 1.7 times as long.
 _NAIVE = {8: 3200, 16: 4760, 32: 5340, 64: 5530, 128: 6180, 256: 5700}
 _TILED = {8: 5140, 16: 8140, 32: 8730}
 _MULTI = {1: 8500, 2: 11200, 3: 12200, 4: 12900, 5: 13300, 6: 13570, 7: 13800, 8: 12640, 10: 11000, 12: 9000, 16: 7000}
 
 
+def parameters():
+    """The columns of the kernels' parameters."""
+    return registry.parameters(KERNELS)
+
+
 def _gflops(point):
-    if point.kernel == "cublas":
-        return {"float": 51000, "double": 57000}[point.dtype]
+    if KERNELS[point.kernel].library == "cublas":
+        return {"float": 51000, "double": 57000, "tf32": 350e3}.get(point.dtype, 700e3)
+    chosen = dict(point.parameters)
     rate = {
         "kij": 8,
         "numpy": 900,
-        "naive": _NAIVE.get(point.block_x, 5000),
-        "tiled": _TILED.get(point.tile, 8000),
-    }.get(point.kernel, _MULTI.get(point.ntb, 8000) * (1 if point.tile == 32 else 0.9))
+        "naive": _NAIVE.get(chosen.get("block_x"), 5000),
+        "tiled": _TILED.get(chosen.get("tile"), 8000),
+    }.get(point.kernel, _MULTI.get(chosen.get("ntb"), 8000) * (1 if chosen.get("tile") == 32 else 0.9))
     size = min(1, (point.n * point.p * point.m / 1024**3) ** 0.2)
     return rate * size * (0.6 if point.dtype == "double" else 1)
 
@@ -45,10 +46,8 @@ def config():
 def row(point, platform, backend="gpu", **changes):
     """A row of measurements.csv for a point; `changes` replace columns."""
     kernel = KERNELS[point.kernel]
-    geometry = kernel.geometry(point)
-    values = dict.fromkeys(measure.COLUMNS) | {
-        name: getattr(point, name) for name in ("task", "kernel", "dtype", *data.SHAPE, *data.CHOICE)
-    }
+    launch = kernel.product(point)
+    values = dict.fromkeys(columns.of("measurements", parameters())) | point.columns()
     values |= {
         "platform": platform,
         "status": "ok",
@@ -57,14 +56,15 @@ def row(point, platform, backend="gpu", **changes):
         "relative_error": 1e-7,
         "bound_ratio": 2e-3,
     }
-    if geometry:
-        values |= {"grid_x": geometry.grid[0], "grid_y": geometry.grid[1], "build_sha256": "0" * 64}
+    if launch:
+        values |= {"grid_x": launch.grid[0], "grid_y": launch.grid[1], "build_sha256": "0" * 64}
+        values |= {"block_x": launch.block[0], "block_y": launch.block[1]}
     if backend == "emulator" and kernel.kind == "cuda":
         values["message"] = "emulated: verified, not timed"
     else:
         rate = _gflops(point)
         time = 2e-6 * point.n * point.p * point.m / rate + 2e-3
-        noise = 0.02 if point.kernel == "naive" and point.block_x == 8 else 0.001
+        noise = 0.02 if point.kernel == "naive" and dict(point.parameters)["block_x"] == 8 else 0.001
         values |= {
             "samples": 50,
             "time_ms": time,
@@ -78,7 +78,7 @@ def row(point, platform, backend="gpu", **changes):
 
 
 def failed(values, status, message):
-    """The row of a point that did not run: its cause, and no numbers."""
+    """The row of a point that did not run: its cause, without numbers."""
     numbers = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops", "sm_clock_mhz"]
     return (
         values
@@ -92,7 +92,7 @@ def failed(values, status, message):
 
 
 def device(platform, backend, study):
-    """A device.json in the shape the probe writes."""
+    """A device.json with the keys that the probe writes."""
     gpu = {
         "name": "Invented H200",
         "compute_capability": "9.0",
@@ -103,7 +103,7 @@ def device(platform, backend, study):
         "memory_bandwidth_gb_s": 4917.0,
         "l2_bytes": 62_914_560,
         "driver": "570.1",
-        "peak_gflops": {"float": 66_908.0, "double": 33_454.0},
+        "peak_gflops": {"float": 66_908.0, "double": 33_454.0, "bfloat16": 989_000.0},
     }
     return {
         "platform": platform,
@@ -128,9 +128,9 @@ def device(platform, backend, study):
 
 
 def maximum_size(platform, backend):
-    """A row of maximum_size.csv, whose sizes are those of an H200."""
+    """The row of facts of maximum_size, whose sizes are those of an H200."""
     n = 111_638 if backend == "gpu" else 128
-    row = dict.fromkeys(maximum.COLUMNS) | {
+    row = dict.fromkeys(columns.of("maximum_size", ())) | {
         "platform": platform,
         "kernel": "naive",
         "dtype": "float",
@@ -167,7 +167,7 @@ def traffic(counted=True):
             | dict.fromkeys(MORE_COUNTS, 7)
             | {"races": 0, "out_of_bounds": 0}
         )
-    return pd.DataFrame(rows)
+    return columns.frame(rows, "traffic" if counted else "counters", parameters())
 
 
 def lines():
@@ -176,14 +176,14 @@ def lines():
     rows = []
     for point in points.expand(study, KERNELS, "loop_orders"):
         if point.dtype == "float":
-            row = {"kernel": point.kernel, "element_bytes": 4, "n": point.n, "p": point.p, "m": point.m}
+            row = {"kernel": point.kernel, "element_bytes": 4, **point.shape, **dict(point.parameters)}
             counts = {"multiply_adds": 1000, "l1_lines": 63 if point.n < 300 else 1000, "l2_lines": 1}
-            rows.append(row | {"tile": point.tile} | counts)
-    return pd.DataFrame(rows, columns=cache_lines.COLUMNS).astype({"tile": "Int64"})
+            rows.append(row | counts)
+    return columns.frame(rows, "cache_lines", parameters())
 
 
 def facts(platform, backend):
-    """The tables of the methods beside maximum_size, by file: what an H200 might say, and what the emulator says."""
+    """The facts of all methods except sweeps, by file: what an H200 might say, and what the emulator says."""
     timed = backend == "gpu"
     note = "" if timed else "emulated: verified, not measured"
     point = {"platform": platform, "dtype": "int32", "n": 2000, "p": 2000, "m": 2000, "status": "ok", "message": note}
@@ -216,49 +216,52 @@ def facts(platform, backend):
     held |= {"threads": 256, "registers": 38, "shared_bytes": 2048, "active_blocks": 6, "occupancy": 0.75}
     held |= {"limiter": "registers", "api_active_blocks": 6}
     return {
-        "cold_start/cold_start.csv": pd.DataFrame(calls, columns=cold_start.COLUMNS),
-        "launch_limits/launch_limits.csv": pd.DataFrame(launches, columns=launch_limits.COLUMNS),
-        "bandwidth/bandwidth.csv": pd.DataFrame(roofs, columns=bandwidth.COLUMNS),
-        "occupancy.csv": pd.DataFrame([held] if timed else [], columns=occupancy.COLUMNS),
-        "tile_choice.csv": pd.DataFrame([], columns=occupancy.CHOICE_COLUMNS),
+        "facts/task1c.csv": columns.frame([maximum_size(platform, backend)], "maximum_size"),
+        "facts/cold_start.csv": columns.frame(calls, "cold_start"),
+        "facts/launch_limits.csv": columns.frame(launches, "launch_limits"),
+        "facts/bandwidth.csv": columns.frame(roofs, "bandwidth"),
+        "occupancy.csv": columns.frame([held] if timed else [], "occupancy", parameters()),
+        "tile_choice.csv": columns.frame([], "tile_choice"),
     }
 
 
 def write(folder, backend="gpu", study=None, with_traffic=False):
-    """A complete platform in `folder`, named like it, with one refused and one unverified point on a GPU."""
+    """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified."""
     study = study or config()
     platform = folder.name
     rows = []
+    (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
         if entry.get("method") in ("bandwidth", "launch_limits"):
             continue
-        for point in points.expand(study, KERNELS, task, backend):
+        expanded = points.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
+        if "method" not in entry:
+            took = {"platform": platform, "task": task, "wall_s": 12.5, "timed_s": 10.25, "remembered": 0}
+            took = columns.frame([took | {"points": len(expanded)}], "sweep")
+            took.to_csv(folder / "facts" / f"{task}.csv", index=False)
+        for point in expanded:
             values = row(point, platform, backend)
             if entry.get("method") == "maximum_size":
                 n = maximum_size(platform, backend)["timed_n"]
                 values |= {"n": n, "p": n, "m": n}
-            if backend == "gpu" and point.ntb == 16 and point.dtype == "double" and point.tile == 32:
+            chosen = dict(point.parameters)
+            if backend == "gpu" and point.dtype == "double" and (chosen.get("tile"), chosen.get("ntb")) == (32, 16):
                 values = failed(
                     values, "invalid_launch", "CUDA_ERROR_INVALID_VALUE: 139264 B of shared memory, 232448 allowed"
                 )
             if backend == "emulator" and point.kernel == "kij" and math.prod([point.n, point.p, point.m]) > 2**30:
                 values = failed(values, "timeout", "one run would take longer than 5 s (cpu.budget_s.emulator)")
             rows.append(values)
-    measurements = pd.DataFrame(rows)[measure.COLUMNS]
-    (folder / "tasks").mkdir(parents=True)
+    measurements = columns.frame(rows, "measurements", parameters())
+    (folder / "tasks").mkdir()
     for task, part in measurements.groupby("task"):
         part.to_csv(folder / "tasks" / f"{task}.csv", index=False)
     measurements.to_csv(folder / "measurements.csv", index=False)
-    (folder / "maximum_size").mkdir()
-    for name in ("maximum_size.csv", "maximum_size/task1c.csv"):
-        pd.DataFrame([maximum_size(platform, backend)]).to_csv(folder / name, index=False)
     for name, table in facts(platform, backend).items():
-        (folder / name).parent.mkdir(exist_ok=True)
         table.to_csv(folder / name, index=False)
     (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
     if with_traffic:
         traffic().to_csv(folder / "traffic.csv", index=False)
         lines().to_csv(folder / "cache_lines.csv", index=False)
-        counted = [*counters.KEYS, *counters.METRICS]
-        traffic(counted=False)[counted].to_csv(folder / "counters.csv", index=False)
+        traffic(counted=False).to_csv(folder / "counters.csv", index=False)
     return folder

@@ -1,4 +1,4 @@
-"""One set of dependencies, told twice: for pip and for conda."""
+"""One set of dependencies, written down twice: for pip and for conda."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ import yaml
 
 from tilewise import ROOT
 
-#: Conda's name for a package of pip's; its snakemake-minimal is what pip calls snakemake.
+#: Conda's name for a pip package: conda's snakemake-minimal is what pip calls snakemake.
 CONDA_NAMES = {"snakemake-minimal": "snakemake"}
 #: What conda provides and pip takes from the system.
 SYSTEM = {"python", "pip", "gxx", "make"}
@@ -27,7 +27,7 @@ def test_conda_and_pip_name_the_same_dependencies():
 
 
 def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
-    """`make report` installs what a machine with a GPU needs, also where an environment without it is there."""
+    """`make report` installs what a machine with a GPU needs, even if an environment without it already exists."""
     (tmp_path / ".venv").mkdir()
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)

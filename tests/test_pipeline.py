@@ -1,5 +1,7 @@
-"""The study through Snakemake, as a user runs it: end to end, one task alone, bad input, and a kernel of one's own."""
+"""The study through Snakemake, as a user runs it: end to end, one task alone, bad input, and the user's own kernel."""
 
+import json
+import re
 import shutil
 
 import pandas as pd
@@ -7,31 +9,94 @@ import pytest
 from clones import copy_repository, edit, snakemake
 
 QUICK = ("--configfile", "config/quick.yaml")
+#: Five template parameters, two launches, a workspace and a header, as one file, one entry and one line.
 MINE = """
+#include "mine.cuh"
+
+template <typename T>
+__global__ void turn(const T* B, T* turned, int p, int m)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < p && col < m) turned[static_cast<long long>(col) * p + row] = B[static_cast<long long>(row) * m + col];
+}
+
+template <typename T, int TILE_N, int TILE_M, int ROWS, int COLUMNS>
+__global__ void mine(int m, int n, int p, float alpha, const T* A, const T* turned, T* C)
+{
+    for (int r = threadIdx.y; r < TILE_N; r += ROWS)
+        for (int c = threadIdx.x; c < TILE_M; c += COLUMNS) {
+            const int row = blockIdx.y * TILE_N + r, col = blockIdx.x * TILE_M + c;
+            if (row < n && col < m) C[static_cast<long long>(row) * m + col] = alpha * dot(A, turned, row, col, p);
+        }
+}
+"""
+HEADER = """
+template <typename T>
+__device__ float dot(const T* A, const T* turned, int row, int col, int p)
+{
+    float sum = 0;
+    for (int k = 0; k < p; ++k)
+        sum += float(A[static_cast<long long>(row) * p + k]) * float(turned[static_cast<long long>(col) * p + k]);
+    return sum;
+}
+"""
+SHORT = """
+#include <cuda_bf16.h>
+
+__global__ void shortMul(const __nv_bfloat16* A, const __nv_bfloat16* B, __nv_bfloat16* C, int n, int p, int m)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    float sum = 0;
+    for (int k = 0; k < p; ++k) sum += __bfloat162float(A[row * p + k]) * __bfloat162float(B[k * m + col]);
+    C[row * m + col] = __float2bfloat16(sum);
+}
+"""
+ENTRIES = """
 mine:
   title: my own kernel
   kind: cuda
   source: mine.cu
-  template: [dtype]
   dtypes: [float]
+  parameters: [tile_n, tile_m, rows, cols]
+  workspaces: {turned: {shape: [m, p], dtype: dtype}}
+  launches:
+    - function: turn
+      template: [dtype]
+      block: [32, 8]
+      grid: ["ceil_div(m, 32)", "ceil_div(p, 8)"]
+      arguments: [B, turned, p, m]
+    - template: [dtype, tile_n, tile_m, rows, cols]
+      block: [cols, rows]
+      covers: [tile_n, tile_m]
+      arguments: [m, n, p, {float: 1.0}, A, turned, C]
+short_one:
+  title: bfloat16
+  kind: cuda
+  source: short.cu
+  dtypes: [bfloat16]
   parameters: [block]
+  function: shortMul
   block: [block_x, block_y]
   covers: [block_y, block_x]
 """
-SWEEP = "      - {kernel: cublas, dtype: float, shapes: [others, square]}\n  task1b:"
+LINES = """\
+      - {kernel: mine, dtype: float, shapes: square, tile_n: [16, 24], tile_m: 32, rows: 4, cols: 16}
+      - {kernel: short_one, dtype: bfloat16, shapes: square, block: 16x8}
+"""
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A clone with a kernel of the user's own, after a whole quick run on the emulator; and what Snakemake said."""
+    """A clone with the user's own kernel, after a whole quick run on the emulator; and the output of Snakemake."""
     clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone")
-    # As the README tells: one file, one entry, one line.
-    text = (clone / "kernels/naive.cu").read_text().replace("void naive(", "void mine(")
-    (clone / "kernels/mine.cu").write_text(text)
+    # As the README says: one file, one entry, one line.
+    for name, text in (("mine.cu", MINE), ("include/mine.cuh", HEADER), ("short.cu", SHORT)):
+        (clone / "kernels" / name).parent.mkdir(exist_ok=True)
+        (clone / "kernels" / name).write_text(text)
     with (clone / "kernels/registry.yaml").open("a") as registry:
-        registry.write(MINE)
-    line = "      - {kernel: mine, dtype: float, shapes: square, block: 32x8}\n"
-    edit(clone / "config/quick.yaml", "  task1b:", f"{line}  task1b:")
+        registry.write(ENTRIES)
+    edit(clone / "config/quick.yaml", "  task1b:", f"{LINES}  task1b:")
     return clone, snakemake(clone, *QUICK)
 
 
@@ -50,11 +115,35 @@ def test_the_quick_study_runs_end_to_end(finished):
     assert (clone / "results/report.html").stat().st_size > 50_000
 
 
-def test_a_users_kernel_is_beside_the_others(finished):
+def test_a_users_kernels_are_beside_the_others(finished):
     clone, _ = finished
     rows = pd.read_csv(clone / "results/emulator/measurements.csv")
-    assert set(rows[rows.kernel == "mine"].status) == {"ok"}
-    assert ">mine<" in (clone / "results/report.html").read_text()
+    own = rows[rows.kernel.isin(["mine", "short_one"])]
+    assert set(own.kernel) == {"mine", "short_one"} and set(own.status) == {"ok"}, own.message.tolist()
+    assert set(rows[rows.kernel == "mine"].tile_n) == {16, 24} and rows[rows.kernel == "mine"].cols.eq(16).all()
+    assert rows[rows.kernel == "naive"].tile_n.isna().all(), "a parameter of others is empty"
+    assert (rows[rows.kernel == "mine"].block_y == 4).all() and (own.bound_ratio > 0).all()
+    table = pd.read_csv(clone / "results/emulator/tables/task1a.csv")
+    assert {"tile_n 16, tile_m 32, rows 4, cols 16"} <= set(table.choice)
+    traced = pd.read_csv(clone / "results/emulator/traffic.csv")
+    assert traced[traced.kernel == "mine"].races.eq(0).any(), "it was searched for faults"
+    page = (clone / "results/report.html").read_text()
+    assert ">mine<" in page and ">short_one<" in page and "tile_n 24" in page
+
+
+def test_an_edited_header_builds_and_measures_its_kernels_and_no_others(finished, tmp_path):
+    clone, _ = finished
+    edited = shutil.copytree(clone, tmp_path / "edited", symlinks=True)
+    edit(edited / "kernels/include/mine.cuh", "float sum = 0;", "float sum = 0.0f;")
+    plan = snakemake(
+        edited, *QUICK, "--dry-run", "results/emulator/tasks/task1a.csv", "results/emulator/tasks/task2a.csv"
+    )
+    assert re.findall(r"results/emulator/build/(\w+)$", plan.stdout, re.MULTILINE) == ["mine"]
+    before = (edited / "results/emulator/journal/task1a.jsonl").read_text()
+    assert snakemake(edited, *QUICK, tasks[0]).returncode == 0
+    after = (edited / "results/emulator/journal/task1a.jsonl").read_text()
+    rows = [json.loads(line)["row"] for line in after.removeprefix(before).splitlines() if line]
+    assert after.startswith(before) and {row["kernel"] for row in rows} == {"mine"} and rows
 
 
 def test_a_second_run_does_nothing(finished):

@@ -1,11 +1,11 @@
-"""Waiting for what other processes do."""
+"""Waiting for other processes."""
 
 import time
 from pathlib import Path
 
 
 def wait_until(condition, seconds=60, message="the condition"):
-    """Wait for a condition and return its value; the test fails where it does not come true."""
+    """Wait for a condition and return its value; the test fails if the condition does not become true."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"waited {seconds} s for {message}"
@@ -14,7 +14,7 @@ def wait_until(condition, seconds=60, message="the condition"):
 
 
 def has_ended(process):
-    """Whether a process is gone, or a zombie that nobody asks for; by then it holds no file and no port."""
+    """Whether a process has ended or is a zombie that nobody waits for; then it does not hold any file or port."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:

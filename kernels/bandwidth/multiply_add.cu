@@ -1,11 +1,11 @@
 // C[i] = sum of eight chains x = x * a + b, each p steps long: how fast can the device calculate?
 //
-// The idea: after two loads everything happens in registers, so nothing but the arithmetic units sets the pace. A chain
-// has to wait for its own last step; eight of them that do not depend on one another keep the units busy meanwhile.
-// a and b come from memory, else the compiler would do the sums itself. With a = b = 1 the result is known exactly:
-// the chains begin at 0 to 7, so C[i] = 28 + 8 p.
+// The idea: after two loads everything happens in registers, so only the arithmetic units limit the speed. Each step of
+// a chain has to wait for the step before it. Eight chains that do not depend on each other keep the units busy during
+// that wait. a and b come from memory; otherwise the compiler would compute the sums itself. With a = b = 1 the result
+// is known exactly: the chains begin at 0 to 7, so C[i] = 28 + 8 p.
 //
-// C is n x m, row-major; only the first element of A and of B is read. 16 * n * m * p operations are made.
+// C is n x m, row-major; the kernel reads only the first element of A and of B. It does 16 * n * m * p operations.
 // Launch: block (block_x, 1); grid (ceil(m / block_x), n).
 
 /// @tparam T  the element: float, double or int

@@ -1,4 +1,4 @@
-"""Every kernel compiles for every architecture without a GPU, and a kernel that does not says where and why."""
+"""Every kernel compiles for every architecture without a GPU; the error of one that does not says where and why."""
 
 import dataclasses
 import json
@@ -6,26 +6,27 @@ import json
 import pytest
 
 from tilewise import UserError
-from tilewise.build import build
+from tilewise.build import build, cuda
 from tilewise.study import registry
-from tilewise.study.points import Point
-from tilewise.study.registry import DTYPES
+from tilewise.study.points import point
+from tilewise.study.precision import PRECISIONS
 
 CUDA = [kernel for kernel in registry.load().values() if kernel.kind == "cuda"]
 GPU = {"backend": "gpu", "gpu": {"compute_capability": "9.0"}, "host_compiler": "g++"}
 
 
 def some_instance(kernel, dtype):
-    tile = 16 if "tile" in kernel.template else None
-    ntb = 3 if "ntb" in kernel.template else None
-    return registry.instance(kernel, dtype, tile, ntb)
+    values = {"block": {"block_x": 16, "block_y": 16}, "tile": {"tile": 16}, "ntb": {"ntb": 3}}
+    chosen = {name: value for parameter in kernel.parameters for name, value in values[parameter].items()}
+    [instance] = kernel.instances(point("t", kernel.name, dtype, 64, 64, 64, **chosen))
+    return instance
 
 
 @pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
 @pytest.mark.parametrize("kernel", CUDA, ids=lambda kernel: kernel.name)
 def test_every_kernel_compiles(kernel, capability):
     for dtype in kernel.dtypes:
-        cubin, entry = build.compile_cubin(kernel, some_instance(kernel, dtype), capability)
+        cubin, entry = cuda.compile_cubin(kernel, some_instance(kernel, dtype), capability)
         assert cubin[:4] == b"\x7fELF"
         assert kernel.name in entry["symbol"]
         assert 0 < entry["registers"] <= 255
@@ -33,14 +34,16 @@ def test_every_kernel_compiles(kernel, capability):
 
 
 def test_static_shared_memory_is_what_the_tiles_need(kernels):
-    for dtype, (_, kind) in DTYPES.items():
-        _, entry = build.compile_cubin(kernels["tiled"], registry.instance(kernels["tiled"], dtype, 16), "9.0")
-        assert entry["shared_bytes"] == 2 * 16 * 16 * kind.itemsize
+    for dtype in kernels["tiled"].dtypes:
+        _, entry = cuda.compile_cubin(kernels["tiled"], some_instance(kernels["tiled"], dtype), "9.0")
+        assert entry["shared_bytes"] == 2 * 16 * 16 * PRECISIONS[dtype].itemsize
 
 
 def test_the_hash_follows_source_instance_and_target(kernels, tmp_path):
     def sha(kernel, instance="tiled<float, 16>", capability="9.0"):
-        return build.compile_cubin(kernel, instance, capability)[1]["sha256"]
+        device = GPU | {"gpu": {"compute_capability": capability}}
+        [entry] = build.build(kernel, [instance], device, tmp_path / "built")["instances"].values()
+        return entry["sha256"]
 
     tiled = kernels["tiled"]
     (tmp_path / "tiled.cu").write_text(tiled.path.read_text() + "\n// another comment\n")
@@ -75,5 +78,5 @@ def test_a_missing_compiler_is_named_with_the_remedy(kernels, tmp_path, monkeypa
 
 
 def test_points_have_instances_that_the_build_knows(config, kernels):
-    point = Point("t", "tiled", "double", 1, 1, 1, 8, 8, 8)
-    assert build.symbol_of(kernels["tiled"].instance(point)) == "tiled_double_8"
+    [instance] = kernels["tiled"].instances(point("t", "tiled", "double", 1, 1, 1, tile=8))
+    assert build.symbol_of(instance) == "tiled_double_8"

@@ -1,4 +1,4 @@
-"""Hardware counters: ncu's output is read right, and its absence or refusal is explained."""
+"""Hardware counters: ncu's output is read correctly; if ncu is missing or refuses, the message explains why."""
 
 import json
 import sys
@@ -66,7 +66,7 @@ def test_a_refused_launch_has_no_row(fake_ncu, tmp_path):
     frame = counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, [0, 2]), "9.0")
     assert list(frame.kernel) == ["naive", "tiled"]
     assert list(frame.global_load_requests) == [1048576, 65536]
-    assert frame.global_load_sectors.isna().all()  # not counted: blank, not zero
+    assert frame.global_load_sectors.isna().all()  # not counted: empty, not zero
     assert (tmp_path / "log").read_text().startswith("==PROF==")
 
 

@@ -1,4 +1,4 @@
-"""The emulator: every kernel is right on ragged shapes, and a launch that no device would take is refused."""
+"""The emulator: every kernel is right on ragged shapes, and it refuses a launch that every device would refuse."""
 
 import ctypes
 import dataclasses
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(64) mine(const T* __restrict__ A, const T* __r
 
 
 def test_what_a_user_may_write(tmp_path):
-    """Vocabulary of CUDA, and dynamic shared memory under a name of the user's own, with his element type."""
+    """CUDA's vocabulary, and dynamic shared memory with the user's own name and element type."""
     kernel = a_kernel(tmp_path, MINE)
     emulator = Emulator(build(kernel, ["mine<float, 2>"], tmp_path / "mine.so"))
     assert emulator.static_shared_bytes == {"mine<float, 2>": 32}

@@ -1,6 +1,6 @@
-"""Planted mistakes in every kernel of the study: the tracer names each with its line; the clean kernels have none.
+"""Planted mistakes in every kernel of the study: the tracer reports each with its line, and none in clean kernels.
 
-A mutant is the kernel's own text with one string replaced.
+A mutant is the text of a kernel in which one string is replaced.
 """
 
 import dataclasses
@@ -12,11 +12,11 @@ from tilewise.study import points
 from tilewise.study.registry import load
 
 KERNELS = load()
-#: A shape (n, p, m) that no tile divides, of more than one block along each dimension.
+#: A shape (n, p, m) that no tile divides, with more than one block along each dimension.
 RAGGED = (19, 21, 37)
 CHOICES = {"naive": {"block_x": 8, "block_y": 4}, "tiled": {"tile": 8}, "multi_tile": {"tile": 8, "ntb": 3}}
 
-# What the kernels' texts hold, to be replaced below.
+# Parts of the kernels' texts that are replaced below.
 A = "A[static_cast<long long>(row) * p + start + tx]"
 B = "B[static_cast<long long>(start + ty) * m + col]"
 A_COLUMN = "A[static_cast<long long>(start + tx) * p + row]"
@@ -32,11 +32,11 @@ BARRIERS = {
 
 
 def unfilled(target):
-    """A fill of a tile as it is, and without the zero beyond the edge."""
+    """The code that fills a tile, as it is and without the zeros beyond the edge."""
     return f"{target} {FILL_CONDITION} ? {A} : T(0);", f"if ({FILL_CONDITION}) {target} {A};"
 
 
-# The kernel, what is replaced by what, the kind of fault, and a part of the line at which it must be found.
+# The kernel, the old text, the new text, the kind of fault, and a part of the line at which it must be found.
 MUTANTS = [
     ("naive", "row >= n", "row > n", "out_of_bounds", "sum += a[k]"),
     ("naive", "col >= m", "col > m", "out_of_bounds", "sum += a[k]"),
@@ -127,9 +127,9 @@ def test_clean_kernels_have_no_fault(name, dtype, libraries):
         assert not faults, [str(fault) for fault in faults]
 
 
-# ---- Shapes past 2^31 elements, which this machine need not have memory for: only a block where it matters runs ---
+# ---- Shapes of over 2^31 elements. This machine does not need memory for them: only one relevant block runs -------
 
-HUGE = {  # name of the operand whose index passes 2^31: shape (n, p, m)
+HUGE = {  # name of the operand whose index exceeds 2^31: shape (n, p, m)
     "A": (3, 2**30, 1),
     "B": (1, 3, 2**30),
     "C": (3, 1, 2**30),
@@ -147,7 +147,7 @@ INDEX["multi_tile"] = INDEX["tiled"]
 def test_32_bit_index(tmp_path, name, operand):
     index = INDEX[name][operand]
     kernel = mutant(tmp_path, name, index, index.replace("static_cast<long long>", ""))
-    # The naive kernel in blocks of one row, of which only the last is run: row 0 is a long way to walk.
+    # The naive kernel has blocks of one row, and only the last block runs, because row 0 would take too long.
     choice, block = ({"block_x": 8, "block_y": 1}, HUGE[operand][0] - 1) if name == "naive" else (CHOICES[name], 0)
     _, faults = trace(kernel, "float", HUGE[operand], blocks=[(0, block, 0)], stop=True, **choice)
     assert faults[0].kind == "out_of_bounds"
@@ -171,5 +171,5 @@ def test_dynamic_shared_memory_one_row_short():
     kernel = dataclasses.replace(KERNELS["multi_tile"], launches=(launch,))
     _, faults = trace(kernel, "double", RAGGED, **CHOICES["multi_tile"])
     assert {fault.kind for fault in faults} == {"out_of_bounds"}
-    # Tile and NTB are 8 and 3: 4 tiles of 64 elements, of which the launch gave 248.
+    # Tile and NTB are 8 and 3: 4 tiles of 64 elements; the launch gave memory for 248 of them.
     assert "shared_memory[248], past its end" in str(faults[0])

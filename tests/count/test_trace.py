@@ -1,4 +1,4 @@
-"""The memory microscope: its counts are those of an H200, its rules those of the hardware, and it is fast."""
+"""The memory microscope: it counts what an H200 counts, its rules are those of the hardware, and it is fast."""
 
 import dataclasses
 import os
@@ -93,8 +93,8 @@ def test_shared_loads_differ_from_the_hardwares_by_what_nvcc_joins(beside_hardwa
 
 
 def test_conflicts_of_the_hardware_are_contention(beside_hardware):
-    """No kernel of the study has a bank conflict; what the hardware counts at times, and only in the largest products,
-    are accesses that gave way to others."""
+    """No kernel of the study has a bank conflict. Sometimes, in the largest products only, the hardware counts accesses
+    that had to wait for others."""
     assert (beside_hardware.shared_bank_conflicts == 0).all()
     disturbed = beside_hardware.shared_store_wavefronts != beside_hardware.shared_store_wavefronts_hw
     disturbed |= beside_hardware.shared_bank_conflicts_hw > 0
@@ -133,7 +133,7 @@ def kernel_of(folder, body, name="mine", **entry):
 
 
 def memory_faults(faults):
-    """Without the wrong product, which most of these little kernels compute."""
+    """The faults except wrong products, which most of these little kernels compute."""
     return [fault for fault in faults if fault.kind not in ("incorrect", "order")]
 
 
@@ -143,10 +143,10 @@ SHARED = [  # one warp loads shared[index]; wavefronts and conflicts by element 
     ("threadIdx.x * 2", "float", 2, 1),
     ("threadIdx.x * 32", "float", 32, 31),
     ("threadIdx.x * 33", "float", 1, 0),
-    ("threadIdx.x", "double", 2, 0),  # a half-warp at a time
+    ("threadIdx.x", "double", 2, 0),  # one half-warp at a time
     ("threadIdx.x * 16", "double", 32, 30),
     ("threadIdx.x * 17", "double", 2, 0),
-    ("threadIdx.x / 2", "double", 1, 0),  # but a whole warp where pairs of lanes read the same
+    ("threadIdx.x / 2", "double", 1, 0),  # but a whole warp if pairs of lanes read the same element
     ("threadIdx.x % 16", "double", 2, 0),
 ]
 
@@ -317,7 +317,7 @@ def test_barrier_of_a_warp(tmp_path, barrier, other, clean):
 
 
 def test_order_of_threads(tmp_path):
-    """A result that depends on the order shows, whatever the tracer thinks of the accesses."""
+    """A result that depends on the order is reported, even if the tracer finds nothing wrong with the accesses."""
     body = "    const_cast<T*>(A)[0] = threadIdx.x; __syncthreads(); C[threadIdx.x] = A[0];"
     _, faults = trace(kernel_of(tmp_path, body), "float", (1, 1, 64), block_x=64, block_y=1)
     assert {"race", "order"} <= {fault.kind for fault in faults}
@@ -777,7 +777,7 @@ def test_misuse(tmp_path, monkeypatch, capsys, arguments, message):
     ).split()
     try:
         status = main(["trace", *words])
-    except SystemExit as end:  # argparse's own way out
+    except SystemExit as end:  # argparse exits in this way
         status = end.code
     assert status == 2
     assert message in capsys.readouterr().err

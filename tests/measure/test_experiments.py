@@ -1,23 +1,29 @@
 """The experiments of sources b to e: their kernels are right, and what they say of a device follows from its data."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
+from making import built, work_of
 
 from tilewise import UserError
-from tilewise.build import build
+from tilewise.build import build, cuda
+from tilewise.build.emulator import Emulator, product
+from tilewise.build.emulator import build as build_emulated
 from tilewise.count import occupancy
-from tilewise.measure import probe, verify, worker
-from tilewise.measure import task as measure
-from tilewise.measure.backends.emulator import Emulator
-from tilewise.measure.backends.emulator import build as build_emulated
-from tilewise.measure.methods import bandwidth, cold_start, launch_limits
-from tilewise.study.points import Point, expand
-from tilewise.study.registry import DTYPES, load
+from tilewise.measure import probe, verify
+from tilewise.measure.backends import host
+from tilewise.measure.job import prepare
+from tilewise.measure.methods import METHODS, bandwidth, cold_start
+from tilewise.study import columns, registry
+from tilewise.study.points import expand, point
+from tilewise.study.registry import load
+from tilewise.workflow import Study
 
 KERNELS = load()
+DTYPES = ("float", "double", "int32")
 ARCHITECTURES = ["7.5", "8.0", "9.0", "12.0"]
 SHAPES = [(1, 1, 1), (33, 35, 70), (64, 64, 64), (32, 64, 96), (1, 37, 65)]
 BLOCKS = [{"block_x": x, "block_y": y} for x, y in ((16, 16), (8, 128), (7, 3))]
@@ -29,11 +35,21 @@ CHOICES = {
     "dynamic_tile": [*TILES, {"tile": 5}],
     "matrix_struct": TILES,
 }
+#: A second kernel of the file, for sub-matrices; the third template argument is the border around them.
+INSIDE = dataclasses.replace(
+    KERNELS["matrix_struct"],
+    name="matrix_struct_inside",
+    parameters=("tile", "border"),
+    launches=tuple(
+        dataclasses.replace(launch, function="matrix_struct_inside", template=("dtype", "tile", "border"))
+        for launch in KERNELS["matrix_struct"].launches
+    ),
+)
 LOOPS = ["ijk", "ikj", "jik", "jki", "kij", "kji", "blocked"]
 EXPERIMENTS = (
     "integers coalescing cold_start launch_limits loop_orders rectangular dynamic_tile matrix_struct bandwidth"
 ).split()
-#: As device.json has them, for compute capability 9.0, 8.0, 8.6 and 7.5.
+#: The limits as in device.json, for compute capability 9.0, 8.0, 8.6 and 7.5.
 LIMITS = {
     capability: {
         "warp_size": 32,
@@ -56,6 +72,7 @@ H200 = {
     "platform": "h200",
     "backend": "gpu",
     "gpu": {
+        "sms": 132,
         "compute_capability": "9.0",
         "memory_bandwidth_gb_s": 4800.0,
         "peak_gflops": {"float": 66908.2, "double": 33454.1, "int32": 33454.1},
@@ -67,10 +84,16 @@ H200 = {
 }
 
 
-def poisoned(A, B):
+def poisoned(A, B, dtype):
     C = np.empty((A.shape[0], B.shape[1]), A.dtype)
-    verify.poison(C)
+    verify.poison(C, dtype)
     return C
+
+
+def asked(config, kernels, task, backend="gpu"):
+    """The points of a task, as its method asks for them."""
+    its = METHODS[config["tasks"][task].get("method", "sweep")]
+    return expand(config, kernels, task, backend, its.shapes, its.emulators_shapes, its.only_cuda)
 
 
 # ---- Kernels ---------------------------------------------------------------------------------------------------------
@@ -78,12 +101,13 @@ def poisoned(A, B):
 
 @pytest.fixture(scope="module")
 def emulators(tmp_path_factory):
-    """One library a kernel with all instances of CHOICES."""
+    """One library per kernel with all instances of CHOICES."""
     folder = tmp_path_factory.mktemp("emulators")
 
     def instances(name):
         kernel = KERNELS[name]
-        return {kernel.instance(Point("", name, d, 1, 1, 1, **choice)) for d in DTYPES for choice in CHOICES[name]}
+        points = [point("", name, d, 32, 32, 32, **choice) for d in DTYPES for choice in CHOICES[name]]
+        return {instance for at in points for instance in kernel.instances(at)}
 
     return {
         name: Emulator(build_emulated(KERNELS[name], sorted(instances(name)), folder / f"{name}.so"))
@@ -98,13 +122,13 @@ def test_every_new_kernel_multiplies(emulators, name, dtype, order):
     kernel, checked = KERNELS[name], 0
     for choice in CHOICES[name]:
         for shape in SHAPES:
-            at = Point("", name, dtype, *shape, **choice)
+            at = point("", name, dtype, *shape, **choice)
             if kernel.unmet(at):
                 continue
             A, B = verify.operands(np, dtype, *shape, seed=524)
-            C = poisoned(A, B)
-            emulators[name].launch(kernel.instance(at), kernel.geometry(at), A, B, C, *shape, **order)
-            found = verify.check(C, *verify.reference(A, B), dtype, at.p)
+            C = poisoned(A, B, dtype)
+            product(kernel, at, emulators[name], A, B, C, **order)
+            found = verify.check(C, *verify.reference(A, B, dtype), dtype, at.p)
             assert found.ok, f"{at.label()}: {found.message}"
             checked += 1
     assert checked >= 6
@@ -112,52 +136,47 @@ def test_every_new_kernel_multiplies(emulators, name, dtype, order):
 
 def test_exact_tiles_are_refused_ragged_edges():
     for shape in ((33, 32, 32), (32, 33, 32), (32, 32, 33)):
-        assert KERNELS["tiled_exact"].unmet(Point("", "tiled_exact", "float", *shape, tile=32))
-    assert not KERNELS["tiled_exact"].unmet(Point("", "tiled_exact", "float", 32, 64, 96, tile=32))
+        assert KERNELS["tiled_exact"].unmet(point("", "tiled_exact", "float", *shape, tile=32))
+    assert not KERNELS["tiled_exact"].unmet(point("", "tiled_exact", "float", 32, 64, 96, tile=32))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(24, 30, 41), (7, 64, 7)])
 def test_sub_matrices_of_larger_arrays(tmp_path, dtype, shape):
     border = 3
-    kernel = dataclasses.replace(
-        KERNELS["matrix_struct"], name="matrix_struct_inside", template=("dtype", "tile", "ntb")
-    )
-    at = Point("", kernel.name, dtype, *shape, tile=8, ntb=border)  # the third template argument is the border
-    emulator = Emulator(build_emulated(kernel, [kernel.instance(at)], tmp_path / "inside.so"))
+    kernel = INSIDE
+    at = point("", kernel.name, dtype, *shape, tile=8, border=border)
+    emulator = Emulator(build_emulated(kernel, kernel.instances(at), tmp_path / "inside.so"))
     A, B = verify.operands(np, dtype, *shape, seed=524)
-    C = poisoned(A, B)
-    emulator.launch(kernel.instance(at), kernel.geometry(at), A, B, C, *shape)
+    C = poisoned(A, B, dtype)
+    product(kernel, at, emulator, A, B, C)
     inside = (slice(border, -border),) * 2
     part_a, part_b = np.ascontiguousarray(A[inside]), np.ascontiguousarray(B[inside])
-    found = verify.check(C[inside], *verify.reference(part_a, part_b), dtype, part_a.shape[1])
+    found = verify.check(C[inside], *verify.reference(part_a, part_b, dtype), dtype, part_a.shape[1])
     assert found.ok, found.message
-    C[inside] = poisoned(part_a, part_b)
-    assert launch_limits.untouched(C), "the border of C was written"
+    C[inside] = poisoned(part_a, part_b, dtype)
+    assert verify.untouched(C, dtype), "the border of C was written"
 
 
 @pytest.mark.parametrize("capability", ARCHITECTURES)
 def test_what_is_not_in_the_registry_compiles_too(capability):
-    kernels = [probe.kernel for probe in (bandwidth.MEMORY, bandwidth.ARITHMETIC)]
-    inside = dataclasses.replace(KERNELS["matrix_struct"], name="matrix_struct_inside")
-    for kernel, instance in [(k, f"{k.name}<double>") for k in kernels] + [(inside, f"{inside.name}<float, 16, 3>")]:
-        cubin, entry = build.compile_cubin(kernel, instance, capability)
+    kernels = registry.load(bandwidth.FOLDER).values()
+    for kernel, instance in [(k, f"{k.name}<double>") for k in kernels] + [(INSIDE, f"{INSIDE.name}<float, 16, 3>")]:
+        cubin, entry = cuda.compile_cubin(kernel, instance, capability)
         assert cubin and not entry["spill_bytes"]
 
 
 @pytest.fixture(scope="module")
-def loops(tmp_path_factory):
+def loops(tmp_path_factory, device, config):
     """The CPU loops as (kernel, dtype) -> function of A, B, C."""
     folder, found = tmp_path_factory.mktemp("loops"), {}
     for name in LOOPS:
         kernel = KERNELS[name]
-        points = {dtype: Point("", name, dtype, 1, 1, 1, tile=16 if kernel.parameters else None) for dtype in DTYPES}
-        instances = [kernel.instance(point) for point in points.values()]
-        manifest = build.build(kernel, instances, {"backend": "emulator", "host_compiler": ""}, folder / name)
-        for dtype, point in points.items():
-            symbol = manifest["instances"][kernel.instance(point)]["symbol"]
-            job = {"kind": "host", "file": folder / name / manifest["library"], "symbol": symbol}
-            found[name, dtype] = worker._host_function(job)
+        choice = {"tile": 16} if kernel.parameters else {}
+        points = {dtype: point("", name, dtype, 1, 1, 1, **choice) for dtype in DTYPES}
+        builds = built(list(points.values()), KERNELS, device, folder)
+        for dtype, at in points.items():
+            found[name, dtype] = host._function(prepare(at, kernel, build.manifests(builds), builds, device, config))
     return found
 
 
@@ -166,9 +185,9 @@ def loops(tmp_path_factory):
 def test_every_order_of_the_cpu_loop_multiplies(loops, name, dtype):
     for shape in (*SHAPES, (31, 17, 49)):
         A, B = verify.operands(np, dtype, *shape, seed=524)
-        C = poisoned(A, B)
+        C = poisoned(A, B, dtype)
         loops[name, dtype](A, B, C)
-        found = verify.check(C, *verify.reference(A, B), dtype, shape[1])
+        found = verify.check(C, *verify.reference(A, B, dtype), dtype, shape[1])
         assert found.ok, f"{name} {shape}: {found.message}"
 
 
@@ -197,12 +216,12 @@ def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kern
 
 @pytest.mark.parametrize(
     "capability, threads, registers, shared, blocks, limiter",
-    [  # as NVIDIA's occupancy calculator has it
+    [  # as in NVIDIA's occupancy calculator
         ("9.0", 1024, 32, 8192, 2, "threads"),
-        ("9.0", 1024, 33, 0, 1, "registers"),  # 40 registers a thread are given: 51 warps, in fours 48
+        ("9.0", 1024, 33, 0, 1, "registers"),  # a thread gets 40 registers: 51 warps, 48 in fours
         ("9.0", 1024, 65, 0, 0, "registers"),
         ("9.0", 256, 255, 0, 1, "registers"),
-        ("9.0", 256, 32, 49152, 4, "shared memory"),  # 48 KiB and 1 KiB of the system's
+        ("9.0", 256, 32, 49152, 4, "shared memory"),  # 48 KiB and 1 KiB for the system
         ("9.0", 256, 32, 232448, 1, "shared memory"),
         ("9.0", 256, 32, 232449, 0, "shared memory"),
         ("9.0", 32, 16, 0, 32, "blocks"),
@@ -213,7 +232,7 @@ def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kern
         ("8.6", 256, 40, 0, 6, "threads"),
         ("7.5", 256, 32, 0, 4, "threads"),
         ("7.5", 256, 64, 16384, 4, "threads"),
-        ("7.5", 64, 32, 8193, 7, "shared memory"),  # given in units of 256 B
+        ("7.5", 64, 32, 8193, 7, "shared memory"),  # a block gets it in units of 256 B
     ],
 )
 def test_occupancy(capability, threads, registers, shared, blocks, limiter):
@@ -227,27 +246,28 @@ def test_occupancy(capability, threads, registers, shared, blocks, limiter):
 def test_occupancy_table_and_the_tile_it_favours():
     kernel = KERNELS["dynamic_tile"]
     entry = {"registers": 32, "shared_bytes": 0}
-    manifest = {"instances": {f"dynamic_tile<{cpp}>": entry for cpp, _ in DTYPES.values()}}
-    points = [Point("a", kernel.name, "float", n, n, n, tile=tile) for n in (64, 128) for tile in (16, 24)]
-    table = occupancy.table(points, KERNELS, {kernel.name: manifest}, H200, ask=lambda *_: 3)
-    assert list(table.tile) == [16, 24]  # a launch that differs in the matrices alone is one row
+    manifest = {"instances": {f"dynamic_tile<{cpp}>": entry for cpp in ("float", "double", "int")}}
+    points = [point("a", kernel.name, "float", n, n, n, tile=tile) for n in (64, 128) for tile in (16, 24)]
+    rows = occupancy.table(points, KERNELS, {kernel.name: manifest}, H200, ask=lambda *_: 3)
+    table = columns.frame(rows, "occupancy", ["tile"])
+    assert list(table.tile) == [16, 24]  # launches that differ only in the matrices are one row
     assert list(table.active_blocks) == [8, 3]
     assert list(table.shared_bytes) == [2 * 16 * 16 * 4, 2 * 24 * 24 * 4]
     assert list(table.api_active_blocks) == [3, 3]
-    choice = occupancy.tile_choice(kernel, manifest, H200)
+    choice = columns.frame(occupancy.tile_choice(kernel, manifest, H200), "tile_choice")
     assert list(choice[choice.chosen].tile) == [32, 32, 32]
     more = {"instances": {name: entry | {"registers": 40} for name, entry in manifest["instances"].items()}}
-    choice = occupancy.tile_choice(kernel, more, H200)
+    choice = columns.frame(occupancy.tile_choice(kernel, more, H200), "tile_choice")
     best = choice[choice.chosen].iloc[0]
     assert best.occupancy == choice[choice["dtype"] == "float"].occupancy.max()
     assert best.tile < 32  # two blocks of 1024 threads no longer fit
 
 
 def test_no_registers_no_occupancy():
-    points = [Point("a", "tiled", "float", 64, 64, 64, tile=16)]
+    points = [point("a", "tiled", "float", 64, 64, 64, tile=16)]
     emulated = {"tiled": {"instances": {"tiled<float, 16>": {"sha256": "", "symbol": ""}}}}
-    assert occupancy.table(points, KERNELS, emulated, H200).empty
-    assert list(occupancy.tile_choice(KERNELS["dynamic_tile"], {}, H200).columns) == occupancy.CHOICE_COLUMNS
+    assert not occupancy.table(points, KERNELS, emulated, H200)
+    assert not occupancy.tile_choice(KERNELS["dynamic_tile"], {}, H200)
 
 
 # ---- Launch limits, cold start, bandwidth ----------------------------------------------------------------------------
@@ -256,21 +276,17 @@ def test_no_registers_no_occupancy():
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory, config, device, kernels):
     """Builds for the emulator of what launch_limits and cold_start run, and the points of both."""
+    points = {task: asked(config, kernels, task, "emulator") for task in ("launch_limits", "cold_start")}
     folder = tmp_path_factory.mktemp("builds")
-    points = {task: expand(config, kernels, task, "emulator") for task in ("launch_limits", "cold_start")}
-    builds = {}
-    for name in sorted({p.kernel for some in points.values() for p in some}):
-        instances = sorted({kernels[name].instance(p) for some in points.values() for p in some if p.kernel == name})
-        build.build(kernels[name], instances, device, folder / name)
-        builds[name] = str(folder / name)
-    return points, builds
+    return points, built([p for some in points.values() for p in some], kernels, device, folder)
 
 
-def test_launch_limits_on_the_emulator(emulated, device, config, kernels):
+def test_launch_limits_on_the_emulator(emulated, device, config, kernels, tmp_path):
     points, builds = emulated
-    rows, facts = launch_limits.launch_limits(points["launch_limits"], kernels, builds, device, config)
-    assert list(rows.columns) == measure.COLUMNS
-    assert list(facts.columns) == launch_limits.COLUMNS
+    work = work_of(points["launch_limits"], kernels, device, config, tmp_path, builds)
+    rows, facts = METHODS["launch_limits"].run(work)
+    assert list(rows.columns) == columns.of("measurements", registry.parameters(kernels))
+    assert list(facts.columns) == columns.of("launch_limits", [])
     blocks = facts[facts.kernel == "naive"].set_index("block_x")
     assert list(blocks.index) == [16, 32, 33, 64]
     assert list(blocks.outcome) == ["launched", "launched", "refused", "refused"]
@@ -286,23 +302,24 @@ def test_launch_limits_on_the_emulator(emulated, device, config, kernels):
 def test_a_block_that_no_device_takes_is_a_mistake_anywhere_else(config, kernels):
     task = config["tasks"]["launch_limits"]
     with pytest.raises(UserError, match="33 x 33 = 1089 threads"):
-        expand(config | {"tasks": {"mine": task | {"method": "sweep"}}}, kernels, "mine")
+        Study(config | {"tasks": {"mine": task | {"method": "sweep"}}})
 
 
-def test_cold_start_on_the_emulator_invents_no_times(emulated, device, config, kernels):
+def test_cold_start_on_the_emulator_invents_no_times(emulated, device, config, kernels, tmp_path):
     points, builds = emulated
-    facts = cold_start.cold_start(points["cold_start"], kernels, builds, device, config)
-    assert list(facts.columns) == cold_start.COLUMNS
+    jobs = work_of(points["cold_start"], kernels, device, config, tmp_path, builds).jobs()
+    facts = columns.frame(cold_start.calls(jobs, device, config["seed"]), "cold_start")
     assert set(facts.order) == {"naive, tiled", "tiled, naive"}
     assert facts.ms.isna().all() and set(facts.message) == {"emulated: not timed"}
 
 
-def test_cold_start_says_why_a_process_failed(emulated, config, device, kernels, monkeypatch):
-    """Without a GPU the fresh process ends in an error, which is what a broken driver would look like."""
+def test_cold_start_says_why_a_process_failed(emulated, config, device, kernels, monkeypatch, tmp_path):
+    """Without a GPU the fresh process ends with an error, as it would with a broken driver."""
     points, builds = emulated
     monkeypatch.setattr(cold_start, "REPEATS", 1)
     some = [p for p in points["cold_start"] if p.n == 64]
-    facts = cold_start.cold_start(some, kernels, builds, device | {"backend": "gpu"}, config)
+    jobs = work_of(some, kernels, device, config, tmp_path, builds).jobs()
+    facts = columns.frame(cold_start.calls(jobs, device | {"backend": "gpu"}, config["seed"]), "cold_start")
     if not (facts.status == "ok").all():
         assert len(facts) == 4 and set(facts.status) == {"error"}
         assert facts.message.str.len().min() > 5 and facts.ms.isna().all()
@@ -317,21 +334,20 @@ def test_stopwatch():
     assert ms["total"] == pytest.approx(ms["a"] + ms["b"])
 
 
-def test_bandwidth_on_the_emulator_checks_and_measures_nothing(tmp_path, device):
-    facts = bandwidth.bandwidth(device, tmp_path)
-    assert list(facts.columns) == bandwidth.COLUMNS
+def test_bandwidth_on_the_emulator_checks_and_measures_nothing(tmp_path, device, config, kernels):
+    _, facts = METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
+    assert list(facts.columns) == columns.of("bandwidth", [])
     assert list(facts.quantity[:4]) == ["memory_bandwidth"] + 3 * ["multiply_add_rate"]
     assert facts[["measured", "datasheet", "noise"]].isna().all(axis=None)
 
 
-def test_bandwidth_notices_a_wrong_kernel(tmp_path, device, monkeypatch):
-    (tmp_path / "add.cu").write_text(
-        bandwidth.MEMORY.kernel.path.read_text().replace("+ B[row + col]", "- B[row + col]")
-    )
-    broken = dataclasses.replace(bandwidth.MEMORY, kernel=dataclasses.replace(bandwidth.MEMORY.kernel, folder=tmp_path))
-    monkeypatch.setattr(bandwidth, "CASES", [(broken, "float")])
+def test_bandwidth_notices_a_wrong_kernel(tmp_path, device, config, kernels, monkeypatch):
+    broken = shutil.copytree(bandwidth.FOLDER, tmp_path / "bandwidth")
+    text = (broken / "add.cu").read_text()
+    (broken / "add.cu").write_text(text.replace("+ B[row + col]", "- B[row + col]"))
+    monkeypatch.setattr(bandwidth, "FOLDER", broken)
     with pytest.raises(UserError, match=r"add\.cu: the result is wrong"):
-        bandwidth.bandwidth(device, tmp_path / "build")
+        METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
 
 
 def test_ceilings_of_the_roofline():
@@ -350,51 +366,50 @@ def test_ceilings_of_the_roofline():
 def gpu(tmp_path_factory, config, kernels):
     """device.json of this machine's GPU, and builds of all CUDA kernels for it."""
     here = probe.capture("here", "gpu", config)
-    tasks = [name for name, task in config["tasks"].items() if task.get("method") != "bandwidth"]
-    points = [point for task in tasks for point in expand(config, kernels, task)]
-    folder, builds = tmp_path_factory.mktemp("builds"), {}
-    for name in sorted({p.kernel for p in points if kernels[p.kernel].kind == "cuda"}):
-        instances = sorted({kernels[name].instance(p) for p in points if p.kernel == name})
-        build.build(kernels[name], instances, here, folder / name)
-        builds[name] = str(folder / name)
-    return here, builds, points
+    points = [
+        at for task in config["tasks"] for at in asked(config, kernels, task) if kernels[at.kernel].kind == "cuda"
+    ]
+    return here, built(points, kernels, here, tmp_path_factory.mktemp("builds")), points
 
 
 @pytest.mark.gpu
 def test_occupancy_is_what_cuda_says(gpu, kernels):
     here, builds, points = gpu
     manifests = build.manifests(builds)
-    runs = [p for p in points if kernels[p.kernel].kind == "cuda" and kernels[p.kernel].geometry(p).threads <= 1024]
-    table = occupancy.table(runs, kernels, manifests, here, occupancy.cuda_api(builds))
+    runs = [p for p in points if kernels[p.kernel].product(p).threads <= 1024]
+    rows = occupancy.table(runs, kernels, manifests, here, occupancy.cuda_api(builds))
+    table = columns.frame(rows, "occupancy", registry.parameters(kernels))
     assert len(table) > 50
     different = table[table.active_blocks != table.api_active_blocks]
     assert different.empty, different.to_string()
 
 
 @pytest.mark.gpu
-def test_launch_limits_on_a_gpu(gpu, config, kernels):
+def test_launch_limits_on_a_gpu(gpu, config, kernels, tmp_path):
     here, builds, _ = gpu
-    rows, facts = launch_limits.launch_limits(expand(config, kernels, "launch_limits"), kernels, builds, here, config)
+    work = work_of(asked(config, kernels, "launch_limits"), kernels, here, config, tmp_path, builds)
+    rows, facts = METHODS["launch_limits"].run(work)
     assert list(facts.outcome) == ["launched", "launched", "refused", "refused"] + 2 * ["launched", "refused"]
-    # The first is CUDA's name before 13, the second since (seen on an H200, through cudaLaunchKernel and from nvcc).
+    # The first is CUDA's name before 13, the second its name since 13 (seen on an H200: cudaLaunchKernel and nvcc).
     assert set(facts.error[facts.block_x > 32]) <= {"cudaErrorInvalidConfiguration", "cudaErrorInvalidValue"}
     assert (facts.c_untouched == (facts.outcome == "refused")).all()
     assert set(rows.status) == {"ok", "invalid_launch"}
 
 
 @pytest.mark.gpu
-def test_cold_start_on_a_gpu(gpu, config, kernels, monkeypatch):
+def test_cold_start_on_a_gpu(gpu, config, kernels, monkeypatch, tmp_path):
     here, builds, _ = gpu
     monkeypatch.setattr(cold_start, "REPEATS", 1)
-    facts = cold_start.cold_start(expand(config, kernels, "cold_start"), kernels, builds, here, config)
+    jobs = work_of(asked(config, kernels, "cold_start"), kernels, here, config, tmp_path, builds).jobs()
+    facts = columns.frame(cold_start.calls(jobs, here, config["seed"]), "cold_start")
     assert set(facts.status) == {"ok"}, facts.message
     assert len(facts) == 2 * (len(cold_start.STEPS) + len(cold_start.STEPS) - 1)  # the context is created once
     assert (facts.ms > 0).all()
 
 
 @pytest.mark.gpu
-def test_bandwidth_on_a_gpu(gpu, tmp_path):
-    facts = bandwidth.bandwidth(gpu[0], tmp_path)
+def test_bandwidth_on_a_gpu(gpu, config, kernels, tmp_path):
+    _, facts = METHODS["bandwidth"].run(work_of([], kernels, gpu[0], config, tmp_path))
     known = facts.dropna(subset="datasheet")
     assert (known.measured > 0.3 * known.datasheet).all() and (known.measured < 1.1 * known.datasheet).all()
     assert pd.Series(facts.noise).max() < 0.2

@@ -1,16 +1,24 @@
-"""On a real GPU: every kernel verified and timed, and what goes wrong there ends only its own point."""
+"""On a real GPU: every kernel is verified and timed, and a point that goes wrong ends only itself."""
 
 import dataclasses
 import json
 
 import pytest
+from making import work_of
 
-from tilewise.build import build
 from tilewise.measure import probe
 from tilewise.measure import task as measure
-from tilewise.study.points import Point, expand
+from tilewise.study import registry
+from tilewise.study.points import expand, point
 
 pytestmark = pytest.mark.gpu
+LIBRARIES = [
+    ("cublas", "float"),
+    ("cublas", "double"),
+    ("cublas_tf32", "tf32"),
+    ("cublas_bf16", "bfloat16"),
+    ("cublas_half", "half"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +32,9 @@ def run(tmp_path, gpu, config, kernels):
     """A function that builds the kernels of some points, measures the points and returns their rows."""
 
     def measured(points, registry=kernels, limit_s=60, **settings):
-        builds = {}
-        for name in {point.kernel for point in points if registry[point.kernel].source}:
-            builds[name] = tmp_path / "build" / name
-            instances = sorted({registry[name].instance(p) for p in points if p.kernel == name})
-            build.build(registry[name], instances, gpu, builds[name])
         timing = config["timing"] | {"min_time_s": 0.01, "min_samples": 3, "point_limit_s": limit_s, "timeout_s": 0.5}
         everything = config | {"timing": timing} | settings
-        return measure.measure_task(
-            points, registry, builds, gpu, everything, tmp_path / "samples", tmp_path / "journal"
-        )
+        return measure.measure_task(work_of(points, registry, gpu, everything, tmp_path))[0]
 
     return measured
 
@@ -55,16 +56,18 @@ def test_every_kernel_and_dtype_is_right_on_ragged_shapes(run, config, kernels):
 
 
 def test_cublas_is_verified_and_timed(run, tmp_path):
-    rows = run([Point("t", "cublas", dtype, 100, 101, 103) for dtype in ("float", "double")])
-    assert rows.status.tolist() == ["ok", "ok"]
-    assert (rows.bound_ratio < 1).all()
+    rows = run(
+        [point("t", name, dtype, n, 101, m) for name, dtype in LIBRARIES for n, m in ((100, 103), (1, 1), (1, 64))]
+    )
+    assert set(rows.status) == {"ok"}, rows.message.tolist()
+    assert (rows.bound_ratio < 1).all() and (rows.time_ms > 0).all()
     [benchmark] = json.loads((tmp_path / "samples/nvbench-0.json").read_text())["benchmarks"]
-    assert len(benchmark["states"]) == 2
+    assert len(benchmark["states"]) == len(rows) == 15
 
 
 def test_whole_rows_are_checked_where_the_reference_is_too_dear(run, config):
     limits = {"verification": {"rows": 5, "full_limit_gflop": {"gpu": 1e-9, "cpu": 1}}}
-    rows = run([Point("t", "tiled", "float", 200, 100, 300, 16, 16, 16)], **limits)
+    rows = run([point("t", "tiled", "float", 200, 100, 300, tile=16)], **limits)
     assert rows.status[0] == "ok" and rows.message[0] == "5 of 200 rows checked"
 
 
@@ -78,7 +81,7 @@ def with_line(kernels, folder, line):
 
 
 def naive(n, block=(32, 8)):
-    return Point("t", "naive", "float", n, n, n, *block)
+    return point("t", "naive", "float", n, n, n, block_x=block[0], block_y=block[1])
 
 
 def test_a_sticky_error_ends_only_its_own_point(run, kernels, tmp_path):
@@ -109,13 +112,85 @@ def test_a_refused_launch_carries_cudas_name(run):
 
 
 def test_shared_memory_past_the_default_is_asked_for(run, gpu, kernels):
-    points = [Point("t", "multi_tile", "double", 70, 40, 600, 32, 32, 32, ntb) for ntb in (8, 64)]
+    points = [point("t", "multi_tile", "double", 70, 40, 600, tile=32, ntb=ntb) for ntb in (8, 64)]
     rows = run(points)
     assert rows.status.tolist() == ["ok", "invalid_launch"]
     assert rows.shared_bytes[0] == 9 * 32 * 32 * 8
 
 
 def test_memory_that_is_not_there_is_a_row(run):
-    n = 400_000  # 640 GB for each matrix of floats
-    rows = run([Point("t", "naive", "float", n, n, n, 32, 8), naive(64)])
+    n = 400_000  # each matrix of floats takes 640 GB
+    rows = run([naive(n), naive(64)])
     assert rows.status.tolist() == ["out_of_memory", "ok"]
+
+
+TWO_LAUNCHES = """
+#include "turned.cuh"
+#include <cuda_bf16.h>
+
+// A workspace, a tensor map, a cluster, numbers of three types and a grid of as many blocks as multiprocessors.
+struct alignas(64) Tensor { char bytes[128]; };
+
+template <typename T>
+__global__ void turn(const T* B, T* turned, int p, int m)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < p && col < m) turned[static_cast<long long>(col) * p + row] = B[static_cast<long long>(row) * m + col];
+}
+
+template <typename T, int WIDTH>
+__global__ void mine(float alpha, const T* A, const T* turned, const __grid_constant__ Tensor tensor, T* C, long long n,
+                     int p, int m)
+{
+    if (reinterpret_cast<const unsigned long long*>(tensor.bytes)[0] == 0) return;  // a map has the array's address
+    const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
+    for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < n * m; i += threads)
+        C[i] = alpha * dot<T, WIDTH>(A + i / m * p, turned + i % m * p, p);
+}
+"""
+TURNED = """
+template <typename T, int WIDTH>
+__device__ float dot(const T* a, const T* b, int p)
+{
+    float sum = 0;
+    for (int k = 0; k < p; ++k) sum += float(a[k]) * float(b[k]);
+    return sum;
+}
+"""
+MINE = """
+mine:
+  title: two launches
+  kind: cuda
+  source: mine.cu
+  dtypes: [float, bfloat16]
+  parameters: [width]
+  capability: "9.0"
+  workspaces: {turned: {shape: [m, p], dtype: dtype}}
+  launches:
+    - {function: turn, template: [dtype], block: [32, 8], grid: ["ceil_div(m, 32)", "ceil_div(p, 8)"],
+       arguments: [B, turned, p, m]}
+    - {template: [dtype, width], block: [width], grid: [2 * sms], cluster: [2],
+       arguments: [{float: 1.0}, A, turned, {tensor_map: A, box: [8, 8], swizzle: 32}, C, {int64: n}, p, m]}
+"""
+
+
+def test_launches_with_a_workspace_a_tensor_map_and_a_cluster(run, tmp_path):
+    (tmp_path / "mine.cu").write_text(TWO_LAUNCHES)
+    (tmp_path / "turned.cuh").write_text(TURNED)
+    (tmp_path / "registry.yaml").write_text(MINE)
+    kernels = registry.load(tmp_path)
+    rows = run([point("t", "mine", dtype, 37, 64, 41, width=64) for dtype in ("float", "bfloat16")], kernels)
+    assert rows.status.tolist() == ["ok", "ok"], rows.message.tolist()
+    assert (rows.time_ms > 0).all() and rows.gpu_uuid.str.startswith("GPU-").all()
+
+
+def test_arguments_that_are_not_the_functions_are_a_row(run, tmp_path):
+    (tmp_path / "mine.cu").write_text(TWO_LAUNCHES)
+    (tmp_path / "turned.cuh").write_text(TURNED)
+    (tmp_path / "registry.yaml").write_text(MINE.replace("{int64: n}", "n"))
+    rows = run(
+        [point("t", "mine", "float", 37, 64, 41, width=64), point("t", "mine", "float", 8, 8, 8, width=64)],
+        registry.load(tmp_path),
+    )
+    assert set(rows.status) == {"error"}
+    assert "mine.arguments" in rows.message[0] and "takes" in rows.message[0]

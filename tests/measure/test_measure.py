@@ -1,4 +1,4 @@
-"""Measuring survives what goes wrong: a crash, a hang, a wrong kernel, a kill; nothing is measured twice."""
+"""Measuring survives a crash, a hang, a wrong kernel and a kill, and nothing is measured twice."""
 
 import json
 import os
@@ -7,18 +7,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from making import work_of
 from waiting import has_ended, wait_until
 
-from tilewise.build import build
 from tilewise.measure import task as measure
 from tilewise.measure.methods import maximum_size as maximum
-from tilewise.measure.worker import timing
-from tilewise.study import registry
-from tilewise.study.points import Point, expand
+from tilewise.measure.rows import timing
+from tilewise.study import columns, registry
+from tilewise.study.points import expand, point
 
 KERNEL = """
 template <typename T>
@@ -40,7 +41,7 @@ mine: {{title: mine, kind: cuda, source: mine.cu, template: [dtype], dtypes: [fl
 
 
 def entries(journal):
-    """The rows of a journal, lines that a kill cut short left out."""
+    """The rows of a journal, without lines that a kill cut short."""
     return [json.loads(line)["row"] for line in journal.read_text().splitlines() if line.endswith("}}")]
 
 
@@ -52,23 +53,20 @@ def study(tmp_path, device, config):
         (tmp_path / "mine.cu").write_text(KERNEL.format(also=also))
         (tmp_path / "registry.yaml").write_text(ENTRY.format(covers=covers))
         kernels = registry.load(tmp_path)
-        points = [Point("t", "mine", "float", n, 7, 9, block, 1) for n in sizes]
-        build.build(kernels["mine"], ["mine<float>"], device, tmp_path / "build")
+        points = [point("t", "mine", "float", n, 7, 9, block_x=block, block_y=1) for n in sizes]
         settings = config | {"timing": config["timing"] | {"point_limit_s": limit_s}}
-        return measure.measure_task(
-            points, kernels, {"mine": tmp_path / "build"}, device, settings, tmp_path / "samples", tmp_path / "journal"
-        )
+        return measure.measure_task(work_of(points, kernels, device, settings, tmp_path))[0]
 
     return run
 
 
 def test_rows_have_the_columns_of_the_contract(study):
     rows = study()
-    assert list(rows.columns) == measure.COLUMNS
+    assert list(rows.columns) == columns.of("measurements", [])
     assert rows.status.tolist() == ["ok"] * 3
     assert rows.n.tolist() == [4, 5, 6]
     assert (rows.bound_ratio <= 1).all() and rows.build_sha256.str.len().eq(64).all()
-    assert rows[["time_ms", "gflops"]].isna().all(axis=None), "the emulator times nothing"
+    assert rows[["time_ms", "gflops"]].isna().all(axis=None), "the emulator does not time anything"
 
 
 def test_a_crash_ends_only_its_own_point(study):
@@ -142,17 +140,18 @@ import json, sys
 from pathlib import Path
 from tilewise.measure import task as measure
 from tilewise.study import registry
-from tilewise.study.points import Point
+from tilewise.study.points import point
 folder, request = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
-points = [Point("t", "mine", "float", n, 7, 9, 32, 1) for n in range(1, 41)]
-rows = measure.measure_task(points, registry.load(folder), {"mine": folder / "build"}, request["device"],
-                            request["config"], folder / "samples", folder / "journal")
+points = [point("t", "mine", "float", n, 7, 9, block_x=32, block_y=1) for n in range(1, 41)]
+work = measure.Work("t", points, registry.load(folder), {"mine": folder / "build/mine"}, request["device"],
+                    request["config"], folder / "samples", folder / "journal")
+rows, _ = measure.measure_task(work)
 print(len(rows), set(rows.status))
 """
 
 
 def test_a_killed_run_resumes_where_it_was(study, tmp_path, device, config):
-    # A tenth of a second a point, so that the kill meets it in the middle.
+    # A tenth of a second per point, so that the kill comes in the middle.
     slow = "if (col == 0) for (volatile int i = 0; i < 30000000; ++i) {}"
     study(also=slow, sizes=(50,))
     request = tmp_path / "request.json"
@@ -188,7 +187,7 @@ def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
 
     try:
         workers = wait_until(children, message="a worker")
-        time.sleep(1)  # until it is at work
+        time.sleep(1)  # until it works
         [worker] = workers
     finally:
         task.kill()
@@ -199,28 +198,27 @@ def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
 def _parent(stat):
     try:
         return stat.read_text().rsplit(")", 1)[1].split()[1]
-    except OSError:  # it ended while we looked
+    except OSError:  # it ended while the test looked
         return None
 
 
 def test_a_cpu_loop_over_its_budget_is_a_timeout_that_says_so(tmp_path, device, config, kernels):
-    build.build(kernels["kij"], ["kij<float>"], device, tmp_path / "kij")
-    points = [Point("cpu", "kij", "float", 64, 64, 64), Point("cpu", "kij", "float", 1024, 1024, 1024)]
+    points = [point("cpu", "kij", "float", 64, 64, 64), point("cpu", "kij", "float", 1024, 1024, 1024)]
     settings = config | {"cpu": config["cpu"] | {"budget_s": {"gpu": 1, "emulator": 0.02}}}
-    rows = measure.measure_task(
-        points, kernels, {"kij": tmp_path / "kij"}, device, settings, tmp_path / "samples", tmp_path / "journal"
-    )
+    rows, facts = measure.measure_task(work_of(points, kernels, device, settings, tmp_path))
+    assert (facts.points[0], facts.remembered[0]) == (2, 0) and facts.wall_s[0] > 0
     assert rows.status.tolist() == ["ok", "timeout"]
     assert rows.time_ms[0] > 0 and rows.samples[0] == 3
     assert np.isnan(rows.time_ms[1]) and "budget_s" in rows.message[1]
 
 
 def test_columns_of_the_timing_are_median_and_quartiles():
-    columns = timing([4.0, 1.0, 3.0, 2.0, 5.0], flop=3e9)
-    assert (columns["time_ms"], columns["time_min_ms"], columns["samples"]) == (3, 1, 5)
-    assert (columns["time_q1_ms"], columns["time_q3_ms"]) == (2, 4)
-    assert columns["gflops"] == pytest.approx(1000)
-    assert columns["noise"] == pytest.approx(np.std([1, 2, 3, 4, 5]) / 3)
+    job = SimpleNamespace(point=point("t", "naive", "float", 1500, 1000, 1000))
+    found = timing([4.0, 1.0, 3.0, 2.0, 5.0], job)
+    assert (found["time_ms"], found["time_min_ms"], found["samples"]) == (3, 1, 5)
+    assert (found["time_q1_ms"], found["time_q3_ms"]) == (2, 4)
+    assert found["gflops"] == pytest.approx(1000)
+    assert found["noise"] == pytest.approx(np.std([1, 2, 3, 4, 5]) / 3)
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 17, 99, 100])
@@ -235,22 +233,18 @@ def test_the_theoretical_size_is_that_of_source_a():
 
 
 def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels, monkeypatch):
-    [point] = expand(config, kernels, "task1c", "emulator")
-    build.build(kernels["naive"], ["naive<float>"], device, tmp_path / "naive")
-    rows, facts = maximum.maximum_size(
-        [point], kernels, {"naive": tmp_path / "naive"}, device, config, tmp_path / "task1c.jsonl"
-    )
+    points = expand(config, kernels, "task1c", "emulator", shapes=False)
+    work = work_of(points, kernels, device, config, tmp_path)
+    rows, facts = maximum.MaximumSize().run(work)
     fact = facts.iloc[0]
     total = device["limits"]["memory_bytes"]
     assert 12 * fact.theoretical_n**2 <= total < 12 * (fact.theoretical_n + 1) ** 2
     assert 0 < fact.allocatable_n <= fact.theoretical_n
     assert rows.n[0] == fact.timed_n == fact.allocatable_n
-    assert rows.status[0] == "ok" and fact.time_ms is None
+    assert rows.status[0] == "ok" and np.isnan(fact.time_ms)
     probed = []
     monkeypatch.setattr(maximum, "_probe", lambda *arguments: probed.append(arguments))
-    again = maximum.maximum_size(
-        [point], kernels, {"naive": tmp_path / "naive"}, device, config, tmp_path / "task1c.jsonl"
-    )
+    again = maximum.MaximumSize().run(work)
     assert not probed, "a finished probe is taken from the journal"
     pd.testing.assert_frame_equal(again[0], rows)
     pd.testing.assert_frame_equal(again[1], facts)

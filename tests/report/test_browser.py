@@ -70,9 +70,9 @@ def test_code_is_shown_on_request(opened):
 
 
 def test_on_paper(opened):
-    """In print nothing is cut off: what scrolls on a screen fits the sheet."""
+    """In print nothing is cut off: boxes that scroll on a screen fit on the sheet."""
     page, _ = opened
-    page.set_viewport_size({"width": 720, "height": 1000})  # A4 without its margins, at 96 dots an inch
+    page.set_viewport_size({"width": 720, "height": 1000})  # A4 without its margins, at 96 dots per inch
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     wide = "[...document.querySelectorAll('table, figure svg')].filter(b => b.getBoundingClientRect().right > 722)"

@@ -1,4 +1,4 @@
-"""The page: all is on it, nothing on it comes from elsewhere, and it never passes the emulator for a GPU."""
+"""The page: everything is on it, it loads nothing from elsewhere, and it never shows the emulator as a GPU."""
 
 import re
 from html.parser import HTMLParser
@@ -16,7 +16,7 @@ Claims. CPU times. Table 1. Table 2. Table 3. Table 4. Table 4 in double. Table 
 Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rectangles. Run-time tile. Occupancy.
 Matrix struct.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
-Verified points. Provenance."""
+Verified points. Provenance. How long it took."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
@@ -110,7 +110,7 @@ def test_findings_follow_the_data(tmp_path):
     evidence, published = data.load([tmp_path / "gpu"]), data.published()
     ladder = tables.ladder(evidence, published)
     words = findings.summary(evidence, ladder, tables.verification(evidence), tables.failures(evidence))
-    assert "The fastest kernel of the study is `multi_tile` with tile 32, NTB 7" in words
+    assert "The fastest kernel of the study is `multi_tile` with tile 32, ntb 7" in words
     assert "(source a: 103×)" in words
     assert "One point did not give a time or a product (1 invalid_launch)" in words
     assert "double takes 66.7\u00a0% longer" in findings.double_cost(evidence, published)
@@ -121,11 +121,11 @@ def test_sentences_are_filled_in_or_left_out(tmp_path):
     evidence = data.load([tmp_path / "gpu"])
     ratio = "time(task='integers', kernel='naive') / time(task='integers', kernel='tiled')"
     assert findings.found(evidence, f"{{platform}}: {{{ratio}}}") == "Invented H200: 1.71"
-    assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so not said"
+    assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so left out"
 
 
 def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
-    """Measured in a task of its own, it has a section, and a rung on the ladder."""
+    """If it is measured in its own task, it has a section and a row in the ladder."""
     kernels = dict(synthetic.KERNELS, mine=synthetic.KERNELS["tiled"])
     monkeypatch.setattr(synthetic, "KERNELS", kernels)
     study = synthetic.config()
@@ -141,7 +141,7 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
 
 
 def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
-    """What leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
+    """A kernel that leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
     folder = synthetic.write(tmp_path / "gpu")
     rows = pd.read_csv(folder / "measurements.csv")
     own = rows["kernel"].map(lambda name: synthetic.KERNELS[name].kind == "cuda")

@@ -10,10 +10,8 @@ import synthetic
 
 from tilewise import UserError
 from tilewise.build import build
-from tilewise.count import counters
-from tilewise.measure import task as measure
 from tilewise.report import data, figures, tables
-from tilewise.study import points
+from tilewise.study import columns, points
 
 PUBLISHED = data.published()
 
@@ -41,17 +39,17 @@ def gpu(recorded):
 
 def measured(*rows):
     """Rows as a measurements table of the right types."""
-    return data.typed(pd.DataFrame(rows)[measure.COLUMNS])
+    return columns.frame(rows, "measurements", synthetic.parameters())
 
 
 def naive(block_x, time_ms, spread=0.0, **changes):
-    """A row of the naive kernel at 8192 cubed with quartiles `spread` (a share) around the median."""
-    point = points.Point("task1a", "naive", "float", 8192, 8192, 8192, block_x, 1024 // block_x)
+    """A row of the naive kernel at 8192 cubed with quartiles `spread` (a fraction) around the median."""
+    point = points.point("task1a", "naive", "float", 8192, 8192, 8192, block_x=block_x, block_y=1024 // block_x)
     times = {"time_ms": time_ms, "time_q1_ms": time_ms * (1 - spread), "time_q3_ms": time_ms * (1 + spread)}
     return synthetic.row(point, "gpu", **(times | changes))
 
 
-# What the sources say: each figure as its text gives it.
+# What the sources say: each figure as the source gives it.
 
 
 @pytest.mark.parametrize(
@@ -97,20 +95,20 @@ def test_published_rows_name_source_place_and_unit():
 # What was measured beside it.
 
 
-def test_best_and_runner_up():
-    rows = tables.describe(measured(naive(8, 300), naive(32, 200, 0.01), naive(64, 203, 0.01), naive(16, 250)), 0.01)
+def test_best_and_runner_up(gpu):
+    rows = tables.describe(measured(naive(8, 300), naive(32, 200, 0.01), naive(64, 203, 0.01), naive(16, 250)), gpu)
     best = tables.best(rows).iloc[0]
-    assert (best["choice"], best["runner_up"], best["points"]) == ("32 × 32", "64 × 16", "4 of 4")
+    assert (best["choice"], best["runner_up"], best["points_ran"]) == ("32 × 32", "64 × 16", "4 of 4")
     assert best["gap_percent"] == pytest.approx(1.5)
     assert not best["decided"], "quartile ranges that overlap decide nothing"
-    rows = tables.describe(measured(naive(32, 200, 0.001), naive(64, 203, 0.001)), 0.01)
+    rows = tables.describe(measured(naive(32, 200, 0.001), naive(64, 203, 0.001)), gpu)
     assert tables.best(rows).iloc[0]["decided"]
 
 
 def test_a_failed_point_is_never_best_and_never_blank(gpu):
     refused = synthetic.failed(naive(8, 1), "invalid_launch", "refused")
-    best = tables.best(tables.describe(measured(refused, naive(32, 200)), 0.01)).iloc[0]
-    assert (best["choice"], best["points"]) == ("32 × 32", "1 of 2")
+    best = tables.best(tables.describe(measured(refused, naive(32, 200)), gpu)).iloc[0]
+    assert (best["choice"], best["points_ran"]) == ("32 × 32", "1 of 2")
     rows = measured(refused)
     for layout in (tables.sweep, tables.winners):
         row = layout(rows, gpu, PUBLISHED).iloc[0]
@@ -148,7 +146,7 @@ def test_table_3(gpu, emulator):
     assert table["published"]["rate, GFLOP/s"] == pytest.approx(2e-6 * 30536**3 / 121486.5)
     here = tables.task("task1c", emulator, PUBLISHED)
     here = here[here["platform"] == "emulator"].set_index("quantity")
-    assert pd.isna(here["measured"]["time, ms"]), "the emulator times nothing"
+    assert pd.isna(here["measured"]["time, ms"]), "the emulator does not time anything"
     assert here["measured"]["largest n allocated"] == 128
 
 
@@ -160,7 +158,7 @@ def test_table_5(gpu):
     assert found.set_index("ntb")["published_ms"][7] == 397.8701
     assert table[table["best"]].groupby(["dtype", "shape"]).size().max() == 1
     refused = table[table["status"] != "ok"]
-    assert refused["choice"].tolist() == ["tile 32, NTB 16"]
+    assert refused["choice"].tolist() == ["tile 32, ntb 16"]
 
 
 def test_ladder(gpu):
@@ -198,7 +196,9 @@ def test_several_platforms_stand_side_by_side(recorded, tmp_path):
     table = tables.task("task1a", data.load(folders), PUBLISHED)
     first = table[table["shape"] == "(1024, 1024, 1024)"]
     assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
-    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", "two of a kind are told apart"
+    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", (
+        "two of the same kind have different labels"
+    )
 
 
 def test_tables_say_what_the_emulator_verified(emulator, gpu):
@@ -274,13 +274,13 @@ def test_a_missing_column_is_named(recorded, tmp_path):
 
 def test_counted_against_hardware(emulator):
     table = tables.counted_against_hardware(emulator)
-    assert len(table) == 3 * len(counters.METRICS)
+    assert len(table) == 3 * len(columns.counts())
     by_count = table.groupby("count")["difference_percent"].max()
     assert by_count["global_load_sectors"] == 0
     assert by_count["shared_load_wavefronts"] == pytest.approx(4.8576)
 
 
-# Figures: that each is drawn, and says what it must.
+# Figures: each is drawn, and shows what it must.
 
 
 @pytest.mark.parametrize("task", synthetic.config()["tasks"])
@@ -317,8 +317,9 @@ def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_pat
 def test_kernels_edited_since_they_were_recorded_are_named(recorded):
     gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
     rows = gpu.measurements[(gpu.measurements["kernel"] == "tiled") & (gpu.measurements["tile"] == 16)]
+    tiled = synthetic.KERNELS["tiled"]
     hashes = {
-        dtype: build.source_sha256(synthetic.KERNELS["tiled"], f"tiled<{dtype}, 16>", gpu.device)
+        dtype: build.row_sha256(tiled, points.point("", "tiled", dtype, 64, 64, 64, tile=16), gpu.device)
         for dtype in ("float", "double")
     }
     rows = rows[rows["dtype"].isin(hashes)]
@@ -326,7 +327,7 @@ def test_kernels_edited_since_they_were_recorded_are_named(recorded):
     other = dataclasses.replace(gpu, measurements=rows)
 
     def said(platform):
-        evidence = data.Evidence((platform,), (platform,), None, None, None, {})
+        evidence = data.Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
         table = tables.provenance(evidence).set_index("fact")
         return table.loc["kernels"].iloc[0]
 
@@ -350,7 +351,6 @@ def test_what_a_task_no_longer_asked_for_left_behind_is_not_shown(tmp_path, reco
     assert len(data.load([folder], recorded=recorded).facts["maximum_size"]) == 1
     del device["config"]["tasks"]["task1c"]
     (folder / "device.json").write_text(json.dumps(device))
-    (folder / "maximum_size.csv").unlink()
     assert data.load([folder], recorded=recorded).facts["maximum_size"].empty
 
 

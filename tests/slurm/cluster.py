@@ -1,4 +1,4 @@
-"""A private Slurm, and the study run on it: what the tests of this folder do things with."""
+"""A private Slurm, and a run of the study on it, for the tests in this folder."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("slurm.sh")
 
 
 class Cluster:
-    """A Slurm of one node with two GPUs, red and blue; `environment` is that of a user logged in to it."""
+    """A Slurm with one node and two GPUs, red and blue; `environment` is that of a user who is logged in to it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -41,9 +41,9 @@ class Cluster:
         return [number for number, (state, _) in self.jobs().items() if state in ("RUNNING", "PENDING", "COMPLETING")]
 
     def signal(self, job, how):
-        """Send a signal to every process of a job of this Slurm; another test's may have a job of the same number."""
+        """Send a signal to every process of a job of this Slurm; another Slurm may have a job with the same number."""
         for place in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it may end while we look
+            with contextlib.suppress(OSError):  # it may end while the test looks
                 pairs = (place / "environ").read_text(errors="replace").split("\0")
                 variables = dict(pair.partition("=")[::2] for pair in pairs)
                 ours = f"{self.folder}/bin" in variables.get("PATH", "").split(":")
@@ -51,7 +51,7 @@ class Cluster:
                     os.kill(int(place.name), how)
 
     def end(self, daemon, how):
-        """End a daemon, by SIGTERM as its service's stop or SIGKILL as a crash; its port is free when this returns."""
+        """End a daemon, by SIGTERM as its service does or SIGKILL like a crash; its port is free when this returns."""
         process = int((self.folder / f"{daemon}.pid").read_text())
         os.kill(process, how)
         wait_until(lambda: has_ended(process), message=f"the end of {daemon}")
@@ -83,7 +83,7 @@ class Run:
         return self.log.read_text()
 
     def jobs(self):
-        """The jobs that this run submitted, by id, once Slurm has put away what they ran on."""
+        """The jobs that this run submitted, by id, once Slurm has released their resources."""
 
         def mine():
             return {number: job for number, job in self.cluster.jobs().items() if number not in self.before}
@@ -92,7 +92,7 @@ class Run:
         return mine()
 
     def ends(self, status=0, seconds=600):
-        """Wait for the end; returns the run where its exit status is the one expected."""
+        """Wait for the end; returns the run if its exit status is the expected one."""
         try:
             assert (self.process.wait(seconds) == 0) == (status == 0), self.output
         finally:

@@ -1,4 +1,4 @@
-"""A real Slurm for the tests, started in seconds with private state and ports, and clones of the study to run on it."""
+"""A real Slurm for the tests, which starts in seconds with its own state and ports, and clones of the study for it."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def cluster():
         if "slurm" in os.environ.get("TILEWISE_REQUIRE", "").split(","):
             pytest.fail(message)
         pytest.skip(message)
-    # Not pytest's own folder: munge wants a socket that every user could reach.
+    # Not in pytest's own folder, because munge wants a socket that every user can reach.
     folder = Path(tempfile.mkdtemp(prefix="tilewise-slurm-"))
     cluster = Cluster(folder)
     try:
@@ -54,7 +54,7 @@ def emulated(new_clone):
 
 @pytest.fixture
 def start(cluster):
-    """A function that starts the study in a clone; what still runs when the test ends is ended."""
+    """A function that starts the study in a clone; if it still runs when the test ends, it is ended."""
     runs = []
 
     def start(clone, *arguments):

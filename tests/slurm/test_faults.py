@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster, each done to a real Slurm: no point is measured twice, no table is ever half written.
+"""What can go wrong on a cluster, tried on a real Slurm: no point is measured twice, no table is ever half written.
 
 Every test stops one task of eight points in the middle, then lets it end, by itself or in a second run.
 """
@@ -23,7 +23,7 @@ SWEEP = {"kernel": "naive", "dtype": "float", "shapes": "square", "block": BLOCK
 
 @pytest.fixture(scope="module")
 def probed_and_built(emulated, tmp_path_factory):
-    """A clone in which all is done but the measuring."""
+    """A clone in which everything but the measuring is done."""
     clone = emulated(
         tmp_path_factory.mktemp("faults") / "clone",
         {"emulated": {"gpu_model": "red"}},
@@ -43,7 +43,7 @@ def clone(probed_and_built, tmp_path):
 
 
 def measured(clone):
-    """The keys of the points that were measured, one for each time."""
+    """The keys of the measured points, each as often as it was measured."""
     journal = clone / "results/emulated/journal/task1a.jsonl"
     lines = journal.read_text().splitlines() if journal.exists() else []
     whole = [line for line in lines if line.endswith("}}")]
@@ -67,7 +67,7 @@ def whole(clone):
 
 
 def names(run, job, state):
-    """The run's last words name rule, task, Slurm job, how it ended, and a log that is there."""
+    """The last lines of the run name the rule, the task, the Slurm job, how it ended, and a log that exists."""
     [line] = [line for line in run.output.splitlines() if line.startswith(f"Slurm job {job} ")]
     assert state in line
     assert "measure (platform=emulated, task=task1a)" in line
@@ -88,8 +88,8 @@ def test_a_cancelled_job_is_named_and_the_next_run_goes_on(cluster, clone, start
 def test_a_job_over_its_time_limit_is_named_and_submitted_again(cluster, clone, start):
     run = start(clone, "--", CSV)
     job = in_the_middle(run)
-    cluster.signal(job, signal.SIGSTOP)  # else it is done before Slurm looks, which it does twice a minute
-    cluster("scontrol", "update", f"JobId={job}", "EndTime=now+5")  # a `now` of the second before is refused
+    cluster.signal(job, signal.SIGSTOP)  # otherwise it ends before Slurm looks, which it does twice per minute
+    cluster("scontrol", "update", f"JobId={job}", "EndTime=now+5")  # Slurm refuses a `now` of the second before
     run.ends()
     assert [state for state, _ in run.jobs().values()] == ["TIMEOUT", "COMPLETED"]
     assert whole(clone)
@@ -136,7 +136,7 @@ def test_after_a_killed_snakemake_the_next_one_waits_for_the_job_that_runs_on(cl
     run.stop()
     assert "Directory cannot be locked" in start(clone, "--", CSV).ends(status=1).output
     start(clone, "--unlock").ends()
-    # On one node the second job gets the GPU only after the first; a GPU more would make it wait for the journal.
+    # On one node the second job gets the GPU only after the first; with one more GPU it would wait for the journal.
     (clone / "config/cluster.yaml").write_text((clone / "config/cluster.yaml").read_text().replace("red", "blue"))
     start(clone, "--", CSV).ends()
     assert whole(clone)

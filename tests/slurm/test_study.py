@@ -25,7 +25,7 @@ def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, record_pr
     clone, run = quick
     polls = run.seconds_of_polls()
     record_property("note", f"quick study through Slurm: {run.seconds:.0f} s, {polls:.0f} s of it waiting for polls")
-    # Beside other tests (pytest -n) the time is theirs as well.
+    # If other tests run at the same time (pytest -n), they use part of this time.
     assert run.seconds < (360 if "PYTEST_XDIST_WORKER" in os.environ else 180)
     jobs = run.jobs()
     assert {state for state, _ in jobs.values()} == {"COMPLETED"}
@@ -57,7 +57,7 @@ def test_measuring_jobs_have_a_gpu_of_their_own_and_the_others_none(cluster, qui
 def test_tasks_in_one_job_are_measured_one_after_the_other(quick):
     clone, _ = quick
     for log in (clone / "logs/slurm").glob("group_measure*/*.log"):
-        # A task is a step of its own; Snakemake says so once within the step and once around it.
+        # Each task is a step of its own; Snakemake says so once inside the step and once outside.
         starts = [match.start() for match in re.finditer(r"^localrule \w+:", log.read_text(), re.MULTILINE)]
         ends = [match.start() for match in re.finditer(r"^Finished jobid", log.read_text(), re.MULTILINE)]
         assert 0 < len(starts) <= 3, log
@@ -76,7 +76,7 @@ def test_rerunning_a_task_submits_only_its_own_job(quick, start):
 
 @pytest.mark.slow
 def test_builds_share_a_submission(quick, start):
-    clone, _ = quick  # after the whole study: what connects the builds, the target, is not made again
+    clone, _ = quick  # after the whole study: the target that connects the builds is not made again
     wanted = [f"results/emulated/build/{name}" for name in ("naive", "tiled")]
     run = start(clone, *QUICK, "--forcerun", "build", "--", *wanted).ends()
     [(state, comment)] = run.jobs().values()

@@ -1,12 +1,13 @@
-"""The config becomes points: every one that source a asks for, and none that no device could run."""
+"""The config becomes points: all that source a asks for, and none that no device could run."""
 
 import copy
+import dataclasses
 
 import pytest
 
 from tilewise import UserError
-from tilewise.study.points import Point, expand
-from tilewise.study.schema import validate
+from tilewise.study.points import expand, point
+from tilewise.workflow import Study
 
 SHAPES_OF_SOURCE_A = {  # (n, p, m); the source writes (n, m, p)
     (1024, 1024, 1024),
@@ -29,16 +30,23 @@ def test_tasks_run_at_the_five_shapes(config, kernels, task):
 def test_task1a_is_every_block_at_every_shape(config, kernels):
     points = [p for p in expand(config, kernels, "task1a") if p.kernel == "naive"]
     assert len(points) == 30
-    assert {(p.block_x, p.block_y) for p in points} == {(8, 128), (16, 64), (32, 32), (64, 16), (128, 8), (256, 4)}
+    assert {tuple(dict(p.parameters).values()) for p in points} == {
+        (8, 128),
+        (16, 64),
+        (32, 32),
+        (64, 16),
+        (128, 8),
+        (256, 4),
+    }
 
 
 def test_task3_is_every_ntb(config, kernels):
     points = [p for p in expand(config, kernels, "task3") if p.kernel == "multi_tile"]
-    assert {p.ntb for p in points} == {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16}
+    assert {dict(p.parameters)["ntb"] for p in points} == {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16}
     square = [p for p in points if p.n == p.p == p.m == 8192]
     assert len(square) == 11 * 2 * 2
     assert {p.dtype for p in points if p not in square} == {"float"}
-    assert {p.tile for p in points if p not in square} == {32}
+    assert {dict(p.parameters)["tile"] for p in points if p not in square} == {32}
 
 
 def test_every_gpu_task_has_cublas_beside_it(config, kernels):
@@ -62,7 +70,7 @@ def test_emulator_runs_cuda_kernels_at_its_own_shapes_and_cpu_loops_at_theirs(co
 
 
 def test_label_names_the_point():
-    assert Point("t", "tiled", "float", 3, 4, 5, 16, 16, 16).label() == "tiled float 3x4x5 tile=16"
+    assert point("t", "tiled", "float", 3, 4, 5, tile=16).label() == "tiled float 3x4x5 tile=16"
 
 
 def sweep(task, **change):
@@ -80,7 +88,8 @@ def sweep(task, **change):
         (lambda c: c["shapes"]["square"][0].update(n=0), ["shapes.square.0.n", "at least 1"]),
         (lambda c: c["timing"].update(min_samples="ten"), ["timing.min_samples", "for example 10"]),
         (sweep("task1a", kernel="nave"), ["tasks.task1a.sweeps.0.kernel", "'naive'"]),
-        (sweep("task1a", dtype="half"), ["tasks.task1a.sweeps.0.dtype", "double"]),
+        (sweep("task1a", dtype="quad"), ["tasks.task1a.sweeps.0.dtype", "double"]),
+        (sweep("task1a", dtype="half"), ["tasks.task1a.sweeps.0.dtype", "not for half", "double"]),
         (sweep("task1a", block="64x32"), ["2048 threads", "32x32"]),
         (sweep("task1a", block="64"), ["tasks.task1a.sweeps.0.block", "32x8"]),
         (sweep("task1a", tile=16), ["does not take 'tile'", "block"]),
@@ -100,9 +109,20 @@ def test_bad_config_names_the_place_and_the_remedy(config, kernels, change, says
     bad = copy.deepcopy(config)
     change(bad)
     with pytest.raises(UserError) as error:
-        validate(bad, "config", "config.yaml")
-        for task in bad["tasks"]:
-            expand(bad, kernels, task)
+        Study(bad)
     for words in says:
         assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_sweep_leaves_out_what_a_kernel_does_not_take(config, kernels):
+    kernel = dataclasses.replace(kernels["tiled"], requires=("n % tile == 0",))
+    registry = kernels | {"tiled": kernel}
+    study = copy.deepcopy(config)
+    study["shapes"]["mine"] = [{"n": 24, "p": 5, "m": 7}]
+    sweep = {"kernel": "tiled", "dtype": "float", "shapes": "mine", "tile": [8, 16, 24]}
+    study["tasks"]["mine"] = {"title": "mine", "sweeps": [sweep]}
+    assert [dict(p.parameters)["tile"] for p in expand(study, registry, "mine")] == [8, 24]
+    sweep["tile"] = 16
+    with pytest.raises(UserError, match=r"tasks.mine.sweeps.0: tiled float 24x5x7 tile=16: tiled requires n % tile"):
+        expand(study, registry, "mine")

@@ -1,16 +1,20 @@
 """The registry's entries, and the geometry that follows from them for any shape."""
 
 import dataclasses
+import re
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewise import KERNELS, UserError
-from tilewise.study import registry
-from tilewise.study.points import Point
-from tilewise.study.registry import DTYPES
+from tilewise.study import columns, registry
+from tilewise.study.device import numbers
+from tilewise.study.expressions import evaluate
+from tilewise.study.launch import Array
+from tilewise.study.points import point
+from tilewise.study.precision import PRECISIONS
 
 REGISTRY = registry.load()
 CUDA = [kernel for kernel in REGISTRY.values() if kernel.kind == "cuda"]
@@ -21,55 +25,58 @@ sizes = st.integers(1, 200_000)
 def points(draw):
     """A CUDA kernel and a point of it at any shape, with parameters that its conditions allow."""
     kernel = draw(st.sampled_from(CUDA))
-    tile = draw(st.sampled_from([1, 2, 8, 16, 32])) if "tile" in kernel.parameters else None
-    ntb = draw(st.integers(1, 16)) if "ntb" in kernel.parameters else None
-    x, y = (
-        draw(st.sampled_from([(8, 128), (32, 32), (256, 4), (1, 1)])) if "block" in kernel.parameters else (None, None)
-    )
+    values = {
+        "block": st.sampled_from([(8, 128), (32, 32), (256, 4), (1, 1)]),
+        "tile": st.sampled_from([1, 2, 8, 16, 32]),
+        "ntb": st.integers(1, 16),
+    }
+    drawn = {name: draw(values[name]) for name in kernel.parameters}
+    block = dict(zip(("block_x", "block_y"), drawn.pop("block", ())))
     n, p, m = draw(sizes), draw(sizes), draw(sizes)
     if kernel.requires:  # conditions are divisibility by the tile
-        n, p, m = n * tile, p * tile, m * tile
-    return kernel, Point("t", kernel.name, draw(st.sampled_from(kernel.dtypes)), n, p, m, x, y, tile, ntb)
+        n, p, m = (size * drawn["tile"] for size in (n, p, m))
+    return kernel, point("t", kernel.name, draw(st.sampled_from(kernel.dtypes)), n, p, m, **block, **drawn)
 
 
 @given(points())
 def test_the_grid_covers_c_and_no_block_more(kernel_and_point):
-    kernel, point = kernel_and_point
-    assert kernel.unmet(point) is None
-    geometry = kernel.geometry(point)
-    rows, columns = (registry.evaluate(e, kernel.variables(point)) for e in kernel.covers)
-    blocks_x, blocks_y = geometry.grid
-    assert (blocks_x - 1) * columns < point.m <= blocks_x * columns
-    assert (blocks_y - 1) * rows < point.n <= blocks_y * rows
+    kernel, at = kernel_and_point
+    assert kernel.unmet(at) is None
+    [entry], [launch] = kernel.launches, kernel.at(at)
+    rows, cols = (evaluate(e, kernel.variables(at)) for e in entry.covers)
+    blocks_x, blocks_y, blocks_z = launch.grid
+    assert (blocks_x - 1) * cols < at.m <= blocks_x * cols
+    assert (blocks_y - 1) * rows < at.n <= blocks_y * rows
+    assert blocks_z == 1
 
 
 @given(points())
 def test_threads_and_shared_memory_follow_from_the_parameters(kernel_and_point):
-    kernel, point = kernel_and_point
-    geometry = kernel.geometry(point)
-    expected = (point.tile, point.tile) if point.tile else (point.block_x, point.block_y)
-    assert geometry.block == expected
-    assert geometry.threads <= 1024
+    kernel, at = kernel_and_point
+    [launch] = kernel.at(at)
+    values = dict(at.parameters)
+    assert launch.block[:2] == ((values["tile"],) * 2 if "tile" in values else (values["block_x"], values["block_y"]))
+    assert launch.threads <= 1024
     if kernel.name == "multi_tile":
-        itemsize = DTYPES[point.dtype][1].itemsize
-        assert geometry.dynamic_shared_bytes == (1 + point.ntb) * point.tile**2 * itemsize
-    assert geometry.dynamic_shared_bytes >= 0
+        itemsize = PRECISIONS[at.dtype].itemsize
+        assert launch.dynamic_shared_bytes == (1 + values["ntb"]) * values["tile"] ** 2 * itemsize
+    assert launch.dynamic_shared_bytes >= 0
 
 
 def test_instances_name_the_template_arguments():
-    point = Point("t", "multi_tile", "int32", 1, 1, 1, 16, 16, 16, 3)
-    assert REGISTRY["multi_tile"].instance(point) == "multi_tile<int, 16, 3>"
+    at = point("t", "multi_tile", "int32", 1, 1, 1, tile=16, ntb=3)
+    assert REGISTRY["multi_tile"].instances(at) == ["multi_tile<int, 16, 3>"]
 
 
 def test_a_broken_condition_names_the_entry():
     kernel = dataclasses.replace(REGISTRY["naive"], requires=("n / (block_x - 32) > 1",))
     with pytest.raises(UserError, match=r"registry.yaml: naive.requires: 'n / .*division by zero"):
-        kernel.unmet(Point("t", "naive", "float", 33, 35, 70, 32, 8))
+        kernel.unmet(point("t", "naive", "float", 33, 35, 70, block_x=32, block_y=8))
 
 
 def test_a_condition_that_a_point_breaks_is_named():
     kernel = dataclasses.replace(REGISTRY["tiled"], requires=("n % tile == 0", "p % tile == 0"))
-    assert kernel.unmet(Point("t", "tiled", "float", 32, 33, 32, 16, 16, 16)) == "p % tile == 0"
+    assert kernel.unmet(point("t", "tiled", "float", 32, 33, 32, tile=16)) == "p % tile == 0"
 
 
 @pytest.mark.parametrize(
@@ -78,12 +85,12 @@ def test_a_condition_that_a_point_breaks_is_named():
         ({"kind": "library", "dtypes": ["float"]}, "title"),
         ({"title": "x", "kind": "cuda", "dtypes": ["float"]}, "source"),
         ({"title": "x", "kind": "gpu", "dtypes": ["float"]}, "cuda, host or library"),
-        ({"title": "x", "kind": "library", "dtypes": ["half"]}, "float, double and int32"),
+        ({"title": "x", "kind": "library", "dtypes": ["quad"]}, "float, double, int32, half, bfloat16 and tf32"),
         ({"title": "x", "kind": "library", "dtypes": ["float"], "tiles": 1}, "'tiles'"),
         ({"title": "x", "kind": "library", "dtypes": ["float"]}, "the libraries are cublas and numpy"),
         (
             {"title": "x", "kind": "library", "dtypes": ["float"], "source": "other.cpp"},
-            '"other.cpp" has no place here',
+            '"other.cpp" does not belong here',
         ),
         (
             {"title": "x", "kind": "host", "dtypes": ["float"], "source": "other.cpp", "template": []},
@@ -114,15 +121,160 @@ def test_a_bad_entry_names_the_place_and_the_remedy(tmp_path, entry, says):
     ("key", "value", "says"),
     [
         ("covers", ("block_y // 64", "block_x"), "naive.covers: 'block_y // 64' is 0"),
+        ("covers", ("block_y / 3", "block_x"), "naive.covers: 'block_y / 3' is 2.66"),
         ("covers", ("block_y", "block_x / 0"), "naive.covers: 'block_x / 0': division by zero"),
-        ("block", ("block_x", "block_y * 'a'"), "naive.block: .* must be a whole number of at least 1"),
+        ("covers", ("9 ** 9 ** 9", "1"), "naive.covers: .*too large"),
+        ("covers", ("width", "1"), "naive.covers: 'width': .*there are .*block_x"),
+        ("block", ("block_x", "block_y * 'a'"), "naive.block: .*for numbers"),
+        ("block", ("block_x", "1e999"), "naive.block: .*not an expression"),
         ("dynamic_shared_bytes", "-4", "naive.dynamic_shared_bytes: '-4' is -4"),
+        ("cluster", (4, 8), "naive.cluster: 32 blocks .*at most 16"),
+        ("cluster", (2,), "naive.cluster: a grid of 3 x 5 x 1 blocks is not a multiple .*round the grid up"),
+        ("template", ("dtype", "sms"), "naive.template: 'sms'"),
+        ("when", "sms > 2", "naive.when: 'sms"),
+        ("when", "n > 1000", "naive.launches: none serves naive float 33x35x70"),
+        ("arguments", ("A", "B", "C", "q"), "naive.arguments: 'q': .*there are"),
+        ("arguments", ("A", "B", "C", {"dtype": "n"}, {"int64": "n / 2"}), "naive.arguments: 'n / 2' is 16.5"),
+        ("arguments", ({"tensor_map": "Q", "box": (8, 8)},), "naive.arguments: a tensor map of 'Q'.*A, B, C"),
+        ("arguments", ({"tensor_map": "A", "box": (8,)},), "naive.arguments: the box of A has 1 sizes"),
+        (
+            "arguments",
+            ({"tensor_map": "A", "box": (8, 8), "swizzle": 48},),
+            "naive.arguments.swizzle: 48; TMA has 0, 32",
+        ),
     ],
 )
-def test_a_launch_that_is_no_launch_names_the_entry(key, value, says):
-    kernel = dataclasses.replace(REGISTRY["naive"], **{key: value})
-    with pytest.raises(UserError, match=says):
-        kernel.geometry(Point("t", "naive", "float", 33, 35, 70, 32, 8))
+def test_a_launch_that_cannot_be_names_the_entry(key, value, says):
+    [launch] = REGISTRY["naive"].launches
+    kernel = dataclasses.replace(REGISTRY["naive"], launches=(dataclasses.replace(launch, **{key: value}),))
+    with pytest.raises(UserError, match=rf"registry.yaml: {says}"):
+        kernel.at(point("t", "naive", "float", 33, 35, 70, block_x=32, block_y=8))
+
+
+@pytest.mark.parametrize(
+    ("argument", "shape", "says"),
+    [
+        (
+            {"tensor_map": "A", "box": (8, 8)},
+            (33, 35, 70),
+            "rows of a multiple of 16 B for its tensor map of A, not of 140",
+        ),
+        ({"tensor_map": "B", "box": (8, 2)}, (33, 36, 72), "a box of rows of a multiple of 16 B .* not of 8 B"),
+        ({"tensor_map": "B", "box": (8, 64), "swizzle": 128}, (33, 36, 72), "at most the swizzle's 128 B"),
+        ({"tensor_map": "C", "box": (257, 4)}, (33, 36, 72), "at most 256 elements"),
+    ],
+)
+def test_what_tma_refuses_is_a_condition_of_the_kernel(argument, shape, says):
+    [launch] = REGISTRY["naive"].launches
+    kernel = dataclasses.replace(REGISTRY["naive"], launches=(dataclasses.replace(launch, arguments=(argument,)),))
+    assert re.search(says, kernel.unmet(point("t", "naive", "float", *shape, block_x=32, block_y=8)))
+
+
+def test_a_workspace_of_negative_size_names_the_entry():
+    spaces = {"sums": {"shape": ("n - 40", "m"), "dtype": "float"}}
+    kernel = dataclasses.replace(REGISTRY["naive"], workspaces=spaces)
+    with pytest.raises(UserError, match=r"naive.workspaces.sums.shape: 'n - 40' is -7 .*at least 1"):
+        kernel.workspaces_at(point("t", "naive", "float", 33, 35, 70, block_x=32, block_y=8))
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True).filter(lambda name: name not in TAKEN)
+TAKEN = {
+    *columns.FIXED,
+    *numbers(None),
+    "n",
+    "p",
+    "m",
+    "itemsize",
+    "dtype",
+    "min",
+    "max",
+    "ceil_div",
+    "block",
+    "not",
+    "and",
+}
+TAKEN |= {"or", "in", "is", "if", "else", "true", "false", "none", "max_grid"}
+
+
+@st.composite
+def entries(draw):
+    """An entry with parameters of any name and value, workspaces and several launches, and the values."""
+    names = draw(st.lists(NAMES, min_size=1, max_size=6, unique=True))
+    spaces = draw(st.lists(NAMES.filter(lambda name: name not in names), max_size=2, unique=True))
+    values = {name: draw(st.integers(1, 64)) for name in names}
+    term = st.sampled_from([*names, "n", "p", "m", "itemsize", "2", "7"])
+    expression = st.builds("{} * {} + {}".format, term, term, term)
+    argument = st.one_of(
+        st.sampled_from(["A", "B", "C", *spaces]),
+        expression,
+        st.builds(lambda kind, e: {kind: e}, st.sampled_from(["int64", "float", "double", "unsigned"]), expression),
+    )
+    launch = st.fixed_dictionaries(
+        {
+            "function": st.just("mine"),
+            "template": st.lists(st.sampled_from(names), max_size=4).map(lambda some: ["dtype", *some]),
+            "block": st.lists(st.sampled_from(names), min_size=1, max_size=3),
+            "grid": st.lists(st.builds("ceil_div({}, {}) * sms".format, term, term), min_size=1, max_size=3),
+            "arguments": st.lists(argument, max_size=8),
+            "dynamic_shared_bytes": expression,
+        }
+    )
+    entry = {"title": "mine", "kind": "cuda", "source": "mine.cu", "dtypes": ["float", "bfloat16"], "parameters": names}
+    entry["workspaces"] = {name: {"shape": [draw(expression), draw(term)], "dtype": "dtype"} for name in spaces}
+    return entry | {"launches": draw(st.lists(launch, min_size=1, max_size=3))}, values
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries(), st.tuples(sizes, sizes, sizes))
+def test_any_entry_becomes_launches(tmp_path_factory, entry_and_values, shape):
+    entry, values = entry_and_values
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "mine.cu").write_text("template <typename T> __global__ void mine(T* C) {}")
+    (folder / "registry.yaml").write_text(yaml.safe_dump({"mine": entry}))
+    kernels = registry.load(folder)
+    kernel, at = kernels["mine"], point("t", "mine", "bfloat16", *shape, **values)
+    numbers_of = kernel.variables(at) | {"sms": 4}
+    launches = kernel.at(at)
+    assert len(launches) == len(entry["launches"])
+    for launch, said in zip(launches, entry["launches"]):
+        words = [str(values[name]) for name in said["template"][1:]]
+        assert launch.instance == f"mine<{', '.join(['__nv_bfloat16', *words])}>"
+        assert launch.block == tuple([*(values[name] for name in said["block"]), 1, 1][:3])
+        assert launch.grid == tuple([*(evaluate(e, numbers_of) for e in said["grid"]), 1, 1][:3])
+        assert len(launch.arguments) == len(said["arguments"])
+        for argument, words in zip(launch.arguments, said["arguments"]):
+            if isinstance(argument, Array):
+                assert argument.name == words
+            else:
+                [(kind, e)] = words.items() if isinstance(words, dict) else [("int", words)]
+                assert (argument.type, argument.value) == (kind, evaluate(e, numbers_of))
+    for space in kernel.workspaces_at(at):
+        assert space.bytes == 2 * space.shape[0] * space.shape[1]
+    assert registry.parameters(kernels) == entry["parameters"]
+    row = columns.frame([at.columns()], "measurements", entry["parameters"]).iloc[0]
+    assert {name: row[name] for name in values} == values
+    assert all(f"{name}={value}" in at.label() for name, value in values.items())
+
+
+@pytest.mark.parametrize("name", ["time_ms", "n", "sms", "ceil_div", "A", "source"])
+def test_a_parameter_cannot_have_a_name_that_is_taken(tmp_path, name):
+    entry = {"title": "x", "kind": "cuda", "source": "mine.cu", "dtypes": ["float"], "block": [32], "covers": [1, 32]}
+    (tmp_path / "mine.cu").write_text("__global__ void mine(float* C) {}")
+    (tmp_path / "registry.yaml").write_text(yaml.safe_dump({"mine": entry | {"parameters": [name]}}))
+    with pytest.raises(UserError, match=rf"mine.*'?{name}'? (is .* already|does not match)|lower case"):
+        registry.load(tmp_path)
+
+
+def test_a_header_that_is_missing_is_named_with_the_line_that_asks_for_it(tmp_path):
+    (tmp_path / "mine.cu").write_text('#include "one.cuh"\n__global__ void mine(float* C) {}')
+    (tmp_path / "one.cuh").write_text('// the first\n  #include "two.cuh"\n')
+    entry = {"title": "x", "kind": "cuda", "source": "mine.cu", "dtypes": ["float"], "block": [32], "covers": [1, 32]}
+    (tmp_path / "registry.yaml").write_text(yaml.safe_dump({"mine": entry}))
+    with pytest.raises(UserError, match=r"one\.cuh:2: #include \"two.cuh\": there is no such file"):
+        registry.load(tmp_path)
+    (tmp_path / "two.cuh").write_text('#include "one.cuh"\n#include <cuda_bf16.h>\n')
+    [kernel] = registry.load(tmp_path).values()
+    assert [path.name for path in kernel.files] == ["mine.cu", "one.cuh", "two.cuh"]
 
 
 def test_every_source_has_an_entry():
@@ -132,4 +284,4 @@ def test_every_source_has_an_entry():
 
 def test_an_expression_with_an_unknown_name_says_which_there_are():
     with pytest.raises(UserError, match="width"):
-        registry.evaluate("2 * width", {"tile": 2})
+        evaluate("2 * width", {"tile": 2})

@@ -1,4 +1,4 @@
-"""What the config says about Slurm, and the guards of a job on a node: all that needs no Slurm."""
+"""What the config says about Slurm, and the guards of a job on a node: all that does not need Slurm itself."""
 
 import multiprocessing
 import os
@@ -12,7 +12,7 @@ from tilewise.files import alone
 from tilewise.measure import probe
 from tilewise.study import slurm
 from tilewise.study.schema import validate
-from tilewise.study.study import Study
+from tilewise.workflow import Study
 
 
 def asked(config, platform):
@@ -103,7 +103,7 @@ def test_the_second_of_two_processes_is_told_of_the_first_and_runs_when_it_has_e
     assert held.wait(30)
     with pytest.raises(UserError, match=r"Slurm job 4711 on .* works on this task"), alone(tmp_path / "task.lock", 0.1):
         pass
-    holder.kill()  # and with it the lock
+    holder.kill()  # which also frees the lock
     with alone(tmp_path / "task.lock", 10):
         pass
 

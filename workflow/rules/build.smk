@@ -17,7 +17,7 @@ rule target:
 rule build:
     input:
         target="results/{platform}/target.json",
-        source=study.source_of,
+        sources=study.sources_of,
         emulator=study.emulator_of,
     output:
         directory("results/{platform}/build/{kernel}"),

@@ -1,14 +1,15 @@
-# A job that times something takes every core of the machine and the GPU: nothing else may run beside it.
+# A job that times the CPU takes every core of the machine: nothing else may run beside it. One that times a GPU takes a
+# GPU, and its share of the cores, so that a machine with several GPUs measures several tasks at a time.
 rule measure:
     input:
         device="results/{platform}/device.json",
         builds=study.builds_of,
+        sources=study.method_sources_of,
     output:
-        "results/{platform}/tasks/{task}.csv",
+        task="results/{platform}/tasks/{task}.csv",
+        facts="results/{platform}/facts/{task}.csv",
     log:
         "logs/{platform}/measure/{task}.log",
-    wildcard_constraints:
-        task="|".join(study.with_method("sweep")) or "none",
     group:
         "measure-{platform}"
     threads: study.cores_of
@@ -22,39 +23,34 @@ rule measure:
         "../scripts/measure.py"
 
 
-rule maximum_size:
-    input:
-        device="results/{platform}/device.json",
-        builds=study.builds_of,
-    output:
-        task="results/{platform}/tasks/{task}.csv",
-        facts="results/{platform}/maximum_size/{task}.csv",
-    log:
-        "logs/{platform}/maximum_size/{task}.log",
-    wildcard_constraints:
-        task="|".join(study.with_method("maximum_size")) or "none",
-    group:
-        "measure-{platform}"
-    threads: study.cores_of
-    resources:
-        **study.gpu_job,
-    params:
-        conditions=study.conditions_of,
-        journal="results/{platform}/journal/{task}.jsonl",
-    script:
-        "../scripts/maximum_size.py"
-
-
 rule collect:
     input:
         tasks=expand("results/{{platform}}/tasks/{task}.csv", task=study.tasks),
-        maximum_size=expand("results/{{platform}}/maximum_size/{task}.csv", task=study.with_method("maximum_size")),
     output:
-        measurements="results/{platform}/measurements.csv",
-        maximum_size="results/{platform}/maximum_size.csv",
+        "results/{platform}/measurements.csv",
     log:
         "logs/{platform}/collect.log",
     priority: 1  # with the page, the last piece of a run: other tables can be drawn beside it
     localrule: True
     script:
         "../scripts/collect.py"
+
+
+rule occupancy:
+    input:
+        device="results/{platform}/device.json",
+        builds=study.cuda_builds_of,
+    output:
+        table="results/{platform}/occupancy.csv",
+        tile_choice="results/{platform}/tile_choice.csv",
+    log:
+        "logs/{platform}/occupancy.log",
+    group:
+        "measure-{platform}"
+    threads: study.cores_of
+    resources:
+        **study.gpu_job,
+    params:
+        conditions=study.conditions_of_trace(),
+    script:
+        "../scripts/occupancy.py"

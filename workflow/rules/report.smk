@@ -1,7 +1,7 @@
 from tilewise.report import data, figures, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
-PLATFORM = ["measurements", "maximum_size", "occupancy", "traffic", "cache_lines"]
+PLATFORM = ["measurements", "occupancy", "traffic", "cache_lines"]
 
 for task in study.tasks:
 
@@ -16,7 +16,7 @@ rule show_task:
     input:
         device="results/{platform}/device.json",
         task="results/{platform}/tasks/{task}.csv",
-        facts=study.facts_of,
+        facts="results/{platform}/facts/{task}.csv",
         kept=data.kept_files(),
     output:
         table="results/{platform}/tables/{task}.csv",

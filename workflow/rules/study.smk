@@ -5,7 +5,7 @@ from snakemake.exceptions import WorkflowError
 from tilewise import UserError
 from tilewise.report import figures, tables
 from tilewise.study.schema import read_yaml
-from tilewise.study.study import Study
+from tilewise.workflow import Study
 
 try:
     read_yaml("config/config.yaml")  # names the file and line of a mistake, which Snakemake's own message leaves out
@@ -26,6 +26,10 @@ try:
     )
 except UserError as error:
     raise WorkflowError(str(error))
+
+if workflow.nodes is None and "gpu" not in workflow.global_resources:
+    # Each job that measures takes one GPU; without a limit Snakemake would take the resource for unlimited.
+    workflow.global_resources["gpu"] = study.gpus
 
 
 wildcard_constraints:

@@ -1,7 +1,7 @@
 # The memory microscope: what the kernels and the CPU loops ask of memory, counted; and by the hardware, where it tells.
 rule trace:
     input:
-        sources=study.cuda_sources() + study.loop_sources(),
+        sources=study.files_of_kind("cuda") + study.files_of_kind("host"),
         emulator=study.emulator_sources(),
     output:
         traffic="results/{platform}/traffic.csv",
@@ -20,7 +20,7 @@ rule trace:
 rule counters:
     input:
         device="results/{platform}/device.json",
-        sources=study.cuda_sources(),
+        sources=study.files_of_kind("cuda"),
     output:
         "results/{platform}/counters.csv",
     log:

@@ -1,10 +1,17 @@
 """Read the hardware's counters at the points that are also traced."""
 
+import json
+from pathlib import Path
+
 from tilewise.count import counters
 from tilewise.files import script, write_csv
+from tilewise.measure.lease import one_gpu
 from tilewise.study import registry
 
 with script(snakemake.log[0]):
     kernels = registry.load()
+    device = json.loads(Path(snakemake.input.device).read_text())
     points = counters.cross_check_points(kernels)
-    write_csv(counters.count(points, kernels, snakemake.log[0]), snakemake.output[0])
+    with one_gpu(device):
+        sms = device["gpu"]["sms"] if device["gpu"] else 1
+        write_csv(counters.count(points, kernels, snakemake.log[0], sms=sms), snakemake.output[0])

@@ -1,8 +1,19 @@
-"""Verify and time the points of one task."""
+"""Measure one task by its method."""
+
+import json
+from pathlib import Path
 
 from tilewise.files import script, write_csv
-from tilewise.measure.task import measure_task, work
+from tilewise.measure.lease import one_gpu
+from tilewise.measure.probe import check_here
+from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
-    rows = measure_task(*work(snakemake), snakemake.params.samples, snakemake.params.journal)
-    write_csv(rows, snakemake.output[0])
+    study = Study(snakemake.config)
+    device = json.loads(Path(snakemake.input.device).read_text())
+    check_here(device)
+    work = study.work(snakemake.wildcards, snakemake.input.builds, device, snakemake.params)
+    with one_gpu(device):
+        measurements, facts = study.method(work.task).run(work)
+    write_csv(measurements, snakemake.output.task)
+    write_csv(facts, snakemake.output.facts)

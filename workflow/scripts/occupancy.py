@@ -6,8 +6,10 @@ from pathlib import Path
 from tilewise.build import build
 from tilewise.count import occupancy
 from tilewise.files import script, write_csv
+from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
-from tilewise.study.study import Study
+from tilewise.study import columns, registry
+from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
@@ -16,7 +18,10 @@ with script(snakemake.log[0]):
     builds = {Path(folder).name: folder for folder in snakemake.input.builds}
     manifests = build.manifests(builds)
     points = [point for task in study.with_method("sweep") for point in study.points(task)]
-    ask = occupancy.cuda_api(builds) if device["backend"] == "gpu" else None
-    write_csv(occupancy.table(points, study.kernels, manifests, device, ask), snakemake.output.table)
+    with one_gpu(device):
+        ask = occupancy.cuda_api(builds) if device["backend"] == "gpu" else None
+        rows = occupancy.table(points, study.kernels, manifests, device, ask)
+    write_csv(columns.frame(rows, "occupancy", registry.parameters(study.kernels)), snakemake.output.table)
     name = "dynamic_tile"
-    write_csv(occupancy.tile_choice(study.kernels[name], manifests.get(name, {}), device), snakemake.output.tile_choice)
+    chosen = occupancy.tile_choice(study.kernels[name], manifests[name], device) if name in manifests else []
+    write_csv(columns.frame(chosen, "tile_choice"), snakemake.output.tile_choice)

@@ -7,7 +7,8 @@ import pandas as pd
 
 from tilewise.count import cache_lines, counters, trace
 from tilewise.files import script, write_csv
-from tilewise.study.study import Study
+from tilewise.study import columns, registry
+from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
@@ -16,11 +17,12 @@ with script(snakemake.log[0]):
     counted = study.traced_points(shapes["counted"]) + counters.cross_check_points(study.kernels)
     with tempfile.TemporaryDirectory() as folder:
         tracers = trace.tracers(examined + counted, study.kernels, folder)
-        traced, faults = trace.trace_points(examined, tracers)
-        counts = trace.count_points(counted, tracers)
+        traced, faults = trace.trace_points(examined, tracers, study.kernels)
+        counts = trace.count_points(counted, tracers, study.kernels)
         lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in [*faults, *messages]) or "no faults\n")
     print(*faults, *messages, sep="\n")
     # A point that was run whole also has its faults; it goes before its count from single blocks.
-    write_csv(pd.concat([traced, counts]).drop_duplicates(counters.KEYS), snakemake.output.traffic)
+    keys = ["kernel", "dtype", *columns.SHAPE, *columns.choice(registry.parameters(study.kernels))]
+    write_csv(pd.concat([traced, counts]).drop_duplicates(keys), snakemake.output.traffic)
     write_csv(lines, snakemake.output.cache_lines)

@@ -1,7 +1,9 @@
 """Tilewise: a reproducible study of CUDA matrix multiplication.
 
-`study` reads the config, `registry` the kernels, `points` multiplies them out; `probe`, `build`, `measure` and `trace`
-make the data; `tables` and `figures` show it. No module here imports Snakemake: the rules hand files to functions.
+The sub-packages are in the order in which data flows: `study` reads the config and the registry and multiplies them
+out to points; `build` compiles kernels; `measure` makes jobs of points and rows of jobs; `count` counts without a
+clock; `report` shows it all. A package imports from those before it only. `workflow` is what Snakemake's rules ask
+for; nothing else here knows Snakemake.
 """
 
 from pathlib import Path

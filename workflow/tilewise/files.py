@@ -2,21 +2,24 @@
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import socket
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import filelock
+import pandas as pd
 
 from tilewise import UserError
 
 
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path: Path | str) -> Iterator[Path]:
     """A temporary path in the folder of `path`, moved onto it when the block ends without an exception."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,57 +33,63 @@ def replacing(path):
         Path(temporary).unlink(missing_ok=True)
 
 
-def write_csv(frame, path):
+def write_csv(frame: pd.DataFrame, path: Path | str) -> None:
     """Write a DataFrame as CSV, whole or not at all."""
     with replacing(path) as temporary:
         frame.to_csv(temporary, index=False)
 
 
-def write_json(data, path):
+def write_json(data: Any, path: Path | str) -> None:
     """Write data as indented JSON, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(data, indent=2) + "\n")
 
 
+def locked(path: Path | str, wait_s: float = 0) -> filelock.BaseFileLock | None:
+    """A lock on a file, held until it is released or the process ends; None if another process has it after `wait_s`.
+
+    On a file system without locks every process gets it: then it is up to the user.
+    """
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path, timeout=wait_s)
+    try:
+        lock.acquire(poll_interval=0.5)
+    except filelock.Timeout:
+        return None
+    except NotImplementedError:
+        return lock
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+    return lock
+
+
 @contextlib.contextmanager
-def alone(path, wait_s=60):
+def alone(path: Path | str, wait_s: float = 60) -> Iterator[None]:
     """Hold `path`, a lock file, so that no second process does the same work. It is freed when the process ends.
 
     It waits for a holder that is just ending, such as a cancelled Slurm job. Raises UserError that names the holder.
     """
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with Path(path).open("a+") as lock:
-        end = time.monotonic() + wait_s
-        while not _locked(lock):
-            if time.monotonic() > end:
-                lock.seek(0)
-                raise UserError(f"{path}: {lock.read().strip()} works on this task; let it end or cancel it first")
-            time.sleep(0.5)
-        lock.truncate(0)
-        job = os.environ.get("SLURM_JOB_ID")
-        lock.write(f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}\n")
-        lock.flush()
-        yield
-
-
-def _locked(file):
+    owner = Path(f"{path}.owner")
+    lock = locked(path, wait_s)
+    if lock is None:
+        who = owner.read_text().strip() if owner.is_file() else "another process"
+        raise UserError(f"{path}: {who} works on this task; let it end or cancel it first")
+    job = os.environ.get("SLURM_JOB_ID")
+    owner.write_text(f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}\n")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:  # a file system without locks: then it is up to the user
-        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
-    return True
+        yield
+    finally:
+        lock.release()
 
 
-def digest(data):
+def digest(data: Any) -> str:
     """sha256 of data that JSON can hold, independent of the order of keys."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
 @contextlib.contextmanager
-def script(log):
+def script(log: Path | str) -> Iterator[None]:
     """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1."""
     try:
         yield

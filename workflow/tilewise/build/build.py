@@ -1,164 +1,126 @@
-"""Compile the kernels: to cubins by NVRTC for a GPU, to a shared library by g++ for the CPU loops and the emulator."""
+"""Build the kernels of the study, each into a folder of its own with a manifest that tells what is in it."""
 
-import io
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tilewise import UserError
+from tilewise.build import cuda, emulator
 from tilewise.build.cpp import compile_library
 from tilewise.files import digest, write_json
-from tilewise.measure.backends import emulator
+from tilewise.study.points import Point
+from tilewise.study.registry import Kernel
+from tilewise.study.sources import code_of
 
-STANDARD = "c++17"
 HOST_FLAGS = ("-O3",)
+Device = Mapping[str, Any]
 
 
-def target(device):
+def target(device: Device) -> dict[str, Any]:
     """The part of device.json that a build depends on: the backend, the compute capability, the host's compiler."""
     gpu = device["gpu"] and {"compute_capability": device["gpu"]["compute_capability"]}
     return {"backend": device["backend"], "gpu": gpu, "host_compiler": device["host_compiler"]}
 
 
-def manifests(builds):
+def manifests(builds: Mapping[str, Path | str]) -> dict[str, dict]:
     """What manifest.json tells of each build, by the kernel's name; `builds` maps that name to the build's folder."""
     return {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
 
 
-def source_sha256(kernel, instance, device):
-    """The hash that names a build, `build_sha256` in measurements.csv; it needs no compiler."""
-    return digest([kernel.path.read_text(), instance, *_options(kernel, device)])
+def unsupported(kernel: Kernel, device: Device) -> str:
+    """Why a kernel cannot run on this machine at all; empty if it can. `device` as in `build`."""
+    if kernel.kind != "cuda":
+        return ""
+    if device["backend"] == "emulator":
+        return "" if kernel.emulated else f"not emulated: {kernel.reason}"
+    capability = device["gpu"]["compute_capability"]
+    have = tuple(map(int, capability.split(".")))
+    if kernel.capability and have < tuple(map(int, kernel.capability.split("."))):
+        return f"it needs compute capability {kernel.capability}; this GPU has {capability}"
+    if kernel.architecture and kernel.architecture[-1] in "af":
+        own = kernel.architecture.rstrip("af")
+        if own != capability.replace(".", ""):
+            return f"its sm_{kernel.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
+    return ""
 
 
-def _options(kernel, device):
+def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
+    """The hash of an instance: of its sources, with all that they include, its options and its target. It needs no
+    compiler."""
+    source, *headers = [code_of(path) for path in kernel.files]
+    return digest([source, *([headers] if headers else []), instance, *_options(kernel, device)])
+
+
+def row_sha256(kernel: Kernel, point: Point, device: Device) -> str:
+    """`build_sha256` of a point's row: the hash of its instance, or of the hashes of several, in their order."""
+    hashes = [source_sha256(kernel, instance, device) for instance in kernel.instances(point)]
+    return hashes[0] if len(hashes) == 1 else digest(hashes)
+
+
+def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
     if kernel.kind == "host":
         return " ".join(HOST_FLAGS), device["host_compiler"]
     if device["backend"] == "emulator":
         return "emulator", device["host_compiler"]
-    return _architecture(device["gpu"]["compute_capability"]), STANDARD
+    return cuda.architecture(kernel, device["gpu"]["compute_capability"]), cuda.STANDARD
 
 
-def _gpu(capability):
-    return {"backend": "gpu", "gpu": {"compute_capability": capability}}
-
-
-def _architecture(capability):
-    return f"sm_{capability.replace('.', '')}"
-
-
-def build(kernel, instances, device, folder):
+def build(kernel: Kernel, instances: Sequence[str], device: Device, folder: Path | str) -> dict[str, Any]:
     """Compile all `instances` (template instances such as `tiled<float, 32>`) of a kernel into `folder`.
 
     `device` is the content of device.json, or its `target`. Writes manifest.json beside the binaries and returns its
-    content: for each instance its sha256 (of source, options and target), and for a cubin its file, symbol, registers,
-    static shared bytes and spill bytes, or the `error` of an instance that does not compile where others do. Raises
-    UserError where none compiles.
+    content: for each instance its sha256 (of sources, options and target), and for a cubin its file, symbol, registers,
+    static shared bytes and spill bytes, or the `error` of an instance that does not compile while others do. A kernel
+    that this machine cannot run has a manifest that says why. Raises UserError if none compiles.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if kernel.kind == "host":
-        manifest = _build_host(kernel, instances, device, folder)
-    elif device["backend"] == "emulator":
-        manifest = _build_emulated(kernel, instances, device, folder)
+    entries: dict[str, dict] = {name: {"sha256": source_sha256(kernel, name, device)} for name in instances}
+    manifest = {"kernel": kernel.name, "unsupported": unsupported(kernel, device), "instances": entries}
+    if manifest["unsupported"]:
+        pass
+    elif kernel.kind == "cuda" and device["backend"] == "gpu":
+        _build_cubins(kernel, entries, device["gpu"]["compute_capability"], folder)
     else:
-        manifest = _build_cubins(kernel, instances, device["gpu"]["compute_capability"], folder)
+        library = f"{kernel.name}.so"
+        if kernel.kind == "host":
+            _build_host(kernel, instances, folder / library)
+        else:
+            emulator.build(kernel, instances, folder / library)
+        for name, entry in entries.items():
+            entry |= {"file": library, "symbol": symbol_of(name)}
     write_json(manifest, folder / "manifest.json")
     return manifest
 
 
-def symbol_of(instance):
+def symbol_of(instance: str) -> str:
     """A C name and file name for a template instance: `tiled<float, 32>` -> `tiled_float_32`."""
-    return re.sub(r"\W+", "_", instance).strip("_")
+    return re.sub(r"\W+", "_", instance.replace("-", "minus")).strip("_")
 
 
-def compile_cubin(kernel, instance, capability):
-    """Compile one instance to a cubin with NVRTC, which needs neither a driver nor a GPU.
-
-    `capability` is a compute capability such as "9.0". Returns (cubin bytes, entry of the manifest without its file).
-    Raises UserError with the compiler's first error.
-    """
-    try:
-        from cuda.core import Program, ProgramOptions
-    except ImportError:
-        raise UserError(
-            "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run `make report` or "
-            "`pip install -e .[gpu]`"
-        ) from None
-    arch = _architecture(capability)
-    source = kernel.path.read_text()
-    # Where there is a driver, NVRTC keeps what it compiled; but then its log says nothing of registers.
-    options = ProgramOptions(
-        arch=arch, std=STANDARD, name=kernel.source, ptxas_options=["-v"], lineinfo=True, no_cache=True
-    )
-    log = io.StringIO()
-    try:
-        code = Program(source, "c++", options).compile("cubin", name_expressions=(instance,), logs=log)
-    except Exception as error:  # cuda.core wraps NVRTC's log into exceptions of several classes
-        raise UserError(f"{kernel.path}: {instance} does not compile for {arch}: {_first_error(str(error))}") from None
-    symbol = code.symbol_mapping[instance]
-    return bytes(code.code), {
-        "sha256": source_sha256(kernel, instance, _gpu(capability)),
-        "symbol": symbol.decode() if isinstance(symbol, bytes) else symbol,
-        **_resources(log.getvalue()),
-    }
-
-
-def _build_cubins(kernel, instances, capability, folder):
-    entries, errors = {}, []
-    for instance in instances:
+def _build_cubins(kernel: Kernel, entries: dict[str, dict], capability: str, folder: Path) -> None:
+    errors = []
+    for instance, entry in entries.items():
         try:
-            cubin, entry = compile_cubin(kernel, instance, capability)
+            cubin, facts = cuda.compile_cubin(kernel, instance, capability)
         except UserError as error:
-            entries[instance] = {"error": str(error), "sha256": source_sha256(kernel, instance, _gpu(capability))}
+            entry["error"] = str(error)
             errors.append(error)
             continue
         name = f"{symbol_of(instance)}.cubin"
         (folder / name).write_bytes(cubin)
-        entries[instance] = entry | {"file": name}
-    if len(errors) == len(entries):
+        entry |= facts | {"file": name}
+    if entries and len(errors) == len(entries):
         raise errors[0]
-    return {"kernel": kernel.name, "target": capability, "instances": entries}
 
 
-def _build_emulated(kernel, instances, device, folder):
-    emulator.build(kernel, instances, folder / f"{kernel.name}.so")
-    return _library_manifest(kernel, instances, device, "emulator")
-
-
-def _build_host(kernel, instances, device, folder):
+def _build_host(kernel: Kernel, instances: Sequence[str], output: Path) -> None:
     lines = [f'#include "{kernel.path}"']
     for instance in instances:
-        element = re.search(r"<(\w+)", instance)[1]
+        [element] = re.findall(r"<(\w+)", instance)[:1]
         arguments = f"const {element}* A, const {element}* B, {element}* C, int n, int p, int m"
         call = f"void {symbol_of(instance)}({arguments}) {{ {instance}(A, B, C, n, p, m); }}"
         lines.append(f'extern "C" __attribute__((visibility("default"))) {call}')
-    compile_library("\n".join(lines) + "\n", folder / f"{kernel.name}.so", HOST_FLAGS)
-    return _library_manifest(kernel, instances, device, " ".join(HOST_FLAGS))
-
-
-def _library_manifest(kernel, instances, device, target):
-    entries = {
-        instance: {"sha256": source_sha256(kernel, instance, device), "symbol": symbol_of(instance)}
-        for instance in instances
-    }
-    return {"kernel": kernel.name, "target": target, "library": f"{kernel.name}.so", "instances": entries}
-
-
-def _resources(log):
-    """Registers, static shared bytes and spill bytes of the kernel in ptxas's verbose log."""
-
-    def number(pattern):
-        found = re.search(pattern, log)
-        return int(found[1]) if found else 0
-
-    return {
-        "registers": number(r"Used (\d+) registers"),
-        "shared_bytes": number(r"(\d+) bytes smem"),
-        "spill_bytes": number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads"),
-    }
-
-
-def _first_error(log):
-    """The first line of a compiler's log that names an error, without the path before it."""
-    lines = [line.strip() for line in log.splitlines() if "error" in line and "NVRTC_ERROR" not in line]
-    return lines[0] if lines else log.strip().splitlines()[-1]
+    compile_library("\n".join(lines) + "\n", output, HOST_FLAGS)

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from tilewise import ROOT, UserError
 
-#: What every library is compiled with; NVRTC's default is C++17 too. `#pragma unroll` is CUDA's, unknown to g++.
+#: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
 
 
 def compile_library(text, output, flags=()):
     """Compile `text`, a C++ translation unit, to the shared library `output` (a path), replacing it in one step.
 
-    `flags` follow FLAGS, so `-O3` wins over its -O2; they may name further sources or objects. The environment's CXX
-    names the compiler, g++ by default. Returns the path. Raises UserError with the compiler's first error, or with the
-    way to a compiler where there is none; `output` then stays as it was.
+    `flags` follow FLAGS, so `-O3` overrides its -O2; they may also name sources or objects. The environment's CXX
+    names the compiler, g++ by default. Returns the path. Raises UserError with the compiler's first error, or, if there
+    is no compiler, with how to install one; then `output` stays as it was.
     """
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -36,14 +36,14 @@ def compiler():
 
 
 def tool(name):
-    """Path of a tool that comes with the compiler, such as nm: its name has a prefix in a conda environment."""
+    """Path of a tool that comes with the compiler, such as nm; in a conda environment its name has a prefix."""
     return run_compiler([f"-print-prog-name={name}"]).strip()
 
 
 def run_compiler(arguments):
-    """Run the compiler and return what it prints; UserError where it is missing or fails."""
+    """Run the compiler and return what it prints. Raises UserError if it is missing or fails."""
     command = [*compiler(), *map(str, arguments)]
-    english = {**os.environ, "LC_ALL": "C"}  # or _first_error would not find the word `error`
+    english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:
         done = subprocess.run(command, env=english, check=False, capture_output=True, text=True)
     except OSError:
@@ -63,7 +63,7 @@ def _first_error(stderr):
 
 
 def shown(path):
-    """A path as a user would type it: from the folder he is in or from the repository, where it lies in one of them."""
+    """A path as a user would type it: relative to the current folder or the repository, if it lies in one of them."""
     for folder in (Path.cwd(), ROOT):
         if Path(path).is_relative_to(folder):
             return str(Path(path).relative_to(folder))

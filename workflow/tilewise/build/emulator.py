@@ -17,7 +17,7 @@ import numpy as np
 from tilewise import KERNELS, UserError
 from tilewise.build.cpp import compile_library, shown, tool
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
-from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three
+from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
@@ -245,6 +245,27 @@ class Emulator:
         )
 
 
+def run(
+    library: Emulator,
+    launches: Sequence[Launch],
+    workspaces: Iterable[Workspace],
+    operands: Mapping[str, np.ndarray],
+    limits: Mapping[str, Any] = EMULATED_LIMITS,
+    **order: Any,
+) -> None:
+    """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order.
+
+    `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
+    Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
+    untouched.
+    """
+    for launch in launches:
+        library.check(launch, limits)
+    arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
+    for launch in launches:
+        library.launch(launch, arrays, limits, **order)
+
+
 def product(
     kernel: Kernel,
     point: Point,
@@ -255,21 +276,9 @@ def product(
     device: Mapping[str, Any] | None = None,
     **order: Any,
 ) -> None:
-    """C (n x m) = A (n x p) B (p x m), C in place, by all launches of a kernel in order.
-
-    The arrays are C-contiguous and of the stored type of the point's precision; `order` goes to Emulator.launch. The
-    kernel's workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
-    untouched.
-    """
+    """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     limits = EMULATED_LIMITS if device is None else device["limits"]
-    launches = kernel.at(point, device)
-    for launch in launches:
-        library.check(launch, limits)
-    arrays = {"A": A, "B": B, "C": C}
-    for workspace in kernel.workspaces_at(point):
-        arrays[workspace.name] = np.full(workspace.bytes, 0xFF, np.uint8)
-    for launch in launches:
-        library.launch(launch, arrays, limits, **order)
+    run(library, kernel.at(point, device), kernel.workspaces_at(point), {"A": A, "B": B, "C": C}, limits, **order)
 
 
 def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:

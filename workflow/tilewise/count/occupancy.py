@@ -1,36 +1,30 @@
-"""How many blocks of a kernel a multiprocessor holds at a time, and which tile width that favours.
+"""How many blocks of a kernel a multiprocessor holds at a time, and which tile width is best for that.
 
-A multiprocessor deals out four things: thread slots, block slots, registers and shared memory. Whatever runs out first
-is the limit. The rules are those of NVIDIA's occupancy calculator; on a GPU its own answer stands beside ours.
+Blocks share four resources of a multiprocessor: thread slots, block slots, registers and shared memory. The resource
+that runs out first is the limit. The rules are those of NVIDIA's occupancy calculator; on a GPU, the table also holds
+the answer of CUDA's API.
 """
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
+from tilewise.study.launch import Launch
+from tilewise.study.points import Point, point
+from tilewise.study.registry import Kernel
 
-from tilewise.study.points import Point
+Rows = list[dict[str, Any]]
 
-COLUMNS = (
-    "platform kernel dtype block_x block_y tile ntb threads registers shared_bytes active_blocks occupancy limiter "
-    "api_active_blocks"
-).split()
-CHOICE_COLUMNS = (
-    "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen"
-).split()
-WHOLE = "block_x block_y tile ntb threads registers shared_bytes active_blocks api_active_blocks".split()
-
-#: Registers are given to a warp in units of this many, and lie in four separate parts of the multiprocessor.
+#: A warp gets registers in units of this many; they lie in four separate parts of the multiprocessor.
 REGISTER_UNIT = 256
 REGISTER_PARTS = 4
 MAX_REGISTERS_PER_THREAD = 255
-#: A block may use this much shared memory without asking.
-DEFAULT_SHARED_BYTES = 48 * 1024
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks that a multiprocessor holds, its share of warps that they fill, and the resource that allows no more."""
+    """Blocks that a multiprocessor holds, the share of its warps that they fill, and the resource that limits them."""
 
     active_blocks: int
     occupancy: float
@@ -38,16 +32,16 @@ class Occupancy:
 
 
 def occupancy(threads, registers, shared_bytes, limits, capability):
-    """The Occupancy of a kernel: threads and bytes of shared memory (static and dynamic) a block, registers a thread.
+    """The Occupancy of a kernel: threads and shared bytes (static and dynamic) per block, registers per thread.
 
-    `limits` are those of device.json, `capability` is a compute capability such as "9.0". A block that no
-    multiprocessor can hold has no active blocks.
+    `limits` are those of device.json; `capability` is a compute capability such as "9.0". If a multiprocessor cannot
+    hold the block, there are no active blocks.
     """
     warp = limits["warp_size"]
     warps = _units(threads, warp)
     registers_per_warp = _units(registers * warp, REGISTER_UNIT) * REGISTER_UNIT
     per_part = limits["registers_per_sm"] // REGISTER_PARTS
-    # A block of the largest size must fit into the registers with its warps spread over all parts.
+    # The warps of a block, spread evenly over all parts, must fit into the registers.
     fits = registers <= MAX_REGISTERS_PER_THREAD and (
         registers_per_warp * _units(warps, REGISTER_PARTS) * REGISTER_PARTS <= limits["registers_per_sm"]
     )
@@ -67,79 +61,83 @@ def occupancy(threads, registers, shared_bytes, limits, capability):
 
 
 def shared_unit(capability):
-    """Bytes in units of which shared memory is given to a block: 128 from compute capability 8.0 on, 256 before."""
+    """A block gets shared memory in units of this many bytes: 128 from compute capability 8.0 on, 256 before."""
     return 128 if int(capability.split(".")[0]) >= 8 else 256
 
 
 def _units(amount, unit):
-    """How many units hold the amount."""
+    """How many units are needed to hold the amount."""
     return -(-amount // unit)
 
 
 def _per(amount, share):
-    """How many shares the amount holds; more than any device could use where a share is nothing."""
+    """How many times the share fits into the amount; if the share is 0, a number larger than any device could use."""
     return amount // share if share else 2**31
 
 
-def table(points, kernels, manifests, device, ask=None):
-    """One row for each kernel, dtype and launch among `points`; returns a DataFrame with COLUMNS.
+def table(
+    points: Iterable[Point],
+    kernels: Mapping[str, Kernel],
+    manifests: Mapping[str, Mapping],
+    device: Mapping[str, Any],
+    ask: Callable[[str, Mapping, int, int], int] | None = None,
+) -> Rows:
+    """One row for each kernel, dtype and choice of parameters among `points`, of the launch that makes the product.
 
     `manifests` maps a kernel's name to the content of its manifest.json. `ask(kernel name, entry, threads, dynamic
-    shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers are known, and the table is empty.
+    shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers are known, and there are no rows.
     """
-    rows = {}
-    for point in points:
-        kernel = kernels[point.kernel]
-        geometry = kernel.geometry(point)
-        entry = _entry(manifests, kernel, point) if geometry else None
-        if entry is None:
+    rows: dict[tuple, dict] = {}
+    for at in points:
+        kernel = kernels[at.kernel]
+        launch = kernel.product(at, device)
+        entry = _entry(manifests, kernel, launch)
+        if launch is None or entry is None:
             continue
-        facts = _facts(geometry, entry, device)
-        row = {name: getattr(point, name) for name in ("kernel", "dtype", "tile", "ntb")} | facts
-        row |= {"platform": device["platform"], "block_x": geometry.block[0], "block_y": geometry.block[1]}
-        key = tuple(row[name] for name in ("kernel", "dtype", "block_x", "block_y", "tile", "ntb"))
-        if key in rows:
-            continue
-        row["api_active_blocks"] = (
-            ask(kernel.name, entry, geometry.threads, geometry.dynamic_shared_bytes) if ask else None
-        )
-        rows[key] = row
-    return _frame(rows.values(), COLUMNS)
+        block = {"block_x": launch.block[0], "block_y": launch.block[1]}
+        row = {"platform": device["platform"], "kernel": at.kernel, "dtype": at.dtype} | dict(at.parameters) | block
+        key = tuple(row.items())
+        if key not in rows:
+            shared = launch.dynamic_shared_bytes
+            answer = ask(kernel.name, entry, launch.threads, shared) if ask else None
+            rows[key] = row | _facts(launch, entry, device) | {"api_active_blocks": answer}
+    return list(rows.values())
 
 
-def tile_choice(kernel, manifest, device, widths=range(1, 33)):
-    """Which tile width the device favours for a kernel whose width is chosen at run time; returns a DataFrame.
+def tile_choice(
+    kernel: Kernel, manifest: Mapping, device: Mapping[str, Any], widths: Iterable[int] = range(1, 33)
+) -> Rows:
+    """Which tile width the device favours for a kernel whose width is chosen at run time.
 
-    One row for each dtype and width; `chosen` marks the width with the most active warps, and of those the largest,
-    which loads least.
+    There is one row for each dtype and width. `chosen` marks the width with the most active warps; if several are
+    equal, the largest of them, because it loads least.
     """
-    found = []
+    found: Rows = []
     for dtype in kernel.dtypes:
-        rows = []
+        rows: Rows = []
         for tile in widths:
-            point = Point("", kernel.name, dtype, tile, tile, tile, tile=tile)
-            entry = _entry({kernel.name: manifest}, kernel, point)
-            if entry is not None:
+            launch = kernel.product(point("", kernel.name, dtype, tile, tile, tile, tile=tile), device)
+            entry = _entry({kernel.name: manifest}, kernel, launch)
+            if launch is not None and entry is not None:
                 row = {"platform": device["platform"], "kernel": kernel.name, "dtype": dtype, "tile": tile}
-                rows.append(row | _facts(kernel.geometry(point), entry, device))
+                rows.append(row | _facts(launch, entry, device))
         best = max(rows, key=lambda row: (row["occupancy"], row["tile"]), default=None)
         found += [row | {"chosen": row is best} for row in rows]
-    return _frame(found, CHOICE_COLUMNS)
+    return found
 
 
-def _entry(manifests, kernel, point):
-    """The manifest's entry of a point's instance, if it was compiled for a GPU."""
-    entry = manifests.get(kernel.name, {}).get("instances", {}).get(kernel.instance(point), {})
+def _entry(manifests: Mapping[str, Mapping], kernel: Kernel, launch: Launch | None) -> Mapping | None:
+    """The manifest's entry of a launch's instance, if it was compiled for a GPU."""
+    instances = manifests.get(kernel.name, {}).get("instances", {})
+    entry = instances.get(launch.instance, {}) if launch else {}
     return entry if "registers" in entry else None
 
 
-def _facts(geometry, entry, device):
-    shared = entry["shared_bytes"] + geometry.dynamic_shared_bytes
-    found = occupancy(
-        geometry.threads, entry["registers"], shared, device["limits"], device["gpu"]["compute_capability"]
-    )
+def _facts(launch: Launch, entry: Mapping, device: Mapping[str, Any]) -> dict[str, Any]:
+    shared = entry["shared_bytes"] + launch.dynamic_shared_bytes
+    found = occupancy(launch.threads, entry["registers"], shared, device["limits"], device["gpu"]["compute_capability"])
     return {
-        "threads": geometry.threads,
+        "threads": launch.threads,
         "registers": entry["registers"],
         "shared_bytes": shared,
         "active_blocks": found.active_blocks,
@@ -148,23 +146,18 @@ def _facts(geometry, entry, device):
     }
 
 
-def _frame(rows, columns):
-    frame = pd.DataFrame(rows, columns=columns)
-    return frame.astype({name: "Int64" for name in WHOLE if name in columns})
-
-
-def cuda_api(builds):
+def cuda_api(builds: Mapping[str, Path | str]) -> Callable[[str, Mapping, int, int], int]:
     """A function that asks CUDA's occupancy API about a compiled kernel, for `table`; needs a GPU.
 
     `builds` maps a kernel's name to its build folder.
     """
-    import cupy
-    from cupy.cuda import driver
+    from cuda.bindings import driver
 
-    def ask(name, entry, threads, dynamic_shared_bytes):
-        kernel = cupy.RawModule(path=str(Path(builds[name]) / entry["file"])).get_function(entry["symbol"])
-        if dynamic_shared_bytes + entry["shared_bytes"] > DEFAULT_SHARED_BYTES:
-            kernel.max_dynamic_shared_size_bytes = dynamic_shared_bytes
-        return driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, dynamic_shared_bytes)
+    from tilewise.measure.backends.launcher import allow_shared, done, load
+
+    def ask(name: str, entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
+        function = load(str(Path(builds[name]) / entry["file"]), entry["symbol"])
+        allow_shared(function, dynamic_shared_bytes)
+        return done(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes))
 
     return ask

@@ -7,35 +7,38 @@ import os
 import platform as python_platform
 import socket
 import subprocess
+from collections.abc import Mapping
+from typing import Any
 
 from tilewise import ROOT, UserError
 from tilewise.build.cpp import compiler
+from tilewise.study.device import EMULATED_LIMITS
 
-#: Multiply-adds a cycle and multiprocessor by compute capability: (float, double, int32). CUDA C++ Programming Guide,
-#: table "Throughput of Native Arithmetic Instructions". Tensor cores are not counted.
-LANES = {
-    "7.0": (64, 32, 64),
-    "7.5": (64, 2, 64),
-    "8.0": (64, 32, 64),
-    "8.6": (128, 2, 64),
-    "8.9": (128, 2, 64),
-    "9.0": (128, 64, 64),
-    "10.0": (128, 64, 64),
-    "12.0": (128, 2, 64),
+#: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
+#: Guide, table "Throughput of Native Arithmetic Instructions", without tensor cores. Of the other types, on tensor
+#: cores with float sums: from the peak rates of NVIDIA's white papers for a chip of that capability (V100, RTX 2080
+#: Ti, A100, RTX 3090, RTX 4090, H100, B200, RTX 5090), divided by its multiprocessors and boost clock.
+LANES: dict[str, dict[str, int]] = {
+    "7.0": {"float": 64, "double": 32, "int32": 64, "half": 512},
+    "7.5": {"float": 64, "double": 2, "int32": 64, "half": 256},
+    "8.0": {"float": 64, "double": 32, "int32": 64, "half": 1024, "bfloat16": 1024, "tf32": 512},
+    "8.6": {"float": 128, "double": 2, "int32": 64, "half": 256, "bfloat16": 256, "tf32": 128},
+    "8.9": {"float": 128, "double": 2, "int32": 64, "half": 256, "bfloat16": 256, "tf32": 128},
+    "9.0": {"float": 128, "double": 64, "int32": 64, "half": 2048, "bfloat16": 2048, "tf32": 1024},
+    "10.0": {"float": 128, "double": 64, "int32": 64, "half": 4096, "bfloat16": 4096, "tf32": 2048},
+    "12.0": {"float": 128, "double": 2, "int32": 64, "half": 256, "bfloat16": 256, "tf32": 128},
 }
 PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc")
 
 
-def capture(platform, backend, config):
+def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Everything about this machine that a reader of its numbers may ask, as data for device.json.
 
-    `backend` is gpu or emulator. Raises UserError where a GPU is asked for and cannot be used.
+    `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
     """
     if backend == "gpu":
         gpu, limits, versions = _gpu()
     else:
-        from tilewise.measure.backends.emulator import EMULATED_LIMITS
-
         gpu, limits, versions = None, EMULATED_LIMITS | {"memory_bytes": config["emulator"]["memory_bytes"]}, {}
     return {
         "platform": platform,
@@ -46,29 +49,15 @@ def capture(platform, backend, config):
         "versions": versions | _packages(),
         "cpu": _cpu(),
         "host_compiler": _first_line([*compiler(), "--version"]),
-        "commit": _first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"]),
-        "dirty": bool(_first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])),
+        **_commit(),
         "config": config,
     }
 
 
-def machine(device):
-    """The part of device.json that identifies the kind of machine: a measurement made on another one is not reused."""
-    gpu = device["gpu"] or {}
-    return {
-        "backend": device["backend"],
-        "gpu": gpu.get("name"),
-        "driver": gpu.get("driver"),
-        "cpu": device["cpu"],
-        "host_compiler": device["host_compiler"],
-        "versions": device["versions"],
-    }
+def check_here(device: Mapping[str, Any]) -> None:
+    """Raise UserError if this is not the kind of machine that `device` (the content of device.json) was captured on.
 
-
-def check_here(device):
-    """Raise UserError where this is not the kind of machine that `device` (the content of device.json) was captured on.
-
-    On a cluster the measuring jobs of a platform may run on other nodes than its probe did.
+    On a cluster, the measuring jobs of a platform may run on other nodes than its probe.
     """
     captured, here = [device["cpu"]["name"]], [_cpu()["name"]]
     if device["backend"] == "gpu":
@@ -81,18 +70,18 @@ def check_here(device):
             for k in range(pynvml.nvmlDeviceGetCount())
         }
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        # CUDA and NVML may number the GPUs of a node differently, so any of them may be ours.
+        # CUDA and NVML may number the GPUs of a node differently, so any of them may be the one that CUDA uses.
         seen = sorted(names, key=lambda name: name != device["gpu"]["name"])
         here.append(f"{seen[0] if seen else 'no GPU'}, driver {driver}")
     if captured != here:
         raise UserError(
             f"results/{device['platform']}/device.json describes another machine ({'; '.join(captured)}) than "
-            f"{socket.gethostname()} ({'; '.join(here)}); on a cluster give the platform a Slurm constraint that one "
-            "kind of node meets; elsewhere measure anew with `snakemake --cores all --forcerun probe`"
+            f"{socket.gethostname()} ({'; '.join(here)}); on a cluster, give the platform a Slurm constraint that only "
+            "one kind of node meets; elsewhere, measure again with `snakemake --cores all --forcerun probe`"
         )
 
 
-def _gpu():
+def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     try:
         import cupy
         import pynvml
@@ -119,10 +108,15 @@ def _gpu():
     memory_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)
     lanes = LANES.get(capability)
     power_limit = None
-    with contextlib.suppress(pynvml.NVMLError):  # not every card tells
+    with contextlib.suppress(pynvml.NVMLError):  # not every card reports it
         power_limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
     gpu = {
         "name": _text(facts["name"]),
+        "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
+        "all_uuids": [
+            _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+            for index in range(pynvml.nvmlDeviceGetCount())
+        ],
         "compute_capability": capability,
         "sms": sms,
         "sm_clock_mhz": sm_mhz,
@@ -130,13 +124,13 @@ def _gpu():
         "power_limit_w": power_limit,
         "memory_bytes": total,
         "memory_free_bytes": free,
-        # Two transfers a clock, over the whole bus.
+        # Two transfers per clock cycle, over the whole bus.
         "memory_bandwidth_gb_s": round(2 * memory_mhz * 1e6 * facts["memoryBusWidth"] / 8 / 1e9, 1),
         "l2_bytes": facts["l2CacheSize"],
         "driver": _text(pynvml.nvmlSystemGetDriverVersion()),
         "peak_gflops": None
         if lanes is None
-        else {d: round(2 * k * sms * sm_mhz / 1000, 1) for d, k in zip(("float", "double", "int32"), lanes)},
+        else {dtype: round(2 * per_cycle * sms * sm_mhz / 1000, 1) for dtype, per_cycle in lanes.items()},
     }
     attributes = device.attributes
     limits = {
@@ -162,15 +156,22 @@ def _gpu():
     return gpu, limits, versions
 
 
-def _text(value):
+def _commit() -> dict[str, Any]:
+    """The commit and whether files differ from it; None for both in a copy without git's history."""
+    commit = _first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
+    changed = _first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
+    return {"commit": commit, "dirty": None if commit is None else bool(changed)}
+
+
+def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _dotted(version):
+def _dotted(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _packages():
+def _packages() -> dict[str, str]:
     found = {"python": python_platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -178,7 +179,7 @@ def _packages():
     return found
 
 
-def _cpu():
+def _cpu() -> dict[str, Any]:
     name = python_platform.machine()
     with contextlib.suppress(OSError):
         for line in open("/proc/cpuinfo"):
@@ -189,7 +190,7 @@ def _cpu():
     return {"name": name, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory / 2**30)}
 
 
-def _first_line(command):
+def _first_line(command: list[str]) -> str | None:
     try:
         answer = subprocess.run(command, capture_output=True, text=True)
     except OSError:

@@ -17,8 +17,8 @@ from tilewise.study.precision import PRECISIONS
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of a verification: `relative_error` in the Frobenius norm, `bound_ratio` the largest quotient of error
-    and bound, `message` what is wrong (for a product that fails) or how much was checked (for one that passes)."""
+    """Outcome of a verification: `relative_error` is in the Frobenius norm, `bound_ratio` is the largest error divided
+    by its bound, `message` says what is wrong (if the product fails) or how much was checked (if it passes)."""
 
     ok: bool
     relative_error: float
@@ -36,9 +36,10 @@ def module(array: Any) -> Any:
 
 
 def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any]:
-    """Seeded random A (n x p) and B (p x m), as stored, in the array module `xp`: reals in [-1, 1), integers in [-9, 9].
+    """Seeded random A (n x p) and B (p x m), as stored, in the array module `xp`: reals in [-1, 1), integers in [-9,
+    9].
 
-    Both signs, since sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
+    Both signs occur, because sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
     """
     precision = PRECISIONS[dtype]
     key = int(np.random.SeedSequence([seed, n, p, m]).generate_state(1)[0])  # CuPy's generators take one number
@@ -68,8 +69,8 @@ def untouched(C: Any, dtype: str) -> bool:
 def reference(A: Any, B: Any, dtype: str) -> tuple[Any, Any]:
     """The product in float64 and the elementwise |A| |B|, both (n x m). Integers are exact: their sums stay below 2^53.
 
-    The sums run over k backwards. cuBLAS adds in the order of k, as every kernel here does; a reference that did so too
-    would agree with a double kernel to the last bit and show nothing of its rounding.
+    The sums run over k backwards. cuBLAS and every kernel here add in the order of k. A reference in the same order
+    would agree with a double kernel to the last bit and so hide its rounding errors.
     """
     xp, precision = module(A), PRECISIONS[dtype]
     A, B = (precision.wide(xp, matrix).astype(xp.float64, order="C") for matrix in (A[:, ::-1], B[::-1]))
@@ -99,7 +100,7 @@ def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int) -> Check:
     wrong = int((ratio > 1).sum())
     row, column = (int(i) for i in np.unravel_index(int(ratio.argmax()), stored.shape))
     message = (
-        f"{wrong} of {C.size} elements are past the rounding bound; C[{row}, {column}] is {C[row, column].item():g}, "
+        f"{wrong} of {C.size} elements exceed the rounding bound; C[{row}, {column}] is {C[row, column].item():g}, "
         f"should be {product[row, column].item():g}"
     )
     return Check(False, relative, worst, message)

@@ -1,36 +1,41 @@
-"""The claims of the sources, each tried on the measured tables: holds here, does not hold here, cannot be tested here.
+"""The claims of the sources, each tested on the measured tables: holds here, does not hold here, cannot be tested here.
 
-report/claims.yaml holds them. A claim's `quantity` is an expression over the functions of `Machine`, its `holds_when` a
-condition on `value` and `published`. A measured quantity is an interval, and arithmetic keeps the interval: where the
-condition changes its answer within it, the verdict depends on a difference smaller than the spread, and says so.
+report/claims.yaml holds them. A claim's `quantity` is an expression that uses the functions of `Machine`; its
+`holds_when` is a condition on `value` and `published`. A measured quantity is an interval, and arithmetic works on
+intervals. If the condition changes its answer within the interval, the verdict depends on a difference smaller than the
+spread, and says so.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.report.data import CLAIMS, SHAPE
-from tilewise.study import registry
+from tilewise.report.data import CLAIMS, Evidence, Platform
+from tilewise.study.columns import SHAPE
+from tilewise.study.expressions import evaluate as evaluate_expression
 from tilewise.study.schema import read_yaml, validate
 
 #: The verdicts.
 HOLDS, FAILS, UNTESTED = "holds here", "does not hold here", "cannot be tested here"
-#: Below so many runs, quartiles say nothing.
+#: With fewer runs than this, quartiles say nothing.
 FEWEST_SAMPLES = 3
 
 
 class Untestable(Exception):
-    """What a claim needs was not measured on this machine; the message says what."""
+    """Something that a claim needs was not measured on this machine; the message says what."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A measured number and the range in which it lies: for times median and quartiles.
+    """A measured number and the range in which it lies: for times, the median and the quartiles.
 
-    `known` is false where too few samples were taken for a range; `among` are the only values that it can have, where
-    they are few, such as the blocks that are equally fast.
+    `known` is false if there were too few samples for a range. If the number can have only a few values, such as the
+    blocks that are equally fast, `among` lists them.
     """
 
     value: float
@@ -46,7 +51,7 @@ class Spread:
         return Spread(operation(self.value, other.value), min(ends), max(ends), self.known and other.known, among)
 
     def values(self, *marks):
-        """Values that it may have, its own first: all where they are few, else some of its range and marks in it."""
+        """Values that it may have, its own first: all if they are few, else some of its range and the marks in it."""
         marks = [mark for mark in marks if mark is not None and self.low <= mark <= self.high]
         return [self.value, *(self.among or [*marks, *np.linspace(self.low, self.high, 101)])]
 
@@ -75,11 +80,11 @@ class Spread:
 class Machine:
     """What an expression can ask of one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
 
-    `cube=8192` stands for n = p = m = 8192. A column that does not exist is a UserError, a row that does not exist, or
-    did not run, makes the claim untestable.
+    `cube=8192` means n = p = m = 8192. A column that does not exist raises UserError. A row that does not exist, or
+    that did not run, makes the claim untestable.
     """
 
-    def __init__(self, evidence, platform):
+    def __init__(self, evidence: Evidence, platform: Platform):
         self.platform = platform
         rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
         self.rows = rows[rows["platform"] == platform.name]
@@ -89,12 +94,12 @@ class Machine:
             for name, table in evidence.facts.items()
         }
 
-    def functions(self):
-        """The functions by the names that expressions use."""
+    def functions(self) -> dict[str, Callable]:
+        """The functions, by the names that expressions use."""
         names = (
             "time rate best wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak not_here"
         )
-        return {name: getattr(self, name) for name in names.split()}
+        return {name: getattr(self, name) for name in names.split()} | {"abs": abs}
 
     def time(self, **where):
         """Time in ms of the fastest row that fits, with its quartiles."""
@@ -107,7 +112,7 @@ class Machine:
         return 2e-6 * float(row["n"]) * float(row["p"]) * float(row["m"]) / self.time(**where)
 
     def best(self, column, **where):
-        """The value of a column in the fastest row; its range is that of all rows no slower beyond the spread."""
+        """The value of a column in the fastest row; its range covers all rows that are as fast within the spread."""
         rows = self._fastest(where)
         _known(rows, [column])
         close = sorted({float(value) for value in rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column]})
@@ -146,8 +151,8 @@ class Machine:
         return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
 
     def launch(self, column, **where):
-        """A column of the launches that were tried, such as outcome or error."""
-        self._needs_gpu()  # the emulator refuses what this repository tells it to
+        """A column of the tried launches, such as outcome or error."""
+        self._needs_gpu()  # the emulator only refuses what this repository makes it refuse
         return self._fact("launch_limits", column, where)
 
     def roof(self, quantity, dtype="float"):
@@ -166,7 +171,7 @@ class Machine:
         return self._fact("tile_choice", "tile", {"chosen": True})
 
     def not_here(self, reason):
-        """For a claim that the study has nothing to test with."""
+        """For a claim that nothing in the study can test; `reason` says why."""
         raise Untestable(reason)
 
     def limit(self, name):
@@ -239,8 +244,8 @@ def _words(where):
     return ", ".join(f"{name} {value}" for name, value in where.items())
 
 
-def load(path=CLAIMS):
-    """The claims of a YAML file as dicts; UserError where an entry is malformed or an id occurs twice."""
+def load(path: Path | str = CLAIMS) -> list[dict[str, Any]]:
+    """The claims of a YAML file as dicts. Raises UserError if an entry is malformed or an id occurs twice."""
     claims = read_yaml(path)
     validate(claims, "claims", path)
     names = [claim["id"] for claim in claims]
@@ -250,12 +255,12 @@ def load(path=CLAIMS):
     return claims
 
 
-def evaluate(claim, machine):
+def evaluate(claim: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
     """The verdict on a claim on one Machine, a dict: verdict, value, low, high, known, reason.
 
-    `known` tells whether low and high are. `reason` says what is missing for an untestable claim, and warns where the
-    verdict hangs on the spread. An expression that cannot be evaluated, such as one that names a missing column, is a
-    UserError.
+    `known` says whether low and high are known. `reason` says what is missing for an untestable claim, and warns if the
+    verdict depends on the spread. Raises UserError if an expression cannot be evaluated, for example because it names a
+    column that does not exist.
     """
     try:
         found = _calculate(claim, "quantity", machine.functions())
@@ -263,12 +268,12 @@ def evaluate(claim, machine):
         return _unknown | {"reason": str(missing)}
     found = found if isinstance(found, Spread) else Spread(*[float(found)] * 3)
     answers = [
-        bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"]}))
+        bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs}))
         for value in found.values(claim["published"], 0)
     ]
     reason = "" if len(set(answers)) == 1 else "depends on a difference smaller than the spread"
     if not found.known:
-        reason = f"{reason}; " * bool(reason) + f"of fewer than {FEWEST_SAMPLES} runs, so the spread is not known"
+        reason = f"{reason}; " * bool(reason) + f"from fewer than {FEWEST_SAMPLES} runs, so the spread is not known"
     verdict = HOLDS if answers[0] else FAILS
     numbers = {"value": found.value, "low": found.low, "high": found.high, "known": found.known}
     return {"verdict": verdict, **numbers, "reason": reason}
@@ -279,17 +284,19 @@ _unknown = {"verdict": UNTESTED, "value": None, "low": None, "high": None, "know
 
 def _calculate(claim, key, variables):
     try:
-        return registry.evaluate(claim[key], variables)
+        return evaluate_expression(claim[key], variables)
     except Untestable:
         raise
+    except UserError as error:
+        raise UserError(f"claims: {claim['id']}: {key}: {error}") from None
     except Exception as error:
         raise UserError(f"claims: {claim['id']}: {key} '{claim[key]}': {error}") from None
 
 
-def verdicts(claims, evidence):
-    """Every claim on every platform of the report: a DataFrame of one row each, in the order of the claims.
+def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
+    """Every claim on every platform of the report: a DataFrame with one row for each, in the order of the claims.
 
-    A claim whose expression is broken counts as untestable here; the tests find it before a reader does.
+    A claim with a broken expression counts as untestable here; the tests find it before a reader does.
     """
     machines = [Machine(evidence, platform) for platform in evidence.everyone]
     rows = []
@@ -305,10 +312,10 @@ def verdicts(claims, evidence):
     return table.astype(dict.fromkeys(("value", "low", "high", "published"), "float64"))
 
 
-def side_by_side(verdicts, evidence):
-    """The verdicts for reading: one claim a row; for each platform its verdict and the measured value, as text.
+def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The verdicts for reading: one row per claim, with the verdict and the measured value on each platform, as text.
 
-    On a platform that is only recorded the verdict is not about here, and does not say so.
+    The verdict on a recorded platform does not say `here`, because it is not about this machine.
     """
     table = verdicts.drop_duplicates("id")[["id", "source", "claim", "published", "unit", "why", "error"]]
     table = table.set_index("id").assign(

@@ -1,215 +1,225 @@
-"""Reads what was published, recorded and measured, and keeps apart what may be shown as what.
+"""Reads what was published, recorded and measured, and keeps apart data that must not be mixed.
 
-`Evidence` is the one input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
-times of CPU loops and libraries, `emulated` the verification of CUDA kernels on the CPU emulator, which has no times.
+`Evidence` is the only input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
+holds times of CPU loops and libraries, and `emulated` holds the verification of CUDA kernels on the CPU emulator, which
+does not measure times.
 """
 
 import dataclasses
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from tilewise import ROOT, UserError
-from tilewise.count import cache_lines, counters, occupancy
-from tilewise.measure import task as measure
-from tilewise.measure.methods import bandwidth, cold_start, launch_limits
-from tilewise.measure.methods import maximum_size as maximum
-from tilewise.study import registry
+from tilewise.study import columns, registry
+from tilewise.study.columns import METHODS, SHAPE, WHOLE
+from tilewise.study.points import Point
+from tilewise.study.registry import Kernel
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"
 CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
-#: What makes two rows the same product, and what a sweep chooses for it.
-SHAPE = ["n", "p", "m"]
-CHOICE = ["block_x", "block_y", "tile", "ntb"]
-#: What the methods of tasks write beside the measurements, as <method>/<task>.csv, and what describes a whole platform.
-METHODS = {
-    "maximum_size": maximum.COLUMNS,
-    "cold_start": cold_start.COLUMNS,
-    "launch_limits": launch_limits.COLUMNS,
-    "bandwidth": bandwidth.COLUMNS,
+#: The files that do not depend on the machine, with the columns beside the parameters that name what was counted.
+COUNTED = {
+    "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "counters": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "cache_lines": ["kernel", "element_bytes", *SHAPE],
 }
-TRAFFIC = [
-    *[*counters.KEYS, "global_load_requests", "global_load_sectors", "global_store_sectors", "sectors_per_request"],
-    *["shared_load_wavefronts", "shared_bank_conflicts", "flop_per_byte", "flop_per_byte_moved"],
-    *["races", "out_of_bounds"],
-]
-WHOLE = {
-    "occupancy": occupancy.COLUMNS,
-    "tile_choice": occupancy.CHOICE_COLUMNS,
-    "traffic": TRAFFIC,
-    "counters": [*counters.KEYS, *counters.METRICS],
-    "cache_lines": cache_lines.COLUMNS,
-}
-#: Those of them that do not depend on the machine: the columns that name what was counted.
-COUNTED = {"traffic": counters.KEYS, "counters": counters.KEYS, "cache_lines": cache_lines.KEYS}
-#: Columns of the files in report/published: one figure a row, `place` is the table or section of the source.
-PUBLISHED_COLUMNS = [
-    *["source", "place", "device", "quantity", "kernel", "dtype", *SHAPE, "block_x", "block_y", "grid_x", "grid_y"],
-    *["tile", "ntb", "value", "unit", "note"],
-]
-_TEXT = {"platform", "task", "kernel", "dtype", "status", "message", "build_sha256"} | {
-    *["source", "place", "device", "quantity", "unit", "note"],
-    *["order", "step", "outcome", "error", "error_text", "driver_error", "limiter"],
-}
-_FLAGS = {"limit_raised", "c_untouched", "chosen"}
-_COUNTS = {*SHAPE, *CHOICE, "grid_x", "grid_y", "samples", "registers", "shared_bytes"} | {
-    *["element_bytes", "multiply_adds", "l1_lines", "l2_lines"],
-    *["theoretical_n", "allocatable_n", "timed_n", "rows_checked", "position", "repeat"],
-    *["threads", "active_blocks", "api_active_blocks"],
-}
-
-#: The library that anchors the tables, by the processor it runs on.
-ANCHORS = {"gpu": "cublas", "cpu": "numpy"}
 
 
 @dataclass(frozen=True)
 class Platform:
-    """One machine as data: device.json and the tables beside it; `recorded` ones are kept in the repository."""
+    """One machine as data: device.json and the tables beside it; the repository keeps those that are `recorded`."""
 
     name: str
-    device: dict
+    device: dict[str, Any]
     measurements: pd.DataFrame
-    facts: dict
+    facts: dict[str, pd.DataFrame]
     recorded: bool = False
 
     @property
-    def has_gpu(self):
-        """Whether its CUDA kernels ran on a GPU, so that their times are times."""
+    def has_gpu(self) -> bool:
+        """Whether its CUDA kernels ran on a GPU, so that they have times."""
         return self.device["backend"] == "gpu"
 
     @property
-    def label(self):
-        """The processor in words; for recorded data also that it is recorded, and when."""
+    def label(self) -> str:
+        """The processor in words; for recorded data it also says so, and when it was recorded."""
         name = self.device["gpu"]["name"] if self.has_gpu else "this machine, no GPU"
         return f"{name}, recorded {self.device['captured'][:10]}" if self.recorded else name
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
+    """Everything that a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
 
-    `facts` holds the tables of METHODS and WHOLE by name.
+    `facts` holds the tables of METHODS and WHOLE by name; those of methods have the column `task`. `kernels` is the
+    registry, and `parameters` are the columns of parameters that any table has.
     """
 
-    platforms: tuple
-    gpus: tuple
+    platforms: tuple[Platform, ...]
+    gpus: tuple[Platform, ...]
     gpu: pd.DataFrame
     cpu: pd.DataFrame
     emulated: pd.DataFrame
-    facts: dict
+    facts: dict[str, pd.DataFrame]
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
 
     @property
-    def everyone(self):
-        """The platforms of this run, then the recorded ones that stand in."""
+    def everyone(self) -> tuple[Platform, ...]:
+        """The platforms of this run, then the recorded platforms whose times are shown instead."""
         return (*self.platforms, *(gpu for gpu in self.gpus if gpu.recorded))
 
     @property
-    def labels(self):
+    def labels(self) -> dict[str, str]:
         """Name in the column `platform` -> words for it."""
         found = {platform.name: platform.label for platform in self.everyone}
         words = list(found.values())
         return {name: f"{label} ({name})" if words.count(label) > 1 else label for name, label in found.items()}
 
     @property
-    def config(self):
+    def config(self) -> dict[str, Any]:
         """The resolved config of this run."""
         return self.platforms[0].device["config"]
 
     @property
-    def max_noise(self):
-        """Above this share of the mean, a point's spread makes it unstable."""
+    def max_noise(self) -> float:
+        """A point is unstable if its standard deviation is above this fraction of the mean."""
         return self.config["timing"]["max_noise_percent"] / 100
 
-    def of(self, *tasks):
-        """The same evidence with the measurements of these tasks only."""
-        parts = {name: getattr(self, name) for name in ("gpu", "cpu", "emulated")}
-        return dataclasses.replace(self, **{name: part[part["task"].isin(tasks)] for name, part in parts.items()})
+    @property
+    def choice(self) -> list[str]:
+        """The columns that say what a sweep chose."""
+        return columns.choice(self.parameters)
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """The names of the libraries, to which the tables compare the kernels."""
+        return frozenset(name for name, kernel in self.kernels.items() if kernel.kind == "library")
+
+    def on_gpu(self, names: Iterable[str]) -> list[bool]:
+        """Of each kernel, whether it runs on the GPU; a kernel that the registry no longer has is a GPU's."""
+        return [name not in self.kernels or self.kernels[name].on_gpu for name in names]
+
+    def method(self, task: str) -> str:
+        """The method of a task of this run's config."""
+        return self.config["tasks"].get(task, {}).get("method", "sweep")
+
+    def of(self, *tasks: str) -> "Evidence":
+        """The same evidence with the measurements and the methods' facts of these tasks only."""
+        measured = {name: _of_tasks(getattr(self, name), tasks) for name in ("gpu", "cpu", "emulated")}
+        facts = {name: _of_tasks(table, tasks) if name in METHODS else table for name, table in self.facts.items()}
+        return dataclasses.replace(self, **measured, facts=facts)
 
 
-def read(path, columns):
-    """A table with at least these columns, sizes and counts as nullable integers; without rows if there is no file."""
-    path = Path(path)
-    table = pd.read_csv(path, dtype=dict.fromkeys(_TEXT, "str")) if path.is_file() else pd.DataFrame(columns=columns)
-    missing = [name for name in columns if name not in table]
-    if missing:
-        raise UserError(f"{path}: the column '{missing[0]}' is missing; delete the file and run again")
-    return typed(table)
+def _of_tasks(table: pd.DataFrame, tasks: Iterable[str]) -> pd.DataFrame:
+    return table[table["task"].isin(tasks)]
 
 
-def typed(table):
-    """The same table with text as text, sizes and counts as nullable integers, everything else as floats."""
-    kinds = (("str", _TEXT), ("Int64", _COUNTS), ("boolean", _FLAGS))
-    types = {name: next((kind for kind, names in kinds if name in names), "float64") for name in table}
-    text = [name for name in table if name in _TEXT]
-    return table.astype(types).assign(**{name: table[name].astype("str").fillna("") for name in text})
+def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
+    """The point of a row of measurements.csv; None if the row was recorded before the kernel had all its parameters."""
+    values = [row.get(name) for name in kernel.columns]
+    if any(pd.isna(value) for value in values):
+        return None
+    parameters = tuple((name, int(value)) for name, value in zip(kernel.columns, values, strict=True))
+    return Point(row["task"], row["kernel"], row["dtype"], *(int(row[name]) for name in SHAPE), parameters=parameters)
 
 
-def published(folder=PUBLISHED):
-    """The figures of the five sources, one a row, as PUBLISHED_COLUMNS."""
-    return pd.concat([read(path, PUBLISHED_COLUMNS) for path in sorted(Path(folder).glob("*.csv"))], ignore_index=True)
+def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
+    """The figures of the five sources, one row per figure."""
+    parameters = registry.parameters(registry.load() if kernels is None else kernels)
+    files = sorted(Path(folder).glob("*.csv"))
+    return columns.typed(pd.concat([columns.read(file, "published", parameters) for file in files], ignore_index=True))
 
 
-def kept_files():
-    """The published and the recorded files and the claims: what the report needs beside this run's results."""
-    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/*/*.csv"), *RECORDED.glob("*/device.json")]
+def kept_files() -> list[str]:
+    """The published files, the recorded files and the claims: what the report needs beside this run's results."""
+    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/facts/*.csv"), *RECORDED.glob("*/device.json")]
     return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
-def load_platform(folder, task=None, recorded=False):
+def load_platform(
+    folder: Path | str, task: str | None = None, recorded: bool = False, kernels: Mapping[str, Kernel] | None = None
+) -> Platform:
     """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
     folder = Path(folder)
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
-    # A task shows its own results, whether or not those of the others are there.
-    measured = read(folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv"), measure.COLUMNS)
+    parameters = registry.parameters(registry.load() if kernels is None else kernels)
+    # A task shows its own results, even if the results of the other tasks are missing.
+    source = folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv")
+    measured = columns.read(source, "measurements", parameters)
     device = json.loads(file.read_text())
-    tasks = {name: entry.get("method") for name, entry in device["config"]["tasks"].items() if task in (None, name)}
+    # Not all files that exist: an earlier config may have had other tasks.
+    methods = {name: entry.get("method", "sweep") for name, entry in device["config"]["tasks"].items()}
+    methods = {name: method for name, method in methods.items() if task in (None, name)}
     return Platform(
         name=folder.name,
         device=device,
         measurements=measured[measured["task"] == task] if task else measured,
-        facts={name: _facts_of_method(folder, name, columns, tasks) for name, columns in METHODS.items()}
-        | {name: read(folder / f"{name}.csv", columns) for name, columns in WHOLE.items()},
+        facts={name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
+        | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
         recorded=recorded,
     )
 
 
-def _facts_of_method(folder, method, columns, tasks):
-    # Not every file that is there: the config may have had other tasks before.
-    files = [folder / method / f"{task}.csv" for task, its in tasks.items() if its == method]
-    files = [file for file in files if file.is_file()]
-    return pd.concat([read(file, columns) for file in files]) if files else read(folder / f"{method}.csv", columns)
+def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], parameters: list[str]) -> pd.DataFrame:
+    tables = [
+        columns.read(folder / "facts" / f"{task}.csv", method, parameters).assign(task=task)
+        for task, its in methods.items()
+        if its == method
+    ]
+    return _joined(tables or [columns.frame([], method, parameters).assign(task="")])
 
 
-def load(folders=None, task=None, recorded=RECORDED):
+def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of several tables, in the columns that any of them has, each of its type."""
+    return columns.typed(pd.concat(tables, ignore_index=True))
+
+
+def load(
+    folders: Iterable[Path | str] | None = None,
+    task: str | None = None,
+    recorded: Path | str = RECORDED,
+    kernels: Mapping[str, Kernel] | None = None,
+) -> Evidence:
     """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
 
-    Where no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded.
+    If no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded. `kernels`
+    is the registry (default: that of the study).
     """
     if folders is None:
         folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
-    platforms = tuple(load_platform(folder, task) for folder in folders)
+    kernels = registry.load() if kernels is None else kernels
+    platforms = tuple(load_platform(folder, task, kernels=kernels) for folder in folders)
     gpus = tuple(platform for platform in platforms if platform.has_gpu)
     if not gpus:
-        gpus = tuple(load_platform(path.parent, task, True) for path in sorted(Path(recorded).glob("*/device.json")))
-    everyone = {platform.name: platform for platform in (*gpus, *platforms)}.values()
-    kernels = registry.load()
-    on_cpu = {name for name, kernel in kernels.items() if kernel.kind == "host"} | {ANCHORS["cpu"]}
+        kept = sorted(Path(recorded).glob("*/device.json"))
+        gpus = tuple(load_platform(path.parent, task, True, kernels) for path in kept)
+    everyone = list({platform.name: platform for platform in (*gpus, *platforms)}.values())
+    on_cpu = {name for name, kernel in kernels.items() if not kernel.on_gpu}
 
-    measured = pd.concat([platform.measurements for platform in everyone], ignore_index=True)
+    measured = _joined(platform.measurements for platform in everyone)
+    facts = {name: _joined(platform.facts[name] for platform in everyone) for name in (*METHODS, *WHOLE)}
+    # Recorded tables may have parameters that no kernel has today; every table that has parameters has them all.
+    with_parameters = [name for name in facts if "*" in columns.FILES[name].split()]
+    known = [name for table in (measured, *(facts[name] for name in with_parameters)) for name in table]
+    parameters = tuple(dict.fromkeys([*registry.parameters(kernels), *columns.parameters_of(known)]))
+    measured = _with_columns(measured, parameters)
+    facts |= {name: _with_columns(facts[name], parameters) for name in with_parameters}
+    for name, keys in COUNTED.items():
+        facts[name] = facts[name].drop_duplicates([*keys, *parameters], keep="last")
     cpu = measured["kernel"].isin(on_cpu)
     gpu = measured["platform"].isin([platform.name for platform in gpus])
-    names = [*METHODS, *WHOLE]
-    facts = {name: pd.concat([p.facts[name] for p in everyone], ignore_index=True) for name in names}
-    for name, keys in COUNTED.items():
-        facts[name] = facts[name].drop_duplicates(keys, keep="last")
     return Evidence(
         platforms,
         gpus,
@@ -217,4 +227,12 @@ def load(folders=None, task=None, recorded=RECORDED):
         cpu=measured[cpu],
         emulated=measured[~gpu & ~cpu],
         facts=facts,
+        kernels=kernels,
+        parameters=parameters,
     )
+
+
+def _with_columns(table: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """The same table with further columns, which are empty if it does not have them."""
+    missing = [name for name in names if name not in table]
+    return columns.typed(table.reindex(columns=[*table.columns, *missing])) if missing else table

@@ -1,14 +1,15 @@
 """The figures of the report: functions from evidence to a matplotlib Figure, drawn with seaborn.
 
-Rates are in GFLOP/s of 2 n p m operations over the median time. A ring marks a point whose spread passes the config's
-max_noise_percent; a cross on the axis marks one that did not run. Colours are seaborn's colour-blind palette, and every
-line has its own marker, so the figures survive a black-and-white printer.
+Rates are in GFLOP/s: 2 n p m operations divided by the median time. A ring marks a point whose noise is above the
+config's max_noise_percent; a cross on the axis marks a point that did not run. Colours are seaborn's colour-blind
+palette, and every line has its own marker, so the figures can also be read in black and white.
 """
 
 import functools
 import io
 import itertools
 import re
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -19,16 +20,17 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from tilewise.files import replacing
-from tilewise.measure.methods.cold_start import STEPS
 from tilewise.report import tables
-from tilewise.report.data import ANCHORS, CHOICE, SHAPE
+from tilewise.report.data import Evidence
 from tilewise.report.tables import choice_text, shape_text
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
 
 _STYLE = {
     **sns.axes_style("whitegrid"),
     **sns.plotting_context("paper", font_scale=1.1),
-    "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
-    "svg.hashsalt": "tilewise",  # the same figure is the same file
+    "svg.fonttype": "none",  # text stays text, so it can be searched, copied and read aloud
+    "svg.hashsalt": "tilewise",  # the same figure gives the same file
     "font.family": "sans-serif",
     "axes.edgecolor": "0.6",
     "grid.color": "0.88",
@@ -37,6 +39,8 @@ _STYLE = {
     "legend.title_fontsize": "small",
 }
 _GREY = "0.45"
+#: Element types whose peak is that of the tensor cores.
+_ON_TENSOR_CORES = {"half", "bfloat16", "tf32"}
 
 
 def _styled(draw):
@@ -48,14 +52,14 @@ def _styled(draw):
     return styled
 
 
-def svg(figure):
+def svg(figure: Figure) -> str:
     """The figure as SVG text without a header, to stand inside an HTML page; the same figure gives the same text."""
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return re.sub(r' id="[a-z]+(3d)?_\d+"', "", text)  # names such as axes_1 would repeat in a page of several figures
+    return re.sub(r' id="[a-z]+(3d)?_\d+"', "", text)  # names such as axes_1 would occur twice on a page
 
 
 def _panels(count, width=7.6, height=3.4, columns=2, **options):
@@ -70,7 +74,7 @@ def _panels(count, width=7.6, height=3.4, columns=2, **options):
 
 @_styled
 def _nothing(message):
-    """A figure that says why there is none."""
+    """A figure that says why there is nothing to draw."""
     figure, (axis,) = _panels(1, height=1.2)
     axis.set_axis_off()
     axis.text(0.5, 0.5, message, ha="center", va="center", color=_GREY)
@@ -78,7 +82,7 @@ def _nothing(message):
 
 
 def _legend(axis, columns=1, title=None):
-    """The legend below its panel, where it hides nothing; each entry once."""
+    """Put the legend below its panel, where it does not hide anything; each entry once."""
     handles, labels = axis.get_legend_handles_labels()
     entries = dict(zip(labels, handles, strict=True))
     if axis.get_legend():
@@ -89,7 +93,7 @@ def _legend(axis, columns=1, title=None):
 
 
 def _legend_of_all(figure, axes, columns, title=None):
-    """One legend below all panels, each entry of the first panel once; no panel keeps one of its own."""
+    """Put one legend below all panels, each entry of the first panel once; remove the panels' own legends."""
     for axis in axes:
         if axis.get_legend():
             axis.get_legend().remove()
@@ -104,7 +108,7 @@ def _line(axis, rows, x, order, series, max_noise, y="gflops"):
     names = list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]])
     ran = rows[rows["status"] == "ok"]
-    if len(ran):  # seaborn warns of a palette for nothing
+    if len(ran):  # seaborn warns about a palette without data
         sns.lineplot(
             ran, x="place", y=y, hue=series, style=series, hue_order=names, style_order=names, ax=axis, errorbar=None,
             markers=_markers(names), palette=_palette(names), dashes=False, markersize=6,
@@ -123,7 +127,7 @@ def _line(axis, rows, x, order, series, max_noise, y="gflops"):
 
 
 def _title(words, platform, evidence):
-    """The panel's title; the label of a recorded platform breaks where a narrow panel needs it."""
+    """The panel's title; the label of a recorded platform has a line break, to fit a narrow panel."""
     return f"{words}\n{evidence.labels[platform]}".strip().replace(", recorded", "\nrecorded")
 
 
@@ -135,12 +139,17 @@ def _markers(names):
     return dict(zip(names, itertools.cycle(["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"])))
 
 
+#: A figure of curves has at most so many lines, and one of bars so many bars; more cannot be told apart.
+_MOST_CURVES = 12
+_MOST_BARS = 40
+
+
 @_styled
-def sweep(rows, x, label, evidence):
-    """GFLOP/s over what the sweep chose (column x): one panel a platform, kernel and dtype, one line a shape."""
-    rows = rows[~rows["kernel"].isin(ANCHORS.values())]
-    rows = rows.assign(shape=[shape_text(row) for row in rows.to_dict("records")])
+def sweep(rows: pd.DataFrame, x: str, label: str, evidence: Evidence) -> Figure:
+    """GFLOP/s over what the sweep chose (column x): one panel per platform, kernel and dtype, one line per shape."""
+    rows = rows[rows[x].notna()]
     order = list(dict.fromkeys(rows[x]))
+    order = order if x == "choice" else sorted(order)
     groups = list(rows.groupby(["platform", "kernel", "dtype"], sort=False))
     figure, axes = _panels(len(groups), height=3.35 + 0.17 * rows["shape"].nunique())
     for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
@@ -150,63 +159,95 @@ def sweep(rows, x, label, evidence):
     return figure
 
 
+def _series(rows, x, evidence):
+    """Words for the line on which each row lies in a figure over the parameter x: its type and what else was chosen."""
+    words = [(row["dtype"], choice_text(row, evidence.kernels, without=(x,))) for row in rows.to_dict("records")]
+    names = [", ".join(part for part in parts if part) for parts in words]
+    return names if rows["kernel"].nunique() < 2 else [f"{k} {name}" for k, name in zip(rows["kernel"], names)]
+
+
+def _published_curves(rows, x, evidence, published):
+    """The published times of the same kernels over the parameter x: (label, rows in the order of x) for each curve."""
+    if x not in published:
+        return []
+    others = [name for name in columns.choice(columns.parameters_of(published)) if name != x]
+    values = sorted(set(rows[x].dropna()))
+    times = published[(published["quantity"] == "time") & (published["unit"] == "ms") & published[x].isin(values)]
+    times = times[times["kernel"].isin(rows["kernel"])]
+    found = []
+    for (device, *_), part in times.groupby(["device", "kernel", "dtype", *SHAPE, *others], sort=False, dropna=False):
+        part = part.sort_values(x).drop_duplicates(x)
+        if len(part) > 1 and part[x].iloc[0] == values[0]:
+            found.append((f"{device}: {_series(part, x, evidence)[0]}", part))
+    return found
+
+
 @_styled
-def ntb(rows, evidence, published):
-    """NTB curves: GFLOP/s at the largest shape, at the others, and the speed over NTB 1 beside source a's."""
-    rows = rows[rows["ntb"].notna()]
-    series = [f"{row['dtype']}, {choice_text(row | {'ntb': None})}" for row in rows.to_dict("records")]
-    if rows["kernel"].nunique() > 1:
-        series = [f"{kernel} {name}" for kernel, name in zip(rows["kernel"], series)]
-    rows = rows.assign(series=series)
-    order = sorted(set(rows["ntb"]))
+def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """GFLOP/s over the parameter x: at the largest shape, at the others, and the speed over its least value.
+
+    One line per kernel, type and choice of the other parameters. Beside the speed stands what a source published over
+    the same parameter.
+    """
+    rows = rows[rows[x].notna()]
+    rows = rows.assign(_series=_series(rows, x, evidence))
+    order = sorted(set(rows[x]))
     groups = list(rows.groupby("platform", sort=False))
-    curves = rows[["series", *SHAPE]].drop_duplicates()
-    longest_legend = max(5, len(curves) - curves["series"].nunique())
-    figure, axes = _panels(3 * len(groups), width=9.6, height=3.75 + 0.17 * longest_legend, columns=3)
-    for number, (platform, part) in enumerate(groups):
-        left, middle, right = axes[3 * number : 3 * number + 3]
+    lines = rows[["_series", *SHAPE]].drop_duplicates()
+    longest_legend = max(5, len(lines) - lines["_series"].nunique())
+    beside = [True, len(rows[SHAPE].drop_duplicates()) > 1, True]  # one shape has no other shapes
+    options = {"width": 3.2 * sum(beside), "height": 3.75 + 0.17 * longest_legend, "columns": sum(beside)}
+    figure, axes = _panels(sum(beside) * len(groups), **options)
+    axes = iter(axes)
+    for platform, part in groups:
+        left, middle, right = (next(axes) if drawn else None for drawn in beside)
         largest = part.loc[part[SHAPE].astype("float64").prod(axis=1).idxmax(), SHAPE]
         large = part[(part[SHAPE] == largest).all(axis=1)]
-        _line(left, large, "ntb", order, "series", evidence.max_noise)
-        left.set(title=_title(shape_text(large.iloc[0]), platform, evidence), xlabel="NTB", ylabel="GFLOP/s")
-        other = part.drop(large.index)
-        names = [f"{shape_text(row)} {row['series']}" for row in other.to_dict("records")]
-        if names:
-            _line(middle, other.assign(series=names), "ntb", order, "series", evidence.max_noise)
-        middle.set(title="other shapes\n(n, m, p)", xlabel="NTB", ylabel="GFLOP/s")
-        first = large[large["ntb"] == 1].groupby("series")["time_ms"].min()
-        ratio = large.assign(speed=large["series"].map(first) / large["time_ms"])
-        _line(right, ratio, "ntb", order, "series", evidence.max_noise, y="speed")
-        source = published[(published["place"] == "Table 5") & published["ntb"].isin(order)].sort_values("ntb")
-        one = source.loc[source["ntb"] == 1, "value"]
-        if len(one):
-            places = [order.index(value) for value in source["ntb"]]
-            right.plot(places, one.iloc[0] / source["value"], "k--", marker="*", label="RTX 2080 Ti: float, tile 32")
-        right.set(title="speed over NTB 1\nat the largest shape", xlabel="NTB", ylabel="times faster")
+        _line(left, large, x, order, "_series", evidence.max_noise)
+        left.set(title=_title(shape_text(large.iloc[0]), platform, evidence), xlabel=x, ylabel="GFLOP/s")
+        if middle:
+            other = part.drop(large.index)
+            if len(other):
+                names = [f"{shape_text(row)} {row['_series']}" for row in other.to_dict("records")]
+                _line(middle, other.assign(_series=names), x, order, "_series", evidence.max_noise)
+            middle.set(title="other shapes\n(n, m, p)", xlabel=x, ylabel="GFLOP/s")
+        first = large[large[x] == order[0]].groupby("_series")["time_ms"].min()
+        ratio = large.assign(_speed=large["_series"].map(first) / large["time_ms"])
+        _line(right, ratio, x, order, "_series", evidence.max_noise, y="_speed")
+        for (label, source), dashes in zip(
+            _published_curves(rows, x, evidence, published), itertools.cycle(["--", ":", "-."])
+        ):
+            speed = source["value"].iloc[0] / source["value"]
+            places = [order.index(value) for value in source[x]]
+            right.plot(places, speed, color="black", linestyle=dashes, marker="*", label=label)
+        right.set(title=f"speed over {x} {order[0]}\nat the largest shape", xlabel=x, ylabel="times faster")
         right.autoscale(axis="y")
         right.set_ylim(bottom=0)
-        for axis in (left, middle, right):
+        for axis in filter(None, (left, middle, right)):
             _legend(axis)
     return figure
 
 
+def _labelled(rows):
+    """The rows with kernel and choice as one label."""
+    return rows.assign(_label=[f"{kernel} {choice}".strip() for kernel, choice in zip(rows["kernel"], rows["choice"])])
+
+
 @_styled
-def rates(rows, evidence):
-    """GFLOP/s of every point on a logarithmic axis: one panel a platform and dtype, one line a shape."""
-    rows = rows.assign(
-        shape=[shape_text(row) for row in rows.to_dict("records")],
-        label=[f"{row['kernel']} {choice_text(row)}".strip() for row in rows.to_dict("records")],
-    )
+def rates(rows: pd.DataFrame, evidence: Evidence) -> Figure:
+    """GFLOP/s of every point on a logarithmic axis: one panel per platform and dtype, one line per shape."""
+    rows = _labelled(rows)
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
-    names, shapes = list(dict.fromkeys(rows["label"])), list(dict.fromkeys(rows["shape"]))
-    options = {"hue": "label", "style": "label", "hue_order": names, "style_order": names, "palette": _palette(names)}
+    names, shapes = list(dict.fromkeys(rows["_label"])), list(dict.fromkeys(rows["shape"]))
+    options = {"hue": "_label", "style": "_label", "hue_order": names, "style_order": names, "palette": _palette(names)}
     figure, axes = _panels(len(groups), height=1.8 + 0.22 * len(shapes), columns=3, width=8.8, sharey=True, sharex=True)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
-        part = part.assign(place=[shapes.index(shape) for shape in part["shape"]])
-        sns.scatterplot(part, x="gflops", y="place", markers=_markers(names), s=40, ax=axis, **options)
+        part = part.assign(_place=[shapes.index(shape) for shape in part["shape"]])
+        sns.scatterplot(part, x="gflops", y="_place", markers=_markers(names), s=40, ax=axis, **options)
         words = {"va": "center", "fontsize": "x-small", "color": _GREY, "transform": axis.get_yaxis_transform()}
-        for place, missing in part[part["status"] != "ok"].groupby("place"):
-            axis.text(0.03, place, ", ".join(f"{row.kernel}: {row.status}" for row in missing.itertuples()), **words)
+        for place, missing in part[part["status"] != "ok"].groupby("_place"):
+            causes = dict.fromkeys(f"{row.kernel}: {row.status}" for row in missing.itertuples())
+            axis.text(0.03, place, ", ".join(causes), **words)
         axis.set(title=_title(dtype, platform, evidence), xlabel="GFLOP/s", ylabel="(n, m, p)")
         axis.set_yticks(range(len(shapes)), shapes)
         if (part["gflops"] > 0).any():
@@ -218,27 +259,31 @@ def rates(rows, evidence):
 
 
 @_styled
-def bars(rows, evidence):
-    """GFLOP/s of every point as bars: one panel a platform and dtype, one bar a choice and shape."""
-    rows = rows.assign(
-        shape=[shape_text(row) for row in rows.to_dict("records")],
-        label=[f"{row['kernel']} {choice_text(row)}".strip() for row in rows.to_dict("records")],
-    )
+def bars(rows: pd.DataFrame, evidence: Evidence) -> Figure:
+    """GFLOP/s of every point as bars: one panel per platform and dtype, one bar per choice and shape.
+
+    Of a sweep with very many choices only the fastest are shown, and the title says so.
+    """
+    rows = _labelled(rows)
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
     shapes = list(dict.fromkeys(rows["shape"]))
-    tallest = max(part["label"].nunique() for _, part in groups)
+    tallest = min(_MOST_BARS, max(part["_label"].nunique() for _, part in groups))
     options = {"hue_order": shapes, "palette": _palette(shapes), "errorbar": None, "orient": "h", "legend": "full"}
     figure, axes = _panels(len(groups), height=1.6 + (0.18 + 0.06 * len(shapes)) * tallest, width=8.8)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
-        sns.barplot(part, y="label", x="gflops", hue="shape", ax=axis, **options)
-        axis.set(title=_title(dtype, platform, evidence), xlabel="GFLOP/s", ylabel="")
+        title, count = dtype, part["_label"].nunique()
+        if count > _MOST_BARS:
+            fastest = part.groupby("_label", sort=False)["gflops"].max().nlargest(_MOST_BARS).index
+            part, title = part[part["_label"].isin(fastest)], f"{dtype}, the fastest {_MOST_BARS} of {count}"
+        sns.barplot(part, y="_label", x="gflops", hue="shape", ax=axis, **options)
+        axis.set(title=_title(title, platform, evidence), xlabel="GFLOP/s", ylabel="")
     _legend_of_all(figure, axes, columns=4, title="(n, m, p)")
     return figure
 
 
 @_styled
-def gauge(evidence, published):
-    """The maximum-size gauge: n that three matrices allow in theory, that was allocated, and that was timed."""
+def gauge(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """The maximum-size gauge: the n that fits in theory, the n that was allocated, and the n that was timed."""
     source = published.set_index("quantity")["value"]
     sizes = {name: source[name] for name in ("theoretical_n", "allocatable_n")}
     entries = [("RTX 2080 Ti, published", sizes | {"timed_n": sizes["allocatable_n"]})]
@@ -266,13 +311,13 @@ def gauge(evidence, published):
 
 
 @_styled
-def speedup(ladder, evidence):
-    """How many times faster than the naive kernel and than the CPU loop the best of each kernel is; float."""
+def speedup(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
+    """How many times faster the best of each kernel is than the naive kernel and than the CPU loop; float."""
     rows = ladder[(ladder["dtype"] == "float") & ladder["speedup_over_naive"].notna()]
     if rows.empty:
         return _nothing("No speed-up: the naive kernel was not timed.")
     platforms = list(dict.fromkeys(rows["platform"]))
-    kernels = sorted(dict.fromkeys(rows["kernel"]), key=lambda name: name in ANCHORS.values())
+    kernels = sorted(dict.fromkeys(rows["kernel"]), key=lambda name: name in evidence.libraries)
     figure, axes = _panels(2 * len(platforms), height=4, width=8.4)
     columns = {"speedup_over_naive": "times faster than naive", "speedup_over_cpu": "times faster than the CPU loop"}
     for number, platform in enumerate(platforms):
@@ -292,8 +337,8 @@ def speedup(ladder, evidence):
 
 
 @_styled
-def peak(ladder, evidence):
-    """The best rate of each kernel at the largest shape, against cuBLAS and the vector peak of the chip."""
+def peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
+    """The best rate of each kernel at the largest square shape, compared with cuBLAS and the chip's vector peak."""
     square = ladder[(ladder["n"] == ladder["p"]) & (ladder["n"] == ladder["m"]) & (ladder["status"] == "ok")]
     square = square[square["n"] == square["n"].max()]
     if square.empty:
@@ -301,8 +346,8 @@ def peak(ladder, evidence):
     groups = list(square.groupby(["platform", "dtype"], sort=False))
     figure, axes = _panels(len(groups), height=3, width=8.8)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
-        part = part.assign(anchor=part["kernel"].isin(ANCHORS.values())).sort_values(["anchor", "gflops"])
-        labels = [f"{row['kernel']}\n{choice_text(row)}".strip() for row in part.to_dict("records")]
+        part = part.sort_values(["anchor", "gflops"])
+        labels = [f"{row['kernel']}\n{row['choice']}".strip() for row in part.to_dict("records")]
         colours = ["0.6" if anchor else _palette(labels)[0] for anchor in part["anchor"]]
         bars = axis.barh(labels, part["gflops"], color=colours)
         top = part["peak_gflops"].iloc[0]
@@ -311,7 +356,8 @@ def peak(ladder, evidence):
         if pd.notna(top):
             axis.axvline(top, color="black", linestyle="--", linewidth=1, zorder=0)
             words = {"rotation": 90, "va": "top", "fontsize": "small", "textcoords": "offset points"}
-            axis.annotate("vector peak", (top, 1), xycoords=("data", "axes fraction"), xytext=(3, -4), **words)
+            name = "tensor-core peak" if dtype in _ON_TENSOR_CORES else "vector peak"
+            axis.annotate(name, (top, 1), xycoords=("data", "axes fraction"), xytext=(3, -4), **words)
         axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.xaxis.set_major_formatter("{x:,.0f}")
         axis.set_xlim(0, 1.5 * np.nanmax([top, part["gflops"].max()]))
@@ -322,14 +368,14 @@ def peak(ladder, evidence):
 
 
 @_styled
-def roofline(evidence):
+def roofline(evidence: Evidence) -> Figure:
     """Each float kernel at its counted FLOP per byte and its measured rate, under the roofs of memory and arithmetic.
 
-    The counts are of what crosses between a multiprocessor and its caches, so a kernel may lie above the roof of the
-    memory: the caches served it.
+    The counts are of what moves between a multiprocessor and its caches. So a kernel may lie above the memory's roof,
+    if the caches served it.
     """
     counted = tables.traffic(evidence)
-    keys = ["kernel", "dtype", "block_x", "block_y", "tile", "ntb"]
+    keys = ["kernel", "dtype", *evidence.choice]
     measured = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["gflops"].notna()]
     rows = measured.merge(counted[[*keys, "flop_per_byte_moved"]], on=keys)
     rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte_moved"] > 0)]
@@ -340,18 +386,20 @@ def roofline(evidence):
     figure, axes = _panels(len(groups), columns=1, height=4.4)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
-        # Without a known peak the roof of the memory goes on over all points.
+        # If the peak is not known, the memory's roof extends over all points.
         bandwidth, peak = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float")
         top = peak or bandwidth * part["flop_per_byte_moved"].max()
         names = sorted(part["kernel"].unique())
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
-        said = []  # the fastest of each kernel and tile has its choice beside it, unless a faster one's stands there
-        for row in part.drop_duplicates(["kernel", "tile"], keep="last").iloc[::-1].to_dict("records"):
+        said = []  # the fastest of each kernel and first parameter is labelled, unless a faster label is near
+        part = tables.describe(part, evidence)
+        part = part.assign(_first=part["choice"].str.split(", ").str[0])
+        for row in part.drop_duplicates(["kernel", "_first"], keep="last").iloc[::-1].to_dict("records"):
             x, y = row["flop_per_byte_moved"], row["gflops"]
             if all(abs(np.log10(x / a)) > 0.45 or abs(np.log10(y / b)) > 0.12 for a, b in said):
-                axis.annotate(choice_text(row), (x, y), xytext=(8, -3), **small)
+                axis.annotate(row["choice"], (x, y), xytext=(8, -3), **small)
                 said.append((x, y))
         intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte_moved"].min()), 4 * top / bandwidth, 200)
         axis.plot(intensity, np.minimum(top, bandwidth * intensity), color="black", linewidth=1.2, zorder=0)
@@ -368,8 +416,8 @@ def roofline(evidence):
 
 
 @_styled
-def cache_lines(evidence):
-    """Time of a multiply-add over the cache lines that it fetches: one panel a machine, one point a loop and shape."""
+def cache_lines(evidence: Evidence) -> Figure:
+    """Time of a multiply-add over the lines that it fetches: one panel per machine, one point per loop and shape."""
     table = tables.cache_lines(evidence)
     if table.empty:
         return _nothing("No CPU loop was both timed and counted.")
@@ -381,7 +429,7 @@ def cache_lines(evidence):
     for axis, (platform, part) in zip(axes, groups, strict=True):
         axis.set(xscale="log", yscale="log", title=_title("", platform, evidence))
         sns.scatterplot(part, x="l1_lines_per_multiply_add", y="ns_per_multiply_add", s=50, ax=axis, **options)
-        axis.set(xlabel="lines into the first cache a multiply-add", ylabel="ns a multiply-add")
+        axis.set(xlabel="lines into the first cache per multiply-add", ylabel="ns per multiply-add")
         for ruler in (axis.xaxis, axis.yaxis):
             ruler.set(
                 major_locator=LogLocator(subs=(1, 2, 5)), major_formatter="{x:g}", minor_formatter=NullFormatter()
@@ -391,14 +439,14 @@ def cache_lines(evidence):
 
 
 @_styled
-def cold_start(evidence, published):
-    """Whole calls in a fresh process, stacked by step: one panel a platform, one bar a call."""
+def cold_start(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """Whole calls in a fresh process, stacked by step: one panel per platform, one bar per call."""
     table = tables.cold_start(evidence, published)
     if table.empty:
-        return _nothing("No call was timed: there is no GPU, and no recorded run of this task.")
+        return _nothing("No call was timed: there is no GPU and no recorded run of this task.")
     groups = list(table.groupby("platform", sort=False))
     figure, axes = _panels(len(groups), height=3, columns=1)
-    steps = [f"{step}_ms" for step in STEPS if f"{step}_ms" in table and step != "total"]
+    steps = [name for name in tables.steps(evidence) if name != "total_ms"]
     for axis, (platform, part) in zip(axes, groups, strict=True):
         names = [f"{row.kernel}, call {row.position} of\n{row.order}" for row in part.itertuples()]
         left = np.zeros(len(part))
@@ -414,8 +462,8 @@ def cold_start(evidence, published):
 
 
 @_styled
-def launch_limits(evidence, published):
-    """Each launch against the device's limit: how many of the threads or bytes allowed a block asks for."""
+def launch_limits(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """Each launch against the device's limit: the percentage of the allowed threads or bytes that a block asks for."""
     table = tables.launch_limits(evidence, published)
     if table.empty:
         return _nothing("No launch was tried.")
@@ -434,12 +482,12 @@ def launch_limits(evidence, published):
 
 
 @_styled
-def bandwidth(evidence, published):
-    """What was measured as a share of the datasheet: memory bandwidth and multiply-add rates."""
+def bandwidth(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """Measured rates as a percentage of the datasheet's: memory bandwidth and multiply-add rates."""
     table = tables.bandwidth(evidence, published)
     table = table[table["percent_of_datasheet"].notna() & ~table["quantity"].str.startswith("ceiling")]
     if table.empty:
-        return _nothing("No roof was measured: there is no GPU, and no recorded run of this task.")
+        return _nothing("No roof was measured: there is no GPU and no recorded run of this task.")
     names = [f"{row.quantity.replace('_', ' ')}, {row.dtype}" for row in table.itertuples()]
     figure, (axis,) = _panels(1, height=1.2 + 0.35 * len(table))
     labels = [evidence.labels[platform] for platform in table["platform"]]
@@ -459,7 +507,7 @@ _OF_METHOD = {
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
 }
-#: The figures of the whole study, beside those of its tasks: file name -> function of evidence and published.
+#: The figures of the whole study, in addition to those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
     "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
@@ -468,29 +516,45 @@ OVERVIEW = {
 }
 
 
-def save(figure, path):
+def save(figure: Figure, path: Path | str) -> None:
     """Write a figure as SVG, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(svg(figure))
 
 
-def task(name, evidence, published):
-    """The figure of a task, chosen by what its sweep varies: NTB, tile width or block; else the rates of its points."""
-    method = evidence.config["tasks"].get(name, {}).get("method", "sweep")
+def task(name: str, evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """The figure of a task; what its sweep varies decides which: a parameter, the block, or the rates of its points."""
+    own, method = evidence.of(name), evidence.method(name)
     if method != "sweep":
-        return _OF_METHOD[method](evidence, published)
-    own = evidence.of(name)
+        return _OF_METHOD[method](own, published)
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows["gflops"].isna().all():
-        return _nothing("Nothing of this task was timed; its table holds what was verified.")
-    chosen = rows[~rows["kernel"].isin(ANCHORS.values())]
-    if chosen["ntb"].nunique() > 1:
-        return ntb(rows, evidence, published)
-    if chosen["kernel"].nunique() == 1 and chosen["tile"].nunique() > 1:
-        return sweep(rows, "tile", "tile width", evidence)
-    if chosen["kernel"].nunique() == 1 and chosen["block_x"].nunique() > 1:
-        rows = rows.assign(block=[choice_text(row) for row in rows.to_dict("records")])
-        return sweep(rows, "block", "threads of a block, x × y", evidence)
-    if len(chosen[["kernel", *CHOICE]].drop_duplicates()) > 3:
+        return _nothing("Nothing of this task was timed; its table shows what was verified.")
+    rows = tables.describe(rows, evidence)
+    chosen = rows[~rows["anchor"]]
+    x = _varied(chosen, evidence)
+    if x:
+        lines = len(set(_series(chosen, x, evidence)))
+        if lines == 1 and not _published_curves(chosen, x, evidence, published):
+            return sweep(chosen, x, x, evidence)
+        if lines <= _MOST_CURVES:
+            return curves(chosen, x, evidence, published)
+    elif chosen["kernel"].nunique() == 1 and chosen[["block_x", "block_y"]].drop_duplicates().shape[0] > 1:
+        return sweep(chosen, "choice", "threads of a block, x × y", evidence)
+    if len(chosen[["kernel", *evidence.choice]].drop_duplicates()) > 3:
         return bars(rows, evidence)
     return rates(rows, evidence)
+
+
+def _varied(rows, evidence):
+    """The parameter that a figure of these rows runs over: the one with the most values; None if there is no such one.
+
+    One kernel has to have two values of it, and of several kernels each has to have three, so that there is a curve to
+    compare.
+    """
+    found = {}
+    for name in evidence.parameters:
+        values = rows.groupby("kernel")[name].nunique()
+        if len(values) and values.min() >= (2 if len(values) == 1 else 3):
+            found[name] = rows[name].nunique()
+    return max(found, key=found.get, default=None)

@@ -1,34 +1,46 @@
-"""What the data says, in sentences: functions from evidence to Markdown, so that no sentence outlives its numbers."""
+"""What the data says, in sentences: functions from evidence to Markdown, so that every sentence fits its numbers."""
 
 import contextlib
+import html
 import json
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
 from tilewise.report import claims, tables
-from tilewise.report.data import ANCHORS
-from tilewise.study import registry
+from tilewise.report.data import Evidence, Platform
+from tilewise.study.expressions import evaluate
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
-def origin(evidence):
-    """What was measured where and when, as a block quote at the head of the page."""
-    here = ", ".join(platform.device["cpu"]["name"] for platform in evidence.platforms if not platform.has_gpu)
+def plain(words: Any) -> str:
+    """Words from results or from the config, such as a title, so that they cannot become markup in Markdown."""
+    return html.escape(" ".join(str(words).split()))
+
+
+def _label(evidence, platform):
+    return plain(evidence.labels[platform.name])
+
+
+def origin(evidence: Evidence) -> str:
+    """What was measured, where and when, as a block quote at the top of the page."""
+    here = ", ".join(plain(platform.device["cpu"]["name"]) for platform in evidence.platforms if not platform.has_gpu)
     lines = []
     if here and not evidence.gpus:
-        lines.append("**No GPU times.** This machine has no GPU and the repository holds no recorded run.")
+        lines.append("**No GPU times.** This machine has no GPU, and the repository does not hold a recorded run.")
     elif here:
         source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
         lines.append(f"**The GPU times on this page were not measured on this machine**, which has no GPU: {source}.")
     for platform in evidence.platforms:
         if platform.has_gpu:
-            lines.append(f"**Measured on {platform.label}**, {_when(platform)}, by this run.")
+            lines.append(f"**Measured on {plain(platform.label)}**, {_when(platform)}, by this run.")
     if here:
         lines.append(
             f"Measured here ({here}): the CPU loop. Verified here: every CUDA kernel, on the CPU emulator, "
-            "which has no times to show."
+            "which does not measure times."
         )
     return "\n".join(f"> {line}\n>" for line in lines)
 
@@ -38,8 +50,10 @@ def _when(platform):
 
 
 def _recorded(gpu):
-    commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has none
-    return f"they were recorded on an {gpu.device['gpu']['name']} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
+    commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has no commit
+    return (
+        f"they were recorded on an {plain(gpu.device['gpu']['name'])} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
+    )
 
 
 def _count(number, noun):
@@ -51,11 +65,11 @@ def _times(ratio):
     return f"{ratio:.3g}×" if ratio < 1000 else f"{ratio:,.0f}×"
 
 
-def summary(evidence, ladder, verified, failed):
-    """The study in a few points: each GPU's kernels at the largest float product, then checks and failures."""
+def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, failed: pd.DataFrame) -> str:
+    """The study in a few points: the kernels of each GPU at the largest float product, then checks and failures."""
     points = []
     for gpu in evidence.gpus:
-        points += _ladder_points(ladder[ladder["platform"] == gpu.name], evidence.labels[gpu.name])
+        points += _ladder_points(ladder[ladder["platform"] == gpu.name], _label(evidence, gpu))
     total, right = int(verified["points"].sum()), int(verified["verified"].sum())
     worst = verified.loc[verified["points"] == verified["verified"], "largest_bound_ratio"].max()
     sentence = f"{right:,} of {total:,} points were verified"
@@ -73,19 +87,20 @@ def summary(evidence, ladder, verified, failed):
     if len(wrong):
         points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")
     if len(failed):
-        kinds = ", ".join(f"{count} {status}" for status, count in failed["status"].value_counts().items())
-        points.append(f"{_count(len(failed), 'point').capitalize()} did not give a time or a product ({kinds}).")
+        counts = failed.groupby("status", sort=False)["points"].sum().sort_values(ascending=False, kind="stable")
+        kinds = ", ".join(f"{count} {status}" for status, count in counts.items())
+        points.append(f"{_count(int(counts.sum()), 'point').capitalize()} did not give a time or a product ({kinds}).")
     return "\n".join(f"- {point}" for point in points)
 
 
-def verdict_counts(verdicts, evidence):
+def verdict_counts(verdicts: pd.DataFrame, evidence: Evidence) -> str:
     """How many claims hold on each platform."""
     lines = []
     for platform in evidence.everyone:
         found = verdicts.loc[verdicts["platform"] == platform.name, "verdict"].value_counts()
         hold, fail, untested = (found.get(name, 0) for name in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
         lines.append(
-            f"On **{evidence.labels[platform.name]}** {hold} of {hold + fail + untested} claims hold, {fail} "
+            f"On **{_label(evidence, platform)}** {hold} of {hold + fail + untested} claims hold, {fail} "
             f"{'does' if fail == 1 else 'do'} not, and {untested} cannot be tested."
         )
     return "\n\n".join(lines)
@@ -103,11 +118,13 @@ def _ladder_points(ladder, label):
         steps.append(f"{name}{choice} {row['time_ms']:,.4g} ms")
     shape = next(iter(rows.values()))["shape"]
     points = [f"**{label}**, float, {shape}: {', '.join(steps)}."]
-    own = [row for name, row in rows.items() if name not in ANCHORS.values()]
+    own = [row for name, row in rows.items() if not row["anchor"]]
     if not own:
         return points
     fastest = min(own, key=lambda row: row["time_ms"])
-    sentence = f"The fastest kernel of the study is `{fastest['kernel']}` with {fastest['choice']}"
+    sentence = f"The fastest kernel of the study is `{fastest['kernel']}`"
+    if fastest["choice"]:
+        sentence += f" with {fastest['choice']}"
     if pd.notna(fastest["speedup_over_naive"]) and fastest["kernel"] != "naive":
         sentence += f", {_times(fastest['speedup_over_naive'])} the speed of the best naive kernel"
     if pd.notna(fastest["percent_of_anchor"]):
@@ -123,11 +140,11 @@ def _ladder_points(ladder, label):
     return points
 
 
-def double_cost(evidence, published):
-    """What double costs the naive kernel at the square shape, best block against best, beside source a's 29.7 %."""
+def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:
+    """How much longer the naive kernel takes in double at the square shape, beside source a's 29.7 %; best blocks."""
     claim = published.loc[published["quantity"] == "time_increase_double", "value"].iloc[0]
     rows = evidence.of("task1a", "task1b").gpu
-    best = tables.best(tables.describe(rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])], evidence.max_noise))
+    best = tables.best(tables.describe(rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])], evidence))
     best = best[(best["kernel"] == "naive") & (best["status"] == "ok")]
     lines = []
     for gpu in evidence.gpus:
@@ -136,16 +153,16 @@ def double_cost(evidence, published):
         if {"float", "double"} <= set(own.index):
             more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
             lines.append(
-                f"Source a found double {claim:g}\u00a0% slower than float, best block against best, and another block "
-                f"the best for double. On {evidence.labels[gpu.name]} double takes {more:.1f}\u00a0% longer; the best "
-                "block is "
-                f"{own.loc['float', 'choice']} for float and {own.loc['double', 'choice']} for double."
+                f"Source a found that double is {claim:g}\u00a0% slower than float, each with its best block, and that "
+                f"another block is best for double. On {_label(evidence, gpu)} double takes {more:.1f}\u00a0% "
+                f"longer; the best block is {own.loc['float', 'choice']} for float and "
+                f"{own.loc['double', 'choice']} for double."
             )
     return "\n\n".join(lines)
 
 
-def lines_explain(table, labels):
-    """What more cache lines cost the same CPU loop, on each machine: its points beside that at the smallest product."""
+def lines_explain(table: pd.DataFrame, evidence: Evidence) -> str:
+    """What more cache lines cost a CPU loop, on each machine, compared with the same loop at the smallest product."""
     keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"
     lines = []
     for platform, rows in table.groupby("platform", sort=False):
@@ -154,23 +171,23 @@ def lines_explain(table, labels):
         pairs = pairs[pairs["work"] > pairs["work_smallest"]]
         more, longer = (pairs[name] / pairs[f"{name}_smallest"] for name in (counted, time))
         parts = [
-            f"in {_count(int(chosen.sum()), 'point')} it fetches {words} and takes {longer[chosen].median():.3g} times "
-            f"as long in the median ({longer[chosen].min():.3g} to {longer[chosen].max():.3g})"
-            for chosen, words in ((more > 2, "more than twice the lines"), (more <= 2, "no more than twice the lines"))
+            f"at {_count(int(chosen.sum()), 'point')} it fetches {words} and takes, in the median, "
+            f"{longer[chosen].median():.3g} times as long ({longer[chosen].min():.3g} to {longer[chosen].max():.3g})"
+            for chosen, words in ((more > 2, "more than twice the lines"), (more <= 2, "at most twice the lines"))
             if chosen.any()
         ]
         if len(parts) == 2:
             lines.append(
-                f"On {labels[platform]}, beside the same loop at {smallest['shape'].iloc[0]}, a multiply-add of the "
-                f"larger products: {'; '.join(parts)}."
+                f"On {plain(evidence.labels[platform])}, a multiply-add of a larger product compares with one of the "
+                f"same loop at {smallest['shape'].iloc[0]} as follows: {'; '.join(parts)}."
             )
     return "\n\n".join(lines)
 
 
-def found(evidence, sentence, platforms=None):
-    """A sentence with its figures filled in, once for each platform (default: those with GPU times) that has them.
+def found(evidence: Evidence, sentence: str, platforms: Iterable[Platform] | None = None) -> str:
+    """A sentence with its figures filled in, once for each platform that has them (default: platforms with GPU times).
 
-    Braces hold expressions as in report/claims.yaml, over the tasks of `evidence`, or the word `platform`.
+    Braces hold expressions as in report/claims.yaml, evaluated on the tasks of `evidence`, or the word `platform`.
     """
     lines = []
     for platform in evidence.gpus if platforms is None else platforms:
@@ -182,17 +199,19 @@ def found(evidence, sentence, platforms=None):
 
 def _filled(sentence, functions):
     def figure(part):
-        value = registry.evaluate(part[1], functions)
+        value = evaluate(part[1], functions)
         value = value.value if isinstance(value, claims.Spread) else value
-        return value if isinstance(value, str) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return plain(value) if isinstance(value, str) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
     return re.sub(r"\{(.+?)\}", figure, sentence)
 
 
-def configuration(evidence):
-    """The resolved config of every machine, folded away."""
+def configuration(evidence: Evidence) -> str:
+    """The resolved config of every machine, collapsed."""
     parts = []
     for platform in evidence.everyone:
         text = json.dumps(platform.device["config"], indent=1)
-        parts.append(f"<details><summary>Resolved config: {platform.label}</summary>\n\n```\n{text}\n```\n\n</details>")
+        parts.append(
+            f"<details><summary>Resolved config: {plain(platform.label)}</summary>\n\n```\n{text}\n```\n\n</details>"
+        )
     return "\n\n".join(parts)

@@ -1,33 +1,52 @@
-"""The tables of the report: functions from measured and published figures to a table, nothing read and nothing written.
+"""The tables of the report: functions from measured and published figures to a table. They read and write no files.
 
-Times are in ms and medians of isolated runs, rates in GFLOP/s, `ratio` is published time over measured time. A row that
-did not run keeps its place, with its status. Shapes are shown as source a writes them, (n, m, p), C being n x m.
+Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` is the published time divided by the
+measured time. A row that did not run keeps its place, with its status. Shapes are shown as source a writes them:
+(n, m, p), where C is n x m.
 """
+
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import pandas as pd
 
+from tilewise import UserError
 from tilewise.build import build
-from tilewise.count.cache_lines import KEYS as CACHE_KEYS
-from tilewise.count.counters import METRICS
-from tilewise.measure.methods.cold_start import STEPS
 from tilewise.report import claims
-from tilewise.report.data import ANCHORS, CHOICE, SHAPE
-from tilewise.study import registry
-from tilewise.study.registry import DTYPES
+from tilewise.report.data import COUNTED, Evidence, Platform, point_of
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.registry import Kernel
 
-_CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best block, tile or NTB is chosen for
-_CHOSEN = ["kernel", "dtype", *CHOICE]  # the same kernel with the same choice, at whatever shape
-
-
-def choice_text(row):
-    """What the sweep chose for this row: `16 × 64` threads, `tile 32, NTB 7`; empty for a library or a loop."""
-    parts = [f"{name} {row[key]}" for key, name in (("tile", "tile"), ("ntb", "NTB")) if pd.notna(row[key])]
-    if not parts and pd.notna(row["block_x"]):
-        parts = [f"{row['block_x']} × {row['block_y']}"]
-    return ", ".join(parts)
+_CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 
 
-def shape_text(row):
+def _chosen(evidence: Evidence) -> list[str]:
+    """The columns in which two rows of the same kernel with the same choice agree, at any shape."""
+    return ["kernel", "dtype", *evidence.choice]
+
+
+def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: Collection[str] = ()) -> str:
+    """What the sweep chose for this row: `16 × 64` threads, `tile 32, ntb 7`; empty for a kernel without parameters.
+
+    The kernel's parameters come in the order of the registry, then those that only a recorded row has. Every block has
+    threads, so they are named only if a sweep chose them. `without` names parameters that are left out.
+    """
+    kernel = kernels.get(row["kernel"])
+    recorded = [name for name in columns.parameters_of(row) if pd.notna(row[name])]
+    names = kernel.parameters if kernel else () if recorded else ("block",)
+    words = []
+    for name in dict.fromkeys([*names, *recorded]):
+        if name == "block" and pd.notna(row["block_x"]):
+            words.append(f"{row['block_x']} × {row['block_y']}")
+        elif name not in without and pd.notna(row.get(name)):
+            words.append(f"{name} {row[name]}")
+    return ", ".join(words)
+
+
+def shape_text(row: Mapping[str, Any]) -> str:
     """The shape as source a writes it: (n, m, p)."""
     return f"({row['n']}, {row['m']}, {row['p']})"
 
@@ -36,42 +55,50 @@ def _pair(x, y):
     return [f"({a}, {b})" if pd.notna(a) else "" for a, b in zip(x, y)]
 
 
-def describe(rows, max_noise):
-    """Rows of measurements.csv with what a reader needs beside them.
-
-    Adds shape, choice, block, grid (text), spread_percent (interquartile range over the median) and `unstable`: the
-    standard deviation passes `max_noise`, a share of the mean.
-    """
+def _with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The same rows with shape and choice in words."""
+    records = rows.to_dict("records")
     return rows.assign(
-        shape=[shape_text(row) for row in rows.to_dict("records")],
-        choice=[choice_text(row) for row in rows.to_dict("records")],
-        block=_pair(rows["block_x"], rows["block_y"]),
-        grid=_pair(rows["grid_x"], rows["grid_y"]),
-        # Quartiles of one sample are no range.
-        spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
-        unstable=rows["noise"] > max_noise,
+        shape=pd.Series([shape_text(row) for row in records], index=rows.index, dtype="str"),
+        choice=pd.Series([choice_text(row, evidence.kernels) for row in records], index=rows.index, dtype="str"),
     )
 
 
-def best(rows):
-    """The fastest row of each case (platform, kernel, dtype, shape), with its runner-up.
+def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Rows of measurements.csv with the further columns that a reader needs.
 
-    Adds `points` ("5 of 6" ran), runner_up, gap_percent (how much slower the runner-up is) and `decided`: the quartile
-    ranges of the two do not overlap, so the difference exceeds the spread. Where nothing ran, the first row stands.
+    Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), `unstable` (the
+    standard deviation is above the config's limit) and `anchor` (the kernel is a library).
     """
-    found = []
+    return _with_words(rows, evidence).assign(
+        block=_pair(rows["block_x"], rows["block_y"]),
+        grid=_pair(rows["grid_x"], rows["grid_y"]),
+        # The quartiles of one sample are not a range.
+        spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
+        unstable=rows["noise"] > evidence.max_noise,
+        anchor=rows["kernel"].isin(evidence.libraries),
+    )
+
+
+def best(rows: pd.DataFrame) -> pd.DataFrame:
+    """The fastest of the described rows of each case (platform, kernel, dtype, shape), with its runner-up.
+
+    Adds `points_ran` ("5 of 6"), runner_up, gap_percent (how much slower the runner-up is) and `decided`: the quartile
+    ranges of the two do not overlap, so the difference exceeds the spread. If nothing ran, the first row is taken.
+    """
+    found, chosen = [], columns.choice(columns.parameters_of(rows))
     for _, case in rows.groupby(_CASE, sort=False, dropna=False):
-        ran = case[case["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(CHOICE)
-        case = case.drop_duplicates(CHOICE)  # two tasks may have asked for the same
+        ran = case[case["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
+        case = case.drop_duplicates(chosen)  # two tasks may have asked for the same point
         winner = (case if ran.empty else ran).iloc[0].to_dict()
-        winner |= {"points": f"{len(ran)} of {len(case)}", "runner_up": "", "gap_percent": None, "decided": None}
+        winner |= {"points_ran": f"{len(ran)} of {len(case)}", "runner_up": "", "gap_percent": None, "decided": None}
         if len(ran) > 1:
             second = ran.iloc[1]
-            winner["runner_up"] = choice_text(second)
+            winner["runner_up"] = second["choice"]
             winner["gap_percent"] = 100 * (second["time_ms"] / winner["time_ms"] - 1)
             winner["decided"] = bool(winner["time_q3_ms"] < second["time_q1_ms"])
         found.append(winner)
-    table = pd.DataFrame(found, columns=[*rows.columns, "points", "runner_up", "gap_percent", "decided"])
+    table = pd.DataFrame(found, columns=[*rows.columns, "points_ran", "runner_up", "gap_percent", "decided"])
     types = {"gap_percent": "float64", "decided": "boolean", "runner_up": "str"}
     return table.astype(rows.dtypes.to_dict() | types)
 
@@ -87,22 +114,27 @@ def _published_times(published, keys, pick_best):
     )[[*keys, "published_block", "published_grid", "published_ms"]]
 
 
-def _beside_published(table, published, pick_best):
-    keys = ["kernel", "dtype", *SHAPE, *([] if pick_best else CHOICE)]
+def _beside_published(table, evidence, published, pick_best):
+    keys = ["kernel", "dtype", *SHAPE, *([] if pick_best else evidence.choice)]
+    # A parameter that no source has is empty there: its figures are of kernels without it.
+    missing = [name for name in keys if name not in published]
+    published = columns.typed(published.reindex(columns=[*published.columns, *missing]))
     table = table.merge(_published_times(published, keys, pick_best), how="left", on=keys)
     return table.assign(ratio=table["published_ms"] / table["time_ms"])
 
 
-def _beside_anchor(table, rows):
-    """Adds `percent_of_anchor`: the rate as a share of cuBLAS's (on the CPU, of NumPy's BLAS) for the same product."""
-    anchors = rows[rows["kernel"].isin(ANCHORS.values()) & (rows["status"] == "ok")]
-    keys = ["platform", "dtype", *SHAPE]
-    anchors = (
-        anchors.sort_values("time_ms", kind="stable")
-        .drop_duplicates(keys)
-        .rename(columns={"time_ms": "anchor_ms"})[[*keys, "anchor_ms"]]
-    )
-    table = table.merge(anchors, how="left", on=keys)
+def _beside_anchor(table, rows, evidence):
+    """Adds `percent_of_anchor`: the rate as a percentage of the library's for the same product and element type.
+
+    The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's.
+    """
+    anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == "ok")]
+    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]), anchor_ms=anchors["time_ms"])
+    keys = ["platform", "on_gpu", "dtype", *SHAPE]
+    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, "anchor_ms"]]
+    table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))
+    anchors = anchors.astype({"on_gpu": table["on_gpu"].dtype})
+    table = table.merge(anchors, how="left", on=keys).drop(columns="on_gpu")
     return table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"])
 
 
@@ -124,46 +156,46 @@ def _beside_cpu(table, cpu, published):
 
 
 def _beside_emulator(table, evidence):
-    """Adds `emulator`: what verifying the same kernel with the same parameters on this run's emulator found."""
-    emulated = _but_asked_refusals(evidence.emulated, evidence)
+    """Adds `emulator`: whether this run's emulator verified the same kernel with the same parameters."""
+    emulated, chosen = _but_asked_refusals(evidence.emulated, evidence), _chosen(evidence)
     if emulated.empty:
         return table
-    worst = emulated.sort_values("status", key=lambda status: status == "ok", kind="stable").drop_duplicates(_CHOSEN)
-    found = worst.rename(columns={"status": "emulator"})[[*_CHOSEN, "emulator"]]
-    return table.merge(found, how="left", on=_CHOSEN)
+    worst = emulated.sort_values("status", key=lambda status: status == "ok", kind="stable").drop_duplicates(chosen)
+    found = worst.rename(columns={"status": "emulator"})[[*chosen, "emulator"]]
+    return table.merge(found, how="left", on=chosen)
 
 
 def _by_shape(table):
-    """Shapes in their first order, the platforms of a shape side by side, the anchor last."""
+    """Shapes in the order in which they first occur, the platforms of a shape together, the anchor last."""
     shapes = pd.factorize(table["n"].astype(str) + "," + table["m"].astype(str) + "," + table["p"].astype(str))[0]
-    order = pd.DataFrame({"shape": shapes, "anchor": table["kernel"].isin(ANCHORS.values())}, index=table.index)
+    order = pd.DataFrame({"shape": shapes, "anchor": table["anchor"]}, index=table.index)
     return table.loc[order.sort_values(["shape", "anchor"], kind="stable").index].reset_index(drop=True)
 
 
-def sweep(rows, evidence, published):
+def sweep(rows: pd.DataFrame, evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters.
 
     `best` marks the fastest row of each case.
     """
-    rows = describe(rows, evidence.max_noise)
+    rows = describe(rows, evidence)
     cases = rows.groupby(_CASE, dropna=False)["time_ms"]
     rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
-    table = _beside_published(rows, published, pick_best=False)
-    return _by_shape(_beside_emulator(_beside_anchor(table, rows), evidence))
+    table = _beside_published(rows, evidence, published, pick_best=False)
+    return _by_shape(_beside_emulator(_beside_anchor(table, rows, evidence), evidence))
 
 
-def winners(rows, evidence, published):
+def winners(rows: pd.DataFrame, evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     """The best of each case, in the layout of Tables 1 and 4: beside it the published best and the CPU loop."""
-    table = _beside_published(best(describe(rows, evidence.max_noise)), published, pick_best=True)
-    table = _beside_cpu(_beside_anchor(table, rows), evidence.cpu, published)
+    table = _beside_published(best(describe(rows, evidence)), evidence, published, pick_best=True)
+    table = _beside_cpu(_beside_anchor(table, rows, evidence), evidence.cpu, published)
     return _by_shape(_beside_emulator(table, evidence))
 
 
-def maximum_size(evidence, published):
-    """Table 3: memory, sizes and time of the largest product, one quantity and platform a row.
+def maximum_size(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """Table 3: memory, sizes and time of the largest product, one row per quantity and platform.
 
-    n counts rows of three square float matrices. `share` rows are in percent. What the probe did not time is empty and
-    the column `note` says why.
+    n is the number of rows of each of the three square float matrices. `share` rows are in percent. If the probe did
+    not time something, its value is empty and the column `note` says why.
     """
     source = published[published["kernel"].isna() | (published["place"] == "Table 3") | (published["kernel"] == "")]
     known = dict(zip(source["quantity"], source["value"]))
@@ -215,28 +247,37 @@ def maximum_size(evidence, published):
     return table.assign(ratio=ratio).iloc[order].reset_index(drop=True)
 
 
-def cold_start(evidence, published):
-    """Source b's way to time: whole calls in a fresh process, in both orders; medians of ms by step, one call a row.
+def cold_start(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """Source b's way to time: whole calls in a fresh process, in both orders; medians in ms by step, one row per call.
 
-    alone_ms is the kernel by itself, warmed up, as every other task measures it.
+    alone_ms is the time of the kernel alone, warmed up, as every other task measures it.
     """
     calls = evidence.facts["cold_start"]
     calls = calls[calls["ms"].notna()].assign(step=lambda rows: rows["step"] + "_ms")
     key = ["platform", "order", "position", "kernel"]
     table = calls.pivot_table(index=key, columns="step", values="ms", aggfunc="median", sort=False).reset_index()
-    steps = [f"{step}_ms" for step in STEPS if f"{step}_ms" in table]
-    alone = evidence.gpu[evidence.gpu["task"] == "cold_start"].set_index(["platform", "kernel"])["time_ms"]
+    alone = evidence.gpu.set_index(["platform", "kernel"])["time_ms"]
+    alone = alone[~alone.index.duplicated()]
     source = published[(published["quantity"] == "call_time") & (published["place"] == "passing run")]
     source = source.set_index("kernel")["value"]
     in_order = table["order"] == "naive, tiled"
-    return table[[*key, *steps]].assign(
+    return table[[*key, *steps(evidence)]].assign(
         alone_ms=[alone.get(pair) for pair in zip(table["platform"], table["kernel"])],
         published_ms=table["kernel"].map(source).where(in_order),
     )
 
 
-def launch_limits(evidence, published):
-    """Which launches were taken and which refused, with the error's own name; shares are of the device's limit."""
+def steps(evidence: Evidence) -> list[str]:
+    """The columns of `cold_start` that hold the steps of a call, in the order in which they were taken; total_ms last.
+
+    A step that only some calls have, such as the context, stands where it first occurs.
+    """
+    calls = evidence.facts["cold_start"]
+    return [f"{step}_ms" for step in calls.loc[calls["ms"].notna(), "step"].unique()]
+
+
+def launch_limits(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """Which launches ran and which were refused, with the error's name and the percentage of the device's limit."""
     limits = {platform.name: platform.device["limits"] for platform in evidence.everyone}
     rows = []
     for row in evidence.facts["launch_limits"].to_dict("records"):
@@ -247,18 +288,17 @@ def launch_limits(evidence, published):
     return pd.DataFrame(rows, columns=[*evidence.facts["launch_limits"], "block", "percent_of_limit"])
 
 
-def bandwidth(evidence, published):
+def bandwidth(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     """The roofs of the device: memory bandwidth, multiply-add rates and what source d's intensities allow."""
     rows = evidence.facts["bandwidth"]
     return rows.assign(percent_of_datasheet=100 * rows["measured"] / rows["datasheet"])
 
 
-def occupancy(evidence):
-    """Blocks and warps that a multiprocessor holds of each launch of the study, and what limits them."""
+def occupancy(evidence: Evidence) -> pd.DataFrame:
+    """How many blocks and warps of each launch of the study a multiprocessor holds, and what limits them."""
     rows = evidence.facts["occupancy"]
-    return rows.assign(
-        choice=[choice_text(row) for row in rows.to_dict("records")], occupancy_percent=100 * rows["occupancy"]
-    )
+    choice = [choice_text(row, evidence.kernels) for row in rows.to_dict("records")]
+    return rows.assign(choice=choice, occupancy_percent=100 * rows["occupancy"])
 
 
 _OF_METHOD = {
@@ -267,43 +307,42 @@ _OF_METHOD = {
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
 }
-#: The tasks whose table shows the best of each case, as the source does, and not every point.
+#: The tasks whose table shows only the best of each case, as the source does, instead of every point.
 _WINNERS = {"task1a", "task2a", "task2b"}
 
 
-def task(name, evidence, published):
+def task(name: str, evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     """The table of a task: Table 1 is task1a, 2 task1b, 3 task1c, 4 task2a, 5 task3; other tasks show every point."""
-    method = evidence.config["tasks"].get(name, {}).get("method", "sweep")
+    own, method, chosen = evidence.of(name), evidence.method(name), _chosen(evidence)
     if method != "sweep":
-        return _OF_METHOD[method](evidence, published)
-    own = evidence.of(name)
+        return _OF_METHOD[method](own, published)
     timed = pd.concat([own.gpu, own.cpu], ignore_index=True)
-    # Of what was timed nowhere, such as a new kernel on a machine without a GPU, all there is to show is whether it is
-    # right.
-    timed_ones, verified_ones = (pd.MultiIndex.from_frame(part[_CHOSEN].astype(str)) for part in (timed, own.emulated))
+    # If a kernel was timed nowhere, such as a new kernel on a machine without a GPU, the table can only show whether it
+    # is right.
+    timed_ones, verified_ones = (pd.MultiIndex.from_frame(part[chosen].astype(str)) for part in (timed, own.emulated))
     rows = pd.concat([timed, own.emulated[~verified_ones.isin(timed_ones)]], ignore_index=True)
     layout = winners if name in _WINNERS else sweep
     return layout(rows, evidence, published)
 
 
-def largest(table):
+def largest(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the largest product."""
     work = table[SHAPE].astype("float64").prod(axis=1)
     return table[work == work.max()]
 
 
-def choices(evidence, *tasks):
-    """The best choice of every case in these tasks; without what has no choice, such as cuBLAS."""
+def choices(evidence: Evidence, *tasks: str) -> pd.DataFrame:
+    """The best choice of every case in these tasks; kernels without a choice, such as cuBLAS, are left out."""
     rows = evidence.of(*tasks).gpu
-    rows = best(describe(rows[rows["time_ms"].notna()], evidence.max_noise))
+    rows = best(describe(rows[rows["time_ms"].notna()], evidence))
     return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
 
 
-def ladder(evidence, published):
-    """The best of every kernel for every product on every GPU, whatever the task: rate, share of peak and speed-ups.
+def ladder(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """The best of every kernel for every product on every GPU, in all tasks: rate, percentage of peak, speed-ups.
 
-    speedup_over_naive and speedup_over_cpu are ratios of times on the same machine; percent_of_peak is against the
-    vector peak of device.json, which cuBLAS can pass for double where the GPU has FP64 tensor cores.
+    speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
+    vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
     swept = [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
     table = winners(evidence.of(*swept).gpu, evidence, published)
@@ -323,7 +362,7 @@ def ladder(evidence, published):
 
 
 def _points(evidence):
-    """All points of all platforms, but for refused launches where the refusal is what the task asks for."""
+    """All points of all platforms, except launches whose refusal is what the task asks for."""
     return _but_asked_refusals(pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True), evidence)
 
 
@@ -335,15 +374,39 @@ def _but_asked_refusals(rows, evidence):
     return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
 
 
-def failures(evidence):
-    """Every point that is not ok, with its cause."""
+def failures(evidence: Evidence) -> pd.DataFrame:
+    """Every point that is not ok, with its cause.
+
+    A kernel that a machine cannot run at all has one row per task, element type and cause, with the number of its
+    `points`; every other row is one point.
+    """
     rows = _points(evidence)
-    rows = describe(rows[rows["status"] != "ok"], evidence.max_noise)
-    return rows[["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]].reset_index(drop=True)
+    rows = describe(rows[rows["status"] != "ok"], evidence)
+    names = ["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]
+    rows = rows[names].assign(points=pd.array([1] * len(rows), dtype="Int64"))
+    cannot = rows["status"] == "unsupported"
+    same = [name for name in names if name not in ("shape", "choice")]
+    points = rows[cannot].groupby(same, sort=False)["points"].transform("size")
+    grouped = rows[cannot].assign(points=points.astype("Int64")).drop_duplicates(same)
+    grouped = grouped.assign(**{name: grouped[name].where(grouped["points"] == 1, "") for name in ("shape", "choice")})
+    return pd.concat([rows[~cannot], grouped]).sort_index(kind="stable").reset_index(drop=True)
 
 
-def verification(evidence):
-    """How many points of each kernel and dtype are right, and the largest error as a share of what rounding allows."""
+def not_emulated(evidence: Evidence) -> pd.DataFrame:
+    """The kernels that the CPU emulator does not run, with the reason; empty if no platform of the run is emulated."""
+    emulated = any(not platform.has_gpu for platform in evidence.platforms)
+    kernels = [kernel for kernel in evidence.kernels.values() if emulated and not kernel.emulated]
+    rows = [{"kernel": kernel.name, "title": kernel.title, "reason": kernel.reason} for kernel in kernels]
+    return pd.DataFrame(rows, columns=["kernel", "title", "reason"])
+
+
+def durations(evidence: Evidence) -> pd.DataFrame:
+    """How long each task took, and how much of that was timing."""
+    return evidence.facts["sweep"].reset_index(drop=True)
+
+
+def verification(evidence: Evidence) -> pd.DataFrame:
+    """How many points of each kernel and dtype are right, and the largest error relative to its rounding bound."""
     rows = _points(evidence)
     groups = rows.assign(verified=rows["status"] == "ok").groupby(["platform", "kernel", "dtype"], sort=False)
     return groups.agg(
@@ -354,28 +417,25 @@ def verification(evidence):
     ).reset_index()
 
 
-def traffic(evidence):
-    """What each kernel asks of memory, as the emulator counted it at its largest traced shape; its faults at all."""
-    key, faults = _CHOSEN, ["races", "out_of_bounds"]
+def traffic(evidence: Evidence) -> pd.DataFrame:
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes."""
+    key, faults = _chosen(evidence), ["races", "out_of_bounds"]
     rows = evidence.facts["traffic"].copy()
     rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
     rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum")
     rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
-    described = rows.assign(
-        shape=[shape_text(row) for row in rows.to_dict("records")],
-        choice=[choice_text(row) for row in rows.to_dict("records")],
-    )
-    return described.drop(columns="work").reset_index(drop=True)
+    return _with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
 
 
-def cache_lines(evidence):
-    """Each CPU loop's time beside the lines that it fetches into the first cache and from beyond the second.
+def cache_lines(evidence: Evidence) -> pd.DataFrame:
+    """The time of each CPU loop beside the lines that it fetches into the first cache and from beyond the second.
 
-    Times in ns and lines are those of one multiply-add; the lines are a model's (tilewise.cache_lines).
+    Times (in ns) and lines are per multiply-add; the lines come from a model (tilewise.count.cache_lines).
     """
-    rows = describe(evidence.cpu[evidence.cpu["status"] == "ok"], evidence.max_noise)
-    rows = rows.assign(element_bytes=[DTYPES[dtype][1].itemsize for dtype in rows["dtype"]])
-    rows = rows.astype({"element_bytes": "Int64"}).merge(evidence.facts["cache_lines"], on=CACHE_KEYS)
+    rows = describe(evidence.cpu[evidence.cpu["status"] == "ok"], evidence)
+    rows = rows.assign(element_bytes=[PRECISIONS[dtype].itemsize for dtype in rows["dtype"]])
+    keys = [*COUNTED["cache_lines"], *evidence.parameters]
+    rows = rows.astype({"element_bytes": "Int64"}).merge(evidence.facts["cache_lines"], on=keys)
     work = rows[SHAPE].astype("float64").prod(axis=1)
     rows = rows.assign(
         ns_per_multiply_add=1e6 * rows["time_ms"] / work,
@@ -383,32 +443,33 @@ def cache_lines(evidence):
         l2_lines_per_multiply_add=rows["l2_lines"] / rows["multiply_adds"],
     )
     rows = _by_shape(rows.assign(work=work))
-    columns = ["platform", "kernel", "dtype", "shape", "choice", "work", "unstable", "spread_percent"]
-    return rows[[*columns, *(name for name in rows if name.endswith("_per_multiply_add"))]]
+    shown = ["platform", "kernel", "dtype", "shape", "choice", "work", "unstable", "spread_percent"]
+    return rows[[*shown, *(name for name in rows if name.endswith("_per_multiply_add"))]]
 
 
-def counted_against_hardware(evidence):
-    """Counted and hardware counts of the same launch, one count a row; difference_percent is counted over hardware."""
-    keys = ["kernel", "dtype", *SHAPE, *CHOICE]
-    both = evidence.facts["traffic"].merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
-    rows = []
+def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
+    """The emulator's and the hardware's counts of the same launch, one row per count.
+
+    difference_percent is how much more the emulator counted than the hardware.
+    """
+    keys = ["kernel", "dtype", *SHAPE, *evidence.choice]
+    counted = _with_words(evidence.facts["traffic"], evidence)
+    both = counted.merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
+    about, rows = ["kernel", "dtype", "shape", "choice"], []
     for row in both.to_dict("records"):
-        for count in METRICS:
+        for count in columns.counts():
             counted, hardware = row[f"{count}_counted"], row[f"{count}_hardware"]
             if pd.isna(counted) or pd.isna(hardware):
                 continue
             same = counted == hardware
             percent = 0.0 if same else 100 * (counted / hardware - 1) if hardware else None
-            rows.append(
-                {"kernel": row["kernel"], "dtype": row["dtype"], "shape": shape_text(row), "choice": choice_text(row)}
-                | {"count": count, "counted": counted, "hardware": hardware, "difference_percent": percent}
-            )
-    columns = ["kernel", "dtype", "shape", "choice", "count", "counted", "hardware", "difference_percent"]
-    return pd.DataFrame(rows, columns=columns)
+            numbers = {"count": count, "counted": counted, "hardware": hardware, "difference_percent": percent}
+            rows.append({name: row[name] for name in about} | numbers)
+    return pd.DataFrame(rows, columns=[*about, "count", "counted", "hardware", "difference_percent"])
 
 
-def agreement(evidence):
-    """How far the emulator's counts and the hardware's agree: for each kernel, type and count the launches compared."""
+def agreement(evidence: Evidence) -> pd.DataFrame:
+    """How well the emulator's counts and the hardware's agree over the launches, for each kernel, type and count."""
     rows = counted_against_hardware(evidence)
     groups = rows.assign(equal=rows["counted"] == rows["hardware"]).groupby(["kernel", "dtype", "count"], sort=False)
     return groups.agg(
@@ -421,16 +482,13 @@ def _largest(percents):
     return known.loc[known.abs().idxmax()] if len(known) else None
 
 
-def provenance(evidence):
-    """Where every number comes from: one fact a row, one platform a column."""
-    return (
-        pd.DataFrame({evidence.labels[platform.name]: _facts(platform) for platform in evidence.everyone})
-        .rename_axis("fact")
-        .reset_index()
-    )
+def provenance(evidence: Evidence) -> pd.DataFrame:
+    """Where every number comes from: one row per fact, one column per platform."""
+    facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.everyone}
+    return pd.DataFrame(facts).rename_axis("fact").reset_index()
 
 
-#: The tables of the whole study, beside those of its tasks: file name -> function of evidence and published.
+#: The tables of the whole study, in addition to those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {
     "claims": lambda evidence, published: claims.verdicts(claims.load(), evidence),
     "ladder": ladder,
@@ -442,10 +500,11 @@ OVERVIEW = {
     "traffic": lambda evidence, published: traffic(evidence),
     "cache_lines": lambda evidence, published: cache_lines(evidence),
     "counted_against_hardware": lambda evidence, published: counted_against_hardware(evidence),
+    "durations": lambda evidence, published: durations(evidence),
 }
 
 
-def _facts(platform):
+def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
     device = platform.device
     cpu, gpu = device["cpu"], device["gpu"]
     facts = {
@@ -460,14 +519,14 @@ def _facts(platform):
             "clocks": f"SM {gpu['sm_clock_mhz']} MHz, memory {gpu['memory_clock_mhz']} MHz",
             "GPU memory": f"{gpu['memory_bytes'] / 2**30:.1f} GiB, {gpu['memory_bandwidth_gb_s']:.0f} GB/s",
             "L2 cache": f"{gpu['l2_bytes'] / 2**20:.0f} MiB",
-            "peak, vector units": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
+            "peak": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
             "driver": str(gpu["driver"]),
         }
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
     facts["host compiler"] = str(device["host_compiler"])
     facts |= {name.replace("_", " "): str(version) for name, version in device["versions"].items() if version}
     if platform.recorded:
-        edited = _edited(platform)
+        edited = _edited(platform, kernels)
         facts["kernels"] = (
             f"edited since: {', '.join(edited)}" if edited else "as measured, by the hash of every source"
         )
@@ -475,14 +534,22 @@ def _facts(platform):
     return facts
 
 
-def _edited(platform):
-    """Names of the kernels whose source here is not the one that a platform's rows were made with."""
-    kernels, edited = registry.load(), set()
+def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
+    """Names of the kernels whose source differs from the one that was measured on a platform."""
+    edited = set()
     for row in platform.measurements.to_dict("records"):
         kernel = kernels.get(row["kernel"])
-        if kernel and kernel.source:
-            tile, ntb = (None if pd.isna(row[name]) else int(row[name]) for name in ("tile", "ntb"))
-            instance = registry.instance(kernel, row["dtype"], tile, ntb)
-            if build.source_sha256(kernel, instance, platform.device) != row["build_sha256"]:
+        # A row without a hash is of a point that was never built.
+        if kernel and kernel.source and row["build_sha256"] and row["kernel"] not in edited:
+            point = point_of(row, kernel)
+            if point is None or _sha256(kernel, point, platform.device) != row["build_sha256"]:
                 edited.add(row["kernel"])
     return sorted(edited)
+
+
+def _sha256(kernel: Kernel, point: Point, device: Mapping[str, Any]) -> str | None:
+    """What `build_sha256` would be today; None for a point that the kernel no longer takes."""
+    try:
+        return build.row_sha256(kernel, point, device)
+    except UserError:
+        return None

@@ -34,7 +34,7 @@ class Column:
 _COLUMNS = """
 platform | text | | machine | the machine, named like its folder under results/
 task | text | | task | the task of the config
-kernel | text | | kernel | the entry of the registry
+kernel | text | | kernel | its entry in the registry
 dtype | text | | type | the element type
 n | whole | | n | rows of A and of C
 p | whole | | p | columns of A and rows of B
@@ -44,15 +44,15 @@ block_y | whole | | block y | threads of a block along y
 grid_x | whole | | grid x | blocks of the grid along x
 grid_y | whole | | grid y | blocks of the grid along y
 status | text | | status | ok, incorrect, invalid_launch, out_of_memory, compile_error, timeout, unsupported or error
-message | text | | cause | why the status is not ok; else how it was verified or launched
+message | text | | cause | why the status is not ok; else how the product was verified or launched
 samples | whole | | samples | isolated runs
 time_ms | number | ms | ms | median of the isolated runs, all launches of the kernel together
 time_min_ms | number | ms | fastest, ms | the fastest run
 time_q1_ms | number | ms | first quartile, ms | a quarter of the runs is faster
 time_q3_ms | number | ms | third quartile, ms | a quarter of the runs is slower
-noise | number | | noise | standard deviation of the runs as a share of their mean
-batch_ms | number | ms | batched, ms | mean time of a run among many that follow one another without a pause
-gflops | number | GFLOP/s | GFLOP/s | 2 n p m over time_ms
+noise | number | | noise | standard deviation of the runs divided by their mean
+batch_ms | number | ms | batched, ms | mean time of a run among many without pauses between them
+gflops | number | GFLOP/s | GFLOP/s | 2 n p m divided by time_ms
 sm_clock_mhz | number | MHz | clock, MHz | median clock of the multiprocessors during the runs
 gpu_uuid | text | | GPU | the GPU that ran the point
 registers | whole | | registers per thread | registers of a thread
@@ -62,18 +62,18 @@ bound_ratio | number | | error / bound | the largest quotient of an element's er
 build_sha256 | text | | build | hash of the sources, instances and options of the build
 
 memory_total_bytes | whole | B | memory, B | the device's memory
-memory_free_bytes | whole | B | free memory, B | of which nothing is in use
-theoretical_n | whole | | largest n in theory | the largest n whose three matrices are no larger than the memory
+memory_free_bytes | whole | B | free memory, B | the part of it that was not in use
+theoretical_n | whole | | largest n in theory | the largest n whose three matrices are not larger than the memory
 allocatable_n | whole | | largest n allocated | the largest n whose three matrices could be allocated
 predicted_ms | number | ms | predicted, ms | what the product at allocatable_n would take, at the rate of a smaller one
 budget_s | number | s | budget, s | maximum_size.budget_s of the config
-timed_n | whole | | n timed | the largest n that keeps within the budget
+timed_n | whole | | n timed | the largest n whose product takes no longer than the budget
 rows_checked | whole | | rows checked | rows of C that were verified
 
-order | text | | order | the kernels as they run one after the other in a fresh process
-position | whole | | call | place in that order, from 1
+order | text | | order | the kernels in the order in which a fresh process runs them
+position | whole | | call | place in the order, from 1
 step | text | | step | a step of the call; `total` is the whole
-ms | number | ms | ms | what it took
+ms | number | ms | ms | time of the step
 repeat | whole | | repeat | number of the fresh process, from 1
 
 threads | whole | | threads | threads of a block
@@ -84,81 +84,81 @@ error_text | text | | error text | the runtime's words for it
 driver_error | text | | driver | the CUDA driver's name of the error
 c_untouched | flag | | C untouched | whether C is as it was before the launch
 
-quantity | text | | quantity | what is measured or published
+quantity | text | | quantity | what was measured or published
 measured | number | | measured | its value here
 datasheet | number | | datasheet | its value in the datasheet
 unit | text | | unit | the unit of both
 
-active_blocks | whole | | computed | blocks of a kernel that a multiprocessor holds at a time, by the rules
-occupancy | number | | occupancy | share of a multiprocessor's warps that they fill
-limiter | text | | limited by | what allows no more of them
+active_blocks | whole | | computed | blocks that a multiprocessor holds at a time, by NVIDIA's rules
+occupancy | number | | occupancy | fraction of a multiprocessor's warps that they fill
+limiter | text | | limited by | the resource that does not allow more blocks
 api_active_blocks | whole | | CUDA says | the same number from CUDA's own interface
-chosen | flag | | chosen | whether the device favours this tile width
+chosen | flag | | chosen | whether `dynamic_tile` would choose this tile width
 
 global_load_requests | whole | | load requests | requests of warps to global memory
-global_load_sectors | whole | | load sectors | sectors of 32 bytes that they touch
+global_load_sectors | whole | | load sectors | sectors of 32 bytes that these touch
 global_store_requests | whole | | store requests | requests of warps that write global memory
-global_store_sectors | whole | | store sectors | sectors that they touch
+global_store_sectors | whole | | store sectors | sectors of 32 bytes that these touch
 sectors_per_request | number | | sectors / request | sectors per request of global loads
 shared_load_requests | whole | | load requests | requests of warps to shared memory
-shared_load_wavefronts | whole | | load wavefronts | passes that shared memory needs for them
+shared_load_wavefronts | whole | | load wavefronts | passes that shared memory needs for these loads
 shared_store_requests | whole | | store requests | requests of warps that write shared memory
-shared_store_wavefronts | whole | | store wavefronts | passes that shared memory needs for them
+shared_store_wavefronts | whole | | store wavefronts | passes that shared memory needs for these stores
 shared_bank_conflicts | whole | | bank conflicts | wavefronts of loads and stores beyond the fewest possible
 flop_per_byte | number | FLOP/B | asked for | 2 n p m operations per byte that global loads ask for
 flop_per_byte_moved | number | FLOP/B | moved | 2 n p m operations per byte of the sectors that are loaded and stored
 races | whole | | races | accesses that race
-out_of_bounds | whole | | out of bounds | accesses outside of every array
-uninitialised | whole | | uninitialised | reads of what was never written
+out_of_bounds | whole | | out of bounds | accesses outside all arrays
+uninitialised | whole | | uninitialised | reads of memory that was never written
 divergence | whole | | divergence | barriers that not all threads reach
 misaligned | whole | | misaligned | accesses at an address that their size does not divide
 
-element_bytes | whole | B | element, B | size of an element; which type it is makes no difference
-multiply_adds | whole | | multiply-adds | those in which lines were counted, after as many that filled the caches
-l1_lines | whole | | L1 lines | lines that they fetched into the first cache from the second
-l2_lines | whole | | L2 lines | lines that they fetched from beyond the second cache
+element_bytes | whole | B | element, B | size of an element; the type makes no difference
+multiply_adds | whole | | multiply-adds | multiply-adds that were counted, after as many that filled the caches
+l1_lines | whole | | L1 lines | lines that these fetched into the first cache
+l2_lines | whole | | L2 lines | lines that these fetched from beyond the second cache
 
-wall_s | number | s | wall time, s | what the task took altogether
-timed_s | number | s | timing, s | of which NVBench ran
+wall_s | number | s | wall time, s | the time of the whole task
+timed_s | number | s | timing, s | the part of it during which NVBench timed kernels
 points | whole | | points | points of the task
-remembered | whole | | from the journal | of which an earlier run had measured
+remembered | whole | | from the journal | points that an earlier run had measured
 
-source | text | | source | which of the five sources says it
+source | text | | source | the letter of the source
 place | text | | place | the table or section of the source
 device | text | | device | the source's device
 value | number | | value | the published figure
-note | text | | note | what else is to be known of it
+note | text | | note | a remark
 """
 #: Columns of the report's tables that follow from those above.
 _DERIVED = """
-shape | text | | (n, m, p) | C is n x m; written as source a does
+shape | text | | (n, m, p) | the shape, as source a writes it; C is n x m
 choice | text | | choice | what the sweep chose
 block | text | | block | threads of a block
 grid | text | | grid | blocks of the grid
-spread_percent | number | % | spread, % | interquartile range over the median
-unstable | flag | | unstable | whether the noise passes the config's limit
+spread_percent | number | % | spread, % | interquartile range divided by the median
+unstable | flag | | unstable | whether the noise is above the config's limit
 best | flag | | best | the fastest of its kernel, type and shape
-points_ran | text | | points that ran | of all points
+points_ran | text | | points that ran | how many of the points ran
 runner_up | text | | choice | the second fastest choice
-gap_percent | number | % | slower by, % | the runner-up against the best
-decided | text | | beyond the spread | whether the quartile ranges of the two stay apart
+gap_percent | number | % | slower by, % | how much slower the runner-up is than the best
+decided | flag | | beyond the spread | whether the quartile ranges of the two stay apart
 published_block | text | | block | the published block
 published_grid | text | | grid | the published grid
 published_ms | number | ms | ms | the published time
 published_cpu_ms | number | ms | CPU ms | the published time of the CPU loop
 cpu_ms | number | ms | CPU ms | time of the kij loop on the same machine
 cpu_status | text | | CPU status | its status
-ratio | number | x | published / measured | published over measured time
-ratio_cpu | number | x | CPU | published over measured time of the CPU loop
-percent_of_anchor | number | % | % of cuBLAS | rate as a share of the library's
-emulator | text | | emulator | what the emulator found of the same kernel with the same parameters
+ratio | number | x | published / measured | published time divided by measured time
+ratio_cpu | number | x | CPU | the same for the CPU loop
+percent_of_anchor | number | % | % of cuBLAS | percentage of the library's rate on that processor in that type
+emulator | text | | emulator | the status of the same kernel with the same parameters on the emulator
 published | number | | value | the published figure
-percent_of_peak | number | % | of the peak | rate as a share of the device's peak
+percent_of_peak | number | % | of the peak | rate as a percentage of the device's peak
 peak_gflops | number | GFLOP/s | peak | the device's peak in the element type
 naive_ms | number | ms | naive, ms | time of the best naive kernel
-speedup_over_naive | number | x | than naive | time of the best naive kernel over this one's
-speedup_over_cpu | number | x | than the CPU loop | time of the CPU loop over this one's
-published_speedup_over_cpu | number | x | published, than the CPU | the same of the published times
+speedup_over_naive | number | x | than naive | time of the best naive kernel divided by this one's
+speedup_over_cpu | number | x | than the CPU loop | time of the CPU loop divided by this one's
+published_speedup_over_cpu | number | x | published, than the CPU | the same for the published times
 verified | whole | | verified | points that are right
 largest_bound_ratio | number | | error / bound | the largest of them
 largest_relative_error | number | | relative error | the largest of them
@@ -166,17 +166,22 @@ ns_per_multiply_add | number | ns | ns per multiply-add | time per multiply-add
 l1_lines_per_multiply_add | number | | into the first cache | lines per multiply-add
 l2_lines_per_multiply_add | number | | from beyond the second | lines per multiply-add
 alone_ms | number | ms | kernel alone, warm | time of the kernel by itself
-percent_of_limit | number | % | % of the limit | share of what the device allows a block
-percent_of_datasheet | number | % | % of the datasheet | measured over datasheet
+percent_of_limit | number | % | % of the limit | percentage of what the device allows a block
+percent_of_datasheet | number | % | % of the datasheet | measured value as a percentage of the datasheet's
 occupancy_percent | number | % | occupancy, % | occupancy in percent
 count | text | | count | what is counted
 launches | whole | | compared | launches that were compared
-equal | whole | | equal | of which both counts are equal
-largest_difference_percent | number | % | largest difference, % | of the counted against the hardware's
+equal | whole | | equal | launches in which both counts are equal
+largest_difference_percent | number | % | largest difference, % | the largest of the differences
 counted | whole | | emulator | the emulator's count
 hardware | whole | | ncu | the hardware's count
-difference_percent | number | % | difference, % | counted over hardware
-fact | text | | fact | what is known of the machine
+difference_percent | number | % | difference, % | how much more the emulator counted
+fact | text | | fact | what is known about the machine
+anchor | flag | | library | whether the kernel is a library, to which the others are compared
+anchor_ms | number | ms | library, ms | time of the library of the same processor and element type
+work | number | | multiply-adds | n p m
+title | text | | title | the kernel in words
+reason | text | | reason | why the emulator does not run it
 """
 
 
@@ -188,6 +193,8 @@ def _parsed(text: str) -> dict[str, Column]:
 COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 #: Names that a parameter cannot have.
 FIXED = frozenset(COLUMNS)
+#: Columns that joined after runs had been recorded.
+LATER = frozenset(["gpu_uuid"])
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
@@ -215,6 +222,10 @@ FILES = {
     "cache_lines": "kernel element_bytes n p m * multiply_adds l1_lines l2_lines",
     "published": "source place device quantity kernel dtype n p m block_x block_y grid_x grid_y * value unit note",
 }
+#: The files among them that describe a platform or, if they are counts, do not depend on one.
+WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "cache_lines")
+#: The methods of tasks: each writes the file of its name, as facts/<task>.csv.
+METHODS = tuple(name for name in FILES if name not in ("measurements", "published", *WHOLE))
 
 
 def of(file: str, parameters: Iterable[str]) -> list[str]:
@@ -225,6 +236,27 @@ def of(file: str, parameters: Iterable[str]) -> list[str]:
 def choice(parameters: Iterable[str]) -> list[str]:
     """The columns that say what a sweep chose."""
     return ["block_x", "block_y", *parameters]
+
+
+def parameters_of(names: Iterable[str]) -> list[str]:
+    """Those of a table's columns that are parameters of kernels: all that the list does not have."""
+    return [name for name in names if name not in COLUMNS]
+
+
+def counts() -> list[str]:
+    """The columns that both the emulator and the hardware count, in the order of the hardware's file."""
+    counted = [name for name in FILES["counters"].split() if name not in _POINT.split()]
+    return [name for name in counted if name in FILES["traffic"].split()]
+
+
+def heading(name: str) -> str:
+    """The words above a column of a table; a parameter has its name."""
+    return COLUMNS[name].heading if name in COLUMNS else name
+
+
+def is_words(name: str) -> bool:
+    """Whether a column holds words, which are aligned left; numbers are aligned right."""
+    return name in COLUMNS and COLUMNS[name].type in ("text", "flag")
 
 
 def typed(table: pd.DataFrame) -> pd.DataFrame:
@@ -274,5 +306,46 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
         raise UserError(f"{path}: {error}; delete the file and run again") from None
 
 
-#: Columns that joined after runs had been recorded.
-LATER = frozenset(["gpu_uuid"])
+_WHERE = {
+    "measurements": "`results/<platform>/measurements.csv`, and `tasks/<task>.csv` with one task. One row per point.",
+    "sweep": "`results/<platform>/facts/<task>.csv` of a task without a `method`. One row.",
+    "published": "`report/published/*.csv`. One row per published figure.",
+    "cache_lines": "`results/<platform>/cache_lines.csv`. One row per CPU loop, element size and shape.",
+    "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted.",
+    "traffic": "`results/<platform>/traffic.csv`. One row per launch that the emulator counted.",
+    "occupancy": "`results/<platform>/occupancy.csv`. One row per kernel, element type and choice of parameters.",
+    "tile_choice": "`results/<platform>/tile_choice.csv`. One row per element type and tile width of `dynamic_tile`.",
+}
+_INTRODUCTION = """# Columns
+
+Every column of every file, with its unit and its meaning. This page is made by `python -m tilewise.study.columns`.
+C (n x m) = A (n x p) B (p x m). Every parameter of a kernel in `kernels/registry.yaml` has a column of its own, named
+like the parameter; the column is empty in the rows of other kernels. An empty cell means that nothing was measured.
+"""
+
+
+def markdown() -> str:
+    """docs/columns.md: the columns of every file, then those that only the report's tables have."""
+    parts = [_INTRODUCTION]
+    for file in FILES:
+        where = _WHERE.get(file, f"`results/<platform>/facts/<task>.csv` of a task with `method: {file}`.")
+        parts.append(f"## {file}\n\n{where}\n\n{_markdown_table(FILES[file].split())}")
+    where = "`results/<platform>/tables/*.csv` also have columns that follow from those above."
+    parts.append(f"## Tables of the report\n\n{where}\n\n{_markdown_table(_parsed(_DERIVED))}")
+    return "\n".join(parts)
+
+
+def _markdown_table(names: Iterable[str]) -> str:
+    lines = ["| column | type | unit | meaning |", "| --- | --- | --- | --- |"]
+    for name in names:
+        if name == "*":
+            lines.append("| one per parameter | whole | | the value of the kernel's parameter of that name |")
+            continue
+        column = COLUMNS.get(name, Column(name, "whole", "", name, "the parameter of that name"))
+        meaning = column.meaning.replace("|", "\\|")
+        lines.append(f"| `{name}` | {column.type} | {column.unit}{' ' * bool(column.unit)}| {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -31,7 +31,8 @@ class _Sandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         numbers = all(isinstance(value, int | float) for value in (left, right))
-        # Arithmetic of other objects, such as a measured spread, is their own affair; text and lists are not arithmetic.
+        # Arithmetic of other objects, such as a measured spread, is their own affair; text and lists are not
+        # arithmetic.
         if isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):
             raise TypeError(f"'{operator}' is for numbers")
         if operator == "**" and numbers and (abs(right) > 64 or abs(left) ** min(abs(right), 64) > LARGEST):
@@ -64,5 +65,5 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
         return value
     except jinja2.UndefinedError as error:
         raise UserError(f"'{expression}': {error}; there are {', '.join(sorted(variables))}") from None
-    except (jinja2.TemplateError, RecursionError) as error:
+    except (jinja2.TemplateError, RecursionError, NameError) as error:  # a number such as 1e999 becomes a name
         raise UserError(f"'{expression}' is not an expression: {error}") from None

@@ -1,6 +1,5 @@
 """The points of the study: every combination that a task of the config asks for, as plain data."""
 
-import dataclasses
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,6 +86,7 @@ def expand(
     backend: str = "gpu",
     shapes: bool = True,
     emulators_shapes: bool = True,
+    only_cuda: bool = False,
 ) -> list[Point]:
     """The points of one task, in the order of the config, each once.
 
@@ -94,7 +94,7 @@ def expand(
     the sweep names others of the same kernel, element type and shape. On the backend `emulator` CUDA kernels run at
     those of the emulator's shapes that they take (not if `emulators_shapes` is false), and library calls for the GPU
     drop out; the CPU's loops and libraries are the same everywhere. If `shapes` is false, the task's method chooses the
-    shapes, and a point stands for its kernel with its parameters.
+    shapes, and a point stands for its kernel with its parameters; if `only_cuda` is true, it is for CUDA kernels alone.
     Raises UserError for a point that cannot be right on any device.
     """
     found: dict[Point, None] = {}
@@ -103,6 +103,12 @@ def expand(
         named = _shapes(config, sweep, where) if shapes else [{"n": 1, "p": 1, "m": 1}]
         for name in listed(sweep["kernel"]):
             kernel = one_of(name, kernels, f"{where}.kernel")
+            if only_cuda and kernel.kind != "cuda":
+                cuda = ", ".join(other for other, entry in kernels.items() if entry.kind == "cuda")
+                method = config["tasks"][task]["method"]
+                raise UserError(
+                    f"{where}.kernel: {method} is for CUDA kernels, and {name} is not one; there are {cuda}"
+                )
             choices = list(_choices(kernel, sweep, where))
             emulated = backend == "emulator" and kernel.kind == "cuda" and shapes and emulators_shapes
             for dtype in listed(sweep["dtype"]):

@@ -1,4 +1,4 @@
-"""The element types: how operands are stored, how sums are kept, how a result is rounded, and what may differ by that."""
+"""The element types: how operands are stored, how sums are kept, how a result is rounded, and what that may change."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,10 @@ class Precision:
 
     `cpp` is the type of an element in C++, `stored` that of A, B and C in memory; bfloat16 is kept as its 16 bits,
     because CuPy has no such type. A kernel may round the operands (`input_roundoff`), it keeps its sums with
-    `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers `result_floor`).
-    Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance,
-    since those truncate. `poison`, as an integer of that size, has the bits of what no product contains: NaN, or the smallest integer.
+    `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
+    `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
+    the whole distance, since those truncate. `poison`, as an integer of that size, has the bits of what no product
+    contains: NaN, or the smallest integer.
     """
 
     name: str

@@ -26,6 +26,7 @@ DEFAULT_ARGUMENTS = ("A", "B", "C", "n", "p", "m")
 LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note".split()
 #: Names that an expression may use beside the parameters: those of a point, and of a device.
 POINT_NAMES = ("n", "p", "m", "itemsize")
+NOTHING: Mapping[str, int] = {}
 SWIZZLES = (0, 32, 64, 128)
 MAX_BOX = 256
 
@@ -97,23 +98,21 @@ class Kernel:
 
     # ---- Expressions ------------------------------------------------------------------------------------------------
 
-    def variables(self, point: Point, device: Mapping[str, Any] | None = None) -> dict[str, int]:
-        """The numbers that an expression may use: of the device, of the point, its parameters and the element's size
-        in bytes."""
-        shape = {"n": point.n, "p": point.p, "m": point.m, "itemsize": PRECISIONS[point.dtype].itemsize}
-        return numbers(device) | shape | dict(point.parameters)
+    def variables(self, point: Point) -> dict[str, int]:
+        """The numbers that every expression may use: the point's shape, its parameters, the element's size in bytes."""
+        return point.shape | {"itemsize": PRECISIONS[point.dtype].itemsize} | dict(point.parameters)
 
-    def _value(self, key: str, expression: Any, point: Point, device: Mapping[str, Any] | None = None) -> Any:
+    def _value(self, key: str, expression: Any, point: Point, of_device: Mapping[str, int] = NOTHING) -> Any:
         try:
-            return evaluate(expression, self.variables(point, device))
+            return evaluate(expression, {**of_device, **self.variables(point)})
         except (UserError, ArithmeticError, TypeError, ValueError) as error:
             why = error if isinstance(error, UserError) else f"'{expression}': {error} for {point.label()}"
             raise UserError(f"{self._place}.{key}: {why}") from None
 
     def _whole(
-        self, key: str, expression: Any, point: Point, device: Mapping[str, Any] | None = None, least: int = 1
+        self, key: str, expression: Any, point: Point, of_device: Mapping[str, int] = NOTHING, least: int = 1
     ) -> int:
-        value = self._value(key, expression, point, device)
+        value = self._value(key, expression, point, of_device)
         if isinstance(value, int | float) and math.isfinite(value) and value == int(value) >= least:
             return int(value)
         raise UserError(
@@ -138,10 +137,11 @@ class Kernel:
         """The launches that make the product of a point, in order; none for what is not launched on a grid."""
         if self.kind != "cuda":
             return ()
+        of_device = numbers(device)
         found = tuple(
-            self._launch(key, entry, point, device)
+            self._launch(key, entry, point, of_device)
             for key, entry in self._entries()
-            if self._value(f"{key}when", entry.when, point, device)
+            if self._value(f"{key}when", entry.when, point)
         )
         if not found:
             raise UserError(f"{self._place}.launches: none serves {point.label()}; correct the conditions in `when`")
@@ -169,27 +169,25 @@ class Kernel:
             return [("", self.launches[0])]
         return [(f"launches.{number}.", entry) for number, entry in enumerate(self.launches)]
 
-    def _instance(self, key: str, entry: LaunchEntry, point: Point, device: Mapping[str, Any] | None = None) -> str:
+    def _instance(self, key: str, entry: LaunchEntry, point: Point) -> str:
         if not self.source:
             return self.name
         words = []
         for word in entry.template:
-            value = (
-                PRECISIONS[point.dtype].cpp if word == "dtype" else self._value(f"{key}template", word, point, device)
-            )
+            value = PRECISIONS[point.dtype].cpp if word == "dtype" else self._value(f"{key}template", word, point)
             words.append(str(value).lower() if isinstance(value, bool) else str(value))
         return f"{entry.function}<{', '.join(words)}>" if words else entry.function
 
-    def _launch(self, key: str, entry: LaunchEntry, point: Point, device: Mapping[str, Any] | None) -> Launch:
+    def _launch(self, key: str, entry: LaunchEntry, point: Point, of_device: Mapping[str, int]) -> Launch:
         def three(name: str, expressions: tuple) -> tuple[int, int, int]:
-            values = [self._whole(f"{key}{name}", expression, point, device) for expression in expressions]
+            values = [self._whole(f"{key}{name}", expression, point, of_device) for expression in expressions]
             x, y, z = (*values, 1, 1, 1)[:3]
             return x, y, z
 
         if entry.grid:
             grid = three("grid", entry.grid)
         else:
-            rows, columns = (self._whole(f"{key}covers", size, point, device) for size in entry.covers)
+            rows, columns = (self._whole(f"{key}covers", size, point, of_device) for size in entry.covers)
             grid = (FUNCTIONS["ceil_div"](point.m, columns), FUNCTIONS["ceil_div"](point.n, rows), 1)
         cluster = three("cluster", entry.cluster)
         blocks = cluster[0] * cluster[1] * cluster[2]
@@ -204,32 +202,32 @@ class Kernel:
                 f"{_by(cluster)} for {point.label()}; round the grid up"
             )
         return Launch(
-            self._instance(key, entry, point, device),
+            self._instance(key, entry, point),
             three("block", entry.block),
             grid,
-            tuple(self._argument(f"{key}arguments", argument, point, device) for argument in entry.arguments),
-            self._whole(f"{key}dynamic_shared_bytes", entry.dynamic_shared_bytes, point, device, least=0),
+            tuple(self._argument(f"{key}arguments", argument, point, of_device) for argument in entry.arguments),
+            self._whole(f"{key}dynamic_shared_bytes", entry.dynamic_shared_bytes, point, of_device, least=0),
             cluster,
             entry.note,
         )
 
-    def _argument(self, key: str, argument: Any, point: Point, device: Mapping[str, Any] | None) -> Argument:
+    def _argument(self, key: str, argument: Any, point: Point, of_device: Mapping[str, int]) -> Argument:
         if isinstance(argument, Mapping) and "tensor_map" in argument:
-            return self._tensor_map(key, argument, point, device)
+            return self._tensor_map(key, argument, point, of_device)
         if isinstance(argument, Mapping):
             [(kind, expression)] = argument.items()
             kind = PRECISIONS[point.dtype].cpp if kind == "dtype" else kind
             if kind not in NUMBERS:
                 raise UserError(f"{self._place}.{key}: a number of type {kind}; there are {', '.join(NUMBERS)}")
-            value = self._value(key, expression, point, device)
+            value = self._value(key, expression, point, of_device)
             if kind in ("float", "double") and isinstance(value, int | float):
                 return Number(kind, float(value))
-            return Number(kind, self._whole(key, expression, point, device, least=-(2**63)))
+            return Number(kind, self._whole(key, expression, point, of_device, least=-(2**63)))
         if argument in ("A", "B", "C") or argument in self.workspaces:
             return Array(argument)
-        return Number("int", self._whole(key, argument, point, device, least=-(2**31)))
+        return Number("int", self._whole(key, argument, point, of_device, least=-(2**31)))
 
-    def _tensor_map(self, key: str, argument: Mapping, point: Point, device: Mapping[str, Any] | None) -> TensorMap:
+    def _tensor_map(self, key: str, argument: Mapping, point: Point, of_device: Mapping[str, int]) -> TensorMap:
         name = argument["tensor_map"]
         operands = {"A": (point.n, point.p), "B": (point.p, point.m), "C": (point.n, point.m)}
         if name in operands:
@@ -240,9 +238,9 @@ class Kernel:
         else:
             known = ", ".join([*operands, *self.workspaces])
             raise UserError(f"{self._place}.{key}: a tensor map of '{name}', which is not an array; there are {known}")
-        box = tuple(self._whole(f"{key}.box", size, point, device) for size in argument["box"])
-        strides = tuple(self._whole(f"{key}.strides", size, point, device) for size in argument.get("strides", ()))
-        swizzle = self._whole(f"{key}.swizzle", argument.get("swizzle", 0), point, device, least=0)
+        box = tuple(self._whole(f"{key}.box", size, point, of_device) for size in argument["box"])
+        strides = tuple(self._whole(f"{key}.strides", size, point, of_device) for size in argument.get("strides", ()))
+        swizzle = self._whole(f"{key}.swizzle", argument.get("swizzle", 0), point, of_device, least=0)
         if len(box) != len(shape) or len(strides or box) != len(shape):
             raise UserError(f"{self._place}.{key}: the box of {name} has {len(box)} sizes; the array has {len(shape)}")
         if swizzle not in SWIZZLES:
@@ -332,7 +330,7 @@ def _check_names(kernel: Kernel, place: str) -> None:
     for name in kernel.least:
         if name not in kernel.parameters or name == "block":
             raise UserError(f"{place}.least: '{name}' is not one of its parameters: {', '.join(kernel.parameters)}")
-    known = {*POINT_NAMES, *numbers(None), *kernel.columns}
+    known = {*POINT_NAMES, *kernel.columns}
     for launch in kernel.launches:
         for word in launch.template:
             if isinstance(word, str) and word != "dtype" and re.fullmatch(r"[A-Za-z_]\w*", word) and word not in known:

@@ -1,4 +1,4 @@
-"""Strict reading of YAML and its validation by workflow/schemas/, with messages that name the place and the remedy."""
+"""Reads YAML strictly and validates it with workflow/schemas/; messages name the place and the remedy."""
 
 import difflib
 import json
@@ -12,7 +12,7 @@ SCHEMAS = ROOT / "workflow" / "schemas"
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Of two equal keys PyYAML itself keeps the last, without a word."""
+    """Refuses a key that occurs twice; PyYAML itself would silently keep the last one."""
 
     def construct_mapping(self, node, deep=False):
         seen = set()
@@ -28,7 +28,7 @@ class _UniqueKeys(yaml.SafeLoader):
 def read_yaml(path):
     """What a YAML file holds.
 
-    Raises UserError with one line where it cannot be read: `path:line: what is wrong; what to look for`.
+    Raises UserError with one line if it cannot be read: `path:line: what is wrong; what to look for`.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -62,7 +62,7 @@ def _explain(error):
         hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(sorted(allowed))}"
         return f"{place}: unknown key '{extra[0]}'; {hint}"
     if error.schema is False:
-        return f"{place}: {json.dumps(error.instance)} has no place here; remove it"
+        return f"{place}: {json.dumps(error.instance)} does not belong here; remove it"
     remedy, example = error.schema.get("description"), error.schema.get("examples")
     message = f"{place}: {error.message}"
     if remedy:

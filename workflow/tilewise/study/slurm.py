@@ -1,6 +1,6 @@
-"""Slurm: what the config says about it, as the resources of Snakemake's Slurm executor, and which of its jobs failed.
+"""Slurm: the config's settings as resources of Snakemake's Slurm executor, and which of its jobs failed.
 
-Without that executor the resources mean nothing: the same rules run on this machine.
+Without that executor the resources have no effect: the same rules run on this machine.
 """
 
 import functools
@@ -11,7 +11,7 @@ from pathlib import Path
 
 LOGS = Path("logs/slurm")  # slurm-logdir of the profile
 STARTED = time.time()
-#: The executor's name of each setting; `--gpus` and its model come from `_gpus` below.
+#: The executor's name for each setting; `_gpus` below decides on `--gpus`.
 RESOURCES = {
     "account": "slurm_account",
     "partition": "slurm_partition",
@@ -24,14 +24,14 @@ RESOURCES = {
 
 
 def cpu_job(config):
-    """Resources of a job that needs no GPU, by name: the settings of the config's `slurm`."""
+    """Resources of a job that does not need a GPU, by name: the settings of the config's `slurm`."""
     return {RESOURCES[key]: value for key, value in _settings(config).items()}
 
 
 def gpu_job(config, platforms):
-    """Resources of a job on a platform's own nodes, by name, each a function of the wildcards.
+    """Resources of a job on a platform's own nodes, by name; each is a function of the wildcards.
 
-    The settings of the platform's `slurm` go before those of the config's.
+    The settings of the platform's `slurm` take precedence over those of the config's.
     """
     settings = {name: _settings(config) | _settings(platform) for name, platform in platforms.items()}
     asked = {key for keys in settings.values() for key in keys}
@@ -40,7 +40,7 @@ def gpu_job(config, platforms):
 
 
 def _settings(place):
-    return place.get("slurm") or {}  # `slurm:` with nothing but comments below is null
+    return place.get("slurm") or {}  # `slurm:` with only comments below it is null
 
 
 def _setting(settings, key, wildcards):
@@ -48,17 +48,17 @@ def _setting(settings, key, wildcards):
 
 
 def _gpus(settings, platforms, wildcards):
-    """GPUs to ask for with --gpus: one, unless the platform spells it --gres or has none."""
+    """GPUs to ask for with --gpus: one, unless the platform asks for it with --gres or has no GPU."""
     mine = settings[wildcards.platform]
     on_gpu = platforms[wildcards.platform]["backend"] == "gpu"
     return int("gres" not in mine and (on_gpu or "gpu_model" in mine))
 
 
 def await_controller(attempts=360, pause_s=5):
-    """Make the executor wait for a Slurm controller that does not answer, as while it restarts or is overloaded.
+    """Make the executor wait for a Slurm controller that does not answer, for example while it restarts.
 
-    It asks the controller for MinJobAge before it looks at the jobs. Without an answer it turns from squeue to sacct,
-    and on a cluster without accounting it then forgets its jobs and waits for ever (executor 2.8.0).
+    The executor asks the controller for MinJobAge before it looks at the jobs. Without an answer it switches from
+    squeue to sacct. On a cluster without accounting it then forgets its jobs and waits for ever (executor 2.8.0).
     """
     import snakemake_executor_plugin_slurm as executor
 
@@ -75,9 +75,10 @@ def await_controller(attempts=360, pause_s=5):
 
 
 def failures(folder=LOGS, since=STARTED):
-    """A line for each Slurm job that failed in this run: its id and state, its rules, and the log; else nothing.
+    """One line for each Slurm job that failed in this run: its id and state, its rules, and its log.
 
-    The executor keeps the logs of failed jobs only, under their ids. Snakemake's own message on a group leaves out why.
+    The executor keeps only the logs of failed jobs, under their ids. Snakemake's own message about a failed group does
+    not say why it failed.
     """
     logs = [path for path in Path(folder).rglob("*.log") if path.stat().st_mtime >= since]
     ended = {path: _state(path.stem) for path in sorted(logs, key=lambda path: path.stat().st_mtime)}
@@ -92,7 +93,7 @@ def _failure(path, state):
 
 
 def _state(job):
-    """Slurm's word for how a job ended; the answer is remembered for some minutes only."""
+    """Slurm's word for how a job ended. Slurm remembers it only for some minutes."""
     query = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=30)

@@ -1,0 +1,64 @@
+"""What runs jobs: a GPU, the CPU emulator of one, or the CPU itself. Each has a file, all have one interface."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from tilewise.measure.job import Job, Row
+from tilewise.measure.verify import Check
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where jobs run: the content of device.json, the config, and the folder for the files of whatever times them."""
+
+    device: Mapping[str, Any]
+    config: Mapping[str, Any]
+    samples: Path
+
+
+class Backend(Protocol):
+    """Runs jobs."""
+
+    def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """Verify and time the jobs, one after the other; `answer` gets the row of each as it ends."""
+
+
+class Attempt(NamedTuple):
+    """How a launch that may be refused went: the names and words of the errors, empty if there is none, whether C is as
+    it was before, and, if it was launched, whether the product is right."""
+
+    error: str
+    error_text: str
+    driver_error: str
+    c_untouched: bool
+    check: Check | None
+
+
+class Device(Backend, Protocol):
+    """A backend with a memory and with limits of its own."""
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total memory in bytes."""
+
+    def allocates(self, sizes: Sequence[int]) -> bool:
+        """Whether arrays of these sizes in bytes can be allocated at the same time."""
+
+    def once(self, job: Job) -> Row:
+        """One run of a job, timed if the device has a clock, and checked on whole random rows."""
+
+    def attempt(self, job: Job, raised: bool) -> Attempt:
+        """Launch a job that the device may refuse; `raised` says whether to raise the limit of shared memory before."""
+
+
+def open_backend(name: str, setting: Setting) -> Any:
+    """The backend of a name: cuda, emulator or host. Only a worker or a method on a GPU imports what `cuda` needs."""
+    module = importlib.import_module(f"tilewise.measure.backends.{name}")
+    return module.Backend(setting)
+
+
+def device_of(setting: Setting) -> Device:
+    """The backend that stands for the device of a platform."""
+    return open_backend("cuda" if setting.device["backend"] == "gpu" else "emulator", setting)

@@ -1,73 +1,65 @@
-"""Verify and time points on a GPU: CuPy launches, NVBench times. Runs only inside a worker process."""
+"""Verify and time jobs on a GPU: our launches, NVBench's times."""
 
+import contextlib
 import ctypes
 import os
 import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-os.environ["CUPY_TF32"] = "0"  # the user's may ask for it; CuPy looks before every product
-import cuda.bench
+os.environ["CUPY_TF32"] = "0"  # else the user's environment could make the float64 checks' helpers less exact
 import cupy
 import numpy as np
-from cupy.cuda import driver, runtime
+from cupy.cuda import runtime
 
-from tilewise.count.occupancy import DEFAULT_SHARED_BYTES
+from tilewise import UserError
 from tilewise.measure import verify
-from tilewise.measure.worker import outcome, timing
+from tilewise.measure.backends import Attempt, Setting
+from tilewise.measure.backends.cublas import gemm
+from tilewise.measure.backends.launcher import CudaError, Product
+from tilewise.measure.backends.runtime import through_runtime
+from tilewise.measure.job import Job, Row
+from tilewise.measure.rows import failed, outcome, timing
+from tilewise.study.precision import PRECISIONS
 
-#: What the driver answers where it refuses a launch before anything ran.
-REFUSED = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+#: What the driver answers if it refuses a launch before anything ran.
+REFUSED = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_INVALID_CLUSTER_SIZE")
+#: What an array that holds no result yet is filled with: NaN in every floating-point type.
+BLANK = 0xFF
 
 
-def run(jobs, device, config, samples, answer):
-    """Run all jobs in one NVBench run; calls `answer(row)` as each ends. The folder `samples` receives NVBench's files.
-
-    NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are in
-    their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
-    """
-    name = f"nvbench-{len(list(samples.glob('nvbench-*.json-bin')))}"
-    results = Samples(samples / f"{name}.json")
-    operands = Operands(config)
-    settings = config["timing"]
-    benchmark = cuda.bench.register(
-        lambda state: answer(measure(jobs[int(state.get_string("job"))], state, operands, results))
-    )
-    benchmark.set_name(name)
-    benchmark.add_string_axis("job", [str(index) for index in range(len(jobs))])
-    benchmark.set_batch_target_time(settings["min_time_s"])
-    options = {
-        "devices": 0,
-        "jsonbin": results.json_path,
-        "min-samples": settings["min_samples"],
-        "min-time": settings["min_time_s"],
-        "max-noise": settings["max_noise_percent"],
-        "timeout": settings["timeout_s"],
-    }
-    cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
+def uuid() -> str:
+    """The UUID of the GPU in use, as nvidia-smi writes it."""
+    raw = bytes(runtime.getDeviceProperties(0)["uuid"])[:16].hex()
+    return f"GPU-{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"
 
 
 class Operands:
-    """A, B, C and what C should be, for the shape and dtype at hand; points that share them come in a row."""
+    """A, B, C and what C should be, for the shape and dtype at hand; jobs that share them come in a row."""
 
-    def __init__(self, config):
+    def __init__(self, config: Any):
         self.settings = config["verification"]
         self.seed = config["seed"]
-        self.shape = None
+        self.shape: tuple | None = None
 
-    def prepare(self, dtype, n, p, m):
+    def prepare(self, dtype: str, n: int, p: int, m: int) -> None:
         """Make the operands of a shape, unless they are there."""
         if self.shape == (dtype, n, p, m):
             return
         self.shape = self.A = self.B = self.C = self.reference = None
         cupy.get_default_memory_pool().free_all_blocks()
         self.A, self.B = verify.operands(cupy, dtype, n, p, m, self.seed)
-        self.C = cupy.empty((n, m), self.A.dtype)
+        self.C = cupy.empty((n, m), PRECISIONS[dtype].stored)
         if 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
-            self.reference = verify.reference(self.A, self.B)
+            self.reference = verify.reference(self.A, self.B, dtype)
         self.shape = (dtype, n, p, m)
 
-    def check(self):
+    def check(self) -> verify.Check:
         """Verify C as it is now."""
-        dtype, p = self.shape[0], self.shape[2]
+        assert self.shape
+        dtype, _, p, _ = self.shape
         runtime.deviceSynchronize()
         if self.reference is not None:
             return verify.check(self.C, *self.reference, dtype, p)
@@ -77,12 +69,12 @@ class Operands:
 class Samples:
     """The files that NVBench writes while it runs: the samples and clocks of each point, and its log on stdout."""
 
-    def __init__(self, json_path):
+    def __init__(self, json_path: Path):
         self.json_path = json_path
         self.log = open("/proc/self/fd/1")
         self.log.seek(0, os.SEEK_END)
 
-    def last(self):
+    def last(self) -> Row:
         """Columns of the point timed last, and its samples as times_ms."""
         ctypes.CDLL(None).fflush(None)  # NVBench logs through C's stdio
         batch = re.findall(r"Batch: ([\d.]+)ms GPU", self.log.read())
@@ -92,119 +84,172 @@ class Samples:
             "batch_ms": float(batch[-1]) if batch else None,
         }
 
-    def _newest(self, kind):
+    def _newest(self, kind: str) -> np.ndarray:
         folder = self.json_path.with_name(f"{self.json_path.name}-{kind}")
         return np.fromfile(max(folder.glob("*.bin"), key=lambda path: int(path.stem)), dtype="<f4")
 
 
-def measure(job, state, operands, results):
-    """Verify, time and verify again one job; returns its row. A product that is wrong is never timed."""
-    row = job["row"]
-    try:
-        row = _measure(job, state, operands, results)
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        operands.shape = None
-        row = row | {"status": "out_of_memory", "message": str(error)}
-    except driver.CUDADriverError as error:
-        refused = str(error).startswith(REFUSED)
-        row = row | {"status": "invalid_launch" if refused else "error", "message": str(error)}
-    except (runtime.CUDARuntimeError, cupy.cuda.cublas.CUBLASError) as error:
-        row = row | {"status": "error", "message": str(error)}
-    if row["status"] != "ok":
-        state.skip(f"{row['status']}: {row['message']}")
-    return row
+def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row, list[Any]]:
+    """A job as a function of a stream's address, the columns that the loaded kernel tells, and arrays to keep."""
+    if job.kernel.library:
+        point = job.point
+        return gemm(point.dtype, point.n, point.p, point.m, A, B, C), {}, []
+    spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
+    arrays = {"A": A, "B": B, "C": C} | spaces
+    product = Product(job, {name: array.data.ptr for name, array in arrays.items()})
+    return product, product.facts(job), list(spaces.values())
 
 
-def _measure(job, state, operands, results):
-    row = job["row"]
-    shape = row["n"], row["p"], row["m"]
-    launch, facts = launcher(job)
-    operands.prepare(row["dtype"], *shape)
-    A, B, C = operands.A, operands.B, operands.C
-    verify.poison(C)
-    launch(cupy.cuda.Stream.null, A, B, C)
-    found = operands.check()
-    if not found.ok:
-        return row | facts | outcome(found)
-    verify.poison(C)
-    runtime.deviceSynchronize()
-    state.exec(lambda call: launch(cupy.cuda.Stream.from_external(call.get_stream()), A, B, C))
-    found = operands.check()
-    if not found.ok:
-        return row | facts | outcome(found) | {"message": f"the timed product: {found.message}"}
-    measured = results.last()
-    return row | facts | outcome(found) | timing(measured.pop("times_ms"), 2 * np.prod(shape, dtype=float)) | measured
+class Backend:
+    """The GPU that CUDA calls device 0."""
+
+    def __init__(self, setting: Setting):
+        self.device, self.config, self.samples = setting.device, setting.config, setting.samples
+
+    # ---- Timing by NVBench ------------------------------------------------------------------------------------------
+
+    def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """As Backend says; all jobs in one NVBench run. The folder of samples receives NVBench's files.
+
+        NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
+        in their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
+        """
+        import cuda.bench
+
+        name = f"nvbench-{len(list(self.samples.glob('nvbench-*.json-bin')))}"
+        results, operands, ours = Samples(self.samples / f"{name}.json"), Operands(self.config), uuid()
+
+        def run(state: Any) -> None:
+            job = jobs[int(state.get_string("job"))]
+            row = {"gpu_uuid": ours} | self._guarded(job, lambda: self._timed(job, state, operands, results), operands)
+            row["gpu_uuid"] = ours
+            answer(row)
+            if row["status"] != "ok":
+                state.skip(f"{row['status']}: {row['message']}")
+
+        settings = self.config["timing"]
+        benchmark = cuda.bench.register(run)
+        benchmark.set_name(name)
+        benchmark.add_string_axis("job", [str(index) for index in range(len(jobs))])
+        benchmark.set_batch_target_time(settings["min_time_s"])
+        options = {
+            "devices": 0,
+            "jsonbin": results.json_path,
+            "min-samples": settings["min_samples"],
+            "min-time": settings["min_time_s"],
+            "max-noise": settings["max_noise_percent"],
+            "timeout": settings["timeout_s"],
+        }
+        cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
+
+    def _timed(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
+        """Verify, time and verify again. A product that is wrong is never timed."""
+        point = job.point
+        operands.prepare(point.dtype, point.n, point.p, point.m)
+        launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
+        verify.poison(operands.C, point.dtype)
+        launch(0)
+        found = operands.check()
+        if not found.ok:
+            return job.row | facts | outcome(job, found)
+        verify.poison(operands.C, point.dtype)
+        runtime.deviceSynchronize()
+        start = time.monotonic()
+        state.exec(lambda call: launch(call.get_stream().addressof()))
+        spent = time.monotonic() - start
+        found = operands.check()
+        if not found.ok:
+            return job.row | facts | outcome(job, found) | {"message": f"the timed product: {found.message}"}
+        measured = results.last()
+        measured |= timing(measured.pop("times_ms"), job)
+        return job.row | facts | outcome(job, found) | measured | {"timed_s": spent}
+
+    def _guarded(self, job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
+        """The row of a run, or what stopped it."""
+        try:
+            return run()
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            if operands:
+                operands.shape = None
+            return failed(job, "out_of_memory", error)
+        except CudaError as error:
+            return failed(job, "invalid_launch" if error.name in REFUSED else "error", error)
+        except (UserError, runtime.CUDARuntimeError, cupy.cuda.cublas.CUBLASError) as error:
+            return failed(job, "error", error)
+
+    # ---- The device itself ------------------------------------------------------------------------------------------
+
+    def memory(self) -> tuple[int, int]:
+        """As Device says."""
+        return runtime.memGetInfo()
+
+    def allocates(self, sizes: Sequence[int]) -> bool:
+        """As Device says."""
+        with contextlib.ExitStack() as held:
+            for size in sizes:
+                try:
+                    held.callback(runtime.free, runtime.malloc(size))
+                except runtime.CUDARuntimeError as error:
+                    if not str(error).startswith("cudaErrorMemoryAllocation"):
+                        raise
+                    return False
+        return True
+
+    def once(self, job: Job) -> Row:
+        """As Device says, between two CUDA events."""
+        cupy.get_default_memory_pool().free_all_blocks()
+        return {"gpu_uuid": uuid()} | self._guarded(job, lambda: self._once(job))
+
+    def _once(self, job: Job) -> Row:
+        point, config = job.point, self.config
+        A, B = verify.operands(cupy, point.dtype, point.n, point.p, point.m, config["seed"])
+        C = cupy.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
+        launch, facts, _kept = bound(job, A, B, C)
+        verify.poison(C, point.dtype)
+        with elapsed() as times_ms:
+            launch(0)
+        found = verify.check_rows(A, B, C, point.dtype, config["verification"]["rows"], config["seed"])
+        row = job.row | facts | outcome(job, found)
+        return row | timing(times_ms, job) if found.ok else row
+
+    def attempt(self, job: Job, raised: bool) -> Attempt:
+        """As Device says, twice: through the driver, and through the CUDA runtime, whose error a program compiled by
+        nvcc prints."""
+        point = job.point
+        A, B = verify.operands(cupy, point.dtype, point.n, point.p, point.m, self.config["seed"])
+        C = cupy.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
+
+        def through_driver() -> str:
+            try:
+                Product(job, {name: array.data.ptr for name, array in zip("ABC", (A, B, C))}, raised)(0)
+            except CudaError as error:
+                return error.name
+            return ""
+
+        def tried(launch: Callable[[], Any]) -> tuple[Any, bool]:
+            verify.poison(C, point.dtype)
+            runtime.deviceSynchronize()
+            error = launch()
+            runtime.deviceSynchronize()
+            return error, verify.untouched(C, point.dtype)
+
+        driver_error, left = tried(through_driver)
+        try:
+            (error, text), left_too = tried(lambda: through_runtime(job, (A, B, C), raised))
+        except OSError:  # there is no runtime library: the driver's word has to do
+            error, text, left_too = driver_error, "", left
+        launched = not (driver_error or error)
+        check = verify.check(C, *verify.reference(A, B, point.dtype), point.dtype, point.p) if launched else None
+        return Attempt(error, text, driver_error, left and left_too, check)
 
 
-def launcher(job):
-    """A job as a function `launch(stream, A, B, C)`, and the columns of its row that the loaded kernel tells."""
-    row = job["row"]
-    if job["kind"] == "library":
-
-        def multiply(stream, A, B, C):
-            with stream:
-                cupy.matmul(A, B, out=C)  # cuBLAS
-
-        return multiply, {}
-    kernel = cupy.RawModule(path=job["file"]).get_function(job["symbol"])
-    dynamic = job["dynamic_shared_bytes"]
-    if dynamic + kernel.shared_size_bytes > DEFAULT_SHARED_BYTES:
-        kernel.max_dynamic_shared_size_bytes = dynamic
-    grid, block = (row["grid_x"], row["grid_y"]), (row["block_x"], row["block_y"])
-    sizes = tuple(np.int32(row[name]) for name in "npm")
-
-    def call(stream, A, B, C):
-        kernel(grid, block, (A, B, C, *sizes), shared_mem=dynamic, stream=stream)
-
-    return call, {"registers": kernel.num_regs, "shared_bytes": kernel.shared_size_bytes + dynamic}
-
-
-def memory():
-    """Free and total memory of the device in B."""
-    return runtime.memGetInfo()
-
-
-def allocates(n, itemsize):
-    """Whether three n x n matrices of this element size can be allocated at the same time."""
-    pointers = []
-    try:
-        for _ in range(3):
-            pointers.append(runtime.malloc(n * n * itemsize))
-    except runtime.CUDARuntimeError as error:
-        if not str(error).startswith("cudaErrorMemoryAllocation"):
-            raise
-        return False
-    finally:
-        for pointer in pointers:
-            runtime.free(pointer)
-    return True
-
-
-def once(job, config):
-    """One run of a job between two CUDA events, checked on whole random rows; returns its row."""
-    row = job["row"]
-    seed, rows = config["seed"], config["verification"]["rows"]
-    cupy.get_default_memory_pool().free_all_blocks()
-    try:
-        launch, facts = launcher(job)
-        A, B = verify.operands(cupy, row["dtype"], row["n"], row["p"], row["m"], seed)
-        C = cupy.empty((row["n"], row["m"]), A.dtype)
-        verify.poison(C)
-        stream = cupy.cuda.get_current_stream()
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record()
-        launch(stream, A, B, C)
-        end.record()
-        end.synchronize()
-        found = verify.check_rows(A, B, C, row["dtype"], rows, seed)
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        return row | {"status": "out_of_memory", "message": str(error)}
-    except driver.CUDADriverError as error:
-        return row | {"status": "invalid_launch", "message": str(error)}
-    except runtime.CUDARuntimeError as error:
-        return row | {"status": "error", "message": str(error)}
-    row = row | facts | outcome(found)
-    if not found.ok:
-        return row
-    flop = 2 * row["n"] * row["p"] * row["m"]
-    return row | timing([cupy.cuda.get_elapsed_time(start, end)], flop)
+@contextlib.contextmanager
+def elapsed() -> Iterator[list[float]]:
+    """A list that receives the ms between the begin and the end of the block, by CUDA events on the default stream."""
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    times_ms: list[float] = []
+    start.record()
+    yield times_ms
+    end.record()
+    end.synchronize()
+    times_ms.append(cupy.cuda.get_elapsed_time(start, end))

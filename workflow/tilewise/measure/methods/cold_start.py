@@ -1,70 +1,91 @@
 """What a stopwatch around the whole call shows: source b's way to time a kernel, step by step and in a fresh process.
 
 Source b times allocation, copies and kernel together, and its first kernel also pays for the creation of the CUDA
-context. Here every repetition is a process of its own (`python -m tilewise.measure.methods.cold_start`, jobs on stdin, steps on
-stdout), both kernels run in it one after the other, and both orders are tried. Device memory is from cudaMalloc, host
-memory is pageable, and nothing is warmed up. Starting Python and importing CuPy does not count: source b had neither.
+context. Here every repetition is a process of its own (`python -m tilewise.measure.methods.cold_start`, jobs on stdin,
+steps on stdout), both kernels run in it one after the other, and both orders are tried. Device memory is from
+cudaMalloc, host memory is pageable, and nothing is warmed up. Starting Python and importing CuPy does not count:
+source b had neither.
 """
 
 import itertools
 import json
+import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from tilewise.build import build
-from tilewise.measure import task as measure
+from tilewise import UserError
 from tilewise.measure import verify
-from tilewise.study.registry import DTYPES
+from tilewise.measure.job import Job, Row
+from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.task import Work, measure_task
+from tilewise.study import columns
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.registry import Kernel
 
-COLUMNS = "platform order position kernel dtype n p m step ms repeat status message".split()
 #: In the order of the clock. `load` is the loading of the compiled kernel, `total` the whole call.
 STEPS = "context allocate copy_in load kernel copy_out free total".split()
 REPEATS = 3
 
 
-def cold_start(points, kernels, builds, device, config):
-    """Time `points` in fresh processes, all those of one shape in each; returns a DataFrame, one row a step.
+class ColdStart(Method):
+    """Its measurements are those of a sweep: the kernels alone, warm."""
 
-    The arguments are those of measure.Work. `order` names the kernels as they run, `position` counts from 1. The
-    emulator has no clock to read: there each kernel has one row whose message says so.
+    name = "cold_start"
+    only_cuda = True
+
+    def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
+        """CUDA kernels at one shape, in one type."""
+        super().check(points, kernels, place)
+        if len({(point.dtype, point.n, point.p, point.m) for point in points}) > 1:
+            raise UserError(f"{place}: cold_start is for one shape and dtype; make a task of each")
+
+    def run(self, work: Work) -> Tables:
+        """As Method says."""
+        facts = calls(work.jobs(), work.device, work.config["seed"])
+        return measure_task(work)[0], columns.frame(facts, self.name)
+
+
+def calls(jobs: Sequence[Job], device: Mapping[str, Any], seed: int) -> list[Row]:
+    """Time jobs in fresh processes, all those of one shape in each; returns a row for each step.
+
+    `order` names the kernels as they run, `position` counts from 1. The emulator has no clock to read: there each
+    kernel has one row whose message says so.
     """
-    manifests = build.manifests(builds)
-    jobs = [measure.prepare(point, kernels[point.kernel], manifests, builds, device, config) for point in points]
-    shapes = {}
+    shapes: dict[tuple, list[Job]] = {}
     for job in jobs:
-        shapes.setdefault(tuple(job["row"][name] for name in ("dtype", "n", "p", "m")), []).append(job)
-    rows = []
+        shapes.setdefault((job.point.dtype, *job.point.shape.values()), []).append(job)
+    rows: list[Row] = []
     for order in itertools.chain.from_iterable(itertools.permutations(group) for group in shapes.values()):
-        names = ", ".join(job["row"]["kernel"] for job in order)
+        names = ", ".join(job.point.kernel for job in order)
         if device["backend"] == "emulator":
             note = {"status": "not_timed", "message": "emulated: not timed", "order": names}
-            rows += [job["row"] | note | {"position": place} for place, job in enumerate(order, 1)]
+            rows += [job.row | note | {"position": place} for place, job in enumerate(order, 1)]
             continue
         for repeat in range(1, REPEATS + 1):
-            rows += [row | {"order": names, "repeat": repeat} for row in _in_fresh_process(order, config["seed"])]
-    whole = dict.fromkeys(("position", "repeat"), "Int64")
-    return pd.DataFrame(rows, columns=COLUMNS).astype(whole)
+            rows += [row | {"order": names, "repeat": repeat} for row in _in_fresh_process(order, seed)]
+    return rows
 
 
-def _in_fresh_process(jobs, seed):
-    """The rows of one process, or one row a kernel with the reason why there are none."""
+def _in_fresh_process(jobs: Sequence[Job], seed: int) -> list[Row]:
+    """The rows of one process, or one row per kernel with the reason why there are none."""
     done = subprocess.run(
         [sys.executable, "-m", "tilewise.measure.methods.cold_start"],
-        input=json.dumps({"jobs": jobs, "seed": seed}),
+        input=pickle.dumps({"jobs": list(jobs), "seed": seed}),
         capture_output=True,
-        text=True,
     )
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"it ended with exit status {done.returncode}"]
-        note = {"status": "error", "message": said[-1]}
-        return [job["row"] | note | {"position": place} for place, job in enumerate(jobs, 1)]
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        note = {"status": "error", "message": (said or [f"it ended with exit status {done.returncode}"])[-1]}
+        return [job.row | note | {"position": place} for place, job in enumerate(jobs, 1)]
     rows = []
     for place, (job, call) in enumerate(zip(jobs, json.loads(done.stdout)), 1):
-        row = job["row"] | {"position": place, "status": call["status"], "message": call["message"]}
+        row = job.row | {"position": place, "status": call["status"], "message": call["message"]}
         rows += [row | {"step": step, "ms": call["ms"][step]} for step in STEPS if step in call["ms"]]
     return rows
 
@@ -72,67 +93,67 @@ def _in_fresh_process(jobs, seed):
 class Stopwatch:
     """Milliseconds from one lap to the next, by name."""
 
-    def __init__(self):
-        self.ms = {}
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
         self.start = self.last = time.perf_counter()
 
-    def lap(self, name):
+    def lap(self, name: str) -> None:
         """End the step `name` here."""
         now = time.perf_counter()
         self.ms[name] = 1000 * (now - self.last)
         self.last = now
 
-    def stop(self):
+    def stop(self) -> dict[str, float]:
         """The laps and their total."""
         return self.ms | {"total": 1000 * (self.last - self.start)}
 
 
-def main():
+def main() -> None:
     """The fresh process: run the jobs one after the other, and print what their steps took and whether C is right."""
-    request = json.load(sys.stdin)
-    row = request["jobs"][0]["row"]
-    n, p, m, dtype = row["n"], row["p"], row["m"], row["dtype"]
-    A, B = verify.operands(np, dtype, n, p, m, request["seed"])
-    calls = []
+    request = pickle.load(sys.stdin.buffer)
+    point = request["jobs"][0].point
+    dtype = point.dtype
+    A, B = verify.operands(np, dtype, point.n, point.p, point.m, request["seed"])
+    found = []
     for job in request["jobs"]:
-        C = np.empty((n, m), DTYPES[dtype][1])
-        ms = _call(job, A, B, C, first=not calls)
-        calls.append((ms, C))
-    reference = verify.reference(A, B)
-    checks = [verify.check(C, *reference, dtype, p) for _, C in calls]
+        C = np.empty((point.n, point.m), PRECISIONS[dtype].stored)
+        ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)
+        found.append((ms, C))
+    reference = verify.reference(A, B, dtype)
+    checks = [verify.check(C, *reference, dtype, point.p) for _, C in found]
     answer = [
-        {"ms": ms, "status": "ok" if found.ok else "incorrect", "message": found.message}
-        for (ms, _), found in zip(calls, checks)
+        {"ms": ms, "status": "ok" if check.ok else "incorrect", "message": check.message}
+        for (ms, _), check in zip(found, checks)
     ]
     print(json.dumps(answer))
 
 
-def _call(job, A, B, C, first):
+def _call(job: Job, arrays: dict[str, np.ndarray], first: bool) -> dict[str, float]:
     """One call as in source b; returns ms by step."""
-    import cupy
     from cupy.cuda import runtime
 
-    row = job["row"]
-    sizes = tuple(np.int32(row[name]) for name in "npm")
+    from tilewise.measure.backends import launcher
+
     watch = Stopwatch()
     if first:
         runtime.free(0)
         watch.lap("context")
-    pointers = [runtime.malloc(array.nbytes) for array in (A, B, C)]
+    sizes = {name: array.nbytes for name, array in arrays.items()} | {s.name: s.bytes for s in job.workspaces}
+    addresses = {name: runtime.malloc(size) for name, size in sizes.items()}
     watch.lap("allocate")
-    for pointer, array in zip(pointers, (A, B)):
-        runtime.memcpy(pointer, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice)
+    for name in "AB":
+        runtime.memcpy(addresses[name], arrays[name].ctypes.data, sizes[name], runtime.memcpyHostToDevice)
     watch.lap("copy_in")
-    kernel = cupy.RawModule(path=job["file"]).get_function(job["symbol"]).kernel
+    for launch in job.launches:
+        launcher.load(*job.files[launch.instance])
     watch.lap("load")
-    grid, block = (row["grid_x"], row["grid_y"]), (row["block_x"], row["block_y"])
-    kernel(grid, block, (*pointers, *sizes), shared_mem=job["dynamic_shared_bytes"])
+    launcher.Product(job, addresses)()
     runtime.deviceSynchronize()
     watch.lap("kernel")
-    runtime.memcpy(C.ctypes.data, pointers[2], C.nbytes, runtime.memcpyDeviceToHost)
+    runtime.memcpy(arrays["C"].ctypes.data, addresses["C"], sizes["C"], runtime.memcpyDeviceToHost)
     watch.lap("copy_out")
-    for pointer in pointers:
-        runtime.free(pointer)
+    for address in addresses.values():
+        runtime.free(address)
     watch.lap("free")
     return watch.stop()
 

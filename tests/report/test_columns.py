@@ -1,0 +1,307 @@
+"""Whatever parameters, element types and statuses a study has: tables, layouts and figures follow from the registry."""
+
+import dataclasses
+import json
+
+import pandas as pd
+import pytest
+import synthetic
+from test_report import Page
+
+from tilewise import ROOT, UserError
+from tilewise.build import build
+from tilewise.report import data, figures, findings, layouts, render, tables
+from tilewise.study import columns, points, registry
+from tilewise.study.registry import LaunchEntry
+
+FIVE = ("tile_n", "tile_m", "tile_k", "stages", "vector")
+EVIL = "<script>alert('a & b')</script>"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A recorded run of the study's own kernels."""
+    folder = tmp_path_factory.mktemp("recorded")
+    synthetic.write(folder / "nvidia-h200", with_traffic=True)
+    return folder
+
+
+@pytest.fixture
+def with_kernels(monkeypatch):
+    """A function that adds kernels, made from `tiled`, to the registry; returns the registry."""
+
+    def add(name, **changes):
+        kernel = dataclasses.replace(synthetic.KERNELS["tiled"], name=name, **changes)
+        monkeypatch.setattr(synthetic, "KERNELS", synthetic.KERNELS | {name: kernel})
+        return synthetic.KERNELS
+
+    return add
+
+
+@pytest.fixture
+def five(with_kernels):
+    """A registry with a kernel of five parameters of its own."""
+    launch = LaunchEntry("gemm", ("dtype", *FIVE), (32, 4), ("tile_n", "tile_m"))
+    return with_kernels("gemm", parameters=FIVE, launches=(launch,))
+
+
+def sweeping(*sweeps, **entry):
+    """The study with one task more, `mine`, of these sweeps."""
+    study = synthetic.config()
+    study["tasks"] = {name: study["tasks"][name] for name in ("task2a", "task3")}
+    study["tasks"]["mine"] = {"title": "Mine", "sweeps": list(sweeps)} | entry
+    return study
+
+
+SPACE = {"kernel": "gemm", "dtype": "float", "shapes": ["square", "others"]}
+SPACE |= {"tile_n": 128, "tile_m": 64, "tile_k": [8, 16], "stages": [2, 3, 4], "vector": 4}
+
+
+def test_five_parameters_are_in_tables_layouts_and_figures(five, tmp_path):
+    folder = synthetic.write(tmp_path / "gpu", study=sweeping(SPACE))
+    evidence, published = data.load([folder], kernels=five), data.published(kernels=five)
+    assert set(FIVE) < set(evidence.parameters)
+    table = tables.task("mine", evidence, published)
+    assert len(table) == 5 * 2 * 3
+    assert table["choice"].iloc[0] == "tile_n 128, tile_m 64, tile_k 8, stages 2, vector 4"
+    assert table.loc[table["stages"] == 4, "tile_k"].tolist() == [8, 16] * 5
+    shown = layouts.of("sweep", table)
+    assert [(shown[name], columns.is_words(name)) for name in FIVE] == [(("", name), False) for name in FIVE]
+    html = render.table_html(table, "sweep", "Mine.")
+    assert all(f'<th scope="col" >{name}</th>' in html for name in FIVE)
+    assert ">ntb<" not in html and ">tile<" not in html, "parameters of other kernels are not columns here"
+    assert tables.choices(evidence, "mine")["points_ran"].tolist() == ["6 of 6"] * 5
+    drawn = figures.svg(figures.task("mine", evidence, published))
+    for words in (">stages<", "speed over stages 2", "float, tile_n 128, tile_m 64, tile_k 16, vector 4"):
+        assert words in drawn
+    for draw in figures.OVERVIEW.values():
+        assert "<svg" in figures.svg(draw(evidence, published))
+
+
+def test_published_curves_stand_beside_a_sweep_of_the_same_parameter(recorded):
+    evidence, published = data.load([recorded / "nvidia-h200"]), data.published()
+    assert "RTX 2080 Ti: float, tile 32" in figures.svg(figures.task("task3", evidence, published))
+    assert "RTX 2080 Ti" not in figures.svg(figures.task("task2a", evidence, published))
+
+
+def test_a_run_recorded_before_a_parameter_was_there_is_read(recorded, five):
+    evidence, published = data.load([recorded / "nvidia-h200"], kernels=five), data.published(kernels=five)
+    assert evidence.gpu[[*FIVE]].isna().all(axis=None)
+    assert {str(evidence.gpu[name].dtype) for name in FIVE} == {"Int64"}
+    for name, table in evidence.facts.items():
+        assert ("*" in columns.FILES[name].split()) == (set(FIVE) <= set(table))
+    table = tables.task("task3", evidence, published)
+    assert table["published_ms"].notna().sum() == 6, "a published figure is of a kernel without the new parameters"
+    assert "stages" not in render.table_html(table, "sweep", "Table 5.")
+
+
+def test_a_parameter_that_only_a_recorded_run_has_stays(five, recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "gpu", study=sweeping(SPACE))
+    kernels = registry.load()
+    evidence = data.load([folder, recorded / "nvidia-h200"], kernels=kernels)
+    assert set(FIVE) < set(evidence.parameters)
+    table = tables.task("mine", evidence, data.published())
+    assert table["choice"].iloc[0] == "tile_n 128, tile_m 64, tile_k 8, stages 2, vector 4"
+    assert "stages" in layouts.of("sweep", table)
+
+
+def test_a_published_figure_is_not_of_a_kernel_with_another_parameter(with_kernels, tmp_path):
+    """The source's tiled kernel has no stages, so one that has some is another kernel."""
+    tiled = synthetic.KERNELS["tiled"]
+    entry = dataclasses.replace(tiled.launches[0], template=("dtype", "tile", "stages"))
+    kernels = with_kernels("tiled", parameters=("tile", "stages"), launches=(entry,))
+    sweep = {"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 32, "stages": 2}
+    study = sweeping(sweep)
+    del study["tasks"]["task2a"]
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)], kernels=kernels)
+    assert tables.task("mine", evidence, data.published())["published_ms"].isna().all()
+
+
+def test_a_block_and_another_parameter(with_kernels, tmp_path):
+    entry = dataclasses.replace(synthetic.KERNELS["naive"].launches[0], function="mine")
+    kernels = with_kernels("mine", parameters=("block", "unroll"), launches=(entry,))
+    sweep = {"kernel": "mine", "dtype": "float", "shapes": "square", "block": ["8x128", "32x32"], "unroll": [1, 2, 4]}
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=sweeping(sweep))], kernels=kernels)
+    table = tables.task("mine", evidence, data.published())
+    assert table["choice"].tolist()[:2] == ["8 × 128, unroll 1", "8 × 128, unroll 2"]
+    drawn = figures.svg(figures.task("mine", evidence, data.published()))
+    assert "float, 8 × 128" in drawn and "speed over unroll 1" in drawn
+
+
+def test_a_curve_of_too_many_lines_becomes_bars(five, tmp_path):
+    space = SPACE | {"shapes": "square", "tile_n": [32, 64, 128], "tile_k": [4, 8, 16], "vector": [1, 2]}
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=sweeping(space))], kernels=five)
+    drawn = figures.svg(figures.task("mine", evidence, data.published()))
+    assert "the fastest 40 of 54" in drawn
+
+
+def test_bfloat16_is_compared_with_its_own_library(with_kernels, tmp_path):
+    kernels = with_kernels("mine", dtypes=("float", "bfloat16", "tf32"))
+    shapes = {"shapes": "square"}
+    study = sweeping(
+        {"kernel": "mine", "dtype": ["float", "bfloat16", "tf32"], "tile": 16, **shapes},
+        {"kernel": "cublas", "dtype": "float", **shapes},
+        {"kernel": "cublas_bf16", "dtype": "bfloat16", **shapes},
+    )
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)], kernels=kernels)
+    assert {"cublas", "cublas_tf32", "cublas_bf16", "cublas_half", "numpy"} == evidence.libraries
+    table = tables.task("mine", evidence, data.published())
+    time = table.set_index(["kernel", "dtype"])["time_ms"]
+    share = table.set_index(["kernel", "dtype"])["percent_of_anchor"]
+    assert share["mine", "bfloat16"] == pytest.approx(100 * time["cublas_bf16", "bfloat16"] / time["mine", "bfloat16"])
+    assert share["mine", "float"] == pytest.approx(100 * time["cublas", "float"] / time["mine", "float"])
+    assert pd.isna(share["mine", "tf32"]), "no library was timed in that type"
+    assert table.loc[table["anchor"], "kernel"].tolist() == ["cublas", "cublas_bf16"]
+    ladder = tables.ladder(evidence, data.published()).set_index(["kernel", "dtype"])
+    assert ladder.loc[("cublas_bf16", "bfloat16"), "peak_gflops"] == 989_000
+    assert "tensor-core peak" in figures.svg(figures.peak(ladder.reset_index(), evidence))
+
+
+def test_a_loop_is_not_compared_with_a_gpus_library(tmp_path):
+    study = sweeping({"kernel": ["kij", "cublas"], "dtype": "float", "shapes": "square_1100"})
+    table = tables.task("mine", data.load([synthetic.write(tmp_path / "gpu", study=study)]), data.published())
+    assert table.set_index("kernel")["percent_of_anchor"].isna().to_dict() == {"kij": True, "cublas": False}
+
+
+def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
+    folder = synthetic.write(tmp_path / "gpu")
+    rows = pd.read_csv(folder / "measurements.csv")
+    own = (rows["task"] == "task2a") & (rows["kernel"] == "tiled")
+    timed = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops", "bound_ratio"]
+    rows.loc[own, timed] = float("nan")
+    rows.loc[own, "status"], rows.loc[own, "message"] = "unsupported", "it needs compute capability 10.0"
+    rows.to_csv(folder / "measurements.csv", index=False)
+    evidence, published = data.load([folder]), data.published()
+    failed = tables.failures(evidence)
+    assert failed["status"].tolist() == ["unsupported", "invalid_launch"], "in the order of the tasks"
+    assert failed["points"].tolist() == [own.sum(), 1] == [15, 1]
+    assert failed.loc[0, ["shape", "choice"]].tolist() == ["", ""]
+    words = findings.summary(evidence, tables.ladder(evidence, published), tables.verification(evidence), failed)
+    assert "16 points did not give a time or a product (15 unsupported, 1 invalid_launch)" in words
+    assert set(tables.task("task2a", evidence, published)["status"]) == {"unsupported", "ok"}
+    assert "tiled: unsupported" in figures.svg(
+        figures.rates(tables.describe(evidence.of("task2a").gpu, evidence), evidence)
+    )
+
+
+def test_kernels_that_the_emulator_does_not_run(with_kernels, recorded, tmp_path):
+    kernels = with_kernels("mine", title=EVIL, emulated=False, reason=f"it needs wgmma {EVIL}")
+    here = data.load([synthetic.write(tmp_path / "emulator", "emulator")], recorded=recorded, kernels=kernels)
+    table = tables.not_emulated(here)
+    assert table["kernel"].tolist() == ["mine"]
+    html = render.table_html(table, "not_emulated", "Kernels.")
+    assert "it needs wgmma &lt;script&gt;" in html and "<script" not in html
+    assert tables.not_emulated(data.load([recorded / "nvidia-h200"], kernels=kernels)).empty, (
+        "nothing is emulated there"
+    )
+
+
+def test_how_long_tasks_took(recorded):
+    table = tables.durations(data.load([recorded / "nvidia-h200"]))
+    assert len(table) == sum("method" not in entry for entry in synthetic.config()["tasks"].values())
+    assert table.set_index("task").loc["task3", ["points", "wall_s", "timed_s"]].tolist() == [98, 12.5, 10.25]
+
+
+def test_tasks_of_one_method_do_not_mix(tmp_path):
+    study = synthetic.config()
+    study["tasks"]["second"] = dict(study["tasks"]["task1c"])
+    folder = synthetic.write(tmp_path / "gpu", study=study)
+    facts = pd.read_csv(folder / "facts/task1c.csv")
+    facts.assign(timed_n=40_000).to_csv(folder / "facts/second.csv", index=False)
+    evidence, published = data.load([folder]), data.published()
+    sizes = {name: tables.task(name, evidence, published).set_index("quantity") for name in ("task1c", "second")}
+    assert [sizes[name]["measured"]["n timed"] for name in sizes] == [50_000, 40_000]
+
+
+def test_steps_of_a_call_are_those_of_the_facts(recorded, tmp_path):
+    folder = synthetic.write(tmp_path / "gpu")
+    calls = pd.read_csv(folder / "facts/cold_start.csv")
+    calls["step"] = calls["step"].replace({"load": "warm_up"})
+    calls.to_csv(folder / "facts/cold_start.csv", index=False)
+    evidence = data.load([folder])
+    steps = "context allocate copy_in warm_up kernel copy_out free total".split()
+    assert tables.steps(evidence) == [f"{step}_ms" for step in steps]
+    table = tables.task("cold_start", evidence, data.published())
+    heads = [head for _, head in layouts.of("cold_start", table).values()]
+    assert heads[heads.index("context") :][:4] == ["context", "allocate", "copy in", "warm up"]
+    assert "warm up" in figures.svg(figures.task("cold_start", evidence, data.published()))
+
+
+def test_points_of_rows(recorded):
+    gpu = data.load_platform(recorded / "nvidia-h200")
+    multi_tile, naive = synthetic.KERNELS["multi_tile"], synthetic.KERNELS["naive"]
+    row = gpu.measurements[gpu.measurements["kernel"] == "multi_tile"].iloc[0].to_dict()
+    expected = points.point("task3", "multi_tile", "float", 8192, 8192, 8192, tile=16, ntb=1)
+    assert data.point_of(row, multi_tile) == expected
+    later = dataclasses.replace(multi_tile, parameters=("tile", "ntb", "stages"))
+    assert data.point_of(row, later) is None, "recorded before the kernel had stages"
+    row = gpu.measurements[gpu.measurements["kernel"] == "naive"].iloc[0].to_dict()
+    assert data.point_of(row, naive).parameters == (("block_x", 8), ("block_y", 128))
+
+
+def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
+    gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
+    later = dataclasses.replace(synthetic.KERNELS["tiled"], parameters=("tile", "stages"))
+
+    def edited(kernels):
+        evidence = data.Evidence((gpu,), (gpu,), None, None, None, {}, kernels)
+        return tables.provenance(evidence).set_index("fact").loc["kernels"].iloc[0]
+
+    monkeypatch.setattr(build, "row_sha256", lambda kernel, point, device: "0" * 64)
+    loops = {name: kernel for name, kernel in synthetic.KERNELS.items() if kernel.kind == "cuda"}
+    assert edited(loops) == "as measured, by the hash of every source"
+    assert edited(loops | {"tiled": later}) == "edited since: tiled"
+
+    def refused(kernel, point, device):
+        raise UserError("it no longer takes this point")
+
+    monkeypatch.setattr(build, "row_sha256", refused)
+    assert edited({"naive": loops["naive"]}) == "edited since: naive"
+
+
+def test_words_of_others_cannot_become_markup(tmp_path):
+    """Titles, names of devices and messages are text on the page, in tables, prose, headings and drawings."""
+    study = sweeping({"kernel": "naive", "dtype": "float", "shapes": "square", "block": "32x32"}, title=f"Mine {EVIL}")
+    study["tasks"]["launch_limits"] = synthetic.config()["tasks"]["launch_limits"]
+    folder = synthetic.write(tmp_path / "recorded/nvidia-h200", study=study)
+    synthetic.write(tmp_path / "results/emulator", "emulator", study=study)
+    for place in (folder, tmp_path / "results/emulator"):
+        device = json.loads((place / "device.json").read_text())
+        device["cpu"]["name"] = device["host_compiler"] = EVIL
+        if device["gpu"]:
+            device["gpu"]["name"] = EVIL
+        (place / "device.json").write_text(json.dumps(device))
+        facts = pd.read_csv(place / "facts/launch_limits.csv")
+        facts.assign(error_text=EVIL, error=EVIL).to_csv(place / "facts/launch_limits.csv", index=False)
+        rows = pd.read_csv(place / "measurements.csv")
+        rows.loc[rows["task"] == "mine", ["status", "message"]] = ["timeout", EVIL]
+        rows.to_csv(place / "measurements.csv", index=False)
+    render.render(tmp_path / "report.html", [tmp_path / "results/emulator"], recorded=tmp_path / "recorded")
+    text = (tmp_path / "report.html").read_text()
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") > 20
+    assert "&amp;lt;" not in text, "nothing is escaped twice"
+    assert Page(text).count("script") == 0
+
+
+def test_every_column_of_every_table_is_in_the_list(recorded, tmp_path):
+    here = synthetic.write(tmp_path / "emulator", "emulator", with_traffic=True)
+    evidence, published = data.load([here], recorded=recorded), data.published()
+    made = {name: tables.task(name, evidence, published) for name in evidence.config["tasks"]}
+    made |= {name: draw(evidence, published) for name, draw in tables.OVERVIEW.items()}
+    for name in ("claims", "provenance", "cold_start"):  # whose columns are of platforms and of steps
+        made.pop(name)
+    for name, table in made.items():
+        assert set(columns.parameters_of(table)) <= set(evidence.parameters), name
+    for layout in layouts.LAYOUTS.values():
+        for _, names in layout.groups:
+            assert set(names.split()) <= {*columns.COLUMNS, "*"}
+        assert set(layout.headings) <= set(columns.COLUMNS)
+
+
+def test_columns_are_documented():
+    """`python -m tilewise.study.columns > docs/columns.md` after a change of the list."""
+    text = (ROOT / "docs/columns.md").read_text()
+    assert text == columns.markdown()
+    for file in columns.FILES:
+        assert f"## {file}\n" in text

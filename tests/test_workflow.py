@@ -1,0 +1,74 @@
+"""What the rules are told: cores and GPUs of a job, what a row depends on, and which names are taken."""
+
+import copy
+
+import pytest
+
+from tilewise import UserError, workflow
+from tilewise.workflow import Study
+
+SMI = """#!/bin/sh
+printf 'NVIDIA H200\\nNVIDIA H200\\nNVIDIA H200\\nNVIDIA H200\\n'
+"""
+
+
+class Wildcards(dict):
+    __getattr__ = dict.__getitem__
+
+
+def at(task, platform="nvidia-h200"):
+    return Wildcards(task=task, platform=platform)
+
+
+@pytest.fixture
+def four_gpus(tmp_path, monkeypatch):
+    """A machine whose nvidia-smi lists four GPUs."""
+    (tmp_path / "nvidia-smi").write_text(SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_each_gpu_has_a_job_and_the_cpu_has_the_machine_for_itself(four_gpus, config):
+    study = Study(config, cores=64)
+    assert study.platforms == {"nvidia-h200": {"backend": "gpu"}} and study.gpus == 4
+    assert study.cores_of(at("task1a")) == study.cores_of(at("bandwidth")) == 16
+    assert study.cores_of(at("cpu")) == study.cores_of(at("loop_orders")) == 64
+    assert study.cores_of(at("integers")) == 64, "it times a CPU loop too"
+    assert Study(config, cores=2).cores_of(at("task1a")) == 1
+
+
+def test_only_the_gpus_that_are_shown_count(four_gpus, config, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    assert Study(config).gpus == 2
+
+
+def test_a_job_that_times_nothing_takes_one_core(config):
+    study = Study(config | {"platforms": {"emulator": {"backend": "emulator"}}}, cores=8)
+    assert study.cores_of(at("task1a", "emulator")) == 1 and study.cores_of(at("cpu", "emulator")) == 8
+
+
+def test_every_rule_has_its_name_for_itself(config):
+    assert {"all", "build", "measure", "collect", "occupancy", "trace", "counters", "page"} <= workflow.rules()
+    for name in workflow.rules():
+        tasks = {name: config["tasks"]["task1a"]}
+        with pytest.raises(UserError, match=f"tasks.{name}: the study has a rule or table of that name"):
+            Study(config | {"tasks": tasks})
+
+
+def test_what_a_task_depends_on(config):
+    def conditions(change):
+        edited = copy.deepcopy(config)
+        change(edited)
+        study = Study(edited | {"platforms": {"here": {"backend": "gpu"}}})
+        return {task: study.conditions_of(at(task, "here")) for task in study.tasks}
+
+    before = conditions(lambda c: None)
+
+    def changed(change):
+        return {task for task, digest in conditions(change).items() if digest != before[task]}
+
+    assert changed(lambda c: c["tasks"]["task3"].update(title="another")) == set()
+    assert changed(lambda c: c["maximum_size"].update(budget_s=7)) == {"task1c"}
+    assert changed(lambda c: c["timing"].update(min_samples=7)) == set(before)
+    assert changed(lambda c: c["tasks"]["task2a"]["sweeps"][0].update(tile=[16])) == {"task2a"}

@@ -1,0 +1,80 @@
+"""Verify CUDA kernels on the CPU emulator: it counts and checks, it does not time."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tilewise import UserError
+from tilewise.build.emulator import Emulator, LaunchError, run
+from tilewise.measure import verify
+from tilewise.measure.backends import Attempt, Setting
+from tilewise.measure.job import Job, Row
+from tilewise.measure.rows import failed, outcome
+from tilewise.study.precision import PRECISIONS
+
+#: cudaMalloc hands out memory in units of this many bytes.
+ALLOCATION_UNIT = 512
+
+#: A library is opened once per process: that reads its symbols, and its fibers' stacks live as long as it is open.
+_opened = functools.cache(Emulator)
+
+
+class Backend:
+    """The emulated device: the limits of device.json, and a memory whose size the config tells."""
+
+    def __init__(self, setting: Setting):
+        self.device, self.config = setting.device, setting.config
+
+    def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """As Backend says; nothing has a time."""
+        for job in jobs:
+            answer(self.once(job))
+
+    def once(self, job: Job) -> Row:
+        """As Device says; the whole product is checked."""
+        try:
+            check = self._checked(job, *self._operands(job), self.device["limits"])
+        except LaunchError as error:
+            return failed(job, "invalid_launch", error)
+        except UserError as error:
+            return failed(job, "error", error)
+        return job.row | outcome(job, check, "emulated: verified, not timed")
+
+    def memory(self) -> tuple[int, int]:
+        """As Device says."""
+        total = self.device["limits"]["memory_bytes"]
+        return total, total
+
+    def allocates(self, sizes: Sequence[int]) -> bool:
+        """As Device says."""
+        units = sum(math.ceil(size / ALLOCATION_UNIT) for size in sizes)
+        return units * ALLOCATION_UNIT <= self.memory()[0]
+
+    def attempt(self, job: Job, raised: bool) -> Attempt:
+        """As Device says. There is one way to launch, so there is one error."""
+        limits = self.device["limits"]
+        if not raised:
+            limits = limits | {"shared_bytes_per_block_optin": limits["shared_bytes_per_block"]}
+        A, B, C = self._operands(job)
+        try:
+            check = self._checked(job, A, B, C, limits)
+        except LaunchError as error:
+            name, text = str(error).split(": ", 1)
+            return Attempt(name, text, "", verify.untouched(C, job.point.dtype), None)
+        return Attempt("", "", "", verify.untouched(C, job.point.dtype), check)
+
+    def _operands(self, job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A, B and a poisoned C."""
+        point = job.point
+        A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"])
+        C = np.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
+        verify.poison(C, point.dtype)
+        return A, B, C
+
+    def _checked(self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping) -> verify.Check:
+        """Run a job and check what it leaves in C. Raises LaunchError if a device of these limits would refuse."""
+        [file] = {file for file, _ in job.files.values()}
+        run(_opened(file), job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
+        return verify.check(C, *verify.reference(A, B, job.point.dtype), job.point.dtype, job.point.p)

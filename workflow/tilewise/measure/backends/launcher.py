@@ -1,0 +1,190 @@
+"""The one way to load a compiled kernel and to launch it on a GPU: cuda.bindings, with CuPy's arrays and streams.
+
+CuPy can launch neither clusters nor tensor maps. The arguments of a launch are packed once, so that a launch itself
+costs no more on the host than CuPy's does.
+"""
+
+import ctypes
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cupy
+from cuda.bindings import driver
+
+from tilewise import UserError
+from tilewise.measure.job import Job
+from tilewise.study.device import DEFAULT_SHARED_BYTES
+from tilewise.study.launch import Array, Launch, TensorMap
+from tilewise.study.precision import PRECISIONS
+
+_ATTRIBUTE = driver.CUfunction_attribute
+#: Clusters of more blocks than this are not on every device, and have to be asked for.
+PORTABLE_CLUSTER = 8
+_TENSOR_TYPES = {
+    "float": "FLOAT32",
+    "tf32": "FLOAT32",
+    "double": "FLOAT64",
+    "int32": "INT32",
+    "half": "FLOAT16",
+    "bfloat16": "BFLOAT16",
+}
+_SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+
+
+class CudaError(Exception):
+    """An error of the CUDA driver: its name, and the driver's words for it."""
+
+    def __init__(self, code: Any):
+        self.name = code.name
+        _, text = driver.cuGetErrorString(code)
+        super().__init__(f"{self.name}: {text.decode() if text else 'unknown error'}")
+
+
+def done(answer: tuple) -> Any:
+    """What a call of the driver returns beside its error code. Raises CudaError."""
+    code, *values = answer
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise CudaError(code)
+    return values[0] if len(values) == 1 else values
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel that is loaded: its handle, registers of a thread, bytes of static shared memory, and the sizes in bytes
+    of its parameters."""
+
+    handle: Any
+    registers: int
+    static_shared_bytes: int
+    parameter_bytes: tuple[int, ...]
+
+
+@functools.cache
+def load(file: str, symbol: str) -> Function:
+    """The function of a cubin; loaded once per process. Raises CudaError."""
+    cupy.cuda.runtime.free(0)  # makes the context that CuPy uses, and makes it current
+    module = done(driver.cuModuleLoadData(Path(file).read_bytes()))
+    handle = done(driver.cuModuleGetFunction(module, symbol.encode()))
+    sizes = []
+    while True:
+        code, *place = driver.cuFuncGetParamInfo(handle, len(sizes))
+        if code != driver.CUresult.CUDA_SUCCESS:
+            break
+        sizes.append(int(place[1]))
+    return Function(
+        handle,
+        done(driver.cuFuncGetAttribute(_ATTRIBUTE.CU_FUNC_ATTRIBUTE_NUM_REGS, handle)),
+        done(driver.cuFuncGetAttribute(_ATTRIBUTE.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)),
+        tuple(sizes),
+    )
+
+
+def allow_shared(function: Function, dynamic_shared_bytes: int) -> None:
+    """Raise a function's limit of dynamic shared memory, if a launch needs more than a block gets without asking."""
+    if dynamic_shared_bytes + function.static_shared_bytes > DEFAULT_SHARED_BYTES:
+        name = _ATTRIBUTE.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        done(driver.cuFuncSetAttribute(function.handle, name, dynamic_shared_bytes))
+
+
+class Product:
+    """All launches of a job, bound to arrays: call it with the address of a stream.
+
+    `addresses` maps A, B, C and the workspaces to their places in device memory. Raises CudaError if the driver refuses
+    to load a kernel or to grant it shared memory, UserError if the registry's arguments are not the function's.
+    """
+
+    def __init__(self, job: Job, addresses: Mapping[str, int], raise_limit: bool = True):
+        self.functions = [load(*job.files[launch.instance]) for launch in job.launches]
+        self._kept: list[Any] = []  # the packed arguments
+        self._calls = []
+        for function, launch in zip(self.functions, job.launches):
+            if raise_limit:
+                allow_shared(function, launch.dynamic_shared_bytes)
+            packed = [_packed(argument, addresses) for argument in launch.arguments]
+            _check_parameters(job, launch, function, [size for _, _, size in packed])
+            pointers = (ctypes.c_void_p * len(packed))(*(address for _, address, _ in packed))
+            self._kept += [*(value for value, _, _ in packed), pointers]
+            self._calls.append((_configured(launch, function), function.handle, ctypes.addressof(pointers)))
+        self._stream: int | None = None
+
+    def __call__(self, stream: int = 0) -> None:
+        if stream != self._stream:
+            for config, _, _ in self._calls:
+                config.hStream = driver.CUstream(stream)
+            self._stream = stream
+        for config, handle, arguments in self._calls:
+            (code,) = driver.cuLaunchKernelEx(config, handle, arguments, 0)
+            if code != driver.CUresult.CUDA_SUCCESS:
+                raise CudaError(code)
+
+    def facts(self, job: Job) -> dict[str, int]:
+        """What the loaded kernel tells of itself, as columns: of the launch that stands for the product."""
+        product = job.kernel.product(job.point)
+        name = product.instance if product else None
+        [(function, launch)] = [pair for pair in zip(self.functions, job.launches) if pair[1].instance == name][-1:]
+        shared = function.static_shared_bytes + launch.dynamic_shared_bytes
+        return {"registers": function.registers, "shared_bytes": shared}
+
+
+def _configured(launch: Launch, function: Function) -> Any:
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+    config.sharedMemBytes = launch.dynamic_shared_bytes
+    config.numAttrs = 0
+    if launch.cluster != (1, 1, 1):
+        x, y, z = launch.cluster
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = x, y, z
+        config.attrs, config.numAttrs = [attribute], 1
+        if x * y * z > PORTABLE_CLUSTER:
+            name = _ATTRIBUTE.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            done(driver.cuFuncSetAttribute(function.handle, name, 1))
+    return config
+
+
+def _packed(argument: Any, addresses: Mapping[str, int]) -> tuple[Any, int, int]:
+    """An argument as the driver takes it: an object to keep, the address of its value, and the size of that."""
+    if isinstance(argument, TensorMap):
+        tensor = tensor_map(argument, addresses[argument.array])
+        return tensor, int(tensor.getPtr()), 128
+    value = ctypes.c_void_p(addresses[argument.name]) if isinstance(argument, Array) else argument.packed()
+    return value, ctypes.addressof(value), ctypes.sizeof(value)
+
+
+def tensor_map(tensor: TensorMap, address: int) -> Any:
+    """The description of an array for TMA, whose dimensions begin with the innermost. Raises CudaError."""
+    itemsize = PRECISIONS[tensor.dtype].itemsize
+    extents = tensor.shape[::-1]
+    pitches = [itemsize * extents[0]]
+    for extent in extents[1:-1]:
+        pitches.append(pitches[-1] * extent)
+    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
+    return done(
+        driver.cuTensorMapEncodeTiled(
+            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TENSOR_TYPES[tensor.dtype]}"),
+            len(extents),
+            address,
+            [wide(extent) for extent in extents],
+            [wide(pitch) for pitch in pitches[: len(extents) - 1]],
+            [narrow(size) for size in tensor.box[::-1]],
+            [narrow(size) for size in (tensor.strides or (1,) * len(extents))[::-1]],
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[tensor.swizzle]}"),
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    )
+
+
+def _check_parameters(job: Job, launch: Launch, function: Function, sizes: Sequence[int]) -> None:
+    if function.parameter_bytes and list(function.parameter_bytes) != list(sizes):
+        raise UserError(
+            f"{job.kernel.folder / 'registry.yaml'}: {job.kernel.name}.arguments: {launch.instance} takes "
+            f"parameters of {', '.join(map(str, function.parameter_bytes))} B, the entry gives "
+            f"{', '.join(map(str, sizes))} B; correct the list, or the types of its numbers"
+        )

@@ -1,0 +1,61 @@
+"""Launch through the CUDA runtime, as a program compiled by nvcc does: to see the errors that such a program prints."""
+
+import contextlib
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewise.measure.job import Job
+from tilewise.study.launch import Array
+
+#: cudaFuncAttributeMaxDynamicSharedMemorySize
+MAX_DYNAMIC_SHARED_SIZE = 8
+
+
+class _Dim3(ctypes.Structure):
+    _fields_ = [(axis, ctypes.c_uint) for axis in "xyz"]
+
+
+def through_runtime(job: Job, operands: Sequence[Any], raised: bool) -> tuple[str, str]:
+    """Launch a job of one launch without workspaces; returns the runtime's error name and text, or two empty strings.
+
+    `operands` are A, B and C. Raises OSError if there is no runtime library.
+    """
+    cudart = ctypes.CDLL(_cudart())
+    cudart.cudaGetErrorName.restype = cudart.cudaGetErrorString.restype = ctypes.c_char_p
+    library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    [launch] = job.launches
+    file, symbol = job.files[launch.instance]
+    addresses = {name: array.data.ptr for name, array in zip("ABC", operands)}
+    values = [
+        ctypes.c_void_p(addresses[argument.name]) if isinstance(argument, Array) else argument.packed()
+        for argument in launch.arguments
+    ]
+    arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    shared = launch.dynamic_shared_bytes
+    path = str(Path(file).resolve()).encode()
+
+    def steps() -> Any:
+        yield cudart.cudaLibraryLoadFromFile(ctypes.byref(library), path, None, None, 0, None, None, 0)
+        yield cudart.cudaLibraryGetKernel(ctypes.byref(kernel), library, symbol.encode())
+        if raised:
+            yield cudart.cudaFuncSetAttribute(kernel, MAX_DYNAMIC_SHARED_SIZE, shared)
+        grid, block = _Dim3(*launch.grid), _Dim3(*launch.block)
+        yield cudart.cudaLaunchKernel(kernel, grid, block, arguments, ctypes.c_size_t(shared), None)
+        yield cudart.cudaDeviceSynchronize()
+
+    error = next((code for code in steps() if code), 0)
+    cudart.cudaGetLastError()  # and forget it
+    if library:
+        cudart.cudaLibraryUnload(library)
+    return (cudart.cudaGetErrorName(error).decode(), cudart.cudaGetErrorString(error).decode()) if error else ("", "")
+
+
+def _cudart() -> str:
+    """Path of the CUDA runtime library: of CUDA's Python packages, or the system's."""
+    with contextlib.suppress(Exception):  # it has an exception for each way not to find a library
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        return load_nvidia_dynamic_lib("cudart").abs_path
+    return "libcudart.so.13"

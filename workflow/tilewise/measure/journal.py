@@ -1,0 +1,57 @@
+"""The rows of a task that are finished, in an append-only file of one JSON object per line, so that a kill costs
+nothing."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+
+from tilewise.files import alone
+from tilewise.measure.job import Row
+
+#: Outcomes that another run would repeat; what ended by accident is tried again.
+LASTING = ("ok", "incorrect", "invalid_launch", "compile_error")
+
+
+class Journal:
+    """The rows of a task by key, those of earlier runs too.
+
+    Used as a context, which holds the file alone: a second process waits a minute, then raises UserError.
+    """
+
+    def __init__(self, path: Path | str):
+        self.path, self._open = Path(path), contextlib.ExitStack()
+        self.rows: dict[str, Row] = {}
+
+    def __enter__(self) -> "Journal":
+        self._open.enter_context(alone(self.path.with_suffix(".lock")))
+        self.rows = _read(self.path)
+        self._lines = self._open.enter_context(self.path.open("a"))
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def add(self, key: str, row: Row) -> None:
+        """Add a row, to the file too if another run would give the same."""
+        self.rows[key] = row
+        if row["status"] in LASTING:
+            # The break before it ends a line that a kill may have cut short; empty lines are passed over.
+            text = json.dumps({"key": key, "row": row}, default=float)  # JSON does not know NumPy's numbers
+            self._lines.write(f"\n{text}\n")
+            self._lines.flush()
+            os.fsync(self._lines.fileno())
+
+
+def _read(path: Path) -> dict[str, Row]:
+    """Rows by key. A line that a kill cut short is passed over."""
+    rows: dict[str, Row] = {}
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            rows[entry["key"]] = entry["row"]
+    return rows

@@ -1,0 +1,44 @@
+"""What a method is: a way to turn the points of a task into rows."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from tilewise.study.points import Point, refuse_too_many_threads
+from tilewise.study.registry import Kernel
+
+if TYPE_CHECKING:
+    from tilewise.measure.task import Work
+
+Tables = tuple[pd.DataFrame, pd.DataFrame]
+
+
+class Method:
+    """A method by its name in the config. A new one is a file here, a line in METHODS, a name in the config's schema, a
+    list of columns for its facts in study/columns.py, and a table and a figure in the report.
+
+    shapes             whether its sweeps name shapes; else it chooses them, and a point stands for its kernel
+    emulators_shapes   whether CUDA kernels run at the emulator's shapes on the emulator, not at their own
+    only_cuda          whether it is for CUDA kernels alone
+    settings           the keys of the config that its rows depend on, beside those that every point does
+    """
+
+    name = ""
+    shapes = True
+    emulators_shapes = True
+    only_cuda = False
+    settings: tuple[str, ...] = ()
+
+    def sources(self) -> list[Path]:
+        """Files that it measures with, beside the kernels of the task."""
+        return []
+
+    def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
+        """Raise UserError, which names the place in the config, for points that it cannot serve."""
+        refuse_too_many_threads(points, kernels, place)
+
+    def run(self, work: "Work") -> Tables:
+        """Returns (measurements, facts): rows of measurements.csv, and rows of columns.FILES[name]."""
+        raise NotImplementedError

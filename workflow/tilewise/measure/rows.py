@@ -1,0 +1,39 @@
+"""The columns of a row that a verification and a timing decide."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewise.measure.job import Job, Row
+from tilewise.measure.verify import Check
+
+
+def outcome(job: Job, found: Check, note: str = "") -> Row:
+    """What a verification says of a job: its words, then those of its launches, if there are any."""
+    words = [found.message or note, *dict.fromkeys(launch.note for launch in job.launches)]
+    return {
+        "status": "ok" if found.ok else "incorrect",
+        "message": "; ".join(filter(None, words)),
+        "relative_error": found.relative_error,
+        "bound_ratio": found.bound_ratio,
+    }
+
+
+def timing(times_ms: Sequence[float], job: Job) -> Row:
+    """What samples say: times in ms, noise as a fraction, rate in GFLOP/s of 2 n p m operations."""
+    q1, median, q3 = (float(q) for q in np.percentile(times_ms, [25, 50, 75]))
+    return {
+        "samples": len(times_ms),
+        "time_ms": median,
+        "time_min_ms": float(min(times_ms)),
+        "time_q1_ms": q1,
+        "time_q3_ms": q3,
+        "noise": float(np.std(times_ms) / np.mean(times_ms)) if len(times_ms) > 1 else None,
+        "gflops": 2 * job.point.multiply_adds / median / 1e6,
+    }
+
+
+def failed(job: Job, status: str, message: Any) -> Row:
+    """The row of a job that could not be run."""
+    return job.row | {"status": status, "message": str(message)}

@@ -1,0 +1,168 @@
+"""Which columns each table of the report shows, in which order and under which groups.
+
+The words above a column come from `tilewise.study.columns`, unless a table needs others.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tilewise.report.data import Evidence
+from tilewise.study import columns
+
+#: A column -> (group above the heading, heading).
+Headings = dict[str, tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Groups of columns with the words above each group; `headings` replaces the words above single columns.
+
+    `*` stands for the columns of a table that no list names: the parameters of its kernels, or the steps of a call,
+    whose headings are `others` of their names.
+    """
+
+    groups: tuple[tuple[str, str], ...]
+    headings: Mapping[str, str]
+    others: Callable[[str], str]
+
+    def of(self, table: pd.DataFrame) -> Headings:
+        """Those columns of the layout that a table has, with their groups and headings."""
+        own = columns.parameters_of(table)
+        found = {}
+        for group, names in self.groups:
+            for word in names.split():
+                for name in own if word == "*" else [word]:
+                    words = self.others(name) if word == "*" else columns.heading(name)
+                    found[name] = (group, self.headings.get(name, words))
+        return {name: heads for name, heads in found.items() if name in table}
+
+
+def layout(*groups: tuple[str, str], others: Callable[[str], str] = str, **headings: str) -> Layout:
+    """A Layout with its replaced headings as keywords."""
+    return Layout(groups, headings, others)
+
+
+def _step(name: str) -> str:
+    return name.removesuffix("_ms").replace("_", " ")
+
+
+_SOURCE_A = "Published: RTX 2080 Ti"
+_HERE = "Measured"
+LAYOUTS = {
+    "winners": layout(
+        ("", "shape platform kernel"),
+        (_SOURCE_A, "published_block published_grid published_ms published_cpu_ms"),
+        (_HERE, "block grid time_ms spread_percent cpu_ms"),
+        ("Published / measured", "ratio ratio_cpu"),
+        ("", "percent_of_anchor"),
+        ("This machine", "emulator"),
+        published_ms="GPU ms",
+        time_ms="GPU ms",
+        ratio="GPU",
+    ),
+    "sweep": layout(
+        ("", "shape platform kernel dtype * block grid"),
+        ("Published", "published_ms"),
+        (_HERE, "time_ms spread_percent gflops bound_ratio"),
+        ("Ratio", "ratio percent_of_anchor"),
+        ("This machine", "emulator"),
+    ),
+    "cpu": layout(
+        ("", "shape kernel dtype * platform"),
+        ("Published: host of source a", "published_ms"),
+        (_HERE, "time_ms spread_percent gflops"),
+        ("Ratio", "ratio percent_of_anchor"),
+        percent_of_anchor="% of NumPy's BLAS",
+    ),
+    "maximum_size": layout(
+        ("", "quantity platform"),
+        (_SOURCE_A, "published"),
+        (_HERE, "measured"),
+        ("Ratio", "ratio"),
+        ("", "note"),
+        measured="value",
+        ratio="measured / published",
+    ),
+    "choices": layout(
+        ("", "shape platform kernel dtype points_ran"),
+        ("Best", "choice time_ms spread_percent"),
+        ("Runner-up", "runner_up gap_percent decided"),
+    ),
+    "ladder": layout(
+        ("", "shape platform kernel dtype"),
+        ("Best", "choice time_ms gflops"),
+        ("Share, %", "percent_of_peak percent_of_anchor"),
+        ("Times faster", "speedup_over_naive speedup_over_cpu published_speedup_over_cpu"),
+        percent_of_anchor="of cuBLAS",
+    ),
+    "failures": layout(("", "platform task kernel dtype shape choice points status message")),
+    "verification": layout(
+        ("", "platform kernel dtype"),
+        ("Points", "points verified"),
+        ("Largest", "largest_bound_ratio largest_relative_error"),
+        points="all",
+    ),
+    "cache_lines": layout(
+        ("", "shape platform kernel dtype"),
+        (_HERE, "ns_per_multiply_add spread_percent"),
+        ("Counted: lines per multiply-add", "l1_lines_per_multiply_add l2_lines_per_multiply_add"),
+    ),
+    "traffic": layout(
+        ("", "kernel dtype choice shape"),
+        ("Global memory", "global_load_requests global_load_sectors sectors_per_request global_store_sectors"),
+        ("Shared memory", "shared_load_wavefronts shared_bank_conflicts"),
+        ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
+        ("Faults", "races out_of_bounds"),
+    ),
+    "not_emulated": layout(("", "kernel title reason")),
+    "cold_start": layout(
+        ("", "order platform position kernel"),
+        ("Published: V100", "published_ms"),
+        ("Measured, ms", "* alone_ms"),
+        published_ms="whole call, ms",
+        others=_step,
+    ),
+    "launch_limits": layout(
+        ("", "kernel platform block threads shared_bytes limit_raised percent_of_limit outcome"),
+        ("Error", "error driver_error"),
+        ("", "c_untouched"),
+    ),
+    "bandwidth": layout(
+        ("", "quantity platform dtype measured datasheet percent_of_datasheet unit message"),
+        message="note",
+    ),
+    "occupancy": layout(
+        ("", "kernel platform dtype choice"),
+        ("Of a block", "threads registers shared_bytes"),
+        ("Blocks per multiprocessor", "active_blocks api_active_blocks"),
+        ("", "occupancy_percent limiter"),
+    ),
+    "agreement": layout(
+        ("", "kernel dtype count"),
+        ("Launches", "launches equal"),
+        ("", "largest_difference_percent"),
+    ),
+    "counted": layout(("", "kernel dtype choice shape count counted hardware difference_percent")),
+    "durations": layout(("", "platform task points remembered wall_s timed_s")),
+}
+
+
+def of(layout: Any, table: pd.DataFrame) -> Headings:
+    """The columns to show of a table; `layout` is a name in LAYOUTS, headings as they are, or None for all columns."""
+    if layout is None:
+        return {name: ("", name) for name in table}
+    if isinstance(layout, str):
+        return LAYOUTS[layout].of(table)
+    return {name: heads for name, heads in layout.items() if name in table}
+
+
+def claims(evidence: Evidence) -> Headings:
+    """The layout of `claims.side_by_side`: two columns for each platform; `why` is shown below the claim."""
+    layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
+    for platform in evidence.everyone:
+        layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
+        layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, with its range")
+    return layout

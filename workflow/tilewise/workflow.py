@@ -1,0 +1,250 @@
+"""What Snakemake's rules ask for: the validated config together with the registry and the methods."""
+
+import dataclasses
+import functools
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewise import KERNELS, ROOT, UserError
+from tilewise.build import emulator
+from tilewise.files import digest
+from tilewise.measure.methods import METHODS, Method
+from tilewise.measure.task import Work
+from tilewise.study import points, registry, slurm
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.schema import validate
+
+#: The keys of the config that every row depends on.
+SETTINGS = ("seed", "timing", "verification", "cpu", "emulator")
+
+
+def rules() -> set[str]:
+    """The names of the workflow's rules, which no task can have too."""
+    files = [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
+    return {name for file in files for name in re.findall(r"^rule (\w+):", file.read_text(), re.MULTILINE)}
+
+
+def this_machine() -> tuple[str, str, int]:
+    """Name and backend of this machine as a platform, and how many GPUs it has for us.
+
+    It is named after its first GPU (`nvidia-h200`, gpu), or (`emulator`, emulator).
+    """
+    if shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        answer = subprocess.run(query, capture_output=True, text=True)
+        names = answer.stdout.split("\n")[:-1]
+        if answer.returncode == 0 and names:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            count = len([entry for entry in visible.split(",") if entry]) if visible is not None else len(names)
+            return re.sub(r"[^a-z0-9]+", "-", names[0].lower()).strip("-"), "gpu", max(1, count)
+    return "emulator", "emulator", 0
+
+
+class Study:
+    """What a config asks for.
+
+    tasks: names in the order of the config; platforms: dict from name to its settings, each with a `backend` (gpu or
+    emulator); kernels: the registry; gpus: how many this machine has, at least 1. The methods that take `wildcards`
+    are input functions of Snakemake's rules. Paths are relative: they are the same in a clone that was moved, where
+    nothing needs to be made again. `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run
+    elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake may use.
+    `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that cannot
+    work.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        source: str = "config/config.yaml",
+        folder: Path = KERNELS,
+        remote: bool = False,
+        cores: int | None = None,
+        reserved: Sequence[str] = (),
+    ):
+        validate(config, "config", source)
+        self.config = config
+        self.cores = cores
+        self.kernels = registry.load(folder)
+        self.tasks = list(config["tasks"])
+        taken = {*reserved, *rules()} & set(self.tasks)
+        if taken:
+            raise UserError(f"{source}: tasks.{min(taken)}: the study has a rule or table of that name; choose another")
+        self.gpus = 1
+        if config["platforms"] == "auto" and remote:
+            raise UserError(
+                "platforms: 'auto' is the machine that Snakemake runs on, but the jobs run on a cluster; "
+                "config/cluster.yaml names the cluster's platforms, and --configfile replaces it: give both, "
+                "as in --configfile config/cluster.yaml config/quick.yaml"
+            )
+        if config["platforms"] == "auto":
+            name, backend, gpus = this_machine()
+            self.platforms = {name: {"backend": backend}}
+            self.gpus = max(1, gpus)
+        else:
+            self.platforms = config["platforms"]
+            if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
+                self.gpus = max(1, this_machine()[2])
+        for name in ("l1", "l2"):
+            level = config["trace"]["cache_lines"][name]
+            if level["bytes"] < level["ways"] * 64:
+                raise UserError(
+                    f"{source}: trace.cache_lines.{name}: {level['bytes']} bytes do not hold a set of {level['ways']} "
+                    "lines of 64 B; give more bytes or fewer ways"
+                )
+        for name, platform in self.platforms.items():
+            if platform["backend"] == "emulator" and (ROOT / "report" / "recorded" / name).is_dir():
+                raise UserError(
+                    f"{source}: platforms.{name}: a recorded run has that name; choose another for an emulator"
+                )
+        self.cpu_job = slurm.cpu_job(config)
+        self.gpu_job = slurm.gpu_job(config, self.platforms)
+        self.points = functools.cache(self._points)
+        for task in self.tasks:
+            self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
+
+    # ---- Tasks and their points -------------------------------------------------------------------------------------
+
+    def method(self, task: str) -> Method:
+        """The method of a task."""
+        return METHODS[self.config["tasks"][task].get("method", "sweep")]
+
+    def _points(self, task: str, backend: str = "gpu") -> list[Point]:
+        """The points of a task on a backend."""
+        its = self.method(task)
+        return points.expand(self.config, self.kernels, task, backend, its.shapes, its.emulators_shapes, its.only_cuda)
+
+    def with_method(self, method: str) -> list[str]:
+        """Names of the tasks that a method serves."""
+        return [task for task in self.tasks if self.method(task).name == method]
+
+    def instances_of(self, wildcards: Any) -> list[str]:
+        """The template instances of a kernel that any task asks for on a platform: what the build rule compiles."""
+        backend, kernel = self.backend_of(wildcards), self.kernels[wildcards.kernel]
+        found = (point for task in self.tasks for point in self.points(task, backend) if point.kernel == kernel.name)
+        return sorted({instance for point in found for instance in kernel.instances(point)})
+
+    def _used(self, backend: str, *tasks: str) -> list[str]:
+        """Names of the kernels with a source that tasks run."""
+        names = {point.kernel for task in tasks or self.tasks for point in self.points(task, backend)}
+        return sorted(name for name in names if self.kernels[name].source)
+
+    def work(self, wildcards: Any, builds: Sequence[str], device: Mapping[str, Any], params: Any) -> Work:
+        """What the measuring rule of a task is about; `builds` are folders, `params` the rule's."""
+        return Work(
+            wildcards.task,
+            self.points(wildcards.task, device["backend"]),
+            self.kernels,
+            {Path(folder).name: folder for folder in builds},
+            device,
+            self.config,
+            Path(params.samples),
+            Path(params.journal),
+        )
+
+    # ---- Inputs of rules --------------------------------------------------------------------------------------------
+
+    def sources_of(self, wildcards: Any) -> list[str]:
+        """The files that a kernel is made of."""
+        return [os.path.relpath(path) for path in self.kernels[wildcards.kernel].files]
+
+    def builds_of(self, wildcards: Any) -> list[str]:
+        """The build folders that a task of a platform launches from."""
+        names = self._used(self.backend_of(wildcards), wildcards.task)
+        return [f"results/{wildcards.platform}/build/{name}" for name in names]
+
+    def method_sources_of(self, wildcards: Any) -> list[str]:
+        """What a task's method measures with, beside kernels."""
+        return [os.path.relpath(path) for path in self.method(wildcards.task).sources()]
+
+    def cuda_builds_of(self, wildcards: Any) -> list[str]:
+        """The build folders of all CUDA kernels of a platform."""
+        names = [name for name in self._used(self.backend_of(wildcards)) if self.kernels[name].kind == "cuda"]
+        return [f"results/{wildcards.platform}/build/{name}" for name in names]
+
+    def files_of_kind(self, kind: str) -> list[str]:
+        """The files that all kernels of a kind (cuda or host) are made of."""
+        files = (path for kernel in self.kernels.values() if kernel.kind == kind for path in kernel.files)
+        return [os.path.relpath(path) for path in dict.fromkeys(files)]
+
+    def emulator_sources(self) -> list[str]:
+        """Paths of what the emulator and the tracer are made of."""
+        return sorted(os.path.relpath(path) for path in emulator.FOLDER.iterdir())
+
+    def emulator_of(self, wildcards: Any) -> list[str]:
+        """The same for a platform whose builds are the emulator's."""
+        return self.emulator_sources() if self.backend_of(wildcards) == "emulator" else []
+
+    def counters_of(self, wildcards: Any) -> list[str]:
+        """The hardware's counters of the rule's platform, or of all, if somebody has asked for them."""
+        mine = wildcards.get("platform")
+        files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
+        return [str(file) for file in files if file.is_file()]
+
+    # ---- What is counted --------------------------------------------------------------------------------------------
+
+    def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
+        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` it is for."""
+        found: dict[Point, None] = {}
+        for task in self.with_method("sweep"):
+            for point, shape in itertools.product(self.points(task), shapes):
+                kernel = self.kernels[point.kernel]
+                point = dataclasses.replace(point, task="trace", **shape)
+                if kernel.kind == "cuda" and kernel.emulated and kernel.unmet(point) is None:
+                    found[point] = None
+        return list(found)
+
+    def loop_points(self) -> list[Point]:
+        """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
+        found: dict[tuple, Point] = {}
+        for task in self.with_method("sweep"):
+            for point in self.points(task):
+                itemsize = PRECISIONS[point.dtype].itemsize
+                elements = point.n * point.p + point.p * point.m + point.n * point.m
+                small = elements * itemsize <= self.config["trace"]["cache_lines"]["largest_bytes"]
+                if self.kernels[point.kernel].kind == "host" and small:
+                    # One of the element types of a width: they lie alike.
+                    key = point.kernel, itemsize, *point.shape.values(), point.parameters
+                    found.setdefault(key, point)
+        return list(found.values())
+
+    # ---- What a rule depends on beside files, and what it takes of the machine ---------------------------------------
+
+    def conditions_of(self, wildcards: Any) -> str:
+        """A digest of what a task's rows depend on beside builds and machine: Snakemake reruns it when that changes."""
+        asked, method = self.points(wildcards.task, self.backend_of(wildcards)), self.method(wildcards.task)
+        settings = [self.config[key] for key in (*SETTINGS, *method.settings)]
+        return digest([method.name, asked, settings, self._entries({point.kernel for point in asked})])
+
+    def conditions_of_trace(self) -> str:
+        """The same for what is counted, and for the occupancy."""
+        asked = [self.points(task) for task in self.with_method("sweep")]
+        return digest([asked, self.config["trace"], self._entries(set(self.kernels))])
+
+    def _entries(self, names: set[str]) -> list[Any]:
+        """What the registry says of some kernels, without what is there for readers only."""
+        return [dataclasses.replace(self.kernels[name], title="", reason="", folder=Path()) for name in sorted(names)]
+
+    def cores_of(self, wildcards: Any) -> int | None:
+        """Cores for a measuring job.
+
+        A job that times the CPU takes all of them, so that nothing runs beside it. One that times a GPU takes its share
+        of them, so that each GPU of the machine has a job; one that times nothing takes one.
+        """
+        backend, task = self.backend_of(wildcards), wildcards.get("task")
+        asked = self.points(task, backend) if task else []
+        if any(not self.kernels[point.kernel].on_gpu for point in asked):
+            return self.cores
+        if backend == "gpu":
+            return self.cores and max(1, self.cores // self.gpus)
+        return 1
+
+    def backend_of(self, wildcards: Any) -> str:
+        """The platform's backend: gpu or emulator."""
+        return self.platforms[wildcards.platform]["backend"]
