@@ -195,7 +195,7 @@ class Study:
         for task in self.with_method("sweep"):
             for point, shape in itertools.product(self.points(task), shapes):
                 kernel = self.kernels[point.kernel]
-                point = dataclasses.replace(point, task="trace", **shape)
+                point = dataclasses.replace(point, task="trace", n=shape["n"], p=shape["p"], m=shape["m"])
                 if kernel.kind == "cuda" and kernel.emulated and kernel.unmet(point) is None:
                     found[point] = None
         return list(found)

@@ -114,7 +114,7 @@ def main() -> None:
     point = request["jobs"][0].point
     dtype = point.dtype
     A, B = verify.operands(np, dtype, point.n, point.p, point.m, request["seed"])
-    found = []
+    found: list[tuple[dict[str, float], np.ndarray]] = []
     for job in request["jobs"]:
         C = np.empty((point.n, point.m), PRECISIONS[dtype].stored)
         ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)
