@@ -393,9 +393,8 @@ def roofline(evidence: Evidence) -> Figure:
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
-        said: list[
-            tuple[float, float]
-        ] = []  # the fastest of each kernel and first parameter is labelled, unless a faster label is near
+        # The fastest of each kernel and first parameter is labelled, unless a faster label is near.
+        said: list[tuple[float, float]] = []
         part = tables.describe(part, evidence)
         part = part.assign(_first=part["choice"].str.split(", ").str[0])
         for row in part.drop_duplicates(["kernel", "_first"], keep="last").iloc[::-1].to_dict("records"):
