@@ -7,8 +7,10 @@ import pytest
 
 from tilewise import UserError
 from tilewise.count import cache_lines
+from tilewise.report import data, figures, findings, tables
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.study import Study
 
 LINE, PAGE = 64, 4096
 ORDERS = ["ijk", "ikj", "jik", "jki", "kij", "kji"]
@@ -131,8 +133,6 @@ def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
 
 
 def test_loops_are_counted_once_per_width_at_shapes_that_the_model_is_for(config):
-    from tilewise.study.study import Study
-
     points = Study(config).loop_points()
     most = config["trace"]["cache_lines"]["largest_bytes"]
     assert {point.kernel for point in points} >= {*ORDERS, "blocked"}
@@ -142,8 +142,6 @@ def test_loops_are_counted_once_per_width_at_shapes_that_the_model_is_for(config
 
 
 def test_names_that_mean_something_else_are_refused(config):
-    from tilewise.study.study import Study
-
     with pytest.raises(UserError, match=r"tasks\.ladder: the study has a rule or table of that name"):
         Study(config | {"tasks": {"ladder": config["tasks"]["task1a"]}}, reserved={"ladder"})
     with pytest.raises(UserError, match=r"tasks\.probe: "):
@@ -153,16 +151,12 @@ def test_names_that_mean_something_else_are_refused(config):
 
 
 def test_a_cache_without_a_set_is_refused(config):
-    from tilewise.study.study import Study
-
     broken = config["trace"]["cache_lines"] | {"l2": {"bytes": 512, "ways": 16}}
     with pytest.raises(UserError, match=r"trace\.cache_lines\.l2: 512 bytes do not hold"):
         Study(config | {"trace": config["trace"] | {"cache_lines": broken}})
 
 
 def test_the_recorded_times_stand_beside_the_lines():
-    from tilewise.report import data, figures, findings, tables
-
     evidence = data.load([data.RECORDED / "nvidia-h200"])
     table = tables.cache_lines(evidence)
     assert len(table) == 42

@@ -320,16 +320,16 @@ def test_blocks_and_grids_of_three_dimensions(tmp_path):
 def test_several_functions_and_what_a_launch_does_not_use(tmp_path):
     """Shared memory belongs to the function that declares it; a kernel that is never launched has none."""
     text = """
-    template <unsigned N> __global__ void mine(float* C)
+    template <unsigned N, bool B> __global__ void mine(float* C)
     { __shared__ float own[N]; own[0] = N; __syncthreads(); C[0] = own[0]; }
     __global__ void twice(float* C) { __shared__ double own[2]; own[1] = C[0]; __syncthreads(); C[0] = 2 * own[1]; }
     __global__ void unused(float* C) { __shared__ float large[16384]; large[0] = C[0]; C[0] = large[9]; }
     """
-    names = ["mine<3>", "mine<5>", "twice"]
+    names = ["mine<3, 1>", "mine<5, true>", "twice"]
     emulator = Emulator(build(a_kernel(tmp_path, text), names, tmp_path / "mine.so"))
-    assert emulator.static_shared_bytes == {"mine<3>": 12, "mine<5>": 20, "twice": 16}
+    assert emulator.static_shared_bytes == {"mine<3, 1>": 12, "mine<5, true>": 20, "twice": 16}
     C = np.zeros(1, np.float32)
-    for name in ("mine<5>", "twice"):
+    for name in ("mine<5, true>", "twice"):
         emulator.launch(Launch(name, (1, 1, 1), (1, 1, 1), (Array("C"),)), {"C": C})
     assert C[0] == 10
 

@@ -301,6 +301,7 @@ def _template(text: str, place: str, name: str, known: Iterable[str]) -> tuple[t
                 "order of the template, of dtype, numbers, and names of your own such as tile, which become options"
             )
         template.append(option)
+        default = {"false": "0", "true": "1"}.get(default, default)
         if re.fullmatch(r"-?\d+", default):
             defaults[option] = int(default)
     return tuple(template), defaults

@@ -146,8 +146,9 @@ def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[
 
 
 def _plain(instance: str) -> str:
-    """An instance's name as it is written and as nm prints it, made equal: `f<32u, (char)1>` is `f<32,1>`."""
-    return re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)
+    """An instance's name as it is written and as nm prints it, made equal: `f<32u, true>` is `f<32,1>`."""
+    plain = re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)
+    return re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", plain))
 
 
 def static_shared_bytes(arrays: Iterable[SharedArray], instances: Sequence[str]) -> dict[str, int]:
