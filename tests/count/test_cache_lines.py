@@ -4,13 +4,13 @@ import itertools
 from collections import OrderedDict
 
 import pytest
+from tilewise.study.study import Study
 
 from tilewise import UserError
 from tilewise.count import cache_lines
 from tilewise.report import data, figures, findings, tables
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel, LaunchEntry
-from tilewise.study.study import Study
 
 LINE, PAGE = 64, 4096
 ORDERS = ["ijk", "ikj", "jik", "jki", "kij", "kji"]

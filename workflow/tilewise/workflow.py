@@ -234,15 +234,17 @@ class Study:
     def cores_of(self, wildcards: Any) -> int | None:
         """Cores for a measuring job.
 
-        A job that times the CPU takes all of them, so that nothing runs beside it. One that times a GPU takes its share
-        of them, so that each GPU of the machine has a job; one that times nothing takes one.
+        A job that times the CPU takes all of them, so that nothing runs beside it. One that times a GPU takes its
+        share, so that each GPU of the machine has a job; of several GPUs each leaves a core for what needs none. A job
+        that times nothing takes one.
         """
         backend, task = self.backend_of(wildcards), wildcards.get("task")
         asked = self.points(task, backend) if task else []
-        if any(not self.kernels[point.kernel].on_gpu for point in asked):
+        times_host = bool(task) and backend == "gpu" and self.method(task).times_host
+        if times_host or any(not self.kernels[point.kernel].on_gpu for point in asked):
             return self.cores
         if backend == "gpu":
-            return self.cores and max(1, self.cores // self.gpus)
+            return self.cores and max(1, self.cores // self.gpus - (self.gpus > 1))
         return 1
 
     def backend_of(self, wildcards: Any) -> str:

@@ -38,6 +38,7 @@ class ColdStart(Method):
 
     name = "cold_start"
     only_cuda = True
+    times_host = True
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """CUDA kernels at one shape, in one type."""
