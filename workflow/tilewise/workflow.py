@@ -247,6 +247,12 @@ class Study:
             return self.cores and max(1, self.cores // self.gpus - (self.gpus > 1))
         return 1
 
+    def length_of(self, wildcards: Any, **_: Any) -> int:
+        """How long a task takes, in points of a sweep."""
+        return (
+            len(self.points(wildcards.task, self.backend_of(wildcards))) * self.method(wildcards.task).points_per_point
+        )
+
     def backend_of(self, wildcards: Any) -> str:
         """The platform's backend: gpu or emulator."""
         return self.platforms[wildcards.platform]["backend"]
