@@ -22,6 +22,7 @@ lint: $(VENV)/test$(EXTRAS)
 	ruff check .
 	ruff format --check .
 	snakefmt --check Snakefile workflow/rules
+	mypy
 	snakemake --lint --cores 1
 
 clean:

@@ -32,10 +32,16 @@ def four_gpus(tmp_path, monkeypatch):
 def test_each_gpu_has_a_job_and_the_cpu_has_the_machine_for_itself(four_gpus, config):
     study = Study(config, cores=64)
     assert study.platforms == {"nvidia-h200": {"backend": "gpu"}} and study.gpus == 4
-    assert study.cores_of(at("task1a")) == study.cores_of(at("bandwidth")) == 16
+    assert study.cores_of(at("task1a")) == study.cores_of(at("bandwidth")) == 15
     assert study.cores_of(at("cpu")) == study.cores_of(at("loop_orders")) == 64
-    assert study.cores_of(at("integers")) == 64, "it times a CPU loop too"
+    assert study.cores_of(at("integers")) == study.cores_of(at("cold_start")) == 64, "they read the host's clock too"
     assert Study(config, cores=2).cores_of(at("task1a")) == 1
+
+
+def test_the_longest_task_goes_first(config):
+    study = Study(config | {"platforms": {"nvidia-h200": {"backend": "gpu"}}})
+    order = sorted(study.tasks, key=lambda task: -study.length_of(at(task)))
+    assert order[:2] == ["task3", "task1c"] and order[-1] == "bandwidth"
 
 
 def test_only_the_gpus_that_are_shown_count(four_gpus, config, monkeypatch):

@@ -110,7 +110,7 @@ class Run:
         lines = self.cluster("squeue", "-h", "--states=all", "-o", "%i|%S|%e").splitlines()
         mine = [line.split("|")[1:] for line in lines if int(line.split("|")[0]) not in self.before]
         spans = [tuple(time.mktime(time.strptime(when, "%Y-%m-%dT%H:%M:%S")) for when in span) for span in mine]
-        remote = "probe|build|measure|maximum_size|trace"
+        remote = "probe|build|measure|trace"
         seen = re.findall(rf"^\[(.*)\]\nFinished jobid: \d+ \(Rule: (?:{remote})\)", self.output, re.MULTILINE)
         looks = sorted({time.mktime(time.strptime(when, "%a %b %d %H:%M:%S %Y")) for when in seen})
         waits = {}

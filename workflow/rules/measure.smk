@@ -12,6 +12,7 @@ rule measure:
         "logs/{platform}/measure/{task}.log",
     group:
         "measure-{platform}"
+    priority: study.length_of  # the longest first, so that several GPUs end at about the same time
     threads: study.cores_of
     resources:
         **study.gpu_job,

@@ -37,6 +37,7 @@ rule overview:
     input:
         device="results/{platform}/device.json",
         measured=expand("results/{{platform}}/{name}.csv", name=PLATFORM),
+        facts=expand("results/{{platform}}/facts/{task}.csv", task=study.tasks),
         counters=study.counters_of,
         kept=data.kept_files(),
     output:
@@ -58,6 +59,7 @@ rule page:
     input:
         devices=expand("results/{platform}/device.json", platform=study.platforms),
         measured=expand("results/{platform}/{name}.csv", platform=study.platforms, name=PLATFORM),
+        facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
         kept=data.kept_files(),
         notebook="report/report.py",

@@ -195,7 +195,7 @@ class Study:
         for task in self.with_method("sweep"):
             for point, shape in itertools.product(self.points(task), shapes):
                 kernel = self.kernels[point.kernel]
-                point = dataclasses.replace(point, task="trace", **shape)
+                point = dataclasses.replace(point, task="trace", n=shape["n"], p=shape["p"], m=shape["m"])
                 if kernel.kind == "cuda" and kernel.emulated and kernel.unmet(point) is None:
                     found[point] = None
         return list(found)
@@ -234,16 +234,24 @@ class Study:
     def cores_of(self, wildcards: Any) -> int | None:
         """Cores for a measuring job.
 
-        A job that times the CPU takes all of them, so that nothing runs beside it. One that times a GPU takes its share
-        of them, so that each GPU of the machine has a job; one that times nothing takes one.
+        A job that times the CPU takes all of them, so that nothing runs beside it. One that times a GPU takes its
+        share, so that each GPU of the machine has a job; of several GPUs each leaves a core for what needs none. A job
+        that times nothing takes one.
         """
         backend, task = self.backend_of(wildcards), wildcards.get("task")
         asked = self.points(task, backend) if task else []
-        if any(not self.kernels[point.kernel].on_gpu for point in asked):
+        times_host = bool(task) and backend == "gpu" and self.method(task).times_host
+        if times_host or any(not self.kernels[point.kernel].on_gpu for point in asked):
             return self.cores
         if backend == "gpu":
-            return self.cores and max(1, self.cores // self.gpus)
+            return self.cores and max(1, self.cores // self.gpus - (self.gpus > 1))
         return 1
+
+    def length_of(self, wildcards: Any, **_: Any) -> int:
+        """How long a task takes, in points of a sweep."""
+        return (
+            len(self.points(wildcards.task, self.backend_of(wildcards))) * self.method(wildcards.task).points_per_point
+        )
 
     def backend_of(self, wildcards: Any) -> str:
         """The platform's backend: gpu or emulator."""

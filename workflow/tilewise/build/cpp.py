@@ -5,7 +5,9 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tilewise import ROOT, UserError
 
@@ -13,7 +15,7 @@ from tilewise import ROOT, UserError
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
 
 
-def compile_library(text, output, flags=()):
+def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) -> Path:
     """Compile `text`, a C++ translation unit, to the shared library `output` (a path), replacing it in one step.
 
     `flags` follow FLAGS, so `-O3` overrides its -O2; they may also name sources or objects. The environment's CXX
@@ -30,17 +32,17 @@ def compile_library(text, output, flags=()):
     return output
 
 
-def compiler():
+def compiler() -> list[str]:
     """The C++ compiler's command as a list of words."""
     return shlex.split(os.environ.get("CXX") or "g++")
 
 
-def tool(name):
+def tool(name: str) -> str:
     """Path of a tool that comes with the compiler, such as nm; in a conda environment its name has a prefix."""
     return run_compiler([f"-print-prog-name={name}"]).strip()
 
 
-def run_compiler(arguments):
+def run_compiler(arguments: Iterable[Any]) -> str:
     """Run the compiler and return what it prints. Raises UserError if it is missing or fails."""
     command = [*compiler(), *map(str, arguments)]
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
@@ -56,13 +58,13 @@ def run_compiler(arguments):
     return done.stdout
 
 
-def _first_error(stderr):
+def _first_error(stderr: str) -> str | None:
     """The first error of g++ or clang++ as `file:line: message`, or None."""
     found = re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE)
     return f"{shown(found[1])}: {found[2]}" if found else None
 
 
-def shown(path):
+def shown(path: Path | str) -> str:
     """A path as a user would type it: relative to the current folder or the repository, if it lies in one of them."""
     for folder in (Path.cwd(), ROOT):
         if Path(path).is_relative_to(folder):

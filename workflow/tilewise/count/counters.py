@@ -175,8 +175,8 @@ def _profile(ncu: str, metrics: Sequence[str], request: Path, launched: Path) ->
         "-m",
         "tilewise.count.counters",
         "--drive",
-        request,
-        launched,
+        str(request),
+        str(launched),
     ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), *sys.path[1:]])}
     done = subprocess.run(

@@ -266,7 +266,8 @@ def evaluate(claim: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
         found = _calculate(claim, "quantity", machine.functions())
     except Untestable as missing:
         return _unknown | {"reason": str(missing)}
-    found = found if isinstance(found, Spread) else Spread(*[float(found)] * 3)
+    if not isinstance(found, Spread):
+        found = Spread(float(found), float(found), float(found))
     answers = [
         bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs}))
         for value in found.values(claim["published"], 0)

@@ -126,11 +126,11 @@ def _of_tasks(table: pd.DataFrame, tasks: Iterable[str]) -> pd.DataFrame:
 
 def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
     """The point of a row of measurements.csv; None if the row was recorded before the kernel had all its parameters."""
-    values = [row.get(name) for name in kernel.columns]
-    if any(pd.isna(value) for value in values):
+    if any(pd.isna(row.get(name)) for name in kernel.columns):
         return None
-    parameters = tuple((name, int(value)) for name, value in zip(kernel.columns, values, strict=True))
-    return Point(row["task"], row["kernel"], row["dtype"], *(int(row[name]) for name in SHAPE), parameters=parameters)
+    n, p, m = (int(row[name]) for name in SHAPE)
+    parameters = tuple((name, int(row[name])) for name in kernel.columns)
+    return Point(row["task"], row["kernel"], row["dtype"], n, p, m, parameters)
 
 
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:

@@ -195,17 +195,17 @@ def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFra
     groups = list(rows.groupby("platform", sort=False))
     lines = rows[["_series", *SHAPE]].drop_duplicates()
     longest_legend = max(5, len(lines) - lines["_series"].nunique())
-    beside = [True, len(rows[SHAPE].drop_duplicates()) > 1, True]  # one shape has no other shapes
-    options = {"width": 3.2 * sum(beside), "height": 3.75 + 0.17 * longest_legend, "columns": sum(beside)}
-    figure, axes = _panels(sum(beside) * len(groups), **options)
-    axes = iter(axes)
-    for platform, part in groups:
-        left, middle, right = (next(axes) if drawn else None for drawn in beside)
+    panels = 3 if len(rows[SHAPE].drop_duplicates()) > 1 else 2  # one shape has no other shapes
+    options = {"width": 3.2 * panels, "height": 3.75 + 0.17 * longest_legend, "columns": panels}
+    figure, axes = _panels(panels * len(groups), **options)
+    for number, (platform, part) in enumerate(groups):
+        own = list(axes[panels * number : panels * (number + 1)])
+        left, right = own[0], own[-1]
         largest = part.loc[part[SHAPE].astype("float64").prod(axis=1).idxmax(), SHAPE]
         large = part[(part[SHAPE] == largest).all(axis=1)]
         _line(left, large, x, order, "_series", evidence.max_noise)
         left.set(title=_title(shape_text(large.iloc[0]), platform, evidence), xlabel=x, ylabel="GFLOP/s")
-        if middle:
+        for middle in own[1:-1]:
             other = part.drop(large.index)
             if len(other):
                 names = [f"{shape_text(row)} {row['_series']}" for row in other.to_dict("records")]
@@ -223,7 +223,7 @@ def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFra
         right.set(title=f"speed over {x} {order[0]}\nat the largest shape", xlabel=x, ylabel="times faster")
         right.autoscale(axis="y")
         right.set_ylim(bottom=0)
-        for axis in filter(None, (left, middle, right)):
+        for axis in own:
             _legend(axis)
     return figure
 
@@ -393,7 +393,8 @@ def roofline(evidence: Evidence) -> Figure:
         options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
         sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
         small = {"fontsize": "small", "textcoords": "offset points"}
-        said = []  # the fastest of each kernel and first parameter is labelled, unless a faster label is near
+        # The fastest of each kernel and first parameter is labelled, unless a faster label is near.
+        said: list[tuple[float, float]] = []
         part = tables.describe(part, evidence)
         part = part.assign(_first=part["choice"].str.split(", ").str[0])
         for row in part.drop_duplicates(["kernel", "_first"], keep="last").iloc[::-1].to_dict("records"):

@@ -63,8 +63,6 @@ class Precision:
         return xp.asarray(on_host.astype(ml_dtypes.bfloat16).view(np.uint16))
 
 
-_HALF = {"stored": np.dtype(np.float16), "poison": -1, "result_roundoff": 2.0**-11, "result_floor": 2.0**-25}
-_BFLOAT16 = {"stored": np.dtype(np.uint16), "poison": -1, "result_roundoff": 2.0**-8, "result_floor": 2.0**-134}
 #: The element types by name. half and bfloat16 are multiplied exactly and summed in float, which is what C is rounded
 #: from; tf32 operands are floats that the kernel rounds to 10 bits. Sums on tensor cores are truncated.
 PRECISIONS = {
@@ -73,8 +71,26 @@ PRECISIONS = {
         Precision("float", "float", np.dtype(np.float32), 2.0**-24, -1),
         Precision("double", "double", np.dtype(np.float64), 2.0**-53, -1),
         Precision("int32", "int", np.dtype(np.int32), 0.0, -(2**31)),
-        Precision("half", "__half", sum_roundoff=2.0**-23, header="cuda_fp16.h", **_HALF),
-        Precision("bfloat16", "__nv_bfloat16", sum_roundoff=2.0**-23, header="cuda_bf16.h", **_BFLOAT16),
+        Precision(
+            "half",
+            "__half",
+            np.dtype(np.float16),
+            2.0**-23,
+            -1,
+            result_roundoff=2.0**-11,
+            result_floor=2.0**-25,
+            header="cuda_fp16.h",
+        ),
+        Precision(
+            "bfloat16",
+            "__nv_bfloat16",
+            np.dtype(np.uint16),
+            2.0**-23,
+            -1,
+            result_roundoff=2.0**-8,
+            result_floor=2.0**-134,
+            header="cuda_bf16.h",
+        ),
         Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, -1, input_roundoff=2.0**-11),
     )
 }

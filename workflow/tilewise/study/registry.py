@@ -11,7 +11,7 @@ from typing import Any
 from tilewise import KERNELS, UserError
 from tilewise.study import columns
 from tilewise.study.device import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, numbers
-from tilewise.study.expressions import FUNCTIONS, evaluate
+from tilewise.study.expressions import FUNCTIONS, ceil_div, evaluate
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
@@ -125,7 +125,8 @@ class Kernel:
         for condition in self.requires:
             if not self._value("requires", condition, point):
                 return condition
-        for launch in self.at(point) if self.kind == "cuda" else ():
+        described = any(isinstance(a, Mapping) and "tensor_map" in a for e in self.launches for a in e.arguments)
+        for launch in self.at(point) if described else ():
             for argument in launch.arguments:
                 if isinstance(argument, TensorMap) and (broken := _broken(argument)):
                     return broken
@@ -150,8 +151,8 @@ class Kernel:
     def product(self, point: Point, device: Mapping[str, Any] | None = None) -> Launch | None:
         """The launch that stands for the kernel in tables: that of the function named like it, else the last one."""
         launches = self.at(point, device)
-        own = [launch for launch in launches if launch.instance.split("<")[0] == self.name]
-        return (own or list(launches) or [None])[-1]
+        own = tuple(launch for launch in launches if launch.instance.split("<")[0] == self.name)
+        return (own or launches)[-1] if launches else None
 
     def instances(self, point: Point) -> list[str]:
         """The C++ template instances that a point runs, in order: `tiled<float, 32>`."""
@@ -188,7 +189,7 @@ class Kernel:
             grid = three("grid", entry.grid)
         else:
             rows, columns = (self._whole(f"{key}covers", size, point, of_device) for size in entry.covers)
-            grid = (FUNCTIONS["ceil_div"](point.m, columns), FUNCTIONS["ceil_div"](point.n, rows), 1)
+            grid = (ceil_div(point.m, columns), ceil_div(point.n, rows), 1)
         cluster = three("cluster", entry.cluster)
         blocks = cluster[0] * cluster[1] * cluster[2]
         if blocks > MAX_CLUSTER_BLOCKS:
@@ -229,7 +230,11 @@ class Kernel:
 
     def _tensor_map(self, key: str, argument: Mapping, point: Point, of_device: Mapping[str, int]) -> TensorMap:
         name = argument["tensor_map"]
-        operands = {"A": (point.n, point.p), "B": (point.p, point.m), "C": (point.n, point.m)}
+        operands: dict[str, tuple[int, ...]] = {
+            "A": (point.n, point.p),
+            "B": (point.p, point.m),
+            "C": (point.n, point.m),
+        }
         if name in operands:
             dtype, shape = point.dtype, operands[name]
         elif name in self.workspaces:

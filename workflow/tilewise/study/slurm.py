@@ -7,8 +7,11 @@ import functools
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+Settings = Mapping[str, Any]
 LOGS = Path("logs/slurm")  # slurm-logdir of the profile
 STARTED = time.time()
 #: The executor's name for each setting; `_gpus` below decides on `--gpus`.
@@ -23,12 +26,12 @@ RESOURCES = {
 }
 
 
-def cpu_job(config):
+def cpu_job(config: Settings) -> dict[str, Any]:
     """Resources of a job that does not need a GPU, by name: the settings of the config's `slurm`."""
     return {RESOURCES[key]: value for key, value in _settings(config).items()}
 
 
-def gpu_job(config, platforms):
+def gpu_job(config: Settings, platforms: Mapping[str, Settings]) -> dict[str, Any]:
     """Resources of a job on a platform's own nodes, by name; each is a function of the wildcards.
 
     The settings of the platform's `slurm` take precedence over those of the config's.
@@ -39,22 +42,22 @@ def gpu_job(config, platforms):
     return resources | {"gpu": functools.partial(_gpus, settings, platforms)}
 
 
-def _settings(place):
+def _settings(place: Settings) -> dict[str, Any]:
     return place.get("slurm") or {}  # `slurm:` with only comments below it is null
 
 
-def _setting(settings, key, wildcards):
+def _setting(settings: Mapping[str, Settings], key: str, wildcards: Any) -> Any:
     return settings[wildcards.platform].get(key)
 
 
-def _gpus(settings, platforms, wildcards):
+def _gpus(settings: Mapping[str, Settings], platforms: Mapping[str, Settings], wildcards: Any) -> int:
     """GPUs to ask for with --gpus: one, unless the platform asks for it with --gres or has no GPU."""
     mine = settings[wildcards.platform]
     on_gpu = platforms[wildcards.platform]["backend"] == "gpu"
     return int("gres" not in mine and (on_gpu or "gpu_model" in mine))
 
 
-def await_controller(attempts=360, pause_s=5):
+def await_controller(attempts: int = 360, pause_s: float = 5) -> None:
     """Make the executor wait for a Slurm controller that does not answer, for example while it restarts.
 
     The executor asks the controller for MinJobAge before it looks at the jobs. Without an answer it switches from
@@ -64,7 +67,7 @@ def await_controller(attempts=360, pause_s=5):
 
     ask = executor.get_min_job_age
 
-    def patiently():
+    def patiently() -> Any:
         for _ in range(attempts):
             age = ask()
             if age is not None:
@@ -74,7 +77,7 @@ def await_controller(attempts=360, pause_s=5):
     executor.get_min_job_age = patiently
 
 
-def failures(folder=LOGS, since=STARTED):
+def failures(folder: Path | str = LOGS, since: float = STARTED) -> str:
     """One line for each Slurm job that failed in this run: its id and state, its rules, and its log.
 
     The executor keeps only the logs of failed jobs, under their ids. Snakemake's own message about a failed group does
@@ -85,14 +88,14 @@ def failures(folder=LOGS, since=STARTED):
     return "\n".join(_failure(path, state) for path, state in ended.items() if state != "COMPLETED")
 
 
-def _failure(path, state):
+def _failure(path: Path, state: str) -> str:
     text = path.read_text(errors="replace")
     rules = re.findall(r"^(?:local)?rule (\w+):$(?:\n    .*)*?\n    wildcards: (.*)$", text, re.MULTILINE)
     names = dict.fromkeys(f"{rule} ({wildcards})" for rule, wildcards in rules) or [path.parent.name]
     return f"Slurm job {path.stem} ended as {state}: {'; '.join(names)}; its log is {path}"
 
 
-def _state(job):
+def _state(job: str) -> str:
     """Slurm's word for how a job ended. Slurm remembers it only for some minutes."""
     query = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}"]
     try:

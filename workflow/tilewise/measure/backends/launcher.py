@@ -68,7 +68,7 @@ def load(file: str, symbol: str) -> Function:
     cupy.cuda.runtime.free(0)  # makes the context that CuPy uses, and makes it current
     module = done(driver.cuModuleLoadData(Path(file).read_bytes()))
     handle = done(driver.cuModuleGetFunction(module, symbol.encode()))
-    sizes = []
+    sizes: list[int] = []
     while True:
         code, *place = driver.cuFuncGetParamInfo(handle, len(sizes))
         if code != driver.CUresult.CUDA_SUCCESS:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.measure.job import Job
-from tilewise.study.launch import Array
+from tilewise.study.launch import Array, Number
 
 #: cudaFuncAttributeMaxDynamicSharedMemorySize
 MAX_DYNAMIC_SHARED_SIZE = 8
@@ -28,10 +28,10 @@ def through_runtime(job: Job, operands: Sequence[Any], raised: bool) -> tuple[st
     [launch] = job.launches
     file, symbol = job.files[launch.instance]
     addresses = {name: array.data.ptr for name, array in zip("ABC", operands)}
-    values = [
-        ctypes.c_void_p(addresses[argument.name]) if isinstance(argument, Array) else argument.packed()
-        for argument in launch.arguments
-    ]
+    values: list[Any] = []
+    for argument in launch.arguments:
+        assert isinstance(argument, Array | Number)  # launch_limits is for kernels that every source could have
+        values.append(ctypes.c_void_p(addresses[argument.name]) if isinstance(argument, Array) else argument.packed())
     arguments = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     shared = launch.dynamic_shared_bytes
     path = str(Path(file).resolve()).encode()

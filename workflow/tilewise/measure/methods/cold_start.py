@@ -38,6 +38,7 @@ class ColdStart(Method):
 
     name = "cold_start"
     only_cuda = True
+    times_host = True
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """CUDA kernels at one shape, in one type."""
@@ -114,7 +115,7 @@ def main() -> None:
     point = request["jobs"][0].point
     dtype = point.dtype
     A, B = verify.operands(np, dtype, point.n, point.p, point.m, request["seed"])
-    found = []
+    found: list[tuple[dict[str, float], np.ndarray]] = []
     for job in request["jobs"]:
         C = np.empty((point.n, point.m), PRECISIONS[dtype].stored)
         ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)

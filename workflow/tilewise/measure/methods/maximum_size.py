@@ -48,6 +48,7 @@ class MaximumSize(Method):
     name = "maximum_size"
     only_cuda = True
     shapes = False
+    points_per_point = 80
     settings = ("maximum_size",)
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
