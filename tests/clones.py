@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tilewise import ROOT
 
-COPIED = ("Snakefile", "config", "kernels", "report", "slurm", "workflow", "pyproject.toml")
+COPIED = ("Snakefile", "config", "kernels", "profiles", "report", "slurm", "workflow", "pyproject.toml")
 
 
 def copy_repository(folder):

@@ -1,11 +1,26 @@
 # The config, read and checked before any rule is made: `study` is what the other files ask for platforms and tasks.
 import os
+import shlex
+import sys
 
+import snakemake.exceptions
 from snakemake.exceptions import WorkflowError
-from tilewise import UserError
+from snakemake_interface_executor_plugins.settings import ExecMode
+from tilewise import UserError, files, start
 from tilewise.report import figures, tables
 from tilewise.study.schema import read_yaml
 from tilewise.workflow import Study
+
+if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm
+    others = start.take_over()
+    if others:
+        message = f"{' and '.join(others)} works here on the same files; let it end, or stop it"
+        snakemake.exceptions.LockException = lambda: WorkflowError(message)
+
+# A script is a child of this process, not of a shell, and ends with it.
+os.environ[files.RUN] = str(os.getpid())
+shell.prefix("exec ")
+sys.executable = shlex.quote(sys.executable)  # Snakemake writes it into commands as it is, also with a space in it
 
 try:
     read_yaml("config/config.yaml")  # names the file and line of a mistake, which Snakemake's own message leaves out

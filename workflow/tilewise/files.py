@@ -1,10 +1,12 @@
 """Files written whole or not at all, so that no reader ever meets half a table."""
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import json
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -16,6 +18,11 @@ import filelock
 import pandas as pd
 
 from tilewise import UserError
+
+#: prctl's PR_SET_PDEATHSIG
+DEATH_SIGNAL = 1
+#: The environment's name for the process of Snakemake that runs the scripts.
+RUN = "TILEWISE_RUN"
 
 
 @contextlib.contextmanager
@@ -88,9 +95,20 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
+def end_with_parent() -> None:
+    """Let the system end this process when its parent ends, however that ends."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def script(log: Path | str) -> Iterator[None]:
-    """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1."""
+    """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1.
+
+    The script does not outlive Snakemake: it would work beside the run that takes its task up again.
+    """
+    end_with_parent()
+    if not Path("/proc", os.environ.get(RUN, "self")).exists():  # Snakemake ended before we asked
+        sys.exit(1)
     try:
         yield
     except UserError as error:

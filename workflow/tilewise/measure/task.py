@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -26,6 +27,9 @@ from tilewise.measure.journal import Journal
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
+
+#: Signals that come from outside: from a user, a cluster or a system that is short of memory.
+KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 
 
 class Work(NamedTuple):
@@ -83,20 +87,28 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
 def run_jobs(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
 
-    A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`. The CPU's
-    loops have a budget of their own, on top of which the limit counts.
+    A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
+    worker was killed from outside, the job has a second try. The CPU's loops have a budget of their own, on top of
+    which the limit counts.
     """
-    jobs = list(jobs)
+    jobs, tried_again = list(jobs), set()
     while jobs:
         finished = 0
         for index, row in _one_worker(jobs, device, config, samples):
+            key = jobs[index].key
+            if row.pop("killed", False) and key not in tried_again:
+                tried_again.add(key)
+                break
             finished = index + 1
-            yield jobs[index].key, row
+            yield key, row
         jobs = jobs[finished:]
 
 
 def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path) -> Iterator[tuple[int, Row]]:
-    """Yield (index, row) from one worker until it ends; the job that ended it is the last one yielded."""
+    """Yield (index, row) from one worker until it ends; the job that ended it is the last one yielded.
+
+    If a signal from outside ended the worker, that row has the entry `killed`, which is no column.
+    """
     Path(samples).mkdir(parents=True, exist_ok=True)
     request = {"jobs": jobs, "device": device, "config": config, "samples": Path(samples)}
     read_end, write_end = os.pipe()
@@ -131,7 +143,8 @@ def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: 
             if row is None:
                 worker.wait()
                 message = f"the worker ended with exit status {worker.returncode}: {_last_line(log_path)}"
-                yield index, jobs[index].row | {"status": "error", "message": message}
+                killed = -worker.returncode in KILLS
+                yield index, jobs[index].row | {"status": "error", "message": message, "killed": killed}
                 return
             yield index, row
             index += 1

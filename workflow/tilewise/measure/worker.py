@@ -3,26 +3,22 @@
 It prints nothing else to FD; NVBench's log goes to stdout. It may die at any job: `tilewise.measure.task` replaces it.
 """
 
-import ctypes
 import itertools
 import json
 import os
 import pickle
 import select
-import signal
 import sys
 
+from tilewise.files import end_with_parent
 from tilewise.measure import backends
 from tilewise.measure.job import Row
-
-#: prctl's PR_SET_PDEATHSIG
-DEATH_SIGNAL = 1
 
 
 def main() -> None:
     """Run what stdin asks for."""
     # A worker whose task is killed would go on measuring, beside the run that takes the task up again.
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    end_with_parent()
     reader = select.poll()
     reader.register(int(sys.argv[1]), 0)
     if reader.poll(0):  # the task was killed before we asked for the signal: nobody reads our answers

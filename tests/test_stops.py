@@ -1,0 +1,142 @@
+"""Stopped at any moment and started again, a run ends as if nothing had happened, and no two runs work side by side."""
+
+import base64
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from clones import copy_repository, snakemake
+from waiting import has_ended, wait_until
+
+ROWS = "results/emulator/measurements.csv"
+#: Columns that differ from run to run.
+TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops".split()
+KILLS = 30
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+
+
+def small_study(folder):
+    """A clone of a study with two short tasks on the emulator."""
+    clone = copy_repository(folder)
+    path = clone / "config/config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["tasks"] = {
+        "task1a": {
+            "title": "naive",
+            "sweeps": [{"kernel": "naive", "dtype": "float", "shapes": "square", "block": ["32x8", "16x16", "8x32"]}],
+        },
+        "cpu": {"title": "loops", "sweeps": [{"kernel": "kij", "dtype": ["float", "int32"], "shapes": "in_cache"}]},
+    }
+    config["emulator"]["shapes"] = [{"n": n, "p": 160, "m": 160} for n in (100, 120, 140)]
+    config["cpu"] |= {"repeat_s": {"gpu": 0.1, "emulator": 0.1}}
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    return clone
+
+
+def start(clone, *arguments):
+    """Start Snakemake in a process group of its own."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, cwd=clone, env=environment, start_new_session=True, **quiet)
+
+
+def ours(clone):
+    """The processes that work for a clone, Snakemake first: its id, and the ids of scripts and workers."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            here, words = place.joinpath("cwd").readlink(), place.joinpath("cmdline").read_text()
+        except OSError:  # it ended while we looked, or is a zombie
+            continue
+        if here == clone and any(word in words for word in ("snakemake", "tilewise.measure.worker")):
+            found.append(int(place.name))
+    return sorted(found)
+
+
+def rows(clone):
+    return pd.read_csv(clone / ROWS).drop(columns=TIMES)
+
+
+def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
+    undisturbed = small_study(tmp_path / "undisturbed")
+    begin = time.monotonic()
+    done = snakemake(undisturbed, ROWS)
+    assert done.returncode == 0, done.stderr
+    length = time.monotonic() - begin
+    seed = int(os.environ.get("TILEWISE_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"TILEWISE_SEED={seed}")
+    chance = random.Random(seed)
+    clone = small_study(tmp_path / "disturbed")
+    killed = 0
+    while killed < KILLS:
+        run = start(clone, ROWS)
+        pause = min(length / 2, 8)
+        while killed < KILLS and run.poll() is None:
+            time.sleep(chance.uniform(0, pause))
+            victim, how, all_at_once = chance.choice(ours(clone) or [0]), chance.choice(SIGNALS), chance.random() < 0.2
+            with contextlib.suppress(ProcessLookupError):
+                if victim:
+                    os.killpg(run.pid, how) if all_at_once else os.kill(victim, how)
+                    killed += 1
+                    pause = 0.7
+        if killed == KILLS:
+            run.kill()
+        run.wait()
+        if (clone / ROWS).exists():  # else the rest of the kills would meet a finished run
+            for task in ("task1a", "cpu"):
+                (clone / f"results/emulator/tasks/{task}.csv").unlink()
+                (clone / f"results/emulator/journal/{task}.jsonl").unlink()
+    done = snakemake(clone, ROWS)
+    assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr}"
+    pd.testing.assert_frame_equal(rows(clone), rows(undisturbed), obj=f"seed {seed}: rows")
+    for journal in (clone / "results/emulator/journal").glob("*.jsonl"):
+        keys = [json.loads(line)["key"] for line in journal.read_text().splitlines() if line.endswith("}}")]
+        assert len(keys) == len(set(keys)), f"seed {seed}: a point of {journal.name} was measured twice"
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A small study whose machine is known already."""
+    folder = small_study(tmp_path_factory.mktemp("stops") / "clone")
+    assert snakemake(folder, "results/emulator/device.json").returncode == 0
+    return folder
+
+
+def test_a_killed_run_takes_its_scripts_along_and_its_lock_is_taken_over(clone):
+    run = start(clone, "results/emulator/traffic.csv")
+    try:
+        scripts = wait_until(lambda: [process for process in ours(clone) if process != run.pid], message="a script")
+        time.sleep(2)  # until it works
+        assert list((clone / ".snakemake/locks").iterdir())
+        second = snakemake(clone, "results/emulator/traffic.csv")
+        assert second.returncode == 1
+        assert f"process {run.pid} on " in second.stderr and "works here on the same files" in second.stderr
+        assert "Traceback" not in second.stderr and "--unlock" not in second.stderr
+        assert snakemake(clone, "results/emulator/traffic.csv", "--dry-run").returncode == 0, "a look is allowed"
+    finally:
+        run.kill()
+        run.wait()
+    wait_until(lambda: all(map(has_ended, scripts)), 5, "the end of the script")
+    assert list((clone / ".snakemake/locks").iterdir()), "nobody removed them"
+    assert snakemake(clone, "results/emulator/target.json").returncode == 0
+
+
+def test_what_was_left_unfinished_is_made_again_without_advice(clone):
+    target = "results/emulator/target.json"
+    assert snakemake(clone, target, "--forcerun", "target").returncode == 0
+    key = base64.urlsafe_b64encode(target.encode()).decode()
+    (clone / ".snakemake/incomplete" / key).write_text('{"external_job')  # as a kill leaves it
+    (clone / target).write_text("{")
+    done = snakemake(clone, target)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((clone / target).read_text())["backend"] == "emulator"
