@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import synthetic
 import yaml
 from clones import copy_repository, snakemake
 from waiting import has_ended, wait_until
@@ -140,3 +141,54 @@ def test_what_was_left_unfinished_is_made_again_without_advice(clone):
     done = snakemake(clone, target)
     assert done.returncode == 0, done.stderr
     assert json.loads((clone / target).read_text())["backend"] == "emulator"
+
+
+NOTEBOOK = """# # A page
+# %% tags=["parameters"]
+folders = []
+# %%
+from pathlib import Path
+import time
+Path("{begun}").touch()
+{work}
+"""
+
+
+@pytest.fixture
+def page(tmp_path):
+    """A function that starts to render the page of a finished run from a notebook that does some work."""
+    clone = copy_repository(tmp_path / "clone")
+    synthetic.write(clone / "results/emulator", "emulator", with_traffic=True)
+    (clone / "results/report.html").write_text("the old page")
+
+    def run(work):
+        (clone / "report/report.py").write_text(NOTEBOOK.format(begun=tmp_path / "begun", work=work))
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--allowed-rules", "page"]
+        command += ["--", "results/report.html"]
+        environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=clone, env=environment, start_new_session=True, **pipes)
+
+    return run, clone / "results/report.html", tmp_path / "begun"
+
+
+def test_the_old_page_stays_if_the_new_one_fails(page):
+    run, path, _ = page
+    said, _ = run("raise ValueError('no')").communicate(timeout=100)
+    assert "a cell failed: ValueError: no" in said and "Traceback" not in said
+    assert path.read_text() == "the old page"
+    assert run("print('new')").wait(100) == 0
+    assert "<pre>new" in path.read_text()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_old_page_stays_if_rendering_is_stopped(page, how):
+    run, path, begun = page
+    rendering = run("time.sleep(60)")
+    wait_until(begun.exists, message="the notebook")
+    os.killpg(rendering.pid, how)
+    said, _ = rendering.communicate(timeout=30)
+    assert rendering.returncode and path.read_text() == "the old page"
+    assert "Traceback" not in said
+    assert how != signal.SIGINT or said.count("on user request") == 1, said
+    assert [name.name for name in path.parent.iterdir() if name.is_file()] == ["report.html"], "nothing is left behind"

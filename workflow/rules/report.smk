@@ -67,7 +67,7 @@ rule page:
         style="report/template/style.css",
     output:
         report(
-            "results/report.html",
+            update("results/report.html"),  # the old page stays until the new one is there
             caption="../../report/captions/page.rst",
             category="Report",
             labels={"page": "the whole report"},

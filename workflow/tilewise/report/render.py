@@ -1,8 +1,10 @@
 """From tables and figures to HTML, and from report/report.py to one self-contained page."""
 
+import asyncio
 import html
 import math
 import re
+import signal
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 
 from tilewise import ROOT, UserError
+from tilewise.files import replacing
 from tilewise.report import figures, layouts
 from tilewise.study.columns import COLUMNS, is_words
 
@@ -182,11 +185,18 @@ def render(
             shutdown_kernel="immediate",  # it has nothing left to save
             resources=resources,
             extra_arguments=quiet,
+            on_notebook_start=_leave_signals,
         )
         client.execute()
     except CellExecutionError as error:
         raise UserError(f"{report}: a cell failed: {error.ename}: {error.evalue}") from error
     exporter = HTMLExporter(template_file=str(TEMPLATE))
     page, _ = exporter.from_notebook_node(notebook)
-    Path(output).parent.mkdir(parents=True, exist_ok=True)
-    Path(output).write_text(page)
+    with replacing(output) as temporary:
+        temporary.write_text(page)
+
+
+def _leave_signals(**_: Any) -> None:
+    """Let Ctrl-C and SIGTERM end this process as any other; NotebookClient's own handlers end it with a traceback."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().remove_signal_handler(number)
