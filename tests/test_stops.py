@@ -192,3 +192,15 @@ def test_the_old_page_stays_if_rendering_is_stopped(page, how):
     assert "Traceback" not in said
     assert how != signal.SIGINT or said.count("on user request") == 1, said
     assert [name.name for name in path.parent.iterdir() if name.is_file()] == ["report.html"], "nothing is left behind"
+
+
+def test_a_result_that_was_cut_by_hand_is_made_again(clone):
+    path = clone / "results/emulator/tasks/cpu.csv"
+    assert snakemake(clone, ROWS).returncode == 0
+    for cut in (clone / ROWS, path):
+        whole = cut.read_text()
+        cut.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+        done = snakemake(clone, ROWS)
+        assert done.returncode == 0 and f"{cut.relative_to(clone)} was changed after it was made" in done.stderr
+        assert cut.read_text() == whole
+    assert "Nothing to be done" in snakemake(clone, ROWS).stderr

@@ -152,7 +152,7 @@ def test_untestable_says_why(gpu, emulator):
         ("time(kernle='naive')", "no column 'kernle'"),
         ("traffic('sectors', kernel='naive')", "no column 'sectors'"),
         ("tiem(kernel='naive')", "'tiem' is undefined"),
-        ("time(kernel='naive'", "test: quantity"),
+        ("time(kernel='naive'", "test.quantity"),
         ("limit('threads')", "no 'threads' in limits"),
     ],
 )

@@ -11,12 +11,6 @@ from tilewise.report import figures, tables
 from tilewise.study.schema import read_yaml
 from tilewise.workflow import Study
 
-if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm
-    others = start.take_over()
-    if others:
-        message = f"{' and '.join(others)} works here on the same files; let it end, or stop it"
-        snakemake.exceptions.LockException = lambda: WorkflowError(message)
-
 # A script is a child of this process, not of a shell, and ends with it.
 os.environ[files.RUN] = str(os.getpid())
 shell.prefix("exec ")
@@ -39,8 +33,18 @@ try:
         cores=workflow.cores,
         reserved={*tables.OVERVIEW, *figures.OVERVIEW},
     )
+    if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm
+        start.check_kept(study.kernels)
 except UserError as error:
     raise WorkflowError(str(error))
+
+if workflow.exec_mode == ExecMode.DEFAULT:
+    others = start.take_over()
+    if others:
+        message = f"{' and '.join(others)} works here on the same files; let it end, or stop it"
+        snakemake.exceptions.LockException = lambda: WorkflowError(message)
+    for path in start.changed_by_hand() if not others else ():
+        print(f"{path} was changed after it was made; it is made again", file=sys.stderr)
 
 if workflow.nodes is None and "gpu" not in workflow.global_resources:
     # Each job that measures takes one GPU; without a limit Snakemake would take the resource for unlimited.

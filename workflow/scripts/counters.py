@@ -1,16 +1,14 @@
 """Read the hardware's counters at the points that are also traced."""
 
-import json
-from pathlib import Path
-
 from tilewise.count import counters
 from tilewise.files import script, write_csv
 from tilewise.measure.lease import one_gpu
 from tilewise.study import registry
+from tilewise.study.device import read as read_device
 
 with script(snakemake.log[0]):
     kernels = registry.load()
-    device = json.loads(Path(snakemake.input.device).read_text())
+    device = read_device(snakemake.input.device)
     points = counters.cross_check_points(kernels)
     with one_gpu(device):
         sms = device["gpu"]["sms"] if device["gpu"] else 1

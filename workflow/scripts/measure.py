@@ -1,16 +1,14 @@
 """Measure one task by its method."""
 
-import json
-from pathlib import Path
-
 from tilewise.files import script, write_csv
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
+from tilewise.study.device import read as read_device
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
-    device = json.loads(Path(snakemake.input.device).read_text())
+    device = read_device(snakemake.input.device)
     check_here(device)
     work = study.work(snakemake.wildcards, snakemake.input.builds, device, snakemake.params)
     with one_gpu(device):

@@ -1,6 +1,5 @@
 """Tabulate the occupancy of every kernel of the study, and the tile width that it favours."""
 
-import json
 from pathlib import Path
 
 from tilewise.build import build
@@ -9,11 +8,12 @@ from tilewise.files import script, write_csv
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
 from tilewise.study import columns, registry
+from tilewise.study.device import read as read_device
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
-    device = json.loads(Path(snakemake.input.device).read_text())
+    device = read_device(snakemake.input.device)
     check_here(device)
     builds = {Path(folder).name: folder for folder in snakemake.input.builds}
     manifests = build.manifests(builds)

@@ -17,7 +17,7 @@ from typing import Any
 import filelock
 import pandas as pd
 
-from tilewise import UserError
+from tilewise import ROOT, UserError
 
 #: prctl's PR_SET_PDEATHSIG
 DEATH_SIGNAL = 1
@@ -50,6 +50,26 @@ def write_json(data: Any, path: Path | str) -> None:
     """Write data as indented JSON, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(data, indent=2) + "\n")
+
+
+def remedy(path: Path | str) -> str:
+    """What to do about a file that is damaged, as the end of a message."""
+    if Path(path).resolve().is_relative_to(ROOT / "report"):
+        return f"restore it: git checkout {os.path.relpath(path)}"
+    return "delete the file and run again"
+
+
+def read_json(path: Path | str) -> dict[str, Any]:
+    """The object that a JSON file holds. Raises UserError, with the remedy, if it holds none."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file; run again, which makes it") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: this is not JSON ({error}); {remedy(path)}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: this is not a JSON object; {remedy(path)}")
+    return found
 
 
 def locked(path: Path | str, wait_s: float = 0) -> filelock.BaseFileLock | None:

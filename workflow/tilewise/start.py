@@ -1,17 +1,25 @@
-"""What every run of Snakemake looks at before it starts: its configs, and whether another run is at work here."""
+"""What every run of Snakemake looks at before it starts, in less than a second.
+
+Its configs, whether another run is at work here, what the page will need of published and recorded data, and which
+results are no longer as the run left them that made them.
+"""
 
 import argparse
+import base64
+import json
 import os
 import shutil
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import filelock
 
 from tilewise import UserError
-from tilewise.files import locked
+from tilewise.files import locked, remedy
+from tilewise.report import claims, data, tables
+from tilewise.study.registry import Kernel
 from tilewise.study.schema import read_yaml
 
 #: The lock of this run, which the system frees when the process ends, however it ends.
@@ -66,3 +74,40 @@ def take_over(folder: Path | str = ".snakemake") -> list[str]:
     if not alive:
         shutil.rmtree(Path(folder, "locks"), ignore_errors=True)
     return alive
+
+
+def check_kept(kernels: Mapping[str, Kernel]) -> None:
+    """Raise UserError if no page can be made of the claims, the published and the recorded data."""
+    entries, published = claims.load(), data.published(kernels=kernels)
+    recorded = sorted(path.parent for path in data.RECORDED.glob("*/device.json"))
+    if not recorded:
+        return
+    evidence = data.load(recorded, kernels=kernels)
+    claims.check(entries, evidence)
+    try:
+        tables.maximum_size(evidence, published)
+        tables.cold_start(evidence, published)
+    except (LookupError, ValueError) as error:
+        raise UserError(f"report/published: a figure is missing: {error}; {remedy(data.PUBLISHED)}") from None
+
+
+def changed_by_hand(folder: Path | str = ".snakemake") -> list[str]:
+    """The results that are not as the rule left them that made them; they are marked as unfinished, and made again.
+
+    Snakemake notes when each file was last written; by its own rules a file that is newer than its sources is good.
+    """
+    metadata, found = Path(folder, "metadata"), []
+    for place in sorted(path for path in metadata.rglob("*") if path.is_file()):
+        name = "".join(part.removeprefix("@") for part in place.relative_to(metadata).parts)
+        try:
+            result = Path(base64.urlsafe_b64decode(name).decode())
+            written = json.loads(place.read_text())["endtime"]
+            changed = result.is_file() and abs(result.stat().st_mtime - written) > 1e-3
+        except (ValueError, TypeError, LookupError, OSError):  # a record that a kill cut short
+            continue
+        if changed:
+            found.append(str(result))
+            mark = Path(folder, "incomplete", place.relative_to(metadata))
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.write_text("{}")
+    return found

@@ -1,6 +1,5 @@
 """Build the kernels of the study, each into a folder of its own with a manifest that tells what is in it."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from tilewise import UserError
 from tilewise.build import cuda, emulator
 from tilewise.build.cpp import compile_library
-from tilewise.files import digest, write_json
+from tilewise.files import digest, read_json, write_json
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 from tilewise.study.sources import code_of
@@ -26,7 +25,17 @@ def target(device: Device) -> dict[str, Any]:
 
 def manifests(builds: Mapping[str, Path | str]) -> dict[str, dict]:
     """What manifest.json tells of each build, by the kernel's name; `builds` maps that name to the build's folder."""
-    return {name: json.loads((Path(folder) / "manifest.json").read_text()) for name, folder in builds.items()}
+    return {name: _manifest(Path(folder)) for name, folder in builds.items()}
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = read_json(folder / "manifest.json")
+    except UserError as error:
+        raise UserError(f"{str(error).partition(';')[0]}; delete the folder {folder} and run again") from None
+    if not {"kernel", "unsupported", "instances"} <= set(manifest):
+        raise UserError(f"{folder / 'manifest.json'}: fields are missing; delete the folder {folder} and run again")
+    return manifest
 
 
 def unsupported(kernel: Kernel, device: Device) -> str:

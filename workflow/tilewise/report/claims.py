@@ -6,6 +6,7 @@ intervals. If the condition changes its answer within the interval, the verdict 
 spread, and says so.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,9 +290,19 @@ def _calculate(claim, key, variables):
     except Untestable:
         raise
     except UserError as error:
-        raise UserError(f"claims: {claim['id']}: {key}: {error}") from None
+        raise UserError(f"report/claims.yaml: {claim['id']}.{key}: {error}") from None
     except Exception as error:
-        raise UserError(f"claims: {claim['id']}: {key} '{claim[key]}': {error}") from None
+        raise UserError(f"report/claims.yaml: {claim['id']}.{key}: '{claim[key]}': {error}") from None
+
+
+def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
+    """Raise UserError, with the claim's id and key, if an expression cannot be evaluated on any platform."""
+    for machine in (Machine(evidence, platform) for platform in evidence.everyone):
+        for claim in claims:
+            with contextlib.suppress(Untestable):
+                found = _calculate(claim, "quantity", machine.functions())
+                value = found.value if isinstance(found, Spread) else found
+                _calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs})
 
 
 def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:

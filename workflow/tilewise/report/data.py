@@ -6,7 +6,6 @@ does not measure times.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +15,10 @@ from typing import Any
 import pandas as pd
 
 from tilewise import ROOT, UserError
+from tilewise.files import remedy
 from tilewise.study import columns, registry
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
+from tilewise.study.device import read as read_device
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
@@ -26,6 +27,8 @@ RECORDED = ROOT / "report" / "recorded"
 CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
+#: The sources of the published figures: each has a file in PUBLISHED.
+SOURCES = "abcde"
 #: The files that do not depend on the machine, with the columns beside the parameters that name what was counted.
 COUNTED = {
     "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
@@ -136,8 +139,13 @@ def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
     """The figures of the five sources, one row per figure."""
     parameters = registry.parameters(registry.load() if kernels is None else kernels)
-    files = sorted(Path(folder).glob("*.csv"))
-    return columns.typed(pd.concat([columns.read(file, "published", parameters) for file in files], ignore_index=True))
+    tables = {Path(folder, f"{name}.csv"): pd.DataFrame() for name in SOURCES}
+    for file in tables:
+        tables[file] = columns.read(file, "published", parameters)
+        said = tables[file][["source", "place", "quantity", "value"]]
+        if said.empty or (said.isna() | (said == "")).any(axis=None):
+            raise UserError(f"{file}: a figure needs its source, place, quantity and value; {remedy(file)}")
+    return columns.typed(pd.concat(tables.values(), ignore_index=True))
 
 
 def kept_files() -> list[str]:
@@ -158,18 +166,28 @@ def load_platform(
     # A task shows its own results, even if the results of the other tasks are missing.
     source = folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv")
     measured = columns.read(source, "measurements", parameters)
-    device = json.loads(file.read_text())
+    device = read_device(file)
     # Not all files that exist: an earlier config may have had other tasks.
     methods = {name: entry.get("method", "sweep") for name, entry in device["config"]["tasks"].items()}
     methods = {name: method for name, method in methods.items() if task in (None, name)}
+    facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
+    _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
         measurements=measured[measured["task"] == task] if task else measured,
-        facts={name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
-        | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
+        facts=facts | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
         recorded=recorded,
     )
+
+
+def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> None:
+    """Raise UserError if a file of measurements does not have as many rows of a sweep as that measured points."""
+    rows = measured["task"].value_counts()
+    for task, points in zip(sweeps["task"], sweeps["points"]):
+        if rows.get(task, 0) != points:
+            found = rows.get(task, 0)
+            raise UserError(f"{source}: it has {found} rows of {task}, which measured {points}; {remedy(source)}")
 
 
 def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], parameters: list[str]) -> pd.DataFrame:

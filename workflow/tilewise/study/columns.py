@@ -4,6 +4,7 @@ CSVs are written and read by this list, tables take their headings from it, and 
 parameters of the kernels have a column each, named like them; their names come from the registry.
 """
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import UserError
+from tilewise.files import remedy
 
 
 @dataclass(frozen=True)
@@ -288,22 +290,25 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
     stays. Raises UserError if another column is missing.
     """
     path = Path(path)
-    if not path.is_file():
+    if not path.exists():
         return frame([], file, parameters)
     text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
     try:
-        table = pd.read_csv(path, dtype=text)
+        content = path.read_bytes()
+        table = pd.read_csv(io.BytesIO(content), dtype=text)
     except (ValueError, OSError) as error:
-        raise UserError(f"{path}: this is not a table: {error}; delete the file and run again") from None
+        raise UserError(f"{path}: this is not a table ({error}); {remedy(path)}") from None
+    if not content.endswith(b"\n"):
+        raise UserError(f"{path}: the last line is cut short; {remedy(path)}")
     missing = [name for name in of(file, ()) if name not in table and name not in LATER]
     if missing:
-        raise UserError(f"{path}: the column '{missing[0]}' is missing; delete the file and run again")
+        raise UserError(f"{path}: the column '{missing[0]}' is missing; {remedy(path)}")
     wanted = of(file, parameters)
     table = table.reindex(columns=[*wanted, *(name for name in table if name not in wanted)])
     try:
         return typed(table)
     except UserError as error:
-        raise UserError(f"{path}: {error}; delete the file and run again") from None
+        raise UserError(f"{path}: {error}; {remedy(path)}") from None
 
 
 _WHERE = {

@@ -1,7 +1,11 @@
 """The numbers of a device that the study's expressions and checks may use."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from tilewise import UserError
+from tilewise.files import read_json, remedy
 
 #: CUDA's limit on every device so far; a device's other limits come from device.json.
 MAX_THREADS_PER_BLOCK = 1024
@@ -22,6 +26,18 @@ EMULATED_LIMITS: dict[str, Any] = {
     "warp_size": 32,
     "max_grid": [2147483647, 65535, 65535],
 }
+
+#: What device.json tells, as far as anything depends on it.
+FIELDS = ("platform", "backend", "captured", "gpu", "limits", "versions", "cpu", "host_compiler", "config")
+
+
+def read(path: Path | str) -> dict[str, Any]:
+    """The content of a device.json. Raises UserError, with the remedy, if it is damaged."""
+    device = read_json(path)
+    missing = [name for name in FIELDS if name not in device]
+    if missing:
+        raise UserError(f"{path}: the field '{missing[0]}' is missing; {remedy(path)}")
+    return device
 
 
 def numbers(device: Mapping[str, Any] | None) -> dict[str, int]:
