@@ -23,19 +23,26 @@ from tilewise import ROOT, UserError
 DEATH_SIGNAL = 1
 #: The environment's name for the process of Snakemake that runs the scripts.
 RUN = "TILEWISE_RUN"
+#: What to do if a file cannot be written.
+REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
 
 
 @contextlib.contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
     """A temporary path in the folder of `path`, moved onto it when the block ends without an exception."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UserError(f"{path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
     os.close(handle)
     try:
         yield Path(temporary)
         Path(temporary).chmod(0o644)  # mkstemp's 0600 would hide a cluster's results from the group
         Path(temporary).replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: it cannot be written: {error.strerror or error}; {REMEDIES}") from error
     finally:
         Path(temporary).unlink(missing_ok=True)
 
@@ -124,16 +131,21 @@ def end_with_parent() -> None:
 def script(log: Path | str) -> Iterator[None]:
     """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1.
 
-    The script does not outlive Snakemake: it would work beside the run that takes its task up again.
+    So does the system's refusal to read or write a file. The script does not outlive Snakemake: it would work beside
+    the run that takes its task up again.
     """
     end_with_parent()
     if not Path("/proc", os.environ.get(RUN, "self")).exists():  # Snakemake ended before we asked
         sys.exit(1)
     try:
         yield
-    except UserError as error:
-        Path(log).write_text(f"{error}\n")
-        print(f"\n{error}\n", file=sys.stderr)
+    except (UserError, OSError) as error:
+        message = str(error)
+        if isinstance(error, OSError):
+            message = f"{error.filename or log}: {error.strerror or error}; {REMEDIES}"
+        with contextlib.suppress(OSError):  # the disk may be full
+            Path(log).write_text(f"{message}\n")
+        print(f"\n{message}\n", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

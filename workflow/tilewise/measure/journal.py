@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from tilewise.files import alone
+from tilewise import UserError
+from tilewise.files import REMEDIES, alone
 from tilewise.measure.job import Row
 
 #: Outcomes that another run would repeat; what ended by accident is tried again.
@@ -27,7 +28,7 @@ class Journal:
     def __enter__(self) -> "Journal":
         self._open.enter_context(alone(self.path.with_suffix(".lock")))
         self.rows = _read(self.path)
-        self._lines = self._open.enter_context(self.path.open("a"))
+        self._lines = self._open.enter_context(self.path.open("ab", buffering=0))
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -39,19 +40,24 @@ class Journal:
         if row["status"] in LASTING:
             # The break before it ends a line that a kill may have cut short; empty lines are passed over.
             text = json.dumps({"key": key, "row": row}, default=float)  # JSON does not know NumPy's numbers
-            self._lines.write(f"\n{text}\n")
-            self._lines.flush()
-            os.fsync(self._lines.fileno())
+            try:
+                left = memoryview(f"\n{text}\n".encode())
+                while left:
+                    left = left[self._lines.write(left) :]
+                os.fsync(self._lines.fileno())
+            except OSError as error:
+                raise UserError(f"{self.path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
 
 
 def _read(path: Path) -> dict[str, Row]:
-    """Rows by key. A line that a kill cut short is passed over."""
+    """Rows by key. A line that a kill cut short, or that is damaged otherwise, is passed over."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: this is not a file; remove it and run again")
     rows: dict[str, Row] = {}
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            rows[entry["key"]] = entry["row"]
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        with contextlib.suppress(ValueError, TypeError, LookupError):
+            entry = json.loads(line)
+            key, row = entry["key"], entry["row"]
+            if isinstance(key, str) and row["status"] in LASTING:
+                rows[key] = row
     return rows

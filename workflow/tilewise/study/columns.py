@@ -297,7 +297,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
         content = path.read_bytes()
         table = pd.read_csv(io.BytesIO(content), dtype=text)
     except (ValueError, OSError) as error:
-        raise UserError(f"{path}: this is not a table ({error}); {remedy(path)}") from None
+        raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
         raise UserError(f"{path}: the last line is cut short; {remedy(path)}")
     missing = [name for name in of(file, ()) if name not in table and name not in LATER]

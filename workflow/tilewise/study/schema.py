@@ -2,6 +2,8 @@
 
 import difflib
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,11 @@ def read_yaml(path: Path | str) -> Any:
         place = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else path
         said = " ".join(filter(None, (error.context, error.problem)))
         raise UserError(f"{place}: {said}; look at keys, indentation, brackets and quotes there and before") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: it cannot be read: {error.strerror}; correct the name, or restore the file") from None
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())
+        raise UserError(f"{path}: this is not YAML as text: {said}; correct it, or restore the file") from None
 
 
 def validate(data: Any, name: str, source: Path | str) -> None:
@@ -51,11 +56,22 @@ def validate(data: Any, name: str, source: Path | str) -> None:
 
     Raises UserError with one line for the first mistake: `source: key.path: what is wrong; what would be right`.
     """
+    endless = _endless(data)
+    if endless:
+        raise UserError(f"{source}: {endless} is not a finite number; write one, for example 10")
     schema = read_yaml(SCHEMAS / f"{name}.schema.yaml")
     errors = jsonschema.Draft202012Validator(schema).iter_errors(data)
     error = jsonschema.exceptions.best_match(errors)
     if error is not None:
         raise UserError(f"{source}: {_explain(error)}")
+
+
+def _endless(data: Any, place: str = "") -> str | None:
+    """Where data hold an infinity or what is not a number; the schema's comparisons let them pass."""
+    if isinstance(data, float) and not math.isfinite(data):
+        return place
+    parts = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()
+    return next(filter(None, (_endless(part, f"{place}.{name}".strip(".")) for name, part in parts)), None)
 
 
 def _explain(error: jsonschema.ValidationError) -> str:

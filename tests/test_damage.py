@@ -1,0 +1,235 @@
+"""Damage has a name: every file that is read, damaged in every way, gives one message that names it and the remedy."""
+
+import json
+import re
+import shutil
+
+import pytest
+import yaml
+from making import work_of
+
+from tilewise import ROOT, UserError, files, start
+from tilewise.build import build
+from tilewise.measure import task as measure
+from tilewise.measure.journal import Journal
+from tilewise.report import claims, data
+from tilewise.study import columns, registry
+from tilewise.study import device as devices
+from tilewise.study.points import point
+from tilewise.study.schema import read_yaml, validate
+from tilewise.workflow import Study
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
+
+
+def binary(path):
+    path.write_bytes(bytes(range(256)) * 8)
+
+
+def remove(path):
+    path.unlink()
+
+
+def folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = {
+    "truncated": truncate,
+    "emptied": lambda path: path.write_bytes(b""),
+    "binary": binary,
+    "a number": lambda path: path.write_text("42\n"),
+    "a list": lambda path: path.write_text("[1, 2]\n"),
+    "missing": remove,
+    "a folder": folder,
+}
+
+
+def study_of(path):
+    start.read_config(path)
+    return Study(read_yaml(path), source=str(path))
+
+
+#: What is read: a name in the folder of `kept`, and how it is read.
+READ = {
+    "config.yaml": study_of,
+    "quick.yaml": lambda path: start.check_configfiles(["--cores", "1", "--configfile", str(path), "-n"]),
+    "kernels/registry.yaml": lambda path: registry.load(path.parent),
+    "kernels/tiled.cu": lambda path: registry.load(path.parent.parent / "kernels"),
+    "claims.yaml": claims.load,
+    "published/a.csv": lambda path: data.published(path.parent),
+    "nvidia-h200/device.json": lambda path: data.load_platform(path.parent, recorded=True),
+    "nvidia-h200/measurements.csv": lambda path: data.load_platform(path.parent, recorded=True),
+    "nvidia-h200/facts/task1a.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
+    "nvidia-h200/facts/cold_start.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
+    "nvidia-h200/traffic.csv": lambda path: data.load_platform(path.parent, recorded=True),
+    "nvidia-h200/occupancy.csv": lambda path: data.load_platform(path.parent, recorded=True),
+    "build/naive/manifest.json": lambda path: build.manifests({"naive": path.parent}),
+    "target.json": files.read_json,
+    "platform.json": devices.read,
+}
+#: What may be so: a file that need not be there, and sources that g++ and NVRTC look at instead.
+ALLOWED = {("nvidia-h200/facts/cold_start.csv", "missing"), ("nvidia-h200/facts/task1a.csv", "missing")}
+ALLOWED |= {("kernels/tiled.cu", "truncated")}
+ALLOWED |= {(f"nvidia-h200/{name}.csv", "missing") for name in ("traffic", "occupancy")}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder of all files that are read, undamaged."""
+    place = tmp_path_factory.mktemp("whole")
+    for name in ("config", "quick"):
+        shutil.copy(ROOT / f"config/{name}.yaml", place)
+    shutil.copy(ROOT / "report/claims.yaml", place)
+    for name in ("kernels", "report/published", "report/recorded/nvidia-h200"):
+        shutil.copytree(ROOT / name, place / name.split("/")[-1])
+    shutil.copy(place / "nvidia-h200/device.json", place / "platform.json")
+    files.write_json(build.target(devices.read(place / "platform.json")), place / "target.json")
+    files.write_json({"kernel": "naive", "unsupported": "", "instances": {}}, place / "build/naive/manifest.json")
+    return place
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("name", READ)
+def test_a_damaged_file_is_named(whole, tmp_path, capsys, name, how):
+    place = shutil.copytree(whole, tmp_path / "kept")
+    READ[name](place / name)  # whole, it is read
+    DAMAGES[how](place / name)
+    before = sorted(path for path in place.rglob("*"))
+    with pytest.raises(SystemExit) as ended, files.script(tmp_path / "log"):
+        READ[name](place / name)
+        if (name, how) in ALLOWED:
+            raise SystemExit(1)
+    assert ended.value.code == 1
+    assert sorted(path for path in place.rglob("*")) == before, "reading leaves everything as it was"
+    message = capsys.readouterr().err.strip()
+    if (name, how) not in ALLOWED:
+        assert str(place / name) in message or name in message, message
+        assert "\n" not in message and "Traceback" not in message and len(message) < 600, message
+        assert ";" in message or ":" in message.partition(name)[2], "what is wrong, and the remedy"
+
+
+SPOILT = {
+    "bytes that are no text": b'\xff\xfe\x00{"key": "a"\n',
+    "a number": b"42\n",
+    "a list": b"[1, 2]\n",
+    "an object without a key": b'{"row": {"status": "ok"}}\n',
+    "an object without a row": b'{"key": "a"}\n',
+    "a row that is a list": b'{"key": "a", "row": [1]}\n',
+    "a row without its fields": b'{"key": "a", "row": {"n": 1}}\n',
+    "a key that is a list": b'{"key": [1], "row": {"status": "ok"}}\n',
+    "half a line": b'{"key": "a", "row": {"sta',
+    "zeros": bytes(512) + b"\n",
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_line_of_a_journal_costs_no_other(tmp_path, name):
+    path = tmp_path / "task.jsonl"
+    good = [json.dumps({"key": key, "row": {"status": "ok", "n": 3}}).encode() + b"\n" for key in "xy"]
+    path.write_bytes(good[0] + SPOILT[name] + b"\n" + good[1])
+    with Journal(path) as journal:
+        assert journal.rows == {key: {"status": "ok", "n": 3} for key in "xy"}
+        journal.add("z", {"status": "ok"})
+    with Journal(path) as journal:
+        assert set(journal.rows) == set("xyz")
+    assert path.read_bytes().startswith(good[0] + SPOILT[name]), "nothing is removed"
+
+
+def test_a_row_that_lost_fields_is_measured_again(tmp_path, device, config, kernels):
+    points = [point("t", "naive", "float", n, 5, 6, block_x=8, block_y=8) for n in (3, 4)]
+    work = work_of(points, kernels, device, config, tmp_path)
+    before, _ = measure.measure_task(work)
+    lines = [json.loads(line) for line in work.journal.read_text().splitlines() if line]
+    del lines[0]["row"]["bound_ratio"]
+    work.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    after, facts = measure.measure_task(work)
+    assert after.equals(before) and facts.remembered[0] == 1
+
+
+def test_a_folder_in_place_of_a_journal_is_named(tmp_path):
+    (tmp_path / "task.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"task.jsonl: this is not a file; remove it"), Journal(tmp_path / "task.jsonl"):
+        pass
+
+
+def test_a_full_disk_is_named_and_what_is_whole_is_kept(tmp_path, capsys, monkeypatch):
+    (tmp_path / "task.jsonl").symlink_to("/dev/full")
+    with pytest.raises(UserError, match=r"task.jsonl: it cannot be written: No space left on device; make room"):
+        monkeypatch.setattr(measure.Path, "is_file", lambda path: False)
+        monkeypatch.setattr(measure.Path, "exists", lambda path: False)
+        with Journal(tmp_path / "task.jsonl") as journal:
+            journal.add("a", {"status": "ok"})
+    monkeypatch.undo()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    table = columns.frame([], "sweep")
+    files.write_csv(table, tmp_path / "table.csv")
+    before = (tmp_path / "table.csv").read_text()
+    monkeypatch.setattr(type(table), "to_csv", full)
+    with pytest.raises(SystemExit), files.script(tmp_path / "log"):
+        files.write_csv(table, tmp_path / "table.csv")
+    said = capsys.readouterr().err.strip()
+    assert "table.csv: it cannot be written: No space left on device; make room on the disk" in said
+    assert (tmp_path / "table.csv").read_text() == before
+    assert not list(tmp_path.glob(".table*")), "nothing is left behind"
+
+
+@pytest.mark.parametrize("value", [".inf", "-.inf", ".nan", "1.0e+300", "0", "-1", "text", "[]"])
+@pytest.mark.parametrize("key", ["min_time_s", "max_noise_percent", "point_limit_s"])
+def test_a_limit_is_a_number_that_makes_sense(config, key, value):
+    edited = config | {"timing": config["timing"] | {key: yaml.safe_load(value)}}
+    with pytest.raises(UserError, match=f"^config: timing.{key}"):
+        validate(edited, "config", "config")
+
+
+@pytest.mark.parametrize("place", ["seed", "emulator.memory_bytes", "timing.min_samples", "cpu.samples"])
+def test_a_count_is_not_endless(config, place):
+    edited = json.loads(json.dumps(config))
+    *keys, last = place.split(".")
+    inner = edited[keys[0]] if keys else edited
+    inner[last] = 1e300
+    with pytest.raises(UserError, match=f"^config: {place}: .*maximum"):
+        validate(edited, "config", "config")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("seed: 1\nseed: 2\n", r"more.yaml:2: the key 'seed' occurs twice"),
+        ("seed: [1\n", r"more.yaml:2: .*brackets"),
+        ("seed: 2020-13-45\n", r"more.yaml: this is not YAML as text: month must be"),
+        ("? [a]\n: b\n", r"more.yaml"),
+        ("- 1\n", r"more.yaml: a config holds keys with values"),
+        ("", r"more.yaml: a config holds keys with values"),
+        ("a: " + "[" * 3000, r"more.yaml"),
+    ],
+)
+def test_a_broken_configfile_is_named(tmp_path, capsys, text, says):
+    (tmp_path / "more.yaml").write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        start.check_configfiles(["task3", "--configfile", str(tmp_path / "more.yaml")])
+    said = capsys.readouterr().err
+    assert ended.value.code == 1 and len(said.splitlines()) == 1
+    assert re.search(says, said), said
+
+
+def test_published_and_claims_are_checked_before_a_run(kernels, monkeypatch, tmp_path):
+    start.check_kept(kernels)
+    published = shutil.copytree(data.PUBLISHED, tmp_path / "published")
+    rows = (published / "a.csv").read_text().splitlines(keepends=True)
+    (published / "a.csv").write_text("".join(row for row in rows if "Table 3" not in row))
+    monkeypatch.setattr(data.published, "__defaults__", (published, None))
+    with pytest.raises(UserError, match="report/published: a figure is missing"):
+        start.check_kept(kernels)
+    monkeypatch.undo()
+    entries = claims.load()
+    entries[3]["quantity"] = "time(kernle='naive')"
+    monkeypatch.setattr(claims, "load", lambda: entries)
+    with pytest.raises(UserError, match=rf"report/claims.yaml: {entries[3]['id']}.quantity: .*kernle"):
+        start.check_kept(kernels)
