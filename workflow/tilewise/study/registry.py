@@ -336,13 +336,14 @@ def _check_names(kernel: Kernel, place: str) -> None:
         if name not in kernel.parameters or name == "block":
             raise UserError(f"{place}.least: '{name}' is not one of its parameters: {', '.join(kernel.parameters)}")
     known = {*POINT_NAMES, *kernel.columns}
+    types = {PRECISIONS[dtype].cpp for dtype in kernel.dtypes}
     for launch in kernel.launches:
         for word in launch.template:
             if isinstance(word, str) and word != "dtype" and re.fullmatch(r"[A-Za-z_]\w*", word) and word not in known:
                 raise UserError(
                     f"{place}.template: {word} is none of its parameters; a template is of dtype and its parameters"
                 )
-        needed = kernel.kind == "host" or (len(kernel.dtypes) > 1 and _touches_operands(launch))
+        needed = kernel.kind == "host" or (len(types) > 1 and _touches_operands(launch))
         if needed and "dtype" not in launch.template:
             raise UserError(f"{place}.template: dtype is missing; a kernel of several types is a template of dtype")
 
