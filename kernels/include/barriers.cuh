@@ -27,6 +27,12 @@ __device__ __forceinline__ void arrive_and_expect(unsigned barrier, unsigned byt
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+/// Announces bytes without arriving. PTX ISA: mbarrier.expect_tx.
+__device__ __forceinline__ void expect(unsigned barrier, unsigned bytes)
+{
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
 /// Waits until the phase of this parity (0, 1, 0, ...) is over. PTX ISA: mbarrier.try_wait.
 __device__ __forceinline__ void wait_for(unsigned barrier, unsigned parity)
 {
@@ -35,4 +41,17 @@ __device__ __forceinline__ void wait_for(unsigned barrier, unsigned parity)
         asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
                      : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
     } while (!done);
+}
+
+/// The same, but the loop is hidden in the PTX: the compiler may unroll the loop around it.
+__device__ __forceinline__ void wait_for_without_loop(unsigned barrier, unsigned parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred open;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 open, [%0], %1;\n"
+                 "@open bra done;\n"
+                 "bra again;\n"
+                 "done:\n"
+                 "}" ::"r"(barrier), "r"(parity) : "memory");
 }

@@ -2,6 +2,15 @@
 #pragma once
 #include "tile_order.cuh"
 
+/// out (rows x pitch) = in (rows x cols), zeros beyond column `cols`. Launch: block (256); any grid along x.
+__global__ void pad(const float* in, float* out, int rows, int cols, int pitch)
+{
+    for (int row = blockIdx.x; row < rows; row += gridDim.x)
+        for (int col = threadIdx.x; col < pitch; col += blockDim.x)
+            out[static_cast<long long>(row) * pitch + col] =
+                col < cols ? in[static_cast<long long>(row) * cols + col] : 0.0f;
+}
+
 /// Copies A (n x p) and B (p x m) to rows of a multiple of 8 elements, zeros beyond: TMA needs a pitch of a multiple of
 /// 16 bytes. A thread loads all its elements before it stores the first: one trip to memory, not sixteen.
 /// Launch: block (32, 8); grid (ceil(max(p, m) / 128), ceil(max(n, p) / 32), 2).
