@@ -137,7 +137,7 @@ def test_an_edited_header_builds_and_measures_its_kernels_and_no_others(finished
     edit(edited / "kernels/include/mine.cuh", "float sum = 0;", "float sum = 0.0f;")
     tasks = [f"results/emulator/tasks/{task}.csv" for task in ("task1a", "task2a")]
     plan = snakemake(edited, *QUICK, "--dry-run", *tasks)
-    assert re.findall(r"results/emulator/build/(\w+)$", plan.stdout, re.MULTILINE) == ["mine"]
+    assert re.findall(r"output: results/emulator/build/(\w+)$", plan.stdout, re.MULTILINE) == ["mine"]
     before = (edited / "results/emulator/journal/task1a.jsonl").read_text()
     assert snakemake(edited, *QUICK, tasks[0]).returncode == 0
     after = (edited / "results/emulator/journal/task1a.jsonl").read_text()

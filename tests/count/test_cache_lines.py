@@ -4,13 +4,13 @@ import itertools
 from collections import OrderedDict
 
 import pytest
-from tilewise.study.study import Study
 
 from tilewise import UserError
 from tilewise.count import cache_lines
 from tilewise.report import data, figures, findings, tables
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.workflow import Study
 
 LINE, PAGE = 64, 4096
 ORDERS = ["ijk", "ikj", "jik", "jki", "kij", "kji"]
@@ -163,5 +163,5 @@ def test_the_recorded_times_stand_beside_the_lines():
     assert table[["ns_per_multiply_add", "l1_lines_per_multiply_add"]].notna().all(axis=None)
     row = table[(table["kernel"] == "jki") & (table["shape"] == "(800, 800, 800)")].iloc[0]
     assert row["l1_lines_per_multiply_add"] == pytest.approx(2, rel=0.01)
-    assert "more than twice the lines" in findings.lines_explain(table, evidence.labels)
+    assert "more than twice the lines" in findings.lines_explain(table, evidence)
     assert "lines into the first cache" in figures.svg(figures.cache_lines(evidence))

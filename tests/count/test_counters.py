@@ -1,13 +1,14 @@
 """Hardware counters: ncu's output is read correctly; if ncu is missing or refuses, the message explains why."""
 
-import json
+import pickle
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from tilewise import UserError
 from tilewise.count import counters
-from tilewise.study.points import Point
+from tilewise.study.points import point
 from tilewise.study.registry import load
 
 WIDE = """==PROF== Connected to process 511
@@ -41,13 +42,21 @@ def test_parse_long():
 @pytest.fixture
 def fake_ncu(tmp_path, monkeypatch):
     """A function that installs an ncu which prints `text` and says that `launches` jobs were launched."""
-    monkeypatch.setattr(counters, "_compile", lambda points, *_: [{"key": {"kernel": p.kernel}} for p in points])
+
+    def jobs(points, kernels, *_):
+        """What is launched for each point, without a build."""
+        return [
+            SimpleNamespace(key=at.label(), point=at, kernel=kernels[at.kernel], launches=kernels[at.kernel].at(at))
+            for at in points
+        ]
+
+    monkeypatch.setattr(counters, "_jobs", jobs)
 
     def install(text, launches):
         path = tmp_path / "ncu"
         path.write_text(
             f"#!{sys.executable}\nimport sys\nprint({text!r})\n"
-            f"open(sys.argv[-1], 'w').write({json.dumps(launches)!r})\n"
+            f"open(sys.argv[-1], 'wb').write({pickle.dumps(launches)!r})\n"
         )
         path.chmod(0o755)
         return str(path)
@@ -56,9 +65,9 @@ def fake_ncu(tmp_path, monkeypatch):
 
 
 POINTS = [
-    Point("t", "naive", "float", 1, 1, 1),
-    Point("t", "naive", "float", 2, 2, 2),
-    Point("t", "tiled", "float", 1, 1, 1),
+    point("t", "naive", "float", 1, 1, 1, block_x=8, block_y=8),
+    point("t", "naive", "float", 2, 2, 2, block_x=8, block_y=8),
+    point("t", "tiled", "float", 1, 1, 1, tile=16),
 ]
 
 
@@ -102,4 +111,4 @@ def test_points_cover_every_gpu_kernel_and_fit_a_device():
     points = counters.cross_check_points(kernels)
     assert {p.kernel for p in points} == {"naive", "tiled", "multi_tile"}
     assert len(set(points)) == len(points)
-    assert all(kernels[p.kernel].geometry(p).threads <= 1024 for p in points)
+    assert all(kernels[p.kernel].product(p).threads <= 1024 for p in points)

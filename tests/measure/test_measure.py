@@ -97,6 +97,16 @@ def test_a_wrong_product_is_a_row_without_times(study):
     assert rows.time_ms.isna()[2]
 
 
+def test_a_kernel_that_adds_beta_c_is_right_if_its_entry_says_so(tmp_path, device, config):
+    body = KERNEL.format(also="").replace("C[row * m + col] = sum;", "C[row * m + col] = sum + 0 * C[row * m + col];")
+    (tmp_path / "mine.cu").write_text(body)
+    for entry, status in ((ENTRY, "incorrect"), (ENTRY.replace("title: mine", "title: mine, reads_c: true"), "ok")):
+        (tmp_path / "registry.yaml").write_text(entry.format(covers="[n, block_x]"))
+        points = [point("t", "mine", "float", 4, 7, 9, block_x=32, block_y=1)]
+        rows, _ = measure.measure_task(work_of(points, registry.load(tmp_path), device, config, tmp_path / status))
+        assert rows.status.tolist() == [status], rows.message[0]
+
+
 def test_a_refused_launch_is_a_row_with_the_error(study):
     rows = study(block=2048)
     assert set(rows.status) == {"invalid_launch"}

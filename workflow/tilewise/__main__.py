@@ -180,6 +180,8 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     point = Point("trace", kernel.name, options.dtype, n, p, m, tuple(parameters.items()))
     try:
         unmet = kernel.unmet(point)
+        if not unmet:
+            kernel.at(point)
     except UserError as error:
         if registered:
             raise

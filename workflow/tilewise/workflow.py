@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import os
 import re
 import shutil
@@ -190,14 +189,16 @@ class Study:
     # ---- What is counted --------------------------------------------------------------------------------------------
 
     def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
-        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` it is for."""
+        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` that it takes,
+        or else at the smallest that it takes."""
         found: dict[Point, None] = {}
-        for task in self.with_method("sweep"):
-            for point, shape in itertools.product(self.points(task), shapes):
-                kernel = self.kernels[point.kernel]
-                point = dataclasses.replace(point, task="trace", n=shape["n"], p=shape["p"], m=shape["m"])
-                if kernel.kind == "cuda" and kernel.emulated and kernel.unmet(point) is None:
-                    found[point] = None
+        asked = (dataclasses.replace(p, task="trace") for task in self.with_method("sweep") for p in self.points(task))
+        for point in dict.fromkeys(dataclasses.replace(p, n=1, p=1, m=1) for p in asked):
+            kernel = self.kernels[point.kernel]
+            if kernel.kind == "cuda" and kernel.emulated:
+                at = [dataclasses.replace(point, n=shape["n"], p=shape["p"], m=shape["m"]) for shape in shapes]
+                taken = [each for each in at if kernel.unmet(each) is None]
+                found |= dict.fromkeys(taken or filter(None, [points.at_smallest_shape(point, kernel)]))
         return list(found)
 
     def loop_points(self) -> list[Point]:

@@ -10,6 +10,8 @@ from tilewise.study.registry import Kernel
 from tilewise.study.sources import INCLUDE, code_of
 
 STANDARD = "c++17"
+#: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
+HOST_HEADERS = INCLUDE / "nvrtc"
 #: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.
 SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 
@@ -33,13 +35,14 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
             "`pip install -e '.[gpu]'`"
         ) from None
     arch = architecture(kernel, capability)
-    folders = [kernel.path.parent, INCLUDE, *_toolkit()]
+    folders = [kernel.path.parent, INCLUDE, HOST_HEADERS, *_toolkit()]
     # NVRTC keeps what it compiled if there is a driver; but then its log says nothing of registers.
     options = ProgramOptions(
         arch=arch,
         std=STANDARD,
         name=kernel.source,
         include_path=[str(folder) for folder in folders],
+        pre_include="cuda_runtime.h",  # as nvcc does, unasked
         ptxas_options=["-v"],
         lineinfo=True,
         no_cache=True,

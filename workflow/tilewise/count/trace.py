@@ -275,7 +275,7 @@ class _Operand:
 
 def _operands(kernel: Kernel, point: Point) -> list[_Operand]:
     n, p, m = point.n, point.p, point.m
-    own = [("A", (n, p), True), ("B", (p, m), True), ("C", (n, m), False)]
+    own = [("A", (n, p), True), ("B", (p, m), True), ("C", (n, m), kernel.reads_c)]
     found = [_Operand(name, PRECISIONS[point.dtype], shape, written) for name, shape, written in own]
     for workspace in kernel.workspaces_at(point):
         found.append(_Operand(workspace.name, PRECISIONS[workspace.dtype], workspace.shape, False))
@@ -307,7 +307,7 @@ class Tracer:
             for name, order in SCHEDULES.items():
                 if operands:
                     arrays["A"][:], arrays["B"][:] = operands
-                    verify.poison(C, point.dtype)
+                    verify.poison(C, point.dtype, self.kernel.reads_c)
                     for workspace in self.kernel.workspaces_at(point):
                         arrays[workspace.name].view(np.uint8).fill(0xFF)
                 self._run(point, arrays, blocks, counting=not row, stop=stop, **order)

@@ -56,9 +56,11 @@ def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any
     return matrices
 
 
-def poison(C: Any, dtype: str) -> None:
-    """Fill C with what no product contains, so that an element that is never written cannot pass."""
-    C.view(f"i{C.dtype.itemsize}").fill(PRECISIONS[dtype].poison)
+def poison(C: Any, dtype: str, finite: bool = False) -> None:
+    """Fill C with what no product contains, so that an element that is never written cannot pass: NaN, or a finite
+    number for a kernel that reads C and multiplies it by 0."""
+    precision = PRECISIONS[dtype]
+    C.view(f"i{C.dtype.itemsize}").fill(precision.finite_poison if finite else precision.poison)
 
 
 def untouched(C: Any, dtype: str) -> bool:

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import select
 import signal
 import sys
 
@@ -22,6 +23,10 @@ def main() -> None:
     """Run what stdin asks for."""
     # A worker whose task is killed would go on measuring, beside the run that takes the task up again.
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    reader = select.poll()
+    reader.register(int(sys.argv[1]), 0)
+    if reader.poll(0):  # the task was killed before we asked for the signal: nobody reads our answers
+        sys.exit("the task that started this worker is gone")
     request = pickle.load(sys.stdin.buffer)
     answers = os.fdopen(int(sys.argv[1]), "w")
 

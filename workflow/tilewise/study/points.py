@@ -1,7 +1,9 @@
 """The points of the study: every combination that a task of the config asks for, as plain data."""
 
+import dataclasses
 import difflib
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -92,10 +94,10 @@ def expand(
 
     `config` is a validated config, `kernels` the registry. A point that breaks a condition of its kernel drops out if
     the sweep names others of the same kernel, element type and shape. On the backend `emulator` CUDA kernels run at
-    those of the emulator's shapes that they take (not if `emulators_shapes` is false), and library calls for the GPU
-    drop out; the CPU's loops and libraries are the same everywhere. If `shapes` is false, the task's method chooses the
-    shapes, and a point stands for its kernel with its parameters; if `only_cuda` is true, it is for CUDA kernels alone.
-    Raises UserError for a point that cannot be right on any device.
+    those of the emulator's shapes that they take (not if `emulators_shapes` is false), or else at the smallest shape
+    that they take, and library calls for the GPU drop out; the CPU's loops and libraries are the same everywhere. If
+    `shapes` is false, the task's method chooses the shapes, and a point stands for its kernel with its parameters; if
+    `only_cuda` is true, it is for CUDA kernels alone. Raises UserError for a point that cannot be right on any device.
     """
     found: dict[Point, None] = {}
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
@@ -123,9 +125,22 @@ def expand(
                         label, condition = asked[0].label(), broken[asked[0]]
                         raise UserError(f"{where}: {label}: {name} requires {condition}; choose other sizes")
                     found |= dict.fromkeys(possible)
+                if emulated:
+                    asked = [Point(task, name, dtype, 1, 1, 1, choice) for choice in choices]
+                    served = {(each.dtype, each.parameters) for each in found if each.kernel == name}
+                    lonely = [each for each in asked if (dtype, each.parameters) not in served]
+                    found |= dict.fromkeys(filter(None, (at_smallest_shape(each, kernel) for each in lonely)))
     if backend == "emulator":
         return [each for each in found if kernels[each.kernel].kind != "library" or not kernels[each.kernel].on_gpu]
     return list(found)
+
+
+def at_smallest_shape(point: Point, kernel: "Kernel") -> Point | None:
+    """The point at the smallest shape of powers of two that its kernel takes; None if there is none up to 512."""
+    sizes = (32, 64, 128, 256, 512)
+    shapes = sorted(itertools.product(sizes, repeat=3), key=lambda shape: (math.prod(shape), shape))
+    tried = (dataclasses.replace(point, n=n, p=p, m=m) for n, p, m in shapes)
+    return next((each for each in tried if kernel.unmet(each) is None), None)
 
 
 def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]:

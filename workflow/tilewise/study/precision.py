@@ -16,7 +16,8 @@ class Precision:
     `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
     `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
     the whole distance, since those truncate. `poison`, as an integer of that size, has the bits of what no product
-    contains: NaN, or the smallest integer.
+    contains: NaN, or the smallest integer; `finite_poison`
+    those of the largest finite number, for kernels that read C and multiply it by 0.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Precision:
     stored: np.dtype
     sum_roundoff: float
     poison: int
+    finite_poison: int
     input_roundoff: float = 0.0
     result_roundoff: float = 0.0
     result_floor: float = 0.0
@@ -68,15 +70,16 @@ class Precision:
 PRECISIONS = {
     precision.name: precision
     for precision in (
-        Precision("float", "float", np.dtype(np.float32), 2.0**-24, -1),
-        Precision("double", "double", np.dtype(np.float64), 2.0**-53, -1),
-        Precision("int32", "int", np.dtype(np.int32), 0.0, -(2**31)),
+        Precision("float", "float", np.dtype(np.float32), 2.0**-24, -1, 0x7F7FFFFF),
+        Precision("double", "double", np.dtype(np.float64), 2.0**-53, -1, 0x7FEFFFFFFFFFFFFF),
+        Precision("int32", "int", np.dtype(np.int32), 0.0, -(2**31), -(2**31)),
         Precision(
             "half",
             "__half",
             np.dtype(np.float16),
             2.0**-23,
             -1,
+            0x7BFF,
             result_roundoff=2.0**-11,
             result_floor=2.0**-25,
             header="cuda_fp16.h",
@@ -87,10 +90,11 @@ PRECISIONS = {
             np.dtype(np.uint16),
             2.0**-23,
             -1,
+            0x7F7F,
             result_roundoff=2.0**-8,
             result_floor=2.0**-134,
             header="cuda_bf16.h",
         ),
-        Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, -1, input_roundoff=2.0**-11),
+        Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, -1, 0x7F7FFFFF, input_roundoff=2.0**-11),
     )
 }

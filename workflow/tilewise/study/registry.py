@@ -65,6 +65,7 @@ class Kernel:
     launches: tuple[LaunchEntry, ...] = ()
     workspaces: Mapping[str, Mapping] = field(default_factory=dict)
     requires: tuple = ()
+    reads_c: bool = False
     architecture: str | None = None
     capability: str | None = None
     emulated: bool = True

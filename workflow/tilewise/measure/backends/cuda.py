@@ -147,12 +147,12 @@ class Backend:
         point = job.point
         operands.prepare(point.dtype, point.n, point.p, point.m)
         launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
-        verify.poison(operands.C, point.dtype)
+        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
         launch(0)
         found = operands.check()
         if not found.ok:
             return job.row | facts | outcome(job, found)
-        verify.poison(operands.C, point.dtype)
+        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
         runtime.deviceSynchronize()
         start = time.monotonic()
         state.exec(lambda call: launch(call.get_stream().addressof()))
@@ -205,7 +205,7 @@ class Backend:
         A, B = verify.operands(cupy, point.dtype, point.n, point.p, point.m, config["seed"])
         C = cupy.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
         launch, facts, _kept = bound(job, A, B, C)
-        verify.poison(C, point.dtype)
+        verify.poison(C, point.dtype, job.kernel.reads_c)
         with elapsed() as times_ms:
             launch(0)
         found = verify.check_rows(A, B, C, point.dtype, config["verification"]["rows"], config["seed"])

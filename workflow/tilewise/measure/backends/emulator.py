@@ -70,7 +70,7 @@ class Backend:
         point = job.point
         A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"])
         C = np.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
-        verify.poison(C, point.dtype)
+        verify.poison(C, point.dtype, job.kernel.reads_c)
         return A, B, C
 
     def _checked(self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping) -> verify.Check:

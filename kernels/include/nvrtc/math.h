@@ -1,0 +1,2 @@
+// Empty: NVRTC knows the functions of the device without it.
+#pragma once
