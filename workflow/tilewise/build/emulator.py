@@ -278,7 +278,8 @@ def product(
 ) -> None:
     """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     limits = EMULATED_LIMITS if device is None else device["limits"]
-    run(library, kernel.at(point, device), kernel.workspaces_at(point), {"A": A, "B": B, "C": C}, limits, **order)
+    spaces = kernel.workspaces_at(point, device)
+    run(library, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
 
 
 def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:
