@@ -27,7 +27,6 @@ from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
-
 #: Python and its packages may take so many seconds to start on a busy machine or a slow file system.
 START_S = 300
 
