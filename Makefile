@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too, with PYTEST= .
 PYTEST ?= -m "not slow"
-# The GPU packages are large; they are installed where there is a GPU to use them.
+# The GPU packages are large; they are installed if there is a GPU to use them.
 EXTRAS := $(if $(shell command -v nvidia-smi),-gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

@@ -5,14 +5,19 @@ import json
 
 import pytest
 
-from tilewise import UserError
+from tilewise import KERNELS, UserError
 from tilewise.build import build, cuda
 from tilewise.study import registry
-from tilewise.study.points import point
+from tilewise.study.points import expand, point
 from tilewise.study.precision import PRECISIONS
 
 CUDA = [kernel for kernel in registry.load().values() if kernel.kind == "cuda"]
 GPU = {"backend": "gpu", "gpu": {"compute_capability": "9.0"}, "host_compiler": "g++"}
+
+
+#: Those on a folder's first level are for every GPU; the ladder's have parameters that only the config knows.
+ALL_GPUS = [kernel for kernel in CUDA if kernel.path.parent == KERNELS]
+LADDER = [kernel for kernel in CUDA if kernel.path.parent.name == "ladder"]
 
 
 def some_instance(kernel, dtype):
@@ -23,7 +28,7 @@ def some_instance(kernel, dtype):
 
 
 @pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "12.0"])
-@pytest.mark.parametrize("kernel", CUDA, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", ALL_GPUS, ids=lambda kernel: kernel.name)
 def test_every_kernel_compiles(kernel, capability):
     for dtype in kernel.dtypes:
         cubin, entry = cuda.compile_cubin(kernel, some_instance(kernel, dtype), capability)
@@ -31,6 +36,21 @@ def test_every_kernel_compiles(kernel, capability):
         assert kernel.name in entry["symbol"]
         assert 0 < entry["registers"] <= 255
         assert entry["spill_bytes"] == 0
+
+
+@pytest.mark.parametrize("capability", ["8.0", "9.0"])
+@pytest.mark.parametrize("kernel", LADDER, ids=lambda kernel: kernel.name)
+def test_every_rung_compiles_as_it_is_tuned(kernel, capability, config, kernels, tmp_path):
+    """All launches of its first point in the config: without spills, or not at all where the GPU cannot run it."""
+    sweeps = [task for task, entry in config["tasks"].items() if entry.get("method", "sweep") == "sweep"]
+    at = next(p for task in sweeps for p in expand(config, kernels, task) if p.kernel == kernel.name)
+    device = GPU | {"gpu": {"compute_capability": capability}}
+    manifest = build.build(kernel, kernel.instances(at), device, tmp_path)
+    if capability == "8.0" and (kernel.architecture or kernel.capability == "9.0"):
+        assert manifest["unsupported"].endswith("has 8.0")
+        return
+    for name, entry in manifest["instances"].items():
+        assert "error" not in entry and 0 < entry["registers"] <= 255 and entry["spill_bytes"] == 0, name
 
 
 def test_static_shared_memory_is_what_the_tiles_need(kernels):

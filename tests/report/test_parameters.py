@@ -14,7 +14,7 @@ from tilewise.report import data, figures, findings, layouts, render, tables
 from tilewise.study import columns, points, registry
 from tilewise.study.registry import LaunchEntry
 
-FIVE = ("tile_n", "tile_m", "tile_k", "stages", "vector")
+FIVE = ("bm", "bn", "bk", "depth", "vector")
 EVIL = "<script>alert('a & b')</script>"
 
 
@@ -41,7 +41,7 @@ def with_kernels(monkeypatch):
 @pytest.fixture
 def five(with_kernels):
     """A registry with a kernel of five parameters of its own."""
-    launch = LaunchEntry("gemm", ("dtype", *FIVE), (32, 4), ("tile_n", "tile_m"))
+    launch = LaunchEntry("gemm", ("dtype", *FIVE), (32, 4), ("bm", "bn"))
     return with_kernels("gemm", parameters=FIVE, launches=(launch,))
 
 
@@ -54,7 +54,7 @@ def sweeping(*sweeps, **entry):
 
 
 SPACE = {"kernel": "gemm", "dtype": "float", "shapes": ["square", "others"]}
-SPACE |= {"tile_n": 128, "tile_m": 64, "tile_k": [8, 16], "stages": [2, 3, 4], "vector": 4}
+SPACE |= {"bm": 128, "bn": 64, "bk": [8, 16], "depth": [2, 3, 4], "vector": 4}
 
 
 def test_five_parameters_are_in_tables_layouts_and_figures(five, tmp_path):
@@ -63,8 +63,8 @@ def test_five_parameters_are_in_tables_layouts_and_figures(five, tmp_path):
     assert set(FIVE) < set(evidence.parameters)
     table = tables.task("mine", evidence, published)
     assert len(table) == 5 * 2 * 3
-    assert table["choice"].iloc[0] == "tile_n 128, tile_m 64, tile_k 8, stages 2, vector 4"
-    assert table.loc[table["stages"] == 4, "tile_k"].tolist() == [8, 16] * 5
+    assert table["choice"].iloc[0] == "bm 128, bn 64, bk 8, depth 2, vector 4"
+    assert table.loc[table["depth"] == 4, "bk"].tolist() == [8, 16] * 5
     shown = layouts.of("sweep", table)
     assert [(shown[name], columns.is_words(name)) for name in FIVE] == [(("", name), False) for name in FIVE]
     html = render.table_html(table, "sweep", "Mine.")
@@ -72,7 +72,7 @@ def test_five_parameters_are_in_tables_layouts_and_figures(five, tmp_path):
     assert ">ntb<" not in html and ">tile<" not in html, "parameters of other kernels are not columns here"
     assert tables.choices(evidence, "mine")["points_ran"].tolist() == ["6 of 6"] * 5
     drawn = figures.svg(figures.task("mine", evidence, published))
-    for words in (">stages<", "speed over stages 2", "float, tile_n 128, tile_m 64, tile_k 16, vector 4"):
+    for words in (">depth<", "speed over depth 2", "float, bm 128, bn 64, bk 16, vector 4"):
         assert words in drawn
     for draw in figures.OVERVIEW.values():
         assert "<svg" in figures.svg(draw(evidence, published))
@@ -92,7 +92,7 @@ def test_a_run_recorded_before_a_parameter_was_there_is_read(recorded, five):
         assert ("*" in columns.FILES[name].split()) == (set(FIVE) <= set(table))
     table = tables.task("task3", evidence, published)
     assert table["published_ms"].notna().sum() == 6, "a published figure is of a kernel without the new parameters"
-    assert "stages" not in render.table_html(table, "sweep", "Table 5.")
+    assert "depth" not in render.table_html(table, "sweep", "Table 5.")
 
 
 def test_a_parameter_that_only_a_recorded_run_has_stays(five, recorded, tmp_path):
@@ -101,16 +101,16 @@ def test_a_parameter_that_only_a_recorded_run_has_stays(five, recorded, tmp_path
     evidence = data.load([folder, recorded / "nvidia-h200"], kernels=kernels)
     assert set(FIVE) < set(evidence.parameters)
     table = tables.task("mine", evidence, data.published())
-    assert table["choice"].iloc[0] == "tile_n 128, tile_m 64, tile_k 8, stages 2, vector 4"
-    assert "stages" in layouts.of("sweep", table)
+    assert table["choice"].iloc[0] == "bm 128, bn 64, bk 8, depth 2, vector 4"
+    assert "depth" in layouts.of("sweep", table)
 
 
 def test_a_published_figure_is_not_of_a_kernel_with_another_parameter(with_kernels, tmp_path):
-    """The source's tiled kernel has no stages, so one that has some is another kernel."""
+    """The source's tiled kernel has no depth, so one that has some is another kernel."""
     tiled = synthetic.KERNELS["tiled"]
-    entry = dataclasses.replace(tiled.launches[0], template=("dtype", "tile", "stages"))
-    kernels = with_kernels("tiled", parameters=("tile", "stages"), launches=(entry,))
-    sweep = {"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 32, "stages": 2}
+    entry = dataclasses.replace(tiled.launches[0], template=("dtype", "tile", "depth"))
+    kernels = with_kernels("tiled", parameters=("tile", "depth"), launches=(entry,))
+    sweep = {"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 32, "depth": 2}
     study = sweeping(sweep)
     del study["tasks"]["task2a"]
     evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)], kernels=kernels)
@@ -129,7 +129,7 @@ def test_a_block_and_another_parameter(with_kernels, tmp_path):
 
 
 def test_a_curve_of_too_many_lines_becomes_bars(five, tmp_path):
-    space = SPACE | {"shapes": "square", "tile_n": [32, 64, 128], "tile_k": [4, 8, 16], "vector": [1, 2]}
+    space = SPACE | {"shapes": "square", "bm": [32, 64, 128], "bk": [4, 8, 16], "vector": [1, 2]}
     evidence = data.load([synthetic.write(tmp_path / "gpu", study=sweeping(space))], kernels=five)
     drawn = figures.svg(figures.task("mine", evidence, data.published()))
     assert "the fastest 40 of 54" in drawn
@@ -188,7 +188,8 @@ def test_kernels_that_the_emulator_does_not_run(with_kernels, recorded, tmp_path
     kernels = with_kernels("mine", title=EVIL, emulated=False, reason=f"it needs wgmma {EVIL}")
     here = data.load([synthetic.write(tmp_path / "emulator", "emulator")], recorded=recorded, kernels=kernels)
     table = tables.not_emulated(here)
-    assert table["kernel"].tolist() == ["mine"]
+    assert table["kernel"].tolist() == [name for name, kernel in kernels.items() if not kernel.emulated]
+    assert table["kernel"].iloc[-1] == "mine"
     html = render.table_html(table, "not_emulated", "Kernels.")
     assert "it needs wgmma &lt;script&gt;" in html and "<script" not in html
     assert tables.not_emulated(data.load([recorded / "nvidia-h200"], kernels=kernels)).empty, (
@@ -233,15 +234,15 @@ def test_points_of_rows(recorded):
     row = gpu.measurements[gpu.measurements["kernel"] == "multi_tile"].iloc[0].to_dict()
     expected = points.point("task3", "multi_tile", "float", 8192, 8192, 8192, tile=16, ntb=1)
     assert data.point_of(row, multi_tile) == expected
-    later = dataclasses.replace(multi_tile, parameters=("tile", "ntb", "stages"))
-    assert data.point_of(row, later) is None, "recorded before the kernel had stages"
+    later = dataclasses.replace(multi_tile, parameters=("tile", "ntb", "depth"))
+    assert data.point_of(row, later) is None, "recorded before the kernel had depth"
     row = gpu.measurements[gpu.measurements["kernel"] == "naive"].iloc[0].to_dict()
     assert data.point_of(row, naive).parameters == (("block_x", 8), ("block_y", 128))
 
 
 def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
     gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
-    later = dataclasses.replace(synthetic.KERNELS["tiled"], parameters=("tile", "stages"))
+    later = dataclasses.replace(synthetic.KERNELS["tiled"], parameters=("tile", "depth"))
 
     def edited(kernels):
         evidence = data.Evidence((gpu,), (gpu,), None, None, None, {}, kernels)

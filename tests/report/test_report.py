@@ -15,12 +15,17 @@ TABLES = """
 Claims. CPU times. Table 1. Table 2. Table 3. Table 4. Table 4 in double. Table 5. Ragged and degenerate shapes.
 Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rectangles. Run-time tile. Occupancy.
 Matrix struct.
+The ladder on the CUDA cores, float, from naive past cuBLAS. The ladder in double, on CUDA cores and on tensor cores.
+The ladder on the tensor cores, bfloat16, half and TF32. Float results from short numbers on the tensor cores.
+Kernels that the emulator does not run.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance. How long it took."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
-Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float."""
+Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float.
+The ladder on the CUDA cores, float, from naive past cuBLAS. The ladder in double, on CUDA cores and on tensor cores.
+The ladder on the tensor cores, bfloat16, half and TF32. Float results from short numbers on the tensor cores."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 

@@ -1,6 +1,7 @@
 """The registry's entries, and the geometry that follows from them for any shape."""
 
 import dataclasses
+import itertools
 import re
 
 import pytest
@@ -10,14 +11,16 @@ from hypothesis import strategies as st
 
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, registry
-from tilewise.study.device import numbers
+from tilewise.study.device import EMULATED_LIMITS, numbers
 from tilewise.study.expressions import evaluate
 from tilewise.study.launch import Array
-from tilewise.study.points import point
+from tilewise.study.points import Point, point
+from tilewise.study.points import expand as points_of
 from tilewise.study.precision import PRECISIONS
 
 REGISTRY = registry.load()
-CUDA = [kernel for kernel in REGISTRY.values() if kernel.kind == "cuda"]
+#: The kernels whose grid follows from `covers`, with few parameters; those of the ladder are launched in many ways.
+CUDA = [kernel for kernel in REGISTRY.values() if kernel.kind == "cuda" and kernel.path.parent == KERNELS]
 sizes = st.integers(1, 200_000)
 
 
@@ -279,7 +282,46 @@ def test_a_header_that_is_missing_is_named_with_the_line_that_asks_for_it(tmp_pa
 
 def test_every_source_has_an_entry():
     sources = {kernel.path for kernel in REGISTRY.values() if kernel.source}
-    assert set(KERNELS.glob("*.cu")) | set(KERNELS.glob("host/*.cpp")) == sources
+    patterns = ("*.cu", "ladder/*.cu", "host/*.cpp")
+    assert {path for pattern in patterns for path in KERNELS.glob(pattern)} == sources
+
+
+def test_every_header_is_included_by_a_kernel():
+    included = {path for kernel in REGISTRY.values() for path in kernel.files}
+    assert set(KERNELS.glob("include/*.cuh")) <= included
+
+
+@pytest.mark.parametrize("name", [name for name, kernel in REGISTRY.items() if kernel.path.parent.name == "ladder"])
+def test_a_rung_has_launches_at_every_shape(name, config):
+    """Whatever the pitches, C is covered, and no workspace that is not needed is large."""
+    kernel = REGISTRY[name]
+    chosen = {(p.dtype, p.parameters) for task in config["tasks"] for p in tuned(config, task, name)}
+    assert chosen
+    for (dtype, parameters), shape in itertools.product(chosen, RAGGED):
+        at = Point("t", name, dtype, *shape, parameters=parameters)
+        assert kernel.unmet(at) is None, at.label()
+        assert kernel.product(at, DEVICE).instance.startswith(f"{name}<")
+        assert all(launch.threads <= 1024 for launch in kernel.at(at, DEVICE))
+        operands = sum(a * b for a, b in itertools.combinations(shape, 2)) * PRECISIONS[dtype].itemsize
+        spaces = sum(space.bytes for space in kernel.workspaces_at(at, DEVICE) if space.name != "shares")
+        assert spaces <= 3 * operands + 2**20
+
+
+RAGGED = [(1, 1, 1), (1, 1021, 1031), (1031, 1, 7), (997, 1009, 1013), (1100, 1100, 1100), (4096, 4096, 4096)]
+DEVICE = {"limits": EMULATED_LIMITS, "gpu": {"sms": 132}}
+
+
+def tuned(config, task, name):
+    """The points of a task at which it measures a kernel."""
+    method = config["tasks"][task].get("method", "sweep")
+    return [p for p in points_of(config, REGISTRY, task) if p.kernel == name] if method == "sweep" else []
+
+
+def test_workspaces_may_follow_from_the_device():
+    spaces = {"shares": {"shape": ("sms", "n"), "dtype": "float"}}
+    kernel = dataclasses.replace(REGISTRY["naive"], workspaces=spaces)
+    [space] = kernel.workspaces_at(point("t", "naive", "float", 33, 35, 70, block_x=32, block_y=8), DEVICE)
+    assert (space.shape, space.bytes) == ((132, 33), 4 * 132 * 33)
 
 
 def test_an_expression_with_an_unknown_name_says_which_there_are():

@@ -1,4 +1,4 @@
-# The memory microscope: what the kernels and the CPU loops ask of memory, counted; and by the hardware, where it tells.
+# The memory microscope: what the kernels and the CPU loops ask of memory, counted, also by the hardware if it allows that.
 rule trace:
     input:
         sources=study.files_of_kind("cuda") + study.files_of_kind("host"),

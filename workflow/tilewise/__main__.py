@@ -210,12 +210,14 @@ def _block(kernel: Kernel, options: argparse.Namespace) -> dict[str, int]:
 
 
 def _registered(path: Path) -> Kernel | None:
-    """The registry's kernel of this file, from the folder that the file is in; or None."""
-    folder = path.resolve().parent
-    if not (folder / "registry.yaml").is_file():
-        return None
-    kernels = registry.load(folder).values()
-    return next((k for k in kernels if k.kind == "cuda" and k.path.resolve() == path.resolve()), None)
+    """The registry's kernel of this file, from the folder that the file is in or the one above it; or None."""
+    for folder in path.resolve().parents[:2]:
+        if (folder / "registry.yaml").is_file():
+            kernels = registry.load(folder).values()
+            found = next((k for k in kernels if k.kind == "cuda" and k.path.resolve() == path.resolve()), None)
+            if found:
+                return found
+    return None
 
 
 def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -> tuple[Kernel, dict[str, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.build import cuda, emulator
-from tilewise.build.cpp import compile_library
+from tilewise.build.cpp import beside, compile_library
 from tilewise.files import digest, read_json, write_json
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
@@ -126,10 +126,10 @@ def _build_cubins(kernel: Kernel, entries: dict[str, dict], capability: str, fol
 
 
 def _build_host(kernel: Kernel, instances: Sequence[str], output: Path) -> None:
-    lines = [f'#include "{kernel.path}"']
+    lines = [f'#include "{kernel.path.name}"']
     for instance in instances:
         [element] = re.findall(r"<(\w+)", instance)[:1]
         arguments = f"const {element}* A, const {element}* B, {element}* C, int n, int p, int m"
         call = f"void {symbol_of(instance)}({arguments}) {{ {instance}(A, B, C, n, p, m); }}"
         lines.append(f'extern "C" __attribute__((visibility("default"))) {call}')
-    compile_library("\n".join(lines) + "\n", output, HOST_FLAGS)
+    compile_library("\n".join(lines) + "\n", output, [*HOST_FLAGS, *beside(kernel.path)])

@@ -32,6 +32,11 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
     return output
 
 
+def beside(path: Path) -> list[str]:
+    """Flags with which `#include "NAME"` finds a file by its name alone, whatever its folder is called."""
+    return ["-iquote", str(path.resolve().parent)]
+
+
 def compiler() -> list[str]:
     """The C++ compiler's command as a list of words."""
     return shlex.split(os.environ.get("CXX") or "g++")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewise import KERNELS, UserError
-from tilewise.build.cpp import compile_library, shown, tool
+from tilewise.build.cpp import beside, compile_library, shown, tool
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
@@ -50,7 +50,7 @@ def build(
     """
     # The runtime before the flags: libraries among these serve it too. Sections, so that the linker drops kernels that
     # are never launched and their shared memory with them.
-    own = [f"-I{INCLUDE}", f"-I{FOLDER}", "-fno-strict-aliasing", "-fno-extern-tls-init"]
+    own = [*beside(kernel.path), f"-I{INCLUDE}", f"-I{FOLDER}", "-fno-strict-aliasing", "-fno-extern-tls-init"]
     sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
     compile_library(_wrapper(kernel, instances), output, [*own, *sections, runtime, *flags])
     for instance, used in static_shared_bytes(shared_arrays(output), instances).items():
@@ -81,7 +81,7 @@ def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
         [
             '#include "cuda_emulator.h"',
             *(f'#include "{header}"' for header in headers),
-            f"#include {json.dumps(str(kernel.path.resolve()))}",
+            f'#include "{kernel.path.name}"',
             dynamic if names else "",
             f"{visible} emulator::Instance emulator_instances[] = {{",
             f"{rows}}};",
@@ -278,7 +278,8 @@ def product(
 ) -> None:
     """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     limits = EMULATED_LIMITS if device is None else device["limits"]
-    run(library, kernel.at(point, device), kernel.workspaces_at(point), {"A": A, "B": B, "C": C}, limits, **order)
+    spaces = kernel.workspaces_at(point, device)
+    run(library, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
 
 
 def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:

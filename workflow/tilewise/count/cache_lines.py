@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.build.cpp import compile_library
+from tilewise.build.cpp import beside, compile_library
 from tilewise.build.emulator import FOLDER
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
@@ -56,7 +56,7 @@ def _rows(kernel: Kernel, points: Sequence[Point], model: Mapping[str, Any], out
 
 
 def _build(kernel: Kernel, symbols: Mapping[str, str], output: Path) -> ctypes.CDLL:
-    lines = ['#include "cache.h"', f'#include "{kernel.path.resolve()}"']
+    lines = ['#include "cache.h"', f'#include "{kernel.path.name}"']
     for instance, symbol in symbols.items():
         element = instance.split("<")[1].split(",")[0].rstrip(">")  # dtype is the first template argument of a loop
         counted = instance.replace(f"<{element}", f"<cache::Counted<{element}>", 1)
@@ -65,7 +65,7 @@ def _build(kernel: Kernel, symbols: Mapping[str, str], output: Path) -> ctypes.C
         call = f"return cache::count<{element}>(&{counted}, n, p, m, levels, how_many, from, until, fetched);"
         lines.append(f'extern "C" __attribute__((visibility("default"))) bool {symbol}({parameters})')
         lines.append(f"{{ {call} }}")
-    compile_library("\n".join(lines) + "\n", output, [f"-I{INCLUDE}", f"-I{FOLDER}"])
+    compile_library("\n".join(lines) + "\n", output, [*beside(kernel.path), f"-I{INCLUDE}", f"-I{FOLDER}"])
     return ctypes.CDLL(str(output))
 
 

@@ -77,7 +77,7 @@ def prepare(
             {name: config[name] for name in _SETTINGS[backend]},
         ]
     )
-    return Job(key, backend, kernel, point, row, launches, kernel.workspaces_at(point), files)
+    return Job(key, backend, kernel, point, row, launches, kernel.workspaces_at(point, device), files)
 
 
 #: The keys of the config that a row depends on, by what measures it.

@@ -30,6 +30,8 @@ from tilewise.study.registry import Kernel
 
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.
 KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+#: Python and its packages may take so many seconds to start on a busy machine or a slow file system.
+START_S = 300
 
 
 class Work(NamedTuple):
@@ -132,12 +134,14 @@ def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: 
     with contextlib.suppress(BrokenPipeError), worker.stdin:
         pickle.dump(request, worker.stdin)
     index = 0
-    limit = config["timing"]["point_limit_s"]
+    limit = START_S
+    started = False
     try:
         while index < len(jobs):
-            limit = config["timing"]["point_limit_s"]
-            if jobs[index].backend == "host":
-                limit += config["cpu"]["budget_s"][device["backend"]]
+            if started:
+                limit = config["timing"]["point_limit_s"]
+                if jobs[index].backend == "host":
+                    limit += config["cpu"]["budget_s"][device["backend"]]
             try:
                 row = answers.get(timeout=limit)
             except queue.Empty:
@@ -149,6 +153,9 @@ def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: 
                 killed = -worker.returncode in KILLS
                 yield index, jobs[index].row | {"status": "error", "message": message, "killed": killed}
                 return
+            if not started:
+                started = True
+                continue
             yield index, row
             index += 1
             if row["status"] == "error":

@@ -161,9 +161,10 @@ class Kernel:
             return list(dict.fromkeys(launch.instance for launch in self.at(point)))
         return [self._instance(key, entry, point) for key, entry in self._entries()]
 
-    def workspaces_at(self, point: Point) -> tuple[Workspace, ...]:
+    def workspaces_at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Workspace, ...]:
         """The arrays that the kernel needs beside A, B and C."""
-        return tuple(self._workspace(name, point) for name in self.workspaces)
+        of_device = numbers(device)
+        return tuple(self._workspace(name, point, of_device) for name in self.workspaces)
 
     def _entries(self) -> list[tuple[str, LaunchEntry]]:
         """The launches, each with the words before its keys in messages."""
@@ -239,7 +240,7 @@ class Kernel:
         if name in operands:
             dtype, shape = point.dtype, operands[name]
         elif name in self.workspaces:
-            workspace = self._workspace(name, point)
+            workspace = self._workspace(name, point, of_device)
             dtype, shape = workspace.dtype, workspace.shape
         else:
             known = ", ".join([*operands, *self.workspaces])
@@ -253,10 +254,10 @@ class Kernel:
             raise UserError(f"{self._place}.{key}.swizzle: {swizzle}; TMA has {', '.join(map(str, SWIZZLES))}")
         return TensorMap(name, dtype, shape, box, swizzle, strides)
 
-    def _workspace(self, name: str, point: Point) -> Workspace:
+    def _workspace(self, name: str, point: Point, of_device: Mapping[str, int]) -> Workspace:
         entry = self.workspaces[name]
         dtype = point.dtype if entry["dtype"] == "dtype" else entry["dtype"]
-        shape = tuple(self._whole(f"workspaces.{name}.shape", size, point) for size in entry["shape"])
+        shape = tuple(self._whole(f"workspaces.{name}.shape", size, point, of_device) for size in entry["shape"])
         size = PRECISIONS[dtype].itemsize
         for extent in shape:
             size *= extent
@@ -337,13 +338,14 @@ def _check_names(kernel: Kernel, place: str) -> None:
         if name not in kernel.parameters or name == "block":
             raise UserError(f"{place}.least: '{name}' is not one of its parameters: {', '.join(kernel.parameters)}")
     known = {*POINT_NAMES, *kernel.columns}
+    types = {PRECISIONS[dtype].cpp for dtype in kernel.dtypes}
     for launch in kernel.launches:
         for word in launch.template:
             if isinstance(word, str) and word != "dtype" and re.fullmatch(r"[A-Za-z_]\w*", word) and word not in known:
                 raise UserError(
                     f"{place}.template: {word} is none of its parameters; a template is of dtype and its parameters"
                 )
-        needed = kernel.kind == "host" or (len(kernel.dtypes) > 1 and _touches_operands(launch))
+        needed = kernel.kind == "host" or (len(types) > 1 and _touches_operands(launch))
         if needed and "dtype" not in launch.template:
             raise UserError(f"{place}.template: dtype is missing; a kernel of several types is a template of dtype")
 

@@ -88,7 +88,7 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) 
     theoretical = theoretical_n(total, itemsize)
 
     def fits(n: int) -> bool:
-        spaces = work.kernels[point.kernel].workspaces_at(dataclasses.replace(point, n=n, p=n, m=n))
+        spaces = work.kernels[point.kernel].workspaces_at(dataclasses.replace(point, n=n, p=n, m=n), work.device)
         return device.allocates([n * n * itemsize] * 3 + [space.bytes for space in spaces])
 
     allocatable = largest(fits, theoretical)

@@ -1,0 +1,183 @@
+// C = A B by wgmma in clusters of two blocks that share B, on a grid that stays, with results stored by TMA.
+//
+// Three ideas on top of warp_specialised.cu, all against the same cost, bytes that move:
+//  - two blocks, one below the other, need the same tile of B: each fetches half of its panels and TMA writes them into
+//    both (multicast). A block fetches 32 KiB per 64 of k, not 48, at TILE_M = 256;
+//  - blocks stay and walk the tiles in bands of BAND rows of clusters, so that tiles computed at the same time share
+//    their operands in the L2 cache; the next tile's stages are fetched while the results of this one are written;
+//  - results go through shared memory (stmatrix, swizzled) and out by TMA in rows of 128 bytes: written straight from
+//    registers they would be pieces of 16 bytes, half a sector.
+//
+// Measured on an H200, bfloat16: 0.88 to 0.96 of cuBLAS (warp_specialised) becomes 1.01 at 4096^3 and 1.01 to 1.03 at
+// 8192; 1.0 at 1024 with TILE_M = 64. The last two ideas bring it: CLUSTER = 1 is as fast as CLUSTER = 2 (within 2 %; 5
+// % faster at 1024^3): the L2 cache serves both blocks well enough. Under load the chip lowers its clock (to about
+// 1.4 GHz at 690 W), so the rate depends on how warm it is; compare only what was measured in turns. Machine code: 47
+// instructions per 64 of k, 4 HGMMA (64 x 256 x 16); 168 registers at the launch (151 in use), no spills.
+//
+//        block 0   A0 -> | C0 |     B left half  -> both blocks
+//        block 1   A1 -> | C1 |     B right half -> both blocks
+//
+// Elements are half or bfloat16, sums float, results rounded to the elements' type.
+// A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad_operands).
+// Launch: block 384; clusters of CLUSTER; a grid of at most one block per multiprocessor, a multiple of CLUSTER;
+//         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16) + 32768.
+#include "barriers.cuh"
+#include "cluster.cuh"
+#include "mma.cuh"
+#include "padded_operands.cuh"
+#include "ring.cuh"
+#include "shared_memory.cuh"
+#include "short_numbers.cuh"
+#include "short_results.cuh"
+#include "tensor_copy.cuh"
+#include "tile_order.cuh"
+#include "warp_groups.cuh"
+#include "wgmma.cuh"
+
+/// @tparam T          __half or __nv_bfloat16
+/// @tparam TILE_M     columns of C per block: 64, 128, 192 or 256
+/// @tparam STAGES     of 64 of k in shared memory
+/// @tparam CLUSTER    blocks that share B: 1 or 2
+/// @tparam BAND       rows of clusters per band
+/// @tparam TMA_STORE  whether C's pitch is a multiple of 16 bytes and map_c is of C; otherwise map_c is not used
+template <typename T, int TILE_M, int STAGES, int CLUSTER, int BAND, bool TMA_STORE>
+__global__ void __launch_bounds__(384, 1)
+clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+         const __grid_constant__ TensorMap map_c, T* C, int n, int p, int m)
+{
+    static_assert(TILE_M % 64 == 0 && TILE_M <= 256, "B comes in panels of 64 columns, wgmma takes at most 256");
+    static_assert(CLUSTER == 1 || CLUSTER == 2, "one block or two");
+    constexpr int TILE_K = 64;
+    constexpr int A_BYTES = 128 * TILE_K * 2;
+    constexpr int PANELS = TILE_M / 64;
+    constexpr int PANEL_BYTES = TILE_K * 128;
+    constexpr int STAGE_BYTES = A_BYTES + PANELS * PANEL_BYTES;
+    constexpr int OUTS = 2;              // buffers of results per multiplying group
+    constexpr int OUT_BYTES = 64 * 128;  // 64 x 64 results
+
+    extern __shared__ unsigned char raw[];
+    const unsigned base = (shared_address(raw) + 1023) & ~1023u;
+    const unsigned out = base + STAGES * STAGE_BYTES;
+    const unsigned full = out + 2 * OUTS * OUT_BYTES;
+    const unsigned empty = full + 8 * STAGES;
+    const unsigned rank = CLUSTER == 1 ? 0 : rank_in_cluster();
+    const int steps = ceil_div(p, TILE_K);
+    const int tile_rows = ceil_div(n, 128 * CLUSTER);
+    const int tile_columns = ceil_div(m, TILE_M);
+    const int tiles = tile_rows * tile_columns;
+    const int first_tile = blockIdx.x / CLUSTER;
+    const int stride = gridDim.x / CLUSTER;
+
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; ++s) {
+            make_barrier(full + 8 * s, 1);
+            make_barrier(empty + 8 * s, 8 * CLUSTER);  // warps that multiply, in all blocks that this one writes to
+        }
+        publish_barriers();
+    }
+    if constexpr (CLUSTER == 1) __syncthreads();
+    else cluster_sync();
+
+    Place<STAGES> place;
+    if (threadIdx.x < 128) {
+        give_registers<40>();
+        if (threadIdx.x == 0) {
+            prefetch_map(map_a);
+            prefetch_map(map_b);
+            for (int index = first_tile; index < tiles; index += stride) {
+                const Tile tile = tile_in_bands(index, tile_rows, tile_columns, BAND);
+                const int row = (tile.row * CLUSTER + rank) * 128;
+                const int column = tile.column * TILE_M;
+                for (int step = 0; step < steps; ++step) {
+                    const unsigned to = base + place.stage * STAGE_BYTES;
+                    const unsigned barrier = full + 8 * place.stage;
+                    wait_for(empty + 8 * place.stage, place.parity ^ 1);
+                    arrive_and_expect(barrier, STAGE_BYTES);
+                    load_box(to, map_a, row, step * TILE_K, barrier);
+                    #pragma unroll
+                    for (int panel = 0; panel < PANELS; ++panel) {
+                        const unsigned panel_to = to + A_BYTES + panel * PANEL_BYTES;
+                        if constexpr (CLUSTER == 1)
+                            load_box(panel_to, map_b, step * TILE_K, column + 64 * panel, barrier);
+                        else if (panel * CLUSTER / PANELS == rank || (PANELS == 1 && rank == 0))
+                            load_box_for(3, panel_to, map_b, step * TILE_K, column + 64 * panel, barrier);
+                    }
+                    place.next();
+                }
+            }
+        }
+    } else {
+        take_registers<232>();
+        const int consumer = warp_group() - 1;
+        const int warp = threadIdx.x % 128 / 32;
+        const int lane = threadIdx.x % 32;
+        const unsigned own_out = out + consumer * OUTS * OUT_BYTES;
+        float sums[TILE_M / 2];
+        for (int index = first_tile; index < tiles; index += stride) {
+            const Tile tile = tile_in_bands(index, tile_rows, tile_columns, BAND);
+            #pragma unroll
+            for (int i = 0; i < TILE_M / 2; ++i)
+                sums[i] = 0;
+            unsigned previous = 0;
+            for (int step = 0; step < steps; ++step) {
+                wait_for(full + 8 * place.stage, place.parity);
+                const unsigned at = base + place.stage * STAGE_BYTES;
+                const Descriptor a = rows_along_k<128>(at + consumer * 64 * TILE_K * 2);
+                const Descriptor b = rows_across_k<PANEL_BYTES>(at + A_BYTES);
+                pin(sums);
+                begin_products();
+                #pragma unroll
+                for (int k = 0; k < TILE_K / 16; ++k)
+                    Wgmma<T>::multiply(sums, a + k * 32 / 16, b + k * 2048 / 16, 1);
+                commit_products();
+                wait_for_products<1>();  // those of the step before are done: its stage is free
+                pin(sums);
+                if (step > 0 && lane < CLUSTER) {
+                    if constexpr (CLUSTER == 1) arrive(previous);
+                    else arrive_in_block(previous, lane);
+                }
+                previous = empty + 8 * place.stage;
+                place.next();
+            }
+            wait_for_products<0>();
+            pin(sums);
+            if (lane < CLUSTER) {
+                if constexpr (CLUSTER == 1) arrive(previous);
+                else arrive_in_block(previous, lane);
+            }
+
+            const int row = (tile.row * CLUSTER + rank) * 128 + consumer * 64;
+            const int column = tile.column * TILE_M;
+            if constexpr (TMA_STORE) {
+                #pragma unroll
+                for (int panel = 0; panel < PANELS; ++panel) {
+                    const unsigned buffer = own_out + panel % OUTS * OUT_BYTES;
+                    // The buffer's last store has read it.
+                    if (threadIdx.x % 128 == 0) wait_for_store_reads<OUTS - 1>();
+                    named_sync(1 + consumer, 128);
+                    const int own_row = warp * 16 + lane % 16;
+                    // 16 columns each; a row's pieces of 16 bytes are swizzled as TMA expects.
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                        const float* const s = sums + panel * 32 + j * 8;
+                        store_matrices(buffer + own_row * 128 + (((2 * j + lane / 16) ^ (own_row & 7)) * 16),
+                                       Short<T>::pack(s[0], s[1]), Short<T>::pack(s[2], s[3]),
+                                       Short<T>::pack(s[4], s[5]), Short<T>::pack(s[6], s[7]));
+                    }
+                    show_to_async_proxy();
+                    named_sync(1 + consumer, 128);
+                    if (threadIdx.x % 128 == 0) {
+                        if (row < n && column + 64 * panel < m) store_box(map_c, row, column + 64 * panel, buffer);
+                        close_store_group();
+                    }
+                }
+            } else {
+                store_rounded(sums, C, row, column, n, m);
+            }
+        }
+        if constexpr (TMA_STORE) {
+            if (threadIdx.x % 128 == 0) wait_for_store_reads<0>();  // shared memory must outlive its readers
+        }
+    }
+    if constexpr (CLUSTER > 1) cluster_sync();  // a block whose neighbour still arrives at its barriers must not end
+}

@@ -1,0 +1,183 @@
+// C = A B with equal work for every multiprocessor: the rings without a half-empty last wave.
+//
+// The idea: 2048 tiles on 132 multiprocessors are 15 full waves and one in which half of the chip looks on; at 1024^3
+// there are 32 tiles for all of them. Here as many blocks run as there are multiprocessors. They take whole tiles while
+// there are enough for all; what is left is laid end to end and cut into equal pieces, through the middle of tiles
+// where need be. A tile's first piece goes to C, the others to a workspace, and a last launch adds them in a fixed
+// order.
+//
+//      wave 0      | tile 0 | tile 1 | tile 2 | ... | tile 131 |
+//       ...
+//      wave 14     | ............................................|
+//      the rest    | 0 0 0 0|0 0 1 1 |1 1 1 1 |2 2 2 2 2 2 ...     as many steps for each
+//
+// Only the rest is cut: with all tiles cut, blocks at work at one time are at different k, meet no longer in L2, and
+// 8192^3 falls from 56 to 53 TFLOP/s. The producer runs ahead into the next tile while the consumers store the last
+// one. It transposes as in transposing_ring.cu where B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
+// where a row of A is used so often that the launch is cheaper (m >= 3072). What it costs: a workspace of one tile per
+// multiprocessor, and a launch of a few microseconds, so nothing is gained where the tiles fit the chip by themselves.
+// What the machine code shows (128 x 256 x 16, ORDER 79): the loop is that of tma_ring.cu, 2048 of 2168 instructions
+// are multiply-adds, 94.5 %, 1.99 register reads each, no spills. (Adding the shares in this kernel, behind flags, made
+// the compiler place the registers worse: 2.13 reads.)
+// NOT YET MEASURED on an H200 in this form. The form before it (whole waves and the rest in two launches, A always
+// transposed by the producer): 56.2 TFLOP/s at 8192^3, 1.10 of cuBLAS; 54.7, 1.07, at 4096^3; 38.2, 1.12, at 1024^3.
+//
+// A is n x p, B is p x m, C is n x m, all row-major.
+// Launches: transpose, only if BEFOREHAND: block (32, 8), grid (ceil(n / 64), ceil(p / 32)); pad, only if m % 4 != 0:
+//           block (256); stream_k: block (384), grid (workers), at most one per multiprocessor, dynamic shared memory
+//           STAGES * (TILE_N + TILE_M) * TILE_K * 4 + 1024 + 16 * STAGES; add_shares: block (256), grid
+//           (16 * (tiles % workers)), at least 1.
+#include "barriers.cuh"
+#include "padded_operands.cuh"
+#include "ring.cuh"
+#include "ring_product.cuh"
+#include "stream_k.cuh"
+#include "tensor_copy.cuh"
+#include "tile_order.cuh"
+#include "transpose.cuh"
+#include "transposed_copy.cuh"
+#include "warp_groups.cuh"
+
+/// What the consumers must know of a segment.
+struct Note {
+    int first_row, first_col;  // of the tile
+    int steps;                 // of k, in stages
+    bool owner;                // it begins with the tile's first step
+    bool last;                 // no segment follows
+};
+
+/// @tparam TILE_N      rows of C per block
+/// @tparam TILE_M      columns of C per block; TILE_N * TILE_M is 256 * 8 * 16
+/// @tparam TILE_K      steps of k per stage
+/// @tparam STAGES      stages of the ring
+/// @tparam ORDER       of the multiply-adds: see Walk
+/// @tparam BAND       rows of tiles that are walked together: see tile_in_bands
+/// @tparam BEFOREHAND  whether A_transposed is to be read, not A
+/// @tparam ALIGNED_A   whether rows of A begin at multiples of 16 bytes
+/// @tparam ALIGNED_C   whether rows of C do
+template <int TILE_N, int TILE_M, int TILE_K, int STAGES, int ORDER, int BAND, bool BEFOREHAND, bool ALIGNED_A,
+          bool ALIGNED_C>
+__global__ void __launch_bounds__(384, 1)
+stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const __grid_constant__ TensorMap B, float* C,
+         float* shares, int n, int p, int m)
+{
+    using Product = RingProduct<TILE_N, TILE_M, TILE_K, ORDER>;
+    // What the producer tells the consumers about a segment. It is at most STAGES segments ahead of them.
+    constexpr int NOTES = STAGES + 1;
+    __shared__ Note notes[NOTES];
+    extern __shared__ unsigned char shared_memory[];
+    Ring<STAGES, Product::A_BYTES + Product::B_BYTES> ring(shared_memory);
+    if (threadIdx.x == 0) ring.make(BEFOREHAND ? 1 : 4, Product::THREADS / 32);
+    __syncthreads();  // the barriers exist
+
+    if (threadIdx.x >= Product::THREADS) {
+        give_registers<40>();
+        const int tiles_n = (n + TILE_N - 1) / TILE_N;
+        const int tiles_m = (m + TILE_M - 1) / TILE_M;
+        Work work(tiles_n * tiles_m, (p + TILE_K - 1) / TILE_K, gridDim.x, blockIdx.x);
+        Note note;
+        int start = 0, left = 0, number = -1;
+        const auto next_segment = [&]() {
+            const Segment segment = work.next();
+            const Tile tile = tile_in_bands(segment.tile, tiles_n, tiles_m, BAND);
+            note.first_row = tile.row * TILE_N;
+            note.first_col = tile.column * TILE_M;
+            note.steps = left = segment.last - segment.first;
+            note.owner = segment.first == 0;
+            note.last = work.done();
+            start = segment.first * TILE_K;
+            ++number;
+        };
+        next_segment();
+        if constexpr (BEFOREHAND) {
+            if (threadIdx.x > Product::THREADS) return;  // one thread starts all copies
+            while (left > 0) {
+                wait_for_without_loop(ring.empty(), ring.parity ^ 1);
+                if (left == note.steps) notes[number % NOTES] = note;
+                arrive_and_expect(ring.full(), Product::A_BYTES + Product::B_BYTES);
+                load_box(ring.tile(), A_transposed, start, note.first_row, ring.full());
+                load_box(ring.tile() + Product::A_BYTES, B, start, note.first_col, ring.full());
+                ring.next();
+                start += TILE_K;
+                if (--left == 0 && !note.last) next_segment();
+            }
+        } else {
+            TransposedCopy<TILE_N, TILE_K, ALIGNED_A> copy;
+            copy.fetch(A, note.first_row, start, n, p);
+            while (left > 0) {
+                wait_for_without_loop(ring.empty(), ring.parity ^ 1);
+                if (threadIdx.x == Product::THREADS) {
+                    if (left == note.steps) notes[number % NOTES] = note;
+                    expect(ring.full(), Product::B_BYTES);
+                    load_box(ring.tile() + Product::A_BYTES, B, start, note.first_col, ring.full());
+                }
+                copy.put(ring.tile());
+                __syncwarp();  // the warp's rows are complete
+                if (threadIdx.x % 32 == 0) arrive(ring.full());
+                ring.next();
+                start += TILE_K;
+                if (--left == 0 && !note.last) next_segment();
+                if (left > 0) copy.fetch(A, note.first_row, start, n, p);
+            }
+        }
+        wait_for_without_loop(ring.empty(), ring.parity ^ 1);
+        if (threadIdx.x % 32 == 0) arrive(ring.full());  // the stage after the last
+    } else {
+        take_registers<232>();
+        Product product(threadIdx.x);
+        product.begin(ring);
+        for (const Note* note = notes;; note = note + 1 == notes + NOTES ? notes : note + 1) {
+            product.clear();
+            for (int left = note->steps; left > 0; --left) product.step(ring);
+
+            // The owner's sums go to C, where the shares of others will be added.
+            float* share = shares + static_cast<long long>(blockIdx.x) * (TILE_N * TILE_M);
+            const bool owner = note->owner;
+            product.template store<ALIGNED_C>(owner ? C : share, owner ? note->first_row : 0,
+                                              owner ? note->first_col : 0, owner ? n : TILE_N, owner ? m : TILE_M);
+            if (note->last) break;
+        }
+    }
+}
+
+/// Adds to the tiles of C what later workers have left of them, in their order: the sum is the same in every run.
+/// Sixteen blocks per tile.
+template <int TILE_N, int TILE_M, int TILE_K, int BAND, bool ALIGNED_C>
+__global__ void __launch_bounds__(256) add_shares(float* C, const float* shares, int n, int p, int m, int workers)
+{
+    constexpr int SLICES = 16, QUADS = TILE_N * TILE_M / 4 / SLICES / 256;  // per thread
+    static_assert(QUADS * 4 * SLICES * 256 == TILE_N * TILE_M, "every thread adds equally many");
+    const int tiles_n = (n + TILE_N - 1) / TILE_N;
+    const int tiles_m = (m + TILE_M - 1) / TILE_M;
+    const int steps = (p + TILE_K - 1) / TILE_K, tile = blockIdx.x / SLICES;
+    const Schedule schedule(tiles_n * tiles_m, steps, workers);
+    if (tile >= schedule.cut_tiles) return;  // all waves are whole
+    int other = schedule.owner_of(tile) + 1;
+    const long long end = static_cast<long long>(tile + 1) * steps;
+    if (schedule.begin_of(other) >= end) return;  // one worker has done it all
+
+    const Tile place = tile_in_bands(schedule.waves * workers + tile, tiles_n, tiles_m, BAND);
+    const int row = place.row, col = place.column;
+    const int first = (blockIdx.x % SLICES * QUADS * 256 + threadIdx.x) * 4;  // of the tile's elements
+    Vector<float> sums[QUADS];
+    #pragma unroll
+    for (int q = 0; q < QUADS; ++q) {
+        const int e = first + q * 1024;
+        sums[q] = load_within(C, row * TILE_N + e / TILE_M, col * TILE_M + e % TILE_M, n, m, ALIGNED_C);
+    }
+    for (; schedule.begin_of(other) < end; ++other) {
+        if (schedule.begin_of(other) == schedule.begin_of(other + 1)) continue;  // fewer steps than workers
+        #pragma unroll
+        for (int q = 0; q < QUADS; ++q) {
+            const Vector<float> share =
+                load_vector(shares + static_cast<long long>(other) * (TILE_N * TILE_M) + first + q * 1024);
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) sums[q].element[e] += share.element[e];
+        }
+    }
+    #pragma unroll
+    for (int q = 0; q < QUADS; ++q) {
+        const int e = first + q * 1024;
+        store_within(C, row * TILE_N + e / TILE_M, col * TILE_M + e % TILE_M, n, m, ALIGNED_C, sums[q]);
+    }
+}
