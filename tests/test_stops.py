@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import synthetic
 import yaml
 from clones import copy_repository, snakemake
 from waiting import has_ended, wait_until
+
+from tilewise import ROOT
 
 ROWS = "results/emulator/measurements.csv"
 #: Columns that differ from run to run.
@@ -204,3 +207,24 @@ def test_a_result_that_was_cut_by_hand_is_made_again(clone):
         assert done.returncode == 0 and f"{cut.relative_to(clone)} was changed after it was made" in done.stderr
         assert cut.read_text() == whole
     assert "Nothing to be done" in snakemake(clone, ROWS).stderr
+
+
+def test_a_clone_may_lie_anywhere(tmp_path):
+    clone = small_study(tmp_path / """a "b" c's ü""")
+    shutil.copy(ROOT / "Makefile", clone)
+    (clone / ".venv").symlink_to(sys.prefix)
+    made = ["-o", ".venv/run", "-o", ".venv/run-gpu"]
+    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    plan = subprocess.run(["make", "-n", "CORES=2", *made, "report"], cwd=clone, capture_output=True, text=True)
+    [command] = [line for line in plan.stdout.splitlines() if "snakemake" in line]
+    targets = "results/emulator/tasks/task1a.csv results/emulator/tasks/cpu.csv results/emulator/cache_lines.csv"
+    command = f'PATH="$PWD/.venv/bin:$PATH"; {command.removesuffix("all")}{targets}; echo "The page is $PWD"'
+    pipes = {"cwd": clone, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(["sh", "-c", command], **pipes)
+    assert done.returncode == 0 and str(clone) in done.stdout, done.stderr
+    measured = pd.read_csv(clone / "results/emulator/tasks/task1a.csv")
+    assert set(measured.status) == {"ok"}
+    assert pd.read_csv(clone / "results/emulator/traffic.csv").races.notna().any()
+    traced = [sys.executable, "-m", "tilewise", "trace", "kernels/naive.cu", "--shape", "33x35x70", "--block", "32x8"]
+    done = subprocess.run(traced, **pipes)
+    assert done.returncode == 0 and "naive" in done.stdout, done.stderr
