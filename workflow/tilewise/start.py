@@ -16,8 +16,8 @@ from pathlib import Path
 
 import filelock
 
-from tilewise import UserError
-from tilewise.files import locked, remedy
+from tilewise import KERNELS, UserError
+from tilewise.files import digest, locked, remedy
 from tilewise.report import claims, data, tables
 from tilewise.study.registry import Kernel
 from tilewise.study.schema import read_yaml
@@ -76,8 +76,21 @@ def take_over(folder: Path | str = ".snakemake") -> list[str]:
     return alive
 
 
-def check_kept(kernels: Mapping[str, Kernel]) -> None:
-    """Raise UserError if no page can be made of the claims, the published and the recorded data."""
+def check_kept(kernels: Mapping[str, Kernel], folder: Path | str = ".snakemake") -> None:
+    """Raise UserError if no page can be made of the claims, the published and the recorded data.
+
+    The file `kept` in Snakemake's folder remembers for which files they were found good, by time and size.
+    """
+    files = [*data.kept_files(), KERNELS / "registry.yaml", *sorted(Path(__file__).parent.rglob("*.py"))]
+    stamp = digest([[str(path), Path(path).stat().st_mtime_ns, Path(path).stat().st_size] for path in files])
+    good = Path(folder, "kept")
+    if not good.is_file() or good.read_text(errors="replace") != stamp:
+        _check_kept(kernels)
+        good.parent.mkdir(exist_ok=True)
+        good.write_text(stamp)
+
+
+def _check_kept(kernels: Mapping[str, Kernel]) -> None:
     entries, published = claims.load(), data.published(kernels=kernels)
     recorded = sorted(path.parent for path in data.RECORDED.glob("*/device.json"))
     if not recorded:
