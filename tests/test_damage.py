@@ -74,7 +74,8 @@ READ = {
 }
 #: What may be so: a file that need not be there, and sources that g++ and NVRTC look at instead.
 ALLOWED = {("nvidia-h200/facts/cold_start.csv", "missing"), ("nvidia-h200/facts/task1a.csv", "missing")}
-ALLOWED |= {("kernels/tiled.cu", "truncated")}
+# The compiler names the line; a registry that ends early may be valid, and the config then names an unknown kernel.
+ALLOWED |= {("kernels/tiled.cu", "truncated"), ("kernels/registry.yaml", "truncated")}
 ALLOWED |= {(f"nvidia-h200/{name}.csv", "missing") for name in ("traffic", "occupancy")}
 
 

@@ -81,7 +81,11 @@ def check_kept(kernels: Mapping[str, Kernel], folder: Path | str = ".snakemake")
 
     The file `kept` in Snakemake's folder remembers for which files they were found good, by time and size.
     """
-    files = [*data.kept_files(), KERNELS / "registry.yaml", *sorted(Path(__file__).parent.rglob("*.py"))]
+    files: list[Path | str] = [
+        *data.kept_files(),
+        KERNELS / "registry.yaml",
+        *sorted(Path(__file__).parent.rglob("*.py")),
+    ]
     stamp = digest([[str(path), Path(path).stat().st_mtime_ns, Path(path).stat().st_size] for path in files])
     good = Path(folder, "kept")
     if not good.is_file() or good.read_text(errors="replace") != stamp:
