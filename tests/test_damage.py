@@ -72,9 +72,9 @@ READ = {
     "target.json": files.read_json,
     "platform.json": devices.read,
 }
-#: What may be so: a file that need not be there, and sources that g++ and NVRTC look at instead.
+#: What may be so: a file that need not be there, and what others notice.
 ALLOWED = {("nvidia-h200/facts/cold_start.csv", "missing"), ("nvidia-h200/facts/task1a.csv", "missing")}
-# The compiler names the line; a registry that ends early may be valid, and the config then names an unknown kernel.
+# The compiler names the line; a registry that ends early may be valid; the config then names kernels in vain.
 ALLOWED |= {("kernels/tiled.cu", "truncated"), ("kernels/registry.yaml", "truncated")}
 ALLOWED |= {(f"nvidia-h200/{name}.csv", "missing") for name in ("traffic", "occupancy")}
 
