@@ -63,18 +63,17 @@ async_copies(const T* A, const T* B, T* C, int n, int p, int m)
 
     const int row_a = thread * WIDTH / TILE_K, k_a = thread * WIDTH % TILE_K;
     const int k_b = thread * WIDTH / TILE_M, col_b = thread * WIDTH % TILE_M;
+    // After the last step: zeros, and nothing is read.
     const auto fetch = [&](int start, int stage) {
-        if (start < p) {
-            #pragma unroll
-            for (int v = 0; v < VECTORS_A; ++v)
-                copy_within_async(&tiles[stage].a[row_a + v * STEP_A][k_a], A, first_row + row_a + v * STEP_A,
-                                  start + k_a, n, p, ALIGNED);
-            #pragma unroll
-            for (int v = 0; v < VECTORS_B; ++v)
-                copy_within_async(&tiles[stage].b[k_b + v * STEP_B][col_b], B, start + k_b + v * STEP_B,
-                                  first_col + col_b, p, m, ALIGNED);
-        }
-        close_copy_group();  // an empty one keeps the count
+        #pragma unroll
+        for (int v = 0; v < VECTORS_A; ++v)
+            copy_within_async(&tiles[stage].a[row_a + v * STEP_A][k_a], A, first_row + row_a + v * STEP_A, start + k_a,
+                              n, p, ALIGNED);
+        #pragma unroll
+        for (int v = 0; v < VECTORS_B; ++v)
+            copy_within_async(&tiles[stage].b[k_b + v * STEP_B][col_b], B, start + k_b + v * STEP_B, first_col + col_b,
+                              p, m, ALIGNED);
+        close_copy_group();
     };
 
     T a[2][ROWS];
