@@ -87,9 +87,7 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(run, config, kernel
     assert {name for name, _, _ in tuned} == {
         name for name, kernel in kernels.items() if kernel.path.parent.name == "ladder"
     }
-    points = [
-        dataclasses.replace(at, task="t", n=n, p=p, m=m) for at in tuned.values() for n, p, m in RUNG_SHAPES
-    ]
+    points = [dataclasses.replace(at, task="t", n=n, p=p, m=m) for at in tuned.values() for n, p, m in RUNG_SHAPES]
     rows = run(points)
     too_short = rows.p < rows.kernel.map(FLOAT_FROM_SHORT).where(rows.dtype == "float").fillna(0)
     wrong = rows[(rows.status != "ok") & ~too_short]
