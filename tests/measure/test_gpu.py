@@ -3,9 +3,11 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 from making import work_of
 
+from tilewise import UserError
 from tilewise.measure import probe
 from tilewise.measure import task as measure
 from tilewise.study import registry
@@ -235,3 +237,18 @@ def test_arguments_that_are_not_the_functions_are_a_row(run, tmp_path):
     )
     assert set(rows.status) == {"error"}
     assert "mine.arguments" in rows.message[0] and "takes" in rows.message[0]
+
+
+def test_a_point_without_a_sample_of_its_own_is_no_other_points_time(tmp_path):
+    from tilewise.measure.backends.cuda import Samples
+
+    samples = Samples(tmp_path / "nvbench-0.json")
+    for kind in ("bin", "freqs-bin"):
+        (tmp_path / f"nvbench-0.json-{kind}").mkdir()
+    with pytest.raises(UserError, match="no sample"):
+        samples.last()
+    for kind, value in (("bin", 0.001), ("freqs-bin", 1.98e9)):
+        np.array([value], "<f4").tofile(tmp_path / f"nvbench-0.json-{kind}" / "0.bin")
+    assert samples.last()["times_ms"] == [pytest.approx(1)]
+    with pytest.raises(UserError, match="no sample"):
+        samples.last()

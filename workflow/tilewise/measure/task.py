@@ -27,6 +27,9 @@ from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
+#: Python and its packages may take so many seconds to start on a busy machine or a slow file system.
+START_S = 300
+
 
 class Work(NamedTuple):
     """What a measuring rule is about: the points of its task and all that they need.
@@ -117,12 +120,14 @@ def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: 
     with contextlib.suppress(BrokenPipeError), worker.stdin:
         pickle.dump(request, worker.stdin)
     index = 0
-    limit = config["timing"]["point_limit_s"]
+    limit = START_S
+    started = False
     try:
         while index < len(jobs):
-            limit = config["timing"]["point_limit_s"]
-            if jobs[index].backend == "host":
-                limit += config["cpu"]["budget_s"][device["backend"]]
+            if started:
+                limit = config["timing"]["point_limit_s"]
+                if jobs[index].backend == "host":
+                    limit += config["cpu"]["budget_s"][device["backend"]]
             try:
                 row = answers.get(timeout=limit)
             except queue.Empty:
@@ -133,6 +138,9 @@ def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: 
                 message = f"the worker ended with exit status {worker.returncode}: {_last_line(log_path)}"
                 yield index, jobs[index].row | {"status": "error", "message": message}
                 return
+            if not started:
+                started = True
+                continue
             yield index, row
             index += 1
             if row["status"] == "error":

@@ -34,6 +34,7 @@ def main() -> None:
         answers.write(json.dumps(row, default=float) + "\n")
         answers.flush()
 
+    answer({"started": True})  # from now on a job's time counts
     jobs = request.pop("jobs")
     setting = backends.Setting(**request)
     for name, some in itertools.groupby(jobs, key=lambda job: job.backend):

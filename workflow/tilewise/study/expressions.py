@@ -58,6 +58,8 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
     """
     if not isinstance(expression, str):
         return expression
+    if expression in variables:  # most are a name, for which nothing needs to be compiled
+        return variables[expression]
     try:
         value = _compile(expression)(**FUNCTIONS | dict(variables))
         if isinstance(value, jinja2.Undefined):
