@@ -31,9 +31,9 @@
 //    1100^3   64 x 64 x 16, warps 32 x 32, k 16, 4 stages     35.6, cuBLAS 40.0: 0.89 (324 tiles, 396 places)
 // If the clock stays at 1980 MHz and no wave is half empty (1536 x 1408, p = 8192), the third gives 61.1, cuBLAS 59.2,
 // and DMMA alone 66.2: the loop runs at 92 %. At 8192^3 power decides.
-// What lost at that shape: 128 x 128 x 16 (56 to 59 with k 4, 8, 16); 4 warps of 32 x 64 twice per multiprocessor (55.6); 16 warps
-// (59.1); mbarriers per stage instead of the barrier (-2 to +4 %, for one more file); A's fragments twice in registers,
-// which holds a stage longer (-19 to 0 %); 8-byte copies (COPY = 8, 128 x 64 x 32: 53.3).
+// What lost at that shape: 128 x 128 x 16 (56 to 59 with k 4, 8, 16); 4 warps of 32 x 64 twice per multiprocessor
+// (55.6); 16 warps (59.1); mbarriers per stage instead of the barrier (-2 to +4 %, for one more file); A's fragments
+// twice in registers, which holds a stage longer (-19 to 0 %); 8-byte copies (COPY = 8, 128 x 64 x 32: 53.3).
 // What the machine code shows: the loop of 128 x 128 x 32 has 353 instructions, 64 of them DMMA.16x8x8 (32 cycles
 // each), 48 LDS.128, 16 LDGSTS, 83 NOP that ptxas puts between DMMAs; 230 registers, no spills. That of 128 x 64 x 32
 // has 175, 16 of them DMMA.16x8x16 (64 cycles each), 40 LDS.128, 12 LDGSTS, not a NOP; 252 registers.
