@@ -20,8 +20,8 @@
 // What the machine code shows (128 x 256 x 16, ORDER 79): the loop is that of tma_ring.cu, 2048 of 2168 instructions
 // are multiply-adds, 94.5 %, 1.99 register reads each, no spills. (Adding the shares in this kernel, behind flags, made
 // the compiler place the registers worse: 2.13 reads.)
-// NOT YET MEASURED on an H200 in this form. The form before it (whole waves and the rest in two launches, A always
-// transposed by the producer): 56.2 TFLOP/s at 8192^3, 1.10 of cuBLAS; 54.7, 1.07, at 4096^3; 38.2, 1.12, at 1024^3.
+// On an H200: 56.6 TFLOP/s at 8192^3, 1.10 of cuBLAS; 55.6, 1.08, at 4096^3; 37.6, 1.11, at 1024^3; 50.2, 1.10, for
+// n = m = 1024 and p = 8192; 53.2, 1.04, for m = 1024; 32.3, 0.97, at 1100^3, where 23 of 82 us are not multiply-adds.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launches: transpose, only if BEFOREHAND: block (32, 8), grid (ceil(n / 64), ceil(p / 32)); pad, only if m % 4 != 0:
