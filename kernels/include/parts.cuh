@@ -9,8 +9,8 @@
 //         +----- TILE_M -----+            ring:  [low part of A | of B] [high part of A | of B] [low ...
 //   rows  | 64 x TILE_M: warp group 1            a stage is free again after its last product
 //         +------------------+
-//         | 64 x TILE_M: warp group 2            per thread: TILE_M / 2 sums (tensor cores), TILE_M / 2 totals (CUDA
-//         cores) +------------------+
+//         | 64 x TILE_M: warp group 2            per thread: TILE_M / 2 sums (tensor cores),
+//         +------------------+                               TILE_M / 2 totals (CUDA cores)
 //
 // A tensor core adds with about 25 bits and truncates. So it only ever sums 64 of k, smallest products first; then the
 // sums are added ("promoted") to a total in float, rounded to nearest. Sums and totals take TILE_M registers per

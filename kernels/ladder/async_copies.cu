@@ -9,10 +9,10 @@
 //
 // What it costs, and why it loses: the compiler reads four k of a row with one load, so the number of loads is the
 // same (96 of 16 bytes per 2048 multiply-adds). But such a load fills four registers in a row, and the elements of
-// one k land in registers whose numbers are all even or all odd: one bank of the register file. What the machine code
-// shows: 431 of 2048 multiply-adds need three registers anew (pipelined.cu: 178), 2.24 reads per multiply-add where
-// two are free, and 255 registers. Measured on an H200 at 8192^3: 43.6 TFLOP/s, 0.85 of cuBLAS, where pipelined.cu
-// has 0.985.
+// one k land in registers whose numbers are all even or all odd: one bank of the register file.
+// What the machine code shows: 468 of 2048 multiply-adds need three registers anew (pipelined.cu: 178), 2.28 reads per
+// multiply-add although only two are free, and 255 registers.
+// Measured on an H200 at 8192^3: 43.6 TFLOP/s, 0.85 of cuBLAS; pipelined.cu has 0.985.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE_N / ROWS * TILE_M / COLS); grid (ceil(m / TILE_M), ceil(n / TILE_N));
@@ -63,18 +63,17 @@ async_copies(const T* A, const T* B, T* C, int n, int p, int m)
 
     const int row_a = thread * WIDTH / TILE_K, k_a = thread * WIDTH % TILE_K;
     const int k_b = thread * WIDTH / TILE_M, col_b = thread * WIDTH % TILE_M;
+    // After the last step: zeros, and nothing is read.
     const auto fetch = [&](int start, int stage) {
-        if (start < p) {
-            #pragma unroll
-            for (int v = 0; v < VECTORS_A; ++v)
-                copy_within_async(&tiles[stage].a[row_a + v * STEP_A][k_a], A, first_row + row_a + v * STEP_A,
-                                  start + k_a, n, p, ALIGNED);
-            #pragma unroll
-            for (int v = 0; v < VECTORS_B; ++v)
-                copy_within_async(&tiles[stage].b[k_b + v * STEP_B][col_b], B, start + k_b + v * STEP_B,
-                                  first_col + col_b, p, m, ALIGNED);
-        }
-        close_copy_group();  // an empty one keeps the count
+        #pragma unroll
+        for (int v = 0; v < VECTORS_A; ++v)
+            copy_within_async(&tiles[stage].a[row_a + v * STEP_A][k_a], A, first_row + row_a + v * STEP_A, start + k_a,
+                              n, p, ALIGNED);
+        #pragma unroll
+        for (int v = 0; v < VECTORS_B; ++v)
+            copy_within_async(&tiles[stage].b[k_b + v * STEP_B][col_b], B, start + k_b + v * STEP_B, first_col + col_b,
+                              p, m, ALIGNED);
+        close_copy_group();
     };
 
     T a[2][ROWS];

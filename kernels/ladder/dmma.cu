@@ -2,8 +2,8 @@
 //
 // The idea: a tensor core has the 32 threads of a warp hold a small matrix between them. mma takes 16 x 4 doubles of A
 // (two per thread), 4 x 8 of B (one per thread) and adds their product to 16 x 8 of C (four per thread): 512
-// multiply-adds for one instruction and three reads of shared memory, where a CUDA core needs 16 instructions of the
-// warp for as many. The double peak of the chip doubles, from 33.5 to 66.9 TFLOP/s at 1980 MHz.
+// multiply-adds for one instruction and three reads of shared memory; on CUDA cores as many take 16 instructions of
+// the warp. The double peak of the chip doubles, from 33.5 to 66.9 TFLOP/s at 1980 MHz.
 //
 // Who holds what is fixed by the instruction: with g = lane / 4 and t = lane % 4, A's row g and column t, B's row t and
 // column g, C's row g and columns 2 t, 2 t + 1 (A and C again 8 rows below). Everything else is tiled.cu: two tiles,

@@ -10,7 +10,7 @@
 //    two numbers of the same k side by side: columns of B, which are neighbours in a row of B. So the product is C^T =
 //    B^T A^T, B is mma's first operand, A its second. The other way round costs moves (489 in the machine code of a
 //    first version, 113 in this). Which k a thread takes is free as long as A and B agree: it takes 2 t and 2 t + 1,
-//    neighbours in A, where mma means t and t + 4.
+//    neighbours in A; mma means t and t + 4.
 //  - No bank conflicts, without padding: chunks of 16 bytes are XORed with bits of their row,
 //    A's with 4 (row % 2), B's with 2 (k / 2 % 4). Eight threads that are served together (2 of g, 4 of t) meet 8
 //    chunks.
@@ -24,20 +24,19 @@
 //
 // Measured on an H200 beside cuBLAS, L2 flushed, each kernel for half a second (both throttle to 1700 to 1900 MHz; the
 // rates of cuBLAS itself spread by 4 %):
-//    8192^3     128 x 128 x 32, warps 64 x 32, k 8, 3 stages    55.6 TFLOP/s, cuBLAS 57.6 before and 55.5 after: 0.97
-//    to 1.0
-//    4096^3     the same                                       58.5, cuBLAS 60.0: 0.97
-//    1024^3     128 x 64 x 32, warps 64 x 16, k 16, 4 stages   50.5, cuBLAS 48.0 to 49.7: 1.02 to 1.05
-//    the same with p = 8192                                    58.1, cuBLAS 56.6: 1.03
-//    1100^3     64 x 64 x 16, warps 32 x 32, k 16, 4 stages    35.6, cuBLAS 40.0: 0.89 (3 blocks; 324 tiles, 396
-//    places)
-// Where the clock stays at 1980 MHz and no wave is half empty (1536 x 1408, p = 8192) the second gives 61.1, cuBLAS
-// 59.2, DMMA alone 66.2: the loop runs at 92 %. At 8192^3 power decides. Lost, there: 128 x 128 x 16 (56 to 59 with k
-// 4, 8, 16), 4 warps of 32 x 64 twice per multiprocessor (55.6), 16 warps (59.1); mbarriers per stage instead of the
-// barrier (-2 to +4 %, for one more file); A's fragments twice in registers, which holds a stage longer (-19 to 0 %);
-// 8-byte copies (COPY = 8, 128 x 64 x 32: 53.3). The loop of 128 x 128 x 32: 353 instructions, 64 of them DMMA.16x8x8
-// (32 cycles each), 48 LDS.128, 16 LDGSTS, 83 NOP that ptxas puts between DMMAs; 230 registers, no spills. That of 128
-// x 64 x 32: 175, 16 DMMA.16x8x16 (64 cycles each), 40 LDS.128, 12 LDGSTS, no NOP; 252 registers.
+//    8192^3   128 x 128 x 32, warps 64 x 32, k 8, 3 stages     55.6 TFLOP/s, cuBLAS 57.6, then 55.5: 0.97 to 1.0
+//    4096^3   the same                                        58.5, cuBLAS 60.0: 0.97
+//    1024^3   128 x 64 x 32, warps 64 x 16, k 16, 4 stages    50.5, cuBLAS 48.0 to 49.7: 1.02 to 1.05
+//             the same with p = 8192                          58.1, cuBLAS 56.6: 1.03
+//    1100^3   64 x 64 x 16, warps 32 x 32, k 16, 4 stages     35.6, cuBLAS 40.0: 0.89 (324 tiles, 396 places)
+// If the clock stays at 1980 MHz and no wave is half empty (1536 x 1408, p = 8192), the third gives 61.1, cuBLAS 59.2,
+// and DMMA alone 66.2: the loop runs at 92 %. At 8192^3 power decides.
+// What lost at that shape: 128 x 128 x 16 (56 to 59 with k 4, 8, 16); 4 warps of 32 x 64 twice per multiprocessor
+// (55.6); 16 warps (59.1); mbarriers per stage instead of the barrier (-2 to +4 %, for one more file); A's fragments
+// twice in registers, which holds a stage longer (-19 to 0 %); 8-byte copies (COPY = 8, 128 x 64 x 32: 53.3).
+// What the machine code shows: the loop of 128 x 128 x 32 has 353 instructions, 64 of them DMMA.16x8x8 (32 cycles
+// each), 48 LDS.128, 16 LDGSTS, 83 NOP that ptxas puts between DMMAs; 230 registers, no spills. That of 128 x 64 x 32
+// has 175, 16 of them DMMA.16x8x16 (64 cycles each), 40 LDS.128, 12 LDGSTS, not a NOP; 252 registers.
 //
 // A is n x p, B is p x m, C is n x m, all row-major. COPY = 16 needs even p and m; COPY = 8 takes any.
 // Launch: block (32 per warp); grid (ceil(n / TILE_N) * ceil(m / TILE_M));
@@ -63,7 +62,7 @@ struct SwizzleB {
 /// @tparam MMA_K           depth of one mma: 4, 8 or 16
 /// @tparam STAGES          of the ring
 /// @tparam BLOCKS          per multiprocessor, which the compiler keeps registers for
-/// @tparam COPY            bytes per copy: 16, or 8 where p or m is odd
+/// @tparam COPY            bytes per copy: 16, or 8 if p or m is odd
 template <int TILE_N, int TILE_M, int TILE_K, int WARP_N, int WARP_M, int MMA_K, int STAGES, int BLOCKS, int COPY>
 __global__ void __launch_bounds__(TILE_N / WARP_N * (TILE_M / WARP_M) * 32, BLOCKS)
 dmma_pipelined(const double* A, const double* B, double* C, int n, int p, int m)

@@ -9,12 +9,13 @@
 //         8 bits        8 bits         8 bits
 //
 // Limits: below 2^-110 the last part is subnormal and loses bits (seen: 3e-6 of |A||B| for a row of A near 2^-120). An
-// infinite element makes results of its row or column NaN where IEEE would say infinity (infinity times a part of 0 or
-// of the other sign). Tile, ring, and promotion as in include/parts.cuh.
+// infinite element makes results of its row or column NaN although IEEE would say infinity (infinity times a part of 0
+// or of the other sign). Tile, ring, and promotion as in include/parts.cuh.
 //
 // Measured on an H200, splitting counted: 137 TFLOP/s at 8192^3 (2.75 times cuBLAS's SGEMM), 127 at 4096 (2.5 times),
 // 70 at 1024 (2.15 times); error in the Frobenius norm 0.14, 0.15 and 0.19 of SGEMM's (mixed signs). More accurate than
 // float_from_half, probably because a product of two bfloat16 has 16 bits only, which leaves a tensor core room to add.
+// A single product (p = 1) may be off by 1.4 times float's rounding bound.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: split: block 256; grid (ceil(p / 64), ceil(n / 128) + ceil(m / 128)).

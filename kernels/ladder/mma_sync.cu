@@ -19,22 +19,23 @@
 // Floats are rounded to TF32 (cvt.rna) as they leave shared memory: the tensor core would cut them. Hopper has no
 // instruction for it: ptxas makes a test for infinity and an addition, 256 of the 583 instructions of the loop.
 //
-// Measured on an H200, 128 x 256 per block, 8 warps, 128 bytes of k per stage, 4 stages, 1 block per multiprocessor:
-//                8192^3                    4096^3                  1024^3 (other tiles, below)
-//    bfloat16    500 TFLOP/s, 0.63 x cuBLAS   456, 0.59               171, 0.70
-//    half        485, 0.64                 448, 0.60
-//    TF32        200, 0.49                 199, 0.50               103, 0.75
-// What binds is mma.sync itself: alone it runs at 592 TFLOP/s in bfloat16 and half, 309 in TF32, where the datasheet,
-// with wgmma, has 989 and 494. This kernel is at 0.84 and 0.65 of that (3 % go in the last wave). TF32 without the
-// rounding: 216 instead of 199 at 4096^3, but 9e-4 of the largest element away from cuBLAS's product instead of 3e-5.
-// All blocks reading the same tile, so all from L2: no faster. mbarriers instead of the barrier: 4 to 9 % slower. B's
-// floats by 16 bytes per thread: 64 moves more per tile. 1024^3: bfloat16 64 x 64, warps 32 x 32, 4 stages, 3 blocks;
-// TF32 64 x 128, warps 32 x 64, 4 stages, 2 blocks. The loop for bfloat16: 246 instructions, 128 HMMA, 32 LDSM, 12
-// LDGSTS, 230 registers; for TF32: 583, 128 HMMA, 64 LDS, 16 LDSM, 254 registers; no spills.
+// Measured on an H200, TFLOP/s and share of cuBLAS; 128 x 256 per block, 8 warps, 128 bytes of k per stage, 4 stages,
+// one block per multiprocessor:
+//                 8192^3       4096^3       1024^3 (see below)
+//    bfloat16     500, 0.63    456, 0.59    171, 0.70
+//    half         485, 0.64    448, 0.60
+//    TF32         200, 0.49    199, 0.50    103, 0.75
+// At 1024^3: bfloat16 with tiles of 64 x 64, warps of 32 x 32, 4 stages, 3 blocks per multiprocessor; TF32 with 64 x
+// 128, 32 x 64, 4 and 2. What binds is mma.sync itself: alone it runs at 592 TFLOP/s in bfloat16 and half, 309 in TF32;
+// the datasheet, with wgmma, has 989 and 494. This kernel is at 0.84 and 0.65 of that (3 % go in the last wave). TF32
+// without the rounding: 216 instead of 199 at 4096^3, but 9e-4 of the largest element away from cuBLAS's product
+// instead of 3e-5. What lost: all blocks reading the same tile, so all from L2 (no faster); mbarriers instead of the
+// barrier (4 to 9 % slower); B's floats by 16 bytes per thread (64 moves more per tile). What the machine code shows:
+// the loop for bfloat16 has 246 instructions, 128 HMMA, 32 LDSM, 12 LDGSTS, 230 registers; that for TF32 583, 128 HMMA,
+// 64 LDS, 16 LDSM, 254 registers; no spills.
 //
 // A is n x p, B is p x m, C is n x m, all row-major, C rounded to the type of A and B. COPY = 16, 8 or 4 needs rows of
-// A and B that are multiples of it; COPY = 2 (short numbers only) takes any, through registers and slowly (111
-// TFLOP/s).
+// A and B that are multiples of it; COPY = 2 (short numbers only) takes any, through registers, slowly (111 TFLOP/s).
 // Launch: block (32 per warp); grid (ceil(n / TILE_N) * ceil(m / TILE_M));
 //         dynamic shared memory STAGES * (TILE_N + TILE_M) * TILE_K * sizeof(T).
 #include "async_copy.cuh"

@@ -10,7 +10,7 @@
 //      multiply-adds           k    k+1  k+2   ...  last of t
 //
 // Since nothing is waited for, few warps are enough, and a thread may have 8 x 16 results: 24 floats are read from
-// shared memory for 128 multiply-adds, where 8 x 8 needs 16 for 64.
+// shared memory for 128 multiply-adds; 8 x 8 needs 16 for 64.
 // What it costs: 255 registers, one block of 8 warps per multiprocessor.
 // What the machine code shows (float, 128 x 256 x 16): 2048 of 2236 instructions are multiply-adds, 92 %. A
 // multiply-add needs three registers and the register file delivers two per cycle, one even and one odd: the third

@@ -3,7 +3,7 @@
 // The idea: 2048 tiles on 132 multiprocessors are 15 full waves and one in which half of the chip looks on; at 1024^3
 // there are 32 tiles for all of them. Here as many blocks run as there are multiprocessors. They take whole tiles while
 // there are enough for all; what is left is laid end to end and cut into equal pieces, through the middle of tiles
-// where need be. A tile's first piece goes to C, the others to a workspace, and a last launch adds them in a fixed
+// if need be. A tile's first piece goes to C, the others to a workspace, and a last launch adds them in a fixed
 // order.
 //
 //      wave 0      | tile 0 | tile 1 | tile 2 | ... | tile 131 |
@@ -13,14 +13,15 @@
 //
 // Only the rest is cut: with all tiles cut, blocks at work at one time are at different k, meet no longer in L2, and
 // 8192^3 falls from 56 to 53 TFLOP/s. The producer runs ahead into the next tile while the consumers store the last
-// one. It transposes as in transposing_ring.cu where B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
-// where a row of A is used so often that the launch is cheaper (m >= 3072). What it costs: a workspace of one tile per
-// multiprocessor, and a launch of a few microseconds, so nothing is gained where the tiles fit the chip by themselves.
+// one. It transposes as in transposing_ring.cu if B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
+// if a row of A is used so often that the launch is cheaper (m >= 3072).
+// What it costs: a workspace of one tile per multiprocessor, and a launch of a few microseconds, so nothing is gained
+// if the tiles fit the chip by themselves.
 // What the machine code shows (128 x 256 x 16, ORDER 79): the loop is that of tma_ring.cu, 2048 of 2168 instructions
 // are multiply-adds, 94.5 %, 1.99 register reads each, no spills. (Adding the shares in this kernel, behind flags, made
 // the compiler place the registers worse: 2.13 reads.)
-// NOT YET MEASURED on an H200 in this form. The form before it (whole waves and the rest in two launches, A always
-// transposed by the producer): 56.2 TFLOP/s at 8192^3, 1.10 of cuBLAS; 54.7, 1.07, at 4096^3; 38.2, 1.12, at 1024^3.
+// On an H200: 56.6 TFLOP/s at 8192^3, 1.10 of cuBLAS; 55.6, 1.08, at 4096^3; 37.6, 1.11, at 1024^3; 50.2, 1.10, for
+// n = m = 1024 and p = 8192; 53.2, 1.04, for m = 1024; 32.3, 0.97, at 1100^3, where 23 of 82 us are not multiply-adds.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launches: transpose, only if BEFOREHAND: block (32, 8), grid (ceil(n / 64), ceil(p / 32)); pad, only if m % 4 != 0:

@@ -4,14 +4,15 @@
 // low high. The parts are exact enough. But the tensor core adds with about 25 bits and truncates, always toward zero,
 // in each of the p / 8 steps: the error grows with p, not with its square root, and the product is less accurate than
 // SGEMM's. Mixed signs, Frobenius norm: predicted 5.9e-5 at p = 8192, measured 5.7e-5 (SGEMM 1.6e-6); 2.9e-5 at 4096
-// (1.1e-6), 7.1e-6 at 1024 (5.7e-7). This rung must fail the accuracy gate; parts.cuh shows the cure.
+// (1.1e-6), 7.1e-6 at 1024 (5.7e-7). This rung must fail the accuracy gate; parts.cuh shows the cure. It passes the
+// study's rounding bound, which grows with p too, but for sums of fewer than 4 products, which 22 bits do not satisfy.
 //
 // wgmma takes TF32 only with k contiguous in both operands, so the split also transposes B. PRODUCTS = 1 keeps the high
 // parts only: a plain TF32 product, rounded to nearest.
 //
 // Measured on an H200, splitting counted: 138 TFLOP/s at 8192^3 (2.75 times SGEMM), 129 at 4096; PRODUCTS = 1: 332 to
-// 379 at 8192, 337 at 4096 (0.92 and 0.85 of cuBLAS's TF32, which has no split pass). Machine code, three products: 76
-// instructions per 32 of k, 12 HGMMA (64 x 128 x 8), no spills.
+// 379 at 8192, 337 at 4096 (0.92 and 0.85 of cuBLAS's TF32, which has no split pass).
+// Machine code, three products: 76 instructions per 32 of k, 12 HGMMA (64 x 128 x 8), no spills.
 //
 //   A row i   [ 32 high ][ 32 low ] ...     B column j (a row of b_parts)   [ 32 high ][ 32 low ] ...
 //

@@ -10,7 +10,7 @@
 //                      k+1:  . . r . .  a pitch of TILE_N + 4 spreads them over the banks
 //                      k+2:  . . r . .
 //
-// What it costs: rows must begin at multiples of 16 bytes. Where the pitch forbids that, the four elements are read
+// What it costs: rows must begin at multiples of 16 bytes. If the pitch forbids that, the four elements are read
 // one by one (the branch is the same for the whole grid), so every shape is right, and ragged ones are slower.
 // What the machine code shows (float, 128 x 128 x 16): 1024 of 1342 instructions are multiply-adds, 76 %, and about
 // 150 of the others belong to the element-wise branch; 64 loads of 16 bytes from shared memory, 127 registers, two

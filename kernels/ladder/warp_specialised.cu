@@ -1,16 +1,17 @@
 // C = A B by wgmma with one warp group that fetches and two that multiply.
 //
-// The idea: in wgmma.cu all threads meet at a barrier in every step. Here warp group 0
-// does nothing but keep a ring of stages filled, and warp groups 1 and 2 nothing but multiply; they meet only at the
-// barriers of the stages (full: the bytes are there; empty: both groups are done with them), each at its own pace. The
-// fetching group gives its registers away, so a multiplying thread can hold 128 sums: tiles of 128 x 256, 1.33 times
-// the multiply-adds per byte fetched of 128 x 128 tiles.
+// The idea: in wgmma.cu all threads meet at a barrier in every step. Here warp group 0 does nothing but keep a ring of
+// stages filled, and warp groups 1 and 2 nothing but multiply; they meet only at the barriers of the stages (full: the
+// bytes are there; empty: both groups are done with them), each at its own pace. The fetching group gives its registers
+// away, so a multiplying thread can hold 128 sums: tiles of 128 x 256, 1.33 times the multiply-adds per byte fetched of
+// 128 x 128 tiles.
 //
 // What it brings on an H200: by itself nothing. At the same tile of 128 x 256 it runs at wgmma.cu's rate (664 to 703
 // TFLOP/s against 645 to 717 at 8192^3, 688 against 692 at 4096), because one step's products cover the barrier there.
 // It is what the later rungs stand on: groups that need no common barrier can write results, or promote sums, while the
-// next tiles arrive. Machine code: 47 instructions per 64 of k, 4 HGMMA (64 x 256 x 16); 168 registers at the launch
-// (151 in use), no spills.
+// next tiles arrive.
+// Machine code: 47 instructions per 64 of k, 4 HGMMA (64 x 256 x 16); 168 registers at the launch (151 in use), no
+// spills.
 //
 //              +----- TILE_M -----+      ring:  [A 128 x 64 | B 64 x TILE_M] x STAGES
 //    64 rows   |   warp group 1   |      warp group 0: wait empty -> TMA -> full
@@ -19,8 +20,8 @@
 //
 // Elements are half or bfloat16, sums float, results rounded to the elements' type.
 // A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad_operands).
-// Launch: block 384; grid (ceil(m / TILE_M), ceil(n / 128)); dynamic shared memory 1024 + STAGES * (16384 + 128 *
-// TILE_M + 16).
+// Launch: block 384; grid (ceil(m / TILE_M), ceil(n / 128));
+//         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 16).
 #include "barriers.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"

@@ -12,14 +12,15 @@
 //
 // What it costs: all threads meet at a barrier in each step of 64 of k, so that thread 0 may overwrite the oldest
 // stage. One step's products still run meanwhile (wait_for_products<1>), so the tensor cores hardly notice. Each 64
-// rows read all of B's tile again: the wider the tile, the fewer bytes per product. Measured on an H200 at 8192^3,
-// bfloat16: 128 x 128 604 to 626 TFLOP/s, 128 x 256 645 to 717 (cuBLAS 685 to 800, as the chip warms up). Machine code,
-// 128 x 128: 87 instructions per step, 4 HGMMA, 90 registers, no spills; nothing waits between the HGMMA.
+// rows read all of B's tile again: the wider the tile, the fewer bytes per product.
+// Measured on an H200 at 8192^3, bfloat16: 604 to 626 TFLOP/s with tiles of 128 x 128, 645 to 717 with 128 x 256
+// (cuBLAS 685 to 800, as the chip warms up).
+// Machine code, 128 x 128: 87 instructions per step, 4 HGMMA, 90 registers, no spills; nothing waits between the HGMMA.
 //
 // Elements are half or bfloat16, sums float, results rounded to the elements' type.
 // A is n x p, B is p x m, C is n x m, all row-major; the maps of A and B may be of padded copies (pad_operands).
-// Launch: block 256; grid (ceil(m / TILE_M), ceil(n / 128)); dynamic shared memory 1024 + STAGES * (16384 + 128 *
-// TILE_M + 8).
+// Launch: block 256; grid (ceil(m / TILE_M), ceil(n / 128));
+//         dynamic shared memory 1024 + STAGES * (16384 + 128 * TILE_M + 8).
 #include "barriers.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"

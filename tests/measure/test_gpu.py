@@ -57,6 +57,47 @@ def test_every_kernel_and_dtype_is_right_on_ragged_shapes(run, config, kernels):
     assert (rows.time_min_ms <= rows.time_q1_ms).all() and (rows.time_q1_ms <= rows.time_ms).all()
 
 
+#: No size is a multiple of any tile; rows of 4, 8, 16 B and of none of these; one row, one column, short and long sums.
+RUNG_SHAPES = [
+    (1, 1, 1),
+    (1, 37, 1),
+    (1, 1021, 259),
+    (1031, 64, 1),
+    (1021, 1, 1031),
+    (263, 2, 521),
+    (33, 35, 70),
+    (127, 129, 131),
+    (129, 65, 257),
+    (257, 24, 1100),
+    (1100, 36, 1100),
+    (97, 1100, 103),
+    (300, 200, 520),
+    (4100, 20, 3076),
+    (997, 1009, 1013),
+]
+#: Parts of 22 bits, or sums of bfloat16 parts, are not within float's bound for sums of so few products.
+FLOAT_FROM_SHORT = {"float_from_half": 4, "float_from_bf16": 2, "three_tf32": 4}
+
+
+def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(run, config, kernels):
+    tuned = {}
+    for task, entry in config["tasks"].items():
+        if entry.get("method", "sweep") == "sweep":
+            for at in expand(config, kernels, task):
+                if kernels[at.kernel].path.parent.name == "ladder":
+                    tuned[at.kernel, at.dtype, at.parameters] = at
+    assert {name for name, _, _ in tuned} == {
+        name for name, kernel in kernels.items() if kernel.path.parent.name == "ladder"
+    }
+    points = [dataclasses.replace(at, task="t", n=n, p=p, m=m) for at in tuned.values() for n, p, m in RUNG_SHAPES]
+    rows = run(points)
+    too_short = rows.p < rows.kernel.map(FLOAT_FROM_SHORT).where(rows.dtype == "float").fillna(0)
+    wrong = rows[(rows.status != "ok") & ~too_short]
+    assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
+    assert set(rows.status[too_short]) <= {"ok", "incorrect"}
+    assert set(rows.status[too_short & (rows.n == 1021)]) == {"incorrect"}, "a million sums of one product"
+
+
 def test_cublas_is_verified_and_timed(run, tmp_path):
     rows = run(
         [point("t", name, dtype, n, 101, m) for name, dtype in LIBRARIES for n, m in ((100, 103), (1, 1), (1, 64))]

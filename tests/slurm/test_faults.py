@@ -130,13 +130,17 @@ def test_an_interrupted_snakemake_takes_its_job_along(cluster, clone, start):
     assert whole(clone)
 
 
-def test_after_a_killed_snakemake_the_next_one_waits_for_the_job_that_runs_on(clone, start):
+def test_after_a_killed_snakemake_the_next_one_waits_for_the_job_that_runs_on(cluster, clone, start):
     run = start(clone, "--", CSV)
-    in_the_middle(run)
+    job = in_the_middle(run)
+    cluster.signal(job, signal.SIGSTOP)  # otherwise it may end before the next one looks
     run.stop()
     assert "Directory cannot be locked" in start(clone, "--", CSV).ends(status=1).output
     start(clone, "--unlock").ends()
     # On one node the second job gets the GPU only after the first; with one more GPU it would wait for the journal.
     (clone / "config/cluster.yaml").write_text((clone / "config/cluster.yaml").read_text().replace("red", "blue"))
-    start(clone, "--", CSV).ends()
+    run = start(clone, "--", CSV)
+    wait_until(lambda: set(cluster.running()) - run.before, 60, "the second job")
+    cluster.signal(job, signal.SIGCONT)
+    run.ends()
     assert whole(clone)

@@ -9,6 +9,7 @@ import functools
 import io
 import itertools
 import re
+import textwrap
 from pathlib import Path
 
 import matplotlib
@@ -142,6 +143,8 @@ def _markers(names):
 #: A figure of curves has at most so many lines, and one of bars so many bars; more cannot be told apart.
 _MOST_CURVES = 12
 _MOST_BARS = 40
+#: A bar's label has a line break after at most so many letters.
+_LABEL = 60
 
 
 @_styled
@@ -265,11 +268,17 @@ def bars(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     Of a sweep with very many choices only the fastest are shown, and the title says so.
     """
     rows = _labelled(rows)
+    rows = rows.assign(_label=rows["_label"].map(lambda label: textwrap.fill(label, _LABEL)))
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
     shapes = list(dict.fromkeys(rows["shape"]))
-    tallest = min(_MOST_BARS, max(part["_label"].nunique() for _, part in groups))
+    heights = [min(_MOST_BARS, part["_label"].nunique()) + 2 for _, part in groups]
     options = {"hue_order": shapes, "palette": _palette(shapes), "errorbar": None, "orient": "h", "legend": "full"}
-    figure, axes = _panels(len(groups), height=1.6 + (0.18 + 0.06 * len(shapes)) * tallest, width=8.8)
+    each = 0.18 + 0.06 * len(shapes)
+    if rows["_label"].str.contains("\n").any():  # long labels leave no room for a panel beside them
+        stacked = {"columns": 1, "height": 0.4 + each * sum(heights) / len(heights), "height_ratios": heights}
+        figure, axes = _panels(len(groups), width=8.8, **stacked)
+    else:
+        figure, axes = _panels(len(groups), width=8.8, height=1.6 + each * (max(heights) - 2))
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         title, count = dtype, part["_label"].nunique()
         if count > _MOST_BARS:
