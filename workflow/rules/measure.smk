@@ -10,9 +10,9 @@ rule measure:
         facts="results/{platform}/facts/{task}.csv",
     log:
         "logs/{platform}/measure/{task}.log",
+    priority: study.length_of  # the longest first, so that several GPUs end at about the same time
     group:
         "measure-{platform}"
-    priority: study.length_of  # the longest first, so that several GPUs end at about the same time
     threads: study.cores_of
     resources:
         **study.gpu_job,
