@@ -27,7 +27,7 @@ def snakemake(folder, *arguments, **environment):
     """Run Snakemake in a clone as a user would; returns the finished process with its output as text."""
     variables = os.environ | {"PYTHONPATH": str(folder / "workflow"), **environment}
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=280)
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=480)
 
 
 def edit(path, old, new):

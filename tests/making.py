@@ -1,9 +1,10 @@
-"""What tests of the measurements make first: builds of kernels, and the Work of a task."""
+"""What tests make first: builds of kernels, the Work of a task, and a kernel of two launches."""
 
 from pathlib import Path
 
 from tilewise.build import build
 from tilewise.measure.task import Work
+from tilewise.study.registry import Kernel, LaunchEntry
 
 
 def built(points, kernels, device, folder):
@@ -23,3 +24,35 @@ def work_of(points, kernels, device, config, folder, builds=None):
         builds = built(points, kernels, device, folder / "build")
     task = points[0].task if points else "t"
     return Work(task, points, kernels, builds, device, config, folder / "samples", folder / "journal")
+
+
+TURN = "if (k < p && col < m) turned[col * p + k] = B[k * m + col];"
+TWO = f"""
+template <typename T>
+__global__ void turn(const T* B, T* turned, int p, int m)
+{{
+    const int k = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    {TURN}
+}}
+template <typename T>
+__global__ void mine(const T* A, const T* turned, T* C, int n, int p, int m)
+{{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    T sum = 0;
+    for (int k = 0; k < p; ++k) sum += A[row * p + k] * turned[col * p + k];
+    C[row * m + col] = sum;
+}}
+"""
+
+
+def two_launches(folder, text=TWO, dtypes=("float", "double"), **entry):
+    """B transposed into a workspace, then multiplied by its rows."""
+    (folder / "mine.cu").write_text(text)
+    turn = {"block": ("16", "4"), "grid": ("ceil_div(m, 16)", "ceil_div(p, 4)"), **entry}
+    launches = (
+        LaunchEntry("turn", ("dtype",), arguments=("B", "turned", "p", "m"), **turn),
+        LaunchEntry("mine", ("dtype",), ("8", "8"), ("8", "8"), arguments=("A", "turned", "C", "n", "p", "m")),
+    )
+    workspaces = {"turned": {"shape": ("m", "p"), "dtype": "dtype"}}
+    return Kernel("mine", "mine", "cuda", dtypes, "mine.cu", launches=launches, workspaces=workspaces, folder=folder)

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from making import two_launches
 
 from tilewise import UserError
 from tilewise.build.cpp import compile_library
@@ -334,34 +335,8 @@ def test_several_functions_and_what_a_launch_does_not_use(tmp_path):
     assert C[0] == 10
 
 
-TWO = """
-template <typename T>
-__global__ void turn(const T* B, T* turned, int p, int m)
-{
-    const int k = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
-    if (k < p && col < m) turned[col * p + k] = B[k * m + col];
-}
-template <typename T>
-__global__ void mine(const T* A, const T* turned, T* C, int n, int p, int m)
-{
-    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= n || col >= m) return;
-    T sum = 0;
-    for (int k = 0; k < p; ++k) sum += A[row * p + k] * turned[col * p + k];
-    C[row * m + col] = sum;
-}
-"""
-TWO_LAUNCHES = (
-    LaunchEntry(
-        "turn", ("dtype",), ("16", "4"), (), ("ceil_div(m, 16)", "ceil_div(p, 4)"), arguments=("B", "turned", "p", "m")
-    ),
-    LaunchEntry("mine", ("dtype",), ("8", "8"), ("8", "8"), arguments=("A", "turned", "C", "n", "p", "m")),
-)
-
-
 def test_two_launches_with_a_workspace(tmp_path):
-    workspaces = {"turned": {"shape": ("m", "p"), "dtype": "dtype"}}
-    kernel = a_kernel(tmp_path, TWO, *TWO_LAUNCHES, dtypes=DTYPES, workspaces=workspaces)
+    kernel = two_launches(tmp_path, dtypes=DTYPES)
     for dtype in DTYPES:
         at = point("mine", dtype, (19, 21, 37))
         A, B = operands(dtype, 19, 21, 37)

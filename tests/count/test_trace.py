@@ -9,6 +9,7 @@ import time
 
 import pandas as pd
 import pytest
+from making import TURN, TWO, two_launches
 
 from tilewise import ROOT, UserError
 from tilewise.__main__ import main
@@ -332,39 +333,6 @@ def test_wrong_product(tmp_path):
 
 
 # ---- Several launches, workspaces, headers, three dimensions, other types --------------------------------------------
-
-TURN = "if (k < p && col < m) turned[col * p + k] = B[k * m + col];"
-TWO = f"""
-template <typename T>
-__global__ void turn(const T* B, T* turned, int p, int m)
-{{
-    const int k = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
-    {TURN}
-}}
-template <typename T>
-__global__ void mine(const T* A, const T* turned, T* C, int n, int p, int m)
-{{
-    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= n || col >= m) return;
-    T sum = 0;
-    for (int k = 0; k < p; ++k) sum += A[row * p + k] * turned[col * p + k];
-    C[row * m + col] = sum;
-}}
-"""
-
-
-def two_launches(folder, text=TWO, **entry):
-    """B transposed into a workspace, then multiplied by its rows."""
-    (folder / "mine.cu").write_text(text)
-    turn = {"block": ("16", "4"), "grid": ("ceil_div(m, 16)", "ceil_div(p, 4)"), **entry}
-    launches = (
-        LaunchEntry("turn", ("dtype",), arguments=("B", "turned", "p", "m"), **turn),
-        LaunchEntry("mine", ("dtype",), ("8", "8"), ("8", "8"), arguments=("A", "turned", "C", "n", "p", "m")),
-    )
-    workspaces = {"turned": {"shape": ("m", "p"), "dtype": "dtype"}}
-    return Kernel(
-        "mine", "mine", "cuda", ("float", "double"), "mine.cu", launches=launches, workspaces=workspaces, folder=folder
-    )
 
 
 @pytest.mark.parametrize("dtype", ["float", "double"])

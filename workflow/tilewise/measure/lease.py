@@ -20,7 +20,7 @@ def visible() -> list[str]:
 
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    uuids = [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+    uuids = [text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
     asked = os.environ.get("CUDA_VISIBLE_DEVICES")
     if asked is None:
         return uuids
@@ -69,5 +69,6 @@ def one_gpu(
         time.sleep(0.2)
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """What NVML or the CUDA runtime answers, as text: some of their versions give bytes."""
     return value.decode() if isinstance(value, bytes) else value

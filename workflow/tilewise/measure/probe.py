@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewise import ROOT, UserError
 from tilewise.build.cpp import compiler
+from tilewise.measure.lease import text
 from tilewise.study.device import EMULATED_LIMITS
 
 #: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
@@ -66,10 +67,10 @@ def check_here(device: Mapping[str, Any]) -> None:
         captured.append(f"{device['gpu']['name']}, driver {device['gpu']['driver']}")
         pynvml.nvmlInit()
         names = {
-            _text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(k)))
+            text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(k)))
             for k in range(pynvml.nvmlDeviceGetCount())
         }
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        driver = text(pynvml.nvmlSystemGetDriverVersion())
         # CUDA and NVML may number the GPUs of a node differently, so any of them may be the one that CUDA uses.
         seen = sorted(names, key=lambda name: name != device["gpu"]["name"])
         here.append(f"{seen[0] if seen else 'no GPU'}, driver {driver}")
@@ -111,10 +112,10 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     with contextlib.suppress(pynvml.NVMLError):  # not every card reports it
         power_limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
     gpu = {
-        "name": _text(facts["name"]),
-        "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
+        "name": text(facts["name"]),
+        "uuid": text(pynvml.nvmlDeviceGetUUID(handle)),
         "all_uuids": [
-            _text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+            text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
             for index in range(pynvml.nvmlDeviceGetCount())
         ],
         "compute_capability": capability,
@@ -127,7 +128,7 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         # Two transfers per clock cycle, over the whole bus.
         "memory_bandwidth_gb_s": round(2 * memory_mhz * 1e6 * facts["memoryBusWidth"] / 8 / 1e9, 1),
         "l2_bytes": facts["l2CacheSize"],
-        "driver": _text(pynvml.nvmlSystemGetDriverVersion()),
+        "driver": text(pynvml.nvmlSystemGetDriverVersion()),
         "peak_gflops": None
         if lanes is None
         else {dtype: round(2 * per_cycle * sms * sm_mhz / 1000, 1) for dtype, per_cycle in lanes.items()},
@@ -161,10 +162,6 @@ def _commit() -> dict[str, Any]:
     commit = _first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
     changed = _first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
     return {"commit": commit, "dirty": None if commit is None else bool(changed)}
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _dotted(version: int) -> str:

@@ -126,8 +126,7 @@ class Backend:
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
-            row = {"gpu_uuid": ours} | self._guarded(job, lambda: self._timed(job, state, operands, results), operands)
-            row["gpu_uuid"] = ours
+            row = self._guarded(job, lambda: self._timed(job, state, operands, results), operands) | {"gpu_uuid": ours}
             answer(row)
             if row["status"] != "ok":
                 state.skip(f"{row['status']}: {row['message']}")
