@@ -231,7 +231,7 @@ class Emulator:
         triple = ctypes.c_uint * 3
         across, down, _ = launch.grid
         numbers = [x + across * (y + down * z) for x, y, z in blocks]
-        return bool(
+        ended = bool(
             self.library.emulator_run(
                 ctypes.byref(self._instances[self.instances.index(launch.instance)]),
                 triple(*launch.block),
@@ -243,6 +243,10 @@ class Emulator:
                 ctypes.c_uint64(len(numbers)),
             )
         )
+        self.library.emulator_message.restype = ctypes.c_char_p
+        if message := self.library.emulator_message().decode():
+            raise UserError(f"{shown(message)}")
+        return ended
 
 
 def run(

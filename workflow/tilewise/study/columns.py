@@ -114,6 +114,9 @@ out_of_bounds | whole | | out of bounds | accesses outside all arrays
 uninitialised | whole | | uninitialised | reads of memory that was never written
 divergence | whole | | divergence | barriers that not all threads reach
 misaligned | whole | | misaligned | accesses at an address that their size does not divide
+asynchrony | whole | | asynchrony | asynchronous work that is not waited for, or shown to no unit
+deadlocks | whole | | deadlocks | runs in which no thread can go on
+traps | whole | | traps | runs that __trap() or an assertion ended
 
 element_bytes | whole | B | element, B | size of an element; the type makes no difference
 multiply_adds | whole | | multiply-adds | multiply-adds that were counted, after as many that filled the caches
@@ -218,7 +221,7 @@ FILES = {
     "traffic": f"{_POINT} global_load_requests global_load_sectors global_store_sectors sectors_per_request "
     "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
     "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
-    "misaligned",
+    "misaligned asynchrony deadlocks traps",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
     "cache_lines": "kernel element_bytes n p m * multiply_adds l1_lines l2_lines",

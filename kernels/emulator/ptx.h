@@ -1,0 +1,2 @@
+// Inline PTX.
+#pragma once
