@@ -158,7 +158,7 @@ std::vector<Group> groups;
 Thread kernel_thread;
 
 // What the kernel is called with. Copied, because a kernel that is watched may read only what lies in its own library.
-constexpr std::size_t most_parameters = 1024, slot_bytes = 16;
+constexpr std::size_t most_parameters = 1024, slot_bytes = 64;  // a tensor map's alignment
 alignas(slot_bytes) char values[32 << 10];  // CUDA takes 32,764 bytes
 void* addresses[most_parameters];
 
@@ -356,13 +356,14 @@ unsigned synchronise(bool predicate, const char* file, int line)
     return predicates;
 }
 
-void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line)
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, bool now)
 {
     Fiber* self = current;
     self->object = object;
     self->why = why;
     self->detail = detail;
     sleeping.push_back(self);
+    if (now) wake(object);
     stay(self, file, line);
 }
 
@@ -430,8 +431,10 @@ void release(Known&) {}
 void acquire(const Known&) {}
 void join(const unsigned*, unsigned) {}
 void finished(Known&, unsigned) {}
-void learn(unsigned) {}
-void copy_begins(const void*, unsigned, const void*) {}
+std::uint32_t now() { return 0; }
+void learn(unsigned, std::uint32_t) {}
+bool uses(const void*, unsigned, bool, const void*) { return true; }
+void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
 void proxy_fence() {}

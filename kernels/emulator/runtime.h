@@ -21,7 +21,8 @@ std::uint64_t random_number();
 using Why = std::string (*)(const void* object, std::uint64_t detail);
 
 /// Suspends the running thread until wake(object) is called.
-void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line);
+/// With `now` it wakes all that sleep for the object, itself too: then they go on together.
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, bool now = false);
 void wake(const void* object);
 
 /// Lets the other threads run first; for a thread that asks again and again whether something has happened.
@@ -54,15 +55,17 @@ enum Worker : unsigned { wgmma_of_warp = 1024, copies_of_barrier = wgmma_of_warp
 
 namespace watch {
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
+bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
 void atomic(const void* address, unsigned size, const void* pc);
 void release(Known& to);           // what the running thread has done and knows is now known to `to`
 void acquire(const Known& from);
 void join(const unsigned* threads, unsigned count);  // they all know now what any of them knows
 void finished(Known& to, unsigned worker);           // `worker` has done what was asked of it; `to` knows it
-void learn(unsigned worker);                         // the running thread knows all that `worker` has done
+std::uint32_t now();
+void learn(unsigned worker, std::uint32_t until);    // the running thread knows what `worker` has done up to that time
 /// A copy to shared memory begins: until it ends nobody may touch what it writes. It ends on behalf of `worker`, or of
 /// the thread that waits for it.
-void copy_begins(const void* to, unsigned bytes, const void* pc);
+void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted);
 void copy_ends(const void* to, unsigned bytes, unsigned worker);
 /// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
 void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);

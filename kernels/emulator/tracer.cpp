@@ -63,6 +63,7 @@ struct Fault {
 Traffic traffic[2][2];  // [space][write]
 std::vector<Fault> faults;
 bool counting, watching, stopping;
+bool unknown_is_fine;  // whether what no thread wrote may be read: a copy may bring what nobody uses
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
@@ -402,7 +403,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             if (!faulty) report_under_way(access, cell->coming);
             faulty = true;
         }
-        if ((!access.write || access.atomic) && !is_written && !initialised) {
+        if ((!access.write || access.atomic) && !is_written && !initialised && !unknown_is_fine) {
             if (!faulty) report_access(uninitialised, access);
             faulty = true;
         }
@@ -665,6 +666,24 @@ namespace watch {
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
 
+bool uses(const void* address, unsigned bytes, bool write, const void* pc)
+{
+    const bool counts = counting;
+    counting = false;
+    unknown_is_fine = true;
+    bool inside = true;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (unsigned offset = 0; inside && offset < bytes;) {
+        const auto rest = (at + offset) | (bytes - offset) | 16;
+        const unsigned piece = rest & -rest;
+        inside = accessed(static_cast<const char*>(address) + offset, piece, write, pc);
+        offset += piece;
+    }
+    unknown_is_fine = false;
+    counting = counts;
+    return inside;
+}
+
 void atomic(const void* address, unsigned size, const void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -707,15 +726,22 @@ void finished(Known& to, unsigned worker)
     to[worker] = clock_now++;
 }
 
-void learn(unsigned worker)
+std::uint32_t now() { return clock_now++; }
+
+void learn(unsigned worker, std::uint32_t until)
 {
-    row_of(running)[worker] = clock_now++;
+    auto& knows = row_of(running)[worker];
+    knows = std::max(knows, until);
 }
 
-void copy_begins(const void* to, unsigned bytes, const void* pc)
+void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
 {
-    if (!watching) return;
     const unsigned site = asynchronous_site(pc, true);
+    if (counted) {
+        sites[site].size = bytes;
+        if (counting) count(site, reinterpret_cast<std::uintptr_t>(to));
+    }
+    if (!watching) return;
     const char* at = static_cast<const char*>(to);
     for (unsigned offset = 0; offset < bytes; offset += unit) {
         Access access = of_unit(at + offset, true, pc);

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tilewise import KERNELS, UserError
-from tilewise.build.cpp import beside, compile_library, shown, tool
+from tilewise.build import ptx
+from tilewise.build.cpp import beside, compile_library, compile_object, preprocess, shown, tool
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
@@ -40,19 +41,23 @@ def build(
     instances: Sequence[str],
     output: Path | str,
     flags: Iterable[Any] = (),
-    runtime: Path = FOLDER / "cuda_emulator.cpp",
+    runtime: str = "cuda_emulator.cpp",
 ) -> Path:
     """Compile a kernel with all its instances into one shared library at `output`; returns the path.
 
-    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file. `runtime` is the scheduler, as
-    source or object. Raises UserError if the kernel does not compile, or if an instance's static shared memory passes
+    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file. `runtime` is the scheduler, a
+    source in FOLDER. Raises UserError if the kernel does not compile, or if an instance's static shared memory passes
     CUDA's limit, which is a compile error there.
     """
     # The runtime before the flags: libraries among these serve it too. Sections, so that the linker drops kernels that
     # are never launched and their shared memory with them.
     own = [*beside(kernel.path), f"-I{INCLUDE}", f"-I{FOLDER}", "-fno-strict-aliasing", "-fno-extern-tls-init"]
     sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
-    compile_library(_wrapper(kernel, instances), output, [*own, *sections, runtime, *flags])
+    text, objects = _wrapper(kernel, instances), [compile_object(FOLDER / runtime)]
+    if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
+        text = ptx.rewritten(preprocess(text, own), own=["<stdin>"])
+        objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
+    compile_library(text, output, [*own, *sections, *objects, *flags])
     for instance, used in static_shared_bytes(shared_arrays(output), instances).items():
         if used > DEFAULT_SHARED_BYTES:
             Path(output).unlink()
@@ -188,6 +193,10 @@ class Emulator:
         # Closed when no longer used: else a library that is built again at this path would not be loaded.
         weakref.finalize(self, _ctypes.dlclose, self.library._handle)
         self.entry = self._text("emulator_entry")
+        if hasattr(self.library, "emulator_ptx_unknown"):
+            self.library.emulator_ptx_unknown.restype = ctypes.c_char_p
+            if unknown := self.library.emulator_ptx_unknown().decode():
+                raise UserError(shown(unknown))
         self.instances = self._text("emulator_names").split("\n")
         self._instances = (_Instance * len(self.instances)).in_dll(self.library, "emulator_instances")
         self.parameters = {
@@ -205,7 +214,8 @@ class Emulator:
         called with its arguments, or if the emulator cannot do what it asks for."""
         if launch.cluster != (1, 1, 1):
             raise UserError(
-                f"{self.entry}: the emulator has no clusters; give the entry `emulated: false` with the reason"
+                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; trace it with clusters of "
+                "one block, or give the entry `emulated: false` with the reason"
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
@@ -290,9 +300,37 @@ def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:
     """An argument as ctypes holds it."""
     if isinstance(argument, Number):
         return argument.packed()
-    assert isinstance(argument, Array)  # check has refused the rest
-    array = arrays[argument.name]
-    return ctypes.c_void_p(array if isinstance(array, int) else array.ctypes.data)
+    array = arrays[argument.name if isinstance(argument, Array) else argument.array]
+    address = array if isinstance(array, int) else array.ctypes.data
+    return ctypes.c_void_p(address) if isinstance(argument, Array) else _tensor_map(argument, address)
+
+
+class _TensorMap(ctypes.Structure):
+    """What ptx.cpp reads as TensorMap; the dimensions begin with the innermost."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint32) for name in ("magic", "rank", "itemsize", "swizzle")),
+        ("base", ctypes.c_uint64),
+        ("shape", ctypes.c_uint64 * 5),
+        ("pitch", ctypes.c_uint64 * 5),
+        ("box", ctypes.c_uint16 * 5),
+        ("step", ctypes.c_uint16 * 5),
+        ("rest", ctypes.c_uint8 * 4),
+    ]
+
+
+def _tensor_map(tensor: TensorMap, address: int) -> _TensorMap:
+    itemsize, shape = PRECISIONS[tensor.dtype].itemsize, tensor.shape[::-1]
+    packed = _TensorMap(_MAP_MAGIC, len(shape), itemsize, tensor.swizzle, address)
+    for d, extent in enumerate(shape):
+        packed.shape[d] = extent
+        packed.pitch[d] = itemsize * math.prod(shape[:d])
+        packed.box[d] = tensor.box[::-1][d]
+        packed.step[d] = tensor.strides[::-1][d] if tensor.strides else 1
+    return packed
+
+
+_MAP_MAGIC = 0x70616D54
 
 
 def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int, str]]) -> None:
@@ -305,11 +343,8 @@ def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int,
         )
     for number, (argument, (size, kind)) in enumerate(zip(launch.arguments, parameters), 1):
         if isinstance(argument, TensorMap):
-            raise UserError(
-                f"{place}: argument {number} is a tensor map, which the emulator does not have; give the entry "
-                "`emulated: false` with the reason"
-            )
-        if isinstance(argument, Array):
+            given, said = (ctypes.sizeof(_TensorMap), "o"), "a tensor map"
+        elif isinstance(argument, Array):
             given, said = (ctypes.sizeof(ctypes.c_void_p), "p"), f"the array {argument.name}"
         else:
             floating = argument.type in ("float", "double")

@@ -4,7 +4,6 @@ kernels/emulator/tracer.cpp explains how; study/columns.py explains the columns 
 together are one point: their traffic is summed.
 """
 
-import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -14,7 +13,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ import pandas as pd
 
 from tilewise import UserError
 from tilewise.build import emulator
-from tilewise.build.cpp import FLAGS, run_compiler, shown, tool
+from tilewise.build.cpp import shown, tool
 from tilewise.build.emulator import FOLDER, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
@@ -236,17 +234,7 @@ def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
 
 def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `emulator.build` with every access to memory watched."""
-    return emulator.build(kernel, instances, output, flags=TRACED, runtime=_runtime())
-
-
-@cache
-def _runtime() -> Path:
-    """The scheduler with the tracer in it, as an object file: compiled once per process, and not instrumented."""
-    folder = tempfile.TemporaryDirectory(prefix="tilewise-")
-    atexit.register(folder.cleanup)
-    output = Path(folder.name, "tracer.o")
-    run_compiler([*(flag for flag in FLAGS if flag != "-shared"), "-c", FOLDER / "tracer.cpp", "-o", output])
-    return output
+    return emulator.build(kernel, instances, output, flags=TRACED, runtime="tracer.cpp")
 
 
 class _Traffic(ctypes.Structure):
