@@ -433,13 +433,17 @@ void join(const unsigned*, unsigned) {}
 void finished(Known&, unsigned) {}
 std::uint32_t now() { return 0; }
 void learn(unsigned, std::uint32_t) {}
+bool may_be_unwritten(bool) { return false; }
 bool uses(const void*, unsigned, bool, const void*) { return true; }
 void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
 void proxy_fence() {}
 void global_request(const void*, unsigned, bool) {}
-void asynchrony(const std::string&, const char*, int) {}
+void asynchrony(const std::string& text, const char* file, int line, bool last)
+{
+    if (last) give_up(text, file, line);
+}
 void divergence(const std::string&, const char*, int) {}
 void deadlock(const std::string& text, const char* file, int line) { give_up(text, file, line); }
 void trap(const std::string& text, const char* file, int line) { give_up(text, file, line); }

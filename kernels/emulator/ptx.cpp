@@ -376,12 +376,12 @@ char* pointer(const Instruction& i, std::uint64_t at)
     return i.starts("shared") ? shared_pointer(at) : reinterpret_cast<char*>(at);
 }
 
-void complain(Frame& f, const std::string& text)
+void complain(Frame& f, const std::string& text, bool last = false)
 {
     const unsigned t = thread_number();
     char who[64];
     std::snprintf(who, sizeof who, "thread (%u, %u): ", t % blockDim.x, t / blockDim.x % blockDim.y);
-    watch::asynchrony(who + text, f.source->file, f.source->line);
+    watch::asynchrony(who + text, f.source->file, f.source->line, last);
 }
 
 bool is_strong(const Instruction& i) { return i.has("acquire") || i.has("relaxed") || i.has("release"); }
@@ -461,7 +461,7 @@ MBarrier* barrier_at(std::uint32_t number, Frame& f, bool quietly = false)
     if (found == barriers.end()) {
         char text[96];
         std::snprintf(text, sizeof text, "there is no mbarrier at 0x%x of shared memory (mbarrier.init makes one)", number);
-        complain(f, text);
+        complain(f, text, true);
         return nullptr;
     }
     if (!quietly) watch::uses(shared_pointer(number), 8, false, f.pc);
@@ -1006,7 +1006,10 @@ void act_ldmatrix(void* const* records, unsigned lanes)
 void run_ldmatrix(const Instruction& i, Frame& f)
 {
     const bool loads = i.words[0] == "ldmatrix";
+    // Pipelines read one fragment ahead, at the end more than there is.
+    const bool before = watch::may_be_unwritten(true);
     if (thread_number() % 32 < 8 * i.width) watch::accesses(pointer(i, address(i.operands[loads ? 1 : 0], f)), 16, !loads, f.pc);
+    watch::may_be_unwritten(before);
     all_lanes(i, f, act_ldmatrix);
 }
 

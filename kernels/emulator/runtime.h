@@ -55,6 +55,7 @@ enum Worker : unsigned { wgmma_of_warp = 1024, copies_of_barrier = wgmma_of_warp
 
 namespace watch {
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
+bool may_be_unwritten(bool yes);  // whether that may be read which no thread wrote: it is not a number, if it is used
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
 void atomic(const void* address, unsigned size, const void* pc);
 void release(Known& to);           // what the running thread has done and knows is now known to `to`
@@ -72,7 +73,7 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
 void proxy_fence();
 /// One request of a warp to shared memory or of a unit to global memory, counted by itself.
 void global_request(const void* address, unsigned bytes, bool write);
-void asynchrony(const std::string& text, const char* file, int line);
+void asynchrony(const std::string& text, const char* file, int line, bool last = false);  // last: gives up
 void deadlock(const std::string& text, const char* file, int line);
 void divergence(const std::string& text, const char* file, int line);
 void trap(const std::string& text, const char* file, int line);  // does not return if the run is given up

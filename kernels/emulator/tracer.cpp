@@ -91,7 +91,7 @@ std::size_t shared_bytes;
 std::vector<Cell> shared_cells;
 std::vector<std::int16_t> shared_owner;          // of each unit of the segment: the number of an array, or -1, or:
 constexpr int guard = -2;                        // g++ notes there that an array was constructed
-std::vector<std::uint64_t> shared_array_begin;
+std::vector<std::uint64_t> shared_array_begin, shared_array_bytes;
 std::uintptr_t library_begin, library_end;
 thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
 
@@ -554,6 +554,9 @@ void Observer::block_starts()
     known_blocks.clear();
     emulator::block_starts.push_back({block_start, blockIdx});
     last_ended = -1;
+    if (watching)
+        for (std::size_t k = 0; k < shared_array_begin.size(); ++k)
+            std::memset(reinterpret_cast<void*>(shared_begin + shared_array_begin[k]), 0xff, shared_array_bytes[k]);
     counted_warp = 0;
 }
 
@@ -665,6 +668,8 @@ void fence(int scope)
 namespace watch {
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
+
+bool may_be_unwritten(bool yes) { return std::exchange(unknown_is_fine, yes); }
 
 bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 {
@@ -835,7 +840,11 @@ void global_request(const void* address, unsigned bytes, bool write)
     ++to.requests;
 }
 
-void asynchrony(const std::string& text, const char* file, int line) { report(said(emulator::asynchrony, text, file, line)); }
+void asynchrony(const std::string& text, const char* file, int line, bool last)
+{
+    report(said(emulator::asynchrony, text, file, line));
+    if (last) abandon();
+}
 void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
 void deadlock(const std::string& text, const char* file, int line)
 {
@@ -931,6 +940,7 @@ EXPORT void tracer_launch(const std::uint64_t* offsets, const std::uint64_t* siz
     shared_cells.assign(units(shared_bytes) + 1, Cell{});
     shared_owner.assign(units(shared_bytes) + 1, -1);
     shared_array_begin.assign(offsets, offsets + shared_arrays);
+    shared_array_bytes.assign(sizes, sizes + shared_arrays);
     for (int k = 0; k < guard_count; ++k) shared_owner[guards[k] / unit] = guard;
     for (int k = 0; k < shared_arrays; ++k)
         std::fill(shared_owner.begin() + offsets[k] / unit, shared_owner.begin() + units(offsets[k] + sizes[k]), k);
