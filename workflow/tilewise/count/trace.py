@@ -70,13 +70,15 @@ TRACED = [
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch.
 SCHEDULES: dict[str, dict[str, Any]] = {"forward": {}, "reverse": {"reverse": True}, "random": {"seed": 524}}
 
-#: What the tracer itself finds, numbered as in tracer.cpp: kind of a Fault -> column of the row.
+#: Kind of a Fault -> column of the row. The first are what the tracer itself finds, numbered as in tracer.cpp.
 KINDS = {
     "race": "races",
     "out_of_bounds": "out_of_bounds",
     "uninitialised": "uninitialised",
     "divergence": "divergence",
     "misaligned": "misaligned",
+    "order": "order_dependent",
+    "incorrect": "incorrect",
 }
 TITLES = {
     "race": "race",
@@ -154,53 +156,86 @@ def trace_point(
     return Tracer(library, kernel).trace(point, seed, blocks, stop)
 
 
-def tracers(points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str) -> dict[str, "Tracer"]:
-    """A Tracer for each kernel among the points that the emulator runs, by name: compiled once, with all instances,
-    into `folder`."""
+def tracers(
+    points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str
+) -> dict[str, "Tracer | UserError"]:
+    """A Tracer for each kernel among the points that the emulator runs, by name, compiled once, with all instances,
+    into `folder`; or, for a kernel that does not compile, the error."""
     instances: dict[str, set[str]] = {}
     for point in points:
-        if kernels[point.kernel].emulated:
-            instances.setdefault(point.kernel, set()).update(kernels[point.kernel].instances(point))
-    return {
-        name: Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
-        for name, wanted in instances.items()
-    }
+        kernel = kernels[point.kernel]
+        if kernel.emulated and not kernel.unmet(point):
+            instances.setdefault(point.kernel, set()).update(kernel.instances(point))
+    found: dict[str, Tracer | UserError] = {}
+    for name, wanted in instances.items():
+        try:
+            found[name] = Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
+        except UserError as error:
+            found[name] = error
+    return found
 
 
 def trace_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
 ) -> tuple[pd.DataFrame, list[Fault]]:
     """Trace the points of CUDA kernels; returns (table of traffic.csv with one row per point, list of Faults).
 
     `tracers` is what the function of that name makes of these points, `kernels` the registry, whose parameters are
-    columns. A launch that a device would refuse has no row, nor has a kernel that the emulator does not run.
+    columns. A point that cannot be traced is a row without counts, whose status and message say why.
     """
     rows, faults = [], []
     for point in points:
-        if kernels[point.kernel].emulated:
-            with contextlib.suppress(LaunchError):
-                row, found = tracers[point.kernel].trace(point)
-                rows.append(row)
-                faults += found
+        row, found = _traced(point, kernels[point.kernel], tracers.get(point.kernel))
+        rows.append(row)
+        faults += found
     return columns.frame(rows, "traffic", registry.parameters(kernels)), faults
 
 
+def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> tuple[Row, list[Fault]]:
+    """A point's row of traffic.csv and its Faults, whatever becomes of it."""
+    if not kernel.emulated:
+        status, message = "unsupported", f"the emulator does not run it: {kernel.reason}"
+    elif unmet := kernel.unmet(point):
+        n, p, m = point.shape.values()
+        status = "unsupported"
+        message = f"it requires {unmet}, which {n}x{p}x{m} is not; add a shape that it takes to trace.shapes"
+    elif isinstance(tracer, Tracer):
+        try:
+            return tracer.trace(point)
+        except LaunchError as error:
+            status, message = "invalid_launch", str(error)
+        except UserError as error:
+            status, message = "error", str(error)
+    else:
+        status, message = "compile_error", str(tracer)
+    return _about(kernel, point) | {"status": status, "message": message}, []
+
+
+def left_out(traced: pd.DataFrame) -> list[str]:
+    """A line for each row of `trace_points` that was not traced."""
+    rows = traced[traced["status"] != "ok"]
+    named = (f"{row['kernel']} {row['dtype']} {row['n']}x{row['p']}x{row['m']}" for row in rows.to_dict("records"))
+    return [f"{name} was not traced: {message}" for name, message in zip(named, rows["message"])]
+
+
 def count_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
 ) -> pd.DataFrame:
     """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
     Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie
     alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of
     each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
-    run whole, or left out if that takes too long. The columns of faults are blank: what was not run was not examined.
+    run whole, or left out if that takes too long, as is one that cannot run. The columns of faults are blank: what was
+    not run was not examined.
     """
     rows = []
     for point in points:
-        kernel = kernels[point.kernel]
-        if kernel.emulated and (_covers(kernel) or point.multiply_adds <= MOST_COUNTED):
-            with contextlib.suppress(LaunchError):
-                rows.append(tracers[point.kernel].count(point))
+        kernel, tracer = kernels[point.kernel], tracers.get(point.kernel)
+        small = _covers(kernel) or point.multiply_adds <= MOST_COUNTED
+        if isinstance(tracer, Tracer) and not kernel.unmet(point) and small:
+            with contextlib.suppress(LaunchError, UserError):
+                rows.append(tracer.count(point))
     return columns.frame(rows, "traffic", registry.parameters(kernels))
 
 
@@ -315,8 +350,7 @@ class Tracer:
                 for fault in found:
                     faults.setdefault((fault.kind, fault.file, fault.line), fault)
                 if not row:
-                    found_by_kind = {c: sum(f.count for f in found if f.kind == kind) for kind, c in KINDS.items()}
-                    row = self._row(point, self._traffic()) | found_by_kind
+                    row = self._row(point, self._traffic())
                 if operands and first is None:
                     first = C.copy()
                 elif first is not None and C.tobytes() != first.tobytes():
@@ -326,7 +360,9 @@ class Tracer:
                 check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
                 if not check.ok:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
-        return row, list(faults.values())
+        found = list(faults.values())
+        by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
+        return row | by_kind | {"stopped": 0}, found
 
     def count(self, point: Point) -> Row:
         """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
@@ -399,10 +435,7 @@ class Tracer:
 
     def _row(self, point: Point, traffic: np.ndarray) -> Row:
         """The row of a point that causes this `traffic`, without faults."""
-        product = self.kernel.product(point)
-        assert product is not None  # a CUDA kernel has one
-        own = {name: value for name, value in point.columns().items() if name != "task"}
-        return own | {"block_x": product.block[0], "block_y": product.block[1]} | _counts(point, traffic)
+        return _about(self.kernel, point) | _counts(point, traffic) | {"status": "ok", "message": ""}
 
     def _order_fault(self, schedule: str, dtype: str, first: np.ndarray, C: np.ndarray) -> Fault:
         differ = first.view(f"V{first.itemsize}") != C.view(f"V{C.itemsize}")
@@ -499,6 +532,16 @@ def _counts(point: Point, traffic: np.ndarray) -> Row:
         "flop_per_byte": flop / load_bytes if load_bytes else None,
         "flop_per_byte_moved": flop / moved if moved else None,
     }
+
+
+def _about(kernel: Kernel, point: Point) -> Row:
+    """The columns of a row that name its point; without a block if the point has no launch."""
+    row = {name: value for name, value in point.columns().items() if name != "task"}
+    with contextlib.suppress(UserError):
+        product = kernel.product(point)
+        assert product is not None  # a CUDA kernel has one
+        row |= {"block_x": product.block[0], "block_y": product.block[1]}
+    return row
 
 
 def _numbers(values: Iterable[int]) -> str:
