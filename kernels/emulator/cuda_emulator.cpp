@@ -113,6 +113,31 @@ struct Fiber {
     ~Fiber() { munmap(stack, stack_bytes); }
 };
 
+// ---- Shared memory: a window, as the device has it ------------------------------------------------------------------
+
+// A GPU sees shared memory through a window of addresses whose begin is a multiple of any size of an array. On Hopper
+// the system keeps its first 1,024 bytes. Around it is room for indices that are wrong.
+constexpr std::size_t window_bytes = 1 << 20, window_alignment = 16 << 20;
+
+struct Placed {
+    std::size_t offset, place;  // of an array: in the library's TLS segment, and from the window's begin
+};
+std::vector<Placed> placed;     // the arrays of the kernel that is launched
+char* elsewhere;                // stands for the TLS segment, for all else that g++ keeps there
+std::size_t elsewhere_bytes;
+
+char* shared_window()
+{
+    static char* const window = [] {
+        void* memory = mmap(nullptr, 2 * window_alignment, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) std::abort();
+        const auto begin = reinterpret_cast<std::uintptr_t>(memory) + window_bytes;
+        return reinterpret_cast<char*>((begin + window_alignment - 1) / window_alignment * window_alignment);
+    }();
+    return window;
+}
+
 // ---- One block ------------------------------------------------------------------------------------------------------
 
 Context main_context;
@@ -210,6 +235,33 @@ void wait(Barrier barrier, const char* file, int line)
 }
 
 }  // namespace emulator
+
+/// Where the shared arrays of the next launches lie: `offsets` are theirs in the library's TLS segment of `bytes` bytes,
+/// `places` those from the window's begin.
+extern "C" __attribute__((visibility("default"))) void emulator_place(
+    const std::uint64_t* offsets, const std::uint64_t* places, int count, std::uint64_t bytes)
+{
+    using namespace emulator;
+    placed.clear();
+    for (int i = 0; i < count; ++i) placed.push_back({offsets[i], places[i]});
+    if (elsewhere_bytes < bytes) {
+        std::free(elsewhere);
+        elsewhere = static_cast<char*>(std::calloc(bytes, 1));
+        elsewhere_bytes = bytes;
+    }
+}
+
+/// The address of a thread_local variable, in place of the C library's own: the compiler calls it by this name.
+struct EmulatorTlsIndex {
+    unsigned long module, offset;
+};
+extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTlsIndex* index)
+{
+    using namespace emulator;
+    for (const Placed& array : placed)
+        if (array.offset == index->offset) return shared_window() + array.place;
+    return elsewhere + index->offset;
+}
 
 /// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
 /// (`reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses

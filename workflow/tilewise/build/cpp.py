@@ -1,11 +1,16 @@
 """Compile C++ text to a shared library with the machine's own compiler."""
 
+import atexit
+import contextlib
+import functools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,9 @@ from tilewise import ROOT, UserError
 
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
+
+#: How long what nobody uses any more stays in the user's cache.
+KEPT_S = 30 * 24 * 3600
 
 
 def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) -> Path:
@@ -42,6 +50,47 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX") or "g++")
 
 
+def kept(name: str, key: str, make: Callable[[Path], Any]) -> Path:
+    """A folder of what takes long to compile and is always the same, such as `name`: made once, by `make` into a new
+    folder, and kept in the user's cache under the digest `key`; or, if that cannot be written, until this process ends.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "tilewise")
+    folder = cache / f"{name}-{key[:20]}"
+    if folder.is_dir():
+        return folder
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=cache, prefix=f".{name}."))
+    except OSError:
+        return _for_this_process(name, key, make)
+    try:
+        make(fresh)
+        fresh.chmod(0o755)
+        with contextlib.suppress(OSError):  # another process was faster
+            fresh.rename(folder)
+        for old in cache.glob(f"{name}-*"):
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _for_this_process(name: str, key: str, make: Callable[[Path], Any]) -> Path:
+    folder = tempfile.TemporaryDirectory(prefix=f"tilewise-{name}-")
+    atexit.register(folder.cleanup)
+    make(Path(folder.name))
+    return Path(folder.name)
+
+
+@functools.cache
+def compiler_version() -> str:
+    """What the compiler says of itself."""
+    return run_compiler(["--version"])
+
+
+@functools.cache
 def tool(name: str) -> str:
     """Path of a tool that comes with the compiler, such as nm; in a conda environment its name has a prefix."""
     return run_compiler([f"-print-prog-name={name}"]).strip()

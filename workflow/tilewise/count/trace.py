@@ -4,7 +4,6 @@ kernels/emulator/tracer.cpp explains how; study/columns.py explains the columns 
 together are one point: their traffic is summed.
 """
 
-import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -14,7 +13,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,8 @@ import pandas as pd
 
 from tilewise import UserError
 from tilewise.build import emulator
-from tilewise.build.cpp import FLAGS, run_compiler, shown, tool
-from tilewise.build.emulator import FOLDER, Emulator, LaunchError, SharedArray
+from tilewise.build.cpp import shown, tool
+from tilewise.build.emulator import FOLDER, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -32,6 +30,7 @@ from tilewise.study.launch import Launch, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, Precision
 from tilewise.study.registry import Kernel
+from tilewise.study.sources import code_of
 
 Shape = tuple[int, int, int]
 Row = dict[str, Any]
@@ -40,14 +39,24 @@ Row = dict[str, Any]
 MOST_COUNTED = 200_000_000
 
 #: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
-#: vectorise them. Overflow wraps around, as it does on a GPU. Our own functions stand in for the sanitizers' libraries.
-#: DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for those of the including file.
+#: vectorise them, nor drop them or move them to where a condition guards them or no longer does; test_microscope.py has
+#: a kernel for each. Overflow wraps around, as it does on a GPU, and a loop without an end has none. Our own functions
+#: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
+#: those of the including file.
 TRACED = [
     "-g1",
     "-gdwarf-4",
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "--param=tsan-instrument-func-entry-exit=0",
+    "-ftrivial-auto-var-init=pattern",  # a register that nobody set holds no 0 by chance
+    "-fno-tree-sink",  # a load goes into the `if` that uses it
+    "-fno-tree-dce",  # a load that nobody uses goes
+    "-fno-tree-dse",  # a store that a later one overwrites goes
+    "-fno-tree-loop-im",  # a load of shared memory goes out of the `if` and the loop around it
+    "-fno-hoist-adjacent-loads",  # both members are loaded where the source loads one
+    "-fno-finite-loops",
+    "-fno-aggressive-loop-optimizations",
     "-fwrapv",
     "-fno-tree-vectorize",
     "-fno-store-merging",
@@ -59,12 +68,6 @@ TRACED = [
     "-fno-tree-tail-merge",
     "-fno-split-paths",
     "-fno-ipa-icf",
-    "-nodefaultlibs",
-    "-lstdc++",
-    "-lm",
-    "-lgcc_s",
-    "-lgcc",
-    "-lc",
 ]
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch.
@@ -262,17 +265,7 @@ def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
 
 def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `emulator.build` with every access to memory watched."""
-    return emulator.build(kernel, instances, output, flags=TRACED, runtime=_runtime())
-
-
-@cache
-def _runtime() -> Path:
-    """The scheduler with the tracer in it, as an object file: compiled once per process, and not instrumented."""
-    folder = tempfile.TemporaryDirectory(prefix="tilewise-")
-    atexit.register(folder.cleanup)
-    output = Path(folder.name, "tracer.o")
-    run_compiler([*(flag for flag in FLAGS if flag != "-shared"), "-c", FOLDER / "tracer.cpp", "-o", output])
-    return output
+    return emulator.build(kernel, instances, output, flags=TRACED, runtime="tracer.cpp")
 
 
 class _Traffic(ctypes.Structure):
@@ -324,7 +317,6 @@ class Tracer:
         self.kernel = kernel
         self.path = Path(library)
         self.emulator = Emulator(library)
-        self.guards = emulator.guards(library)
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
@@ -338,7 +330,7 @@ class Tracer:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
             C, first = arrays["C"], None
             row: Row = {}
-            faults: dict[Any, Fault] = {}
+            faults: dict[Any, Fault] = dict(self._too_aligned(point))
             for name, order in SCHEDULES.items():
                 if operands:
                     arrays["A"][:], arrays["B"][:] = operands
@@ -400,9 +392,6 @@ class Tracer:
         finally:
             self.emulator.library.tracer_free()
 
-    def _shared(self, launch: Launch) -> list[SharedArray]:
-        return emulator.arrays_of(self.emulator.shared, launch.instance, self.emulator.instances)
-
     def _run(
         self,
         point: Point,
@@ -416,14 +405,12 @@ class Tracer:
         """One run of all launches: `counting` traffic, `watching` for faults, or both."""
         self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)))
         for launch in self.kernel.at(point):
-            shared = self._shared(launch)
+            shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
             self.emulator.library.tracer_launch(
-                integers(*(array.offset for array in shared)),
+                integers(*emulator.places_of(shared)),
                 integers(*(array.size or launch.dynamic_shared_bytes for array in shared)),
                 ctypes.c_int(len(shared)),
-                (ctypes.c_uint64 * len(self.guards))(*self.guards),
-                ctypes.c_int(len(self.guards)),
             )
             if not self.emulator.launch(launch, arrays, **order, blocks=blocks):
                 return
@@ -444,6 +431,18 @@ class Tracer:
         text = f"C[{row}, {column}] is {before} in ascending and {after} in {schedule} order"
         return Fault("order", shown(self.kernel.path), None, text, count=int(differ.sum()))
 
+    def _too_aligned(self, point: Point) -> Iterator[tuple[str, Fault]]:
+        """A Fault by name for each shared array that asks for more alignment than the device gives."""
+        for launch in self.kernel.at(point):
+            for array in self.emulator.shared_of(launch):
+                if array.alignment > RESERVED_SHARED_BYTES:
+                    text = (
+                        f"{array.name} asks for an address that is a multiple of {array.alignment}; a GPU gives "
+                        f"{RESERVED_SHARED_BYTES}: a block's arrays begin that many bytes into its shared memory"
+                    )
+                    file, line = _declaration(self.kernel, array.name)
+                    yield array.name, Fault("misaligned", file, line, text)
+
     # ---- Faults in words --------------------------------------------------------------------------------------------
 
     def _faults(self, point: Point) -> list[Fault]:
@@ -462,7 +461,7 @@ class Tracer:
                 found[kind, file, line] = dataclasses.replace(joined, count=joined.count + fault.count)
                 continue
             launch = launches[fault.launch]
-            place = _Place(launch, operands, self._shared(launch))
+            place = _Place(launch, operands, self.emulator.shared_of(launch))
             text = getattr(self, f"_{kind}")(fault, place)
             found[kind, file, line] = Fault(
                 kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
@@ -496,6 +495,8 @@ class Tracer:
     def _out_of_bounds(self, fault: Any, place: "_Place") -> str:
         if fault.type:
             return f"{place.who(fault)} uses index {fault.offset} of an array of type {fault.type.decode()}"
+        if place.starts_inside(fault):
+            return f"{place.access(fault)} as {fault.size} bytes, past the end of {place.extent(fault)}"
         return f"{place.access(fault)}, {place.extent(fault)}"
 
     def _uninitialised(self, fault: Any, place: "_Place") -> str:
@@ -532,6 +533,15 @@ def _counts(point: Point, traffic: np.ndarray) -> Row:
         "flop_per_byte": flop / load_bytes if load_bytes else None,
         "flop_per_byte_moved": flop / moved if moved else None,
     }
+
+
+def _declaration(kernel: Kernel, name: str) -> tuple[str, int | None]:
+    """File and line of a shared array's declaration, as far as the text tells it."""
+    for path in kernel.files:
+        for number, line in enumerate(code_of(path).splitlines(), 1):
+            if "__shared__" in line and re.search(rf"\b{name}\b", line):
+                return shown(path), number
+    return shown(kernel.path), None
 
 
 def _about(kernel: Kernel, point: Point) -> Row:
@@ -590,6 +600,10 @@ class _Place:
             return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
         return f"element {index} of {operand.name}"
 
+    def starts_inside(self, fault: Any) -> bool:
+        """Whether the first byte of an access is in a global array."""
+        return not fault.space and fault.array >= 0 and 0 <= fault.offset < self.operands[fault.array].bytes
+
     def extent(self, fault: Any) -> str:
         if fault.array < 0:
             return "which is no part of any array" if not fault.space else "where the kernel has no array"
@@ -597,4 +611,5 @@ class _Place:
             return "past its end"
         shape = self.operands[fault.array].shape
         size = f" = {math.prod(shape)}" if len(shape) > 1 else ""
-        return f"which has {' x '.join(map(str, shape))}{size}"
+        which = f"{self.operands[fault.array].name}, " if self.starts_inside(fault) else ""
+        return f"{which}which has {' x '.join(map(str, shape))}{size}"
