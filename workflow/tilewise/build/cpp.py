@@ -2,15 +2,14 @@
 
 import atexit
 import contextlib
-import functools
+import hashlib
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,6 @@ from tilewise import ROOT, UserError
 
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
-
-#: How long what nobody uses any more stays in the user's cache.
-KEPT_S = 30 * 24 * 3600
 
 
 def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) -> Path:
@@ -40,6 +36,46 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
     return output
 
 
+def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
+    """Compile a C++ source that every run shares to an object file, once; returns its path.
+
+    It lies in the user's cache, under a name that depends on all that goes into it: the compiler, the flags, and the
+    files in the folder of `source`. If there is no place for a cache, it lies in a folder that goes with the process.
+    """
+    own = [flag for flag in (*FLAGS, *flags) if flag != "-shared"]
+    digest = hashlib.sha256(repr((own, run_compiler(["--version"]))).encode())
+    for path in sorted(source.parent.iterdir()):
+        if path.is_file():
+            digest.update(path.name.encode() + path.read_bytes())
+    folder = _cache()
+    output = folder / f"{source.stem}-{digest.hexdigest()[:24]}.o"
+    if not output.exists():
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f".{output.name}.") as temporary:
+            made = Path(temporary, output.name)
+            run_compiler([*own, "-c", source, "-o", made])
+            made.replace(output)
+    return output
+
+
+@cache
+def _cache() -> Path:
+    for place in (os.environ.get("XDG_CACHE_HOME"), Path.home() / ".cache"):
+        if place:
+            with contextlib.suppress(OSError):
+                folder = Path(place, "tilewise")
+                folder.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+                return folder
+    temporary = tempfile.TemporaryDirectory(prefix="tilewise-")
+    atexit.register(temporary.cleanup)
+    return Path(temporary.name)
+
+
+def preprocess(text: str, flags: Iterable[Any] = ()) -> str:
+    """`text`, a C++ translation unit, after the preprocessor, with line markers."""
+    return run_compiler([*(flag for flag in FLAGS if flag != "-shared"), *flags, "-E", "-x", "c++", "-"], text)
+
+
 def beside(path: Path) -> list[str]:
     """Flags with which `#include "NAME"` finds a file by its name alone, whatever its folder is called."""
     return ["-iquote", str(path.resolve().parent)]
@@ -50,58 +86,18 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX") or "g++")
 
 
-def kept(name: str, key: str, make: Callable[[Path], Any]) -> Path:
-    """A folder of what takes long to compile and is always the same, such as `name`: made once, by `make` into a new
-    folder, and kept in the user's cache under the digest `key`; or, if that cannot be written, until this process ends.
-    """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "tilewise")
-    folder = cache / f"{name}-{key[:20]}"
-    if folder.is_dir():
-        return folder
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(dir=cache, prefix=f".{name}."))
-    except OSError:
-        return _for_this_process(name, key, make)
-    try:
-        make(fresh)
-        fresh.chmod(0o755)
-        with contextlib.suppress(OSError):  # another process was faster
-            fresh.rename(folder)
-        for old in cache.glob(f"{name}-*"):
-            if time.time() - old.stat().st_mtime > KEPT_S:
-                shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return folder
-
-
-@functools.cache
-def _for_this_process(name: str, key: str, make: Callable[[Path], Any]) -> Path:
-    folder = tempfile.TemporaryDirectory(prefix=f"tilewise-{name}-")
-    atexit.register(folder.cleanup)
-    make(Path(folder.name))
-    return Path(folder.name)
-
-
-@functools.cache
-def compiler_version() -> str:
-    """What the compiler says of itself."""
-    return run_compiler(["--version"])
-
-
-@functools.cache
+@cache
 def tool(name: str) -> str:
     """Path of a tool that comes with the compiler, such as nm; in a conda environment its name has a prefix."""
     return run_compiler([f"-print-prog-name={name}"]).strip()
 
 
-def run_compiler(arguments: Iterable[Any]) -> str:
-    """Run the compiler and return what it prints. Raises UserError if it is missing or fails."""
+def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
+    """Run the compiler, which may read `text`, and return what it prints; UserError if it is missing or fails."""
     command = [*compiler(), *map(str, arguments)]
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:
-        done = subprocess.run(command, env=english, check=False, capture_output=True, text=True)
+        done = subprocess.run(command, env=english, input=text, check=False, capture_output=True, text=True)
     except OSError:
         raise UserError(
             f"there is no C++ compiler '{command[0]}'; install one (apt install g++, dnf install gcc-c++, "

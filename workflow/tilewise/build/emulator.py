@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tilewise import KERNELS, UserError
-from tilewise.build.cpp import FLAGS, beside, compiler_version, kept, run_compiler, shown, tool
-from tilewise.files import digest
+from tilewise.build import ptx
+from tilewise.build.cpp import FLAGS, beside, compile_object, preprocess, run_compiler, shown, tool
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
@@ -65,13 +65,18 @@ def build(
     own = [*COMPILE, *flags, *beside(kernel.path), f"-I{INCLUDE}", f"-I{FOLDER}"]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
-        source.write_text(_wrapper(kernel, instances))
+        text, objects = _wrapper(kernel, instances), [compile_object(FOLDER / runtime)]
+        if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
+            text = ptx.rewritten(preprocess(text, own), own=["<stdin>"])
+            objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
+        source.write_text(text)
         run_compiler([*own, "-c", source, "-o", compiled])
         alignments = _alignments(kernel, compiled)
         shared.write_text(_shared_memory(alignments))
         library = Path(folder, output.name)
-        objects = [shared, compiled, runtime_object(runtime)]
-        run_compiler(["-shared", *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library])
+        run_compiler(
+            ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
+        )
         for instance, used in static_shared_bytes(shared_arrays(library, alignments), instances).items():
             if used > DEFAULT_SHARED_BYTES:
                 raise UserError(
@@ -81,17 +86,6 @@ def build(
                 )
         library.replace(output)
     return output
-
-
-def runtime_object(name: str) -> Path:
-    """A scheduler, such as cuda_emulator.cpp, as an object file: not instrumented, compiled once and kept."""
-    sources = [path.read_text() for path in sorted(FOLDER.iterdir()) if path.is_file()]
-    flags = [flag for flag in FLAGS if flag != "-shared"]
-
-    def make(folder: Path) -> None:
-        run_compiler([*flags, "-c", FOLDER / name, "-o", folder / "runtime.o"])
-
-    return kept(f"{Path(name).stem}", digest([name, sources, flags, compiler_version()]), make) / "runtime.o"
 
 
 def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
@@ -267,6 +261,10 @@ class Emulator:
         # Closed when no longer used: else a library that is built again at this path would not be loaded.
         weakref.finalize(self, _ctypes.dlclose, self.library._handle)
         self.entry = _text(self.library, "emulator_entry")
+        if hasattr(self.library, "emulator_ptx_unknown"):
+            self.library.emulator_ptx_unknown.restype = ctypes.c_char_p
+            if unknown := self.library.emulator_ptx_unknown().decode():
+                raise UserError(shown(unknown))
         self.instances = _text(self.library, "emulator_names").split("\n")
         self._instances = (_Instance * len(self.instances)).in_dll(self.library, "emulator_instances")
         self.parameters = {
@@ -282,7 +280,8 @@ class Emulator:
         called with its arguments, or if the emulator cannot do what it asks for."""
         if launch.cluster != (1, 1, 1):
             raise UserError(
-                f"{self.entry}: the emulator has no clusters; give the entry `emulated: false` with the reason"
+                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; trace it with clusters "
+                "of one block, or give the entry `emulated: false` with the reason"
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
@@ -320,7 +319,7 @@ class Emulator:
         triple = ctypes.c_uint * 3
         across, down, _ = launch.grid
         numbers = [x + across * (y + down * z) for x, y, z in blocks]
-        return bool(
+        ended = bool(
             self.library.emulator_run(
                 ctypes.byref(self._instances[self.instances.index(launch.instance)]),
                 triple(*launch.block),
@@ -332,6 +331,10 @@ class Emulator:
                 ctypes.c_uint64(len(numbers)),
             )
         )
+        self.library.emulator_message.restype = ctypes.c_char_p
+        if message := self.library.emulator_message().decode():
+            raise UserError(f"{shown(message)}")
+        return ended
 
 
 def run(
@@ -375,9 +378,37 @@ def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:
     """An argument as ctypes holds it."""
     if isinstance(argument, Number):
         return argument.packed()
-    assert isinstance(argument, Array)  # check has refused the rest
-    array = arrays[argument.name]
-    return ctypes.c_void_p(array if isinstance(array, int) else array.ctypes.data)
+    array = arrays[argument.name if isinstance(argument, Array) else argument.array]
+    address = array if isinstance(array, int) else array.ctypes.data
+    return ctypes.c_void_p(address) if isinstance(argument, Array) else _tensor_map(argument, address)
+
+
+class _TensorMap(ctypes.Structure):
+    """What ptx.cpp reads as TensorMap; the dimensions begin with the innermost."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint32) for name in ("magic", "rank", "itemsize", "swizzle")),
+        ("base", ctypes.c_uint64),
+        ("shape", ctypes.c_uint64 * 5),
+        ("pitch", ctypes.c_uint64 * 5),
+        ("box", ctypes.c_uint16 * 5),
+        ("step", ctypes.c_uint16 * 5),
+        ("rest", ctypes.c_uint8 * 4),
+    ]
+
+
+def _tensor_map(tensor: TensorMap, address: int) -> _TensorMap:
+    itemsize, shape = PRECISIONS[tensor.dtype].itemsize, tensor.shape[::-1]
+    packed = _TensorMap(_MAP_MAGIC, len(shape), itemsize, tensor.swizzle, address)
+    for d, extent in enumerate(shape):
+        packed.shape[d] = extent
+        packed.pitch[d] = itemsize * math.prod(shape[:d])
+        packed.box[d] = tensor.box[::-1][d]
+        packed.step[d] = tensor.strides[::-1][d] if tensor.strides else 1
+    return packed
+
+
+_MAP_MAGIC = 0x70616D54
 
 
 def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int, str]]) -> None:
@@ -390,11 +421,8 @@ def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int,
         )
     for number, (argument, (size, kind)) in enumerate(zip(launch.arguments, parameters), 1):
         if isinstance(argument, TensorMap):
-            raise UserError(
-                f"{place}: argument {number} is a tensor map, which the emulator does not have; give the entry "
-                "`emulated: false` with the reason"
-            )
-        if isinstance(argument, Array):
+            given, said = (ctypes.sizeof(_TensorMap), "o"), "a tensor map"
+        elif isinstance(argument, Array):
             given, said = (ctypes.sizeof(ctypes.c_void_p), "p"), f"the array {argument.name}"
         else:
             floating = argument.type in ("float", "double")

@@ -32,6 +32,9 @@ from tilewise.study.precision import PRECISIONS, Precision
 from tilewise.study.registry import Kernel
 from tilewise.study.sources import code_of
 
+#: Workers of these numbers and more are no threads, as runtime.h says.
+THREADS = 1024
+
 Shape = tuple[int, int, int]
 Row = dict[str, Any]
 
@@ -80,6 +83,9 @@ KINDS = {
     "uninitialised": "uninitialised",
     "divergence": "divergence",
     "misaligned": "misaligned",
+    "asynchrony": "asynchrony",
+    "deadlock": "deadlocks",
+    "trap": "traps",
     "order": "order_dependent",
     "incorrect": "incorrect",
 }
@@ -89,6 +95,9 @@ TITLES = {
     "uninitialised": "read of what was never written",
     "divergence": "barrier that not all threads reach",
     "misaligned": "misaligned address",
+    "asynchrony": "asynchronous work not waited for",
+    "deadlock": "deadlock",
+    "trap": "trap",
     "order": "result depends on the order of threads",
     "incorrect": "wrong product",
 }
@@ -284,6 +293,7 @@ class _Fault(ctypes.Structure):
         ("other_block", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
+        ("text", ctypes.c_char * 400),
     ]
 
 
@@ -462,7 +472,7 @@ class Tracer:
                 continue
             launch = launches[fault.launch]
             place = _Place(launch, operands, self.emulator.shared_of(launch))
-            text = getattr(self, f"_{kind}")(fault, place)
+            text = fault.text.decode(errors="replace") or getattr(self, f"_{kind}")(fault, place)
             found[kind, file, line] = Fault(
                 kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
             )
@@ -483,7 +493,9 @@ class Tracer:
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
 
     def _race(self, fault: Any, place: "_Place") -> str:
-        other, why = place.name_thread(fault.other_thread), "with no __syncthreads() between"
+        other, why = place.name_worker(fault.other_thread), "with no __syncthreads() between"
+        if fault.other_thread >= THREADS:
+            why = "and nothing waits for that"
         if tuple(fault.other_block) != tuple(fault.block):
             other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
         (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
@@ -505,6 +517,21 @@ class Tracer:
 
     def _misaligned(self, fault: Any, place: "_Place") -> str:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
+
+    def _asynchrony(self, fault: Any, place: "_Place") -> str:
+        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
+        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        if fault.other_write:  # written by a thread, read by a unit
+            who = place.name_thread(fault.other_thread)
+            return (
+                f"the asynchronous unit reads {place.element(fault)} of shared memory, which {who} writes at {at}, "
+                "with no fence.proxy.async between"
+            )
+        return (
+            f"{place.access(fault)} of shared memory while the copy that line {line} started is under way"
+            if (other_file == file)
+            else f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
+        )
 
     def _divergence(self, fault: Any, place: "_Place") -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
@@ -577,6 +604,15 @@ class _Place:
 
     def name_thread(self, number: int) -> str:
         return f"thread {_numbers(self.thread(number))}"
+
+    def name_worker(self, number: int) -> str:
+        """A thread, or a unit that works beside the threads, numbered as in runtime.h."""
+        if number < THREADS:
+            return self.name_thread(number)
+        number -= THREADS
+        if number < 32:
+            return f"the product (wgmma) of warp {number}"
+        return "an asynchronous copy" if number < 32 + 64 else "a copy to global memory"
 
     def name_block(self, block: Iterable[int]) -> str:
         return f"block {_numbers(self.cut(block))}"

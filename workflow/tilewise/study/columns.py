@@ -114,6 +114,9 @@ out_of_bounds | whole | | out of bounds | accesses outside all arrays
 uninitialised | whole | | uninitialised | reads of memory that was never written
 divergence | whole | | divergence | barriers that not all threads reach
 misaligned | whole | | misaligned | accesses at an address that their size does not divide
+asynchrony | whole | | asynchrony | asynchronous work that is not waited for, or shown to no unit
+deadlocks | whole | | deadlocks | runs in which no thread can go on
+traps | whole | | traps | runs that __trap() or an assertion ended
 order_dependent | whole | | order-dependent | elements of C that depend on the order of threads
 incorrect | whole | | incorrect | products that are wrong
 stopped | whole | | stopped | runs that did not come to their end
@@ -202,10 +205,13 @@ FIXED = frozenset(COLUMNS)
 #: Columns that joined after runs had been recorded, by file.
 LATER = {
     "measurements": frozenset(["gpu_uuid"]),
-    "traffic": frozenset(["order_dependent", "incorrect", "stopped", "status", "message"]),
+    "traffic": frozenset("order_dependent incorrect stopped asynchrony deadlocks traps status message".split()),
 }
 #: The columns of traffic.csv that count faults.
-FAULTS = tuple("races out_of_bounds uninitialised divergence misaligned order_dependent incorrect stopped".split())
+FAULTS = tuple(
+    "races out_of_bounds uninitialised divergence misaligned order_dependent incorrect stopped asynchrony deadlocks "
+    "traps".split()
+)
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
@@ -227,7 +233,7 @@ FILES = {
     "traffic": f"{_POINT} global_load_requests global_load_sectors global_store_sectors sectors_per_request "
     "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
     "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
-    "misaligned order_dependent incorrect stopped status message",
+    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps status message",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
     "cache_lines": "kernel element_bytes n p m * multiply_adds l1_lines l2_lines",
