@@ -21,8 +21,6 @@ char* shared_window;
 
 namespace {
 
-thread_local volatile char window_anchor;  // shared memory lies around it: see cuda_emulator.h
-
 #ifndef EMULATOR_OBSERVED
 // What happens in a run, for tracer.cpp to watch. Here nobody does.
 struct Observer {
@@ -106,6 +104,7 @@ struct Fiber {
     const char* file = "";            // where it waits
     int line = 0;
     bool predicate = false;           // what it brings to a barrier that adds up
+    const void* pc = nullptr;         // of an asm statement
     const void* object = nullptr;     // what it waits for, if that is no barrier of the block
     Why why = nullptr;
     std::uint64_t detail = 0;
@@ -122,6 +121,31 @@ struct Fiber {
     Fiber(const Fiber&) = delete;
     ~Fiber() { munmap(stack, stack_bytes); }
 };
+
+// ---- Shared memory: a window, as the device has it ------------------------------------------------------------------
+
+// A GPU sees shared memory through a window of addresses whose begin is a multiple of any size of an array. On Hopper
+// the system keeps its first 1,024 bytes. Around it is room for indices that are wrong.
+constexpr std::size_t window_bytes = 1 << 20, window_alignment = 16 << 20;
+
+struct Placed {
+    std::size_t offset, place;  // of an array: in the library's TLS segment, and from the window's begin
+};
+std::vector<Placed> placed;     // the arrays of the kernel that is launched
+char* elsewhere;                // stands for the TLS segment, for all else that g++ keeps there
+std::size_t elsewhere_bytes;
+
+char* window()
+{
+    static char* const begin = [] {
+        void* memory = mmap(nullptr, 2 * window_alignment, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) std::abort();
+        const auto least = reinterpret_cast<std::uintptr_t>(memory) + window_bytes;
+        return reinterpret_cast<char*>((least + window_alignment - 1) / window_alignment * window_alignment);
+    }();
+    return begin;
+}
 
 // ---- One block ------------------------------------------------------------------------------------------------------
 
@@ -181,6 +205,13 @@ void go_on(std::size_t number)
 {
     Group group = groups[number];
     groups.erase(groups.begin() + number);
+    for (const Group& other : groups)
+        if (other.warp == group.warp && other.kind == group.kind && other.mask & group.here && other.mask && group.mask) {
+            char text[160];
+            std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
+                          group.here, group.warp, group.mask, other.here, other.mask);
+            watch::divergence(text, group.file, group.line);
+        }
     group.act(group.records, group.here);
     Observer::warp_goes_on();
     std::vector<Fiber*> lanes;
@@ -203,7 +234,8 @@ std::string thread_name(unsigned thread)
 
 std::string where(const Fiber* fiber)
 {
-    return (std::string("waits at line ") + std::to_string(fiber->line)) +
+    const std::string at = fiber->pc ? watch::place(fiber->pc, fiber->file, fiber->line) : "line " + std::to_string(fiber->line);
+    return "waits at " + at +
            (fiber->why ? " for " + fiber->why(fiber->object, fiber->detail) : " for the other threads of the block");
 }
 
@@ -215,19 +247,18 @@ void report_deadlock()
     all.insert(all.end(), asking.begin(), asking.end());
     std::sort(all.begin(), all.end(), [](Fiber* a, Fiber* b) { return a->thread < b->thread; });
     std::string text;
-    std::vector<std::pair<const char*, int>> told;
+    std::vector<Fiber*> told;
     for (Fiber* fiber : all) {
-        const auto same = [&](Fiber* f) { return f->line == fiber->line && !std::strcmp(f->file, fiber->file); };
-        if (std::any_of(told.begin(), told.end(),
-                        [&](auto& t) { return t.second == fiber->line && !std::strcmp(t.first, fiber->file); }))
-            continue;
-        told.push_back({fiber->file, fiber->line});
+        const auto same = [&](Fiber* f) {
+            return f->line == fiber->line && f->pc == fiber->pc && !std::strcmp(f->file, fiber->file);
+        };
+        if (std::any_of(told.begin(), told.end(), same)) continue;
+        told.push_back(fiber);
         const auto others = std::count_if(all.begin(), all.end(), same) - 1;
-        text += (text.empty() ? "" : "; ") + thread_name(fiber->thread);
-        if (others) text += " and " + std::to_string(others) + " more";
-        text += " " + where(fiber);
+        text += (text.empty() ? "" : "; ") + thread_name(fiber->thread) + " " + where(fiber);
+        if (others) text += ", as " + std::to_string(others) + (others > 1 ? " others do" : " other does");
     }
-    watch::deadlock("nothing can go on: " + text, all[0]->file, all[0]->line);
+    watch::deadlock(text, all[0]->file, all[0]->line, all[0]->pc);
 }
 
 // No thread can run: finds those whose wait is over, or ends it. False if none is left.
@@ -350,15 +381,18 @@ unsigned synchronise(bool predicate, const char* file, int line)
 {
     Fiber* self = current;
     self->predicate = predicate;
+    self->pc = nullptr;
     self->why = nullptr;
     waiting.push_back(self);
     stay(self, file, line);
     return predicates;
 }
 
-void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, bool now)
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc,
+               bool now)
 {
     Fiber* self = current;
+    self->pc = pc;
     self->object = object;
     self->why = why;
     self->detail = detail;
@@ -383,9 +417,10 @@ void wake(const void* object)
     something_happened = true;
 }
 
-void let_others_run(const char* file, int line)
+void let_others_run(const char* file, int line, const void* pc)
 {
     Fiber* self = current;
+    self->pc = pc;
     self->why = [](const void*, std::uint64_t) { return std::string("what it asks for again and again"); };
     asking.push_back(self);
     stay(self, file, line);
@@ -411,6 +446,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
     group.records[lane] = record;
     group.lanes[lane] = self;
     group.here |= 1u << lane;
+    self->pc = nullptr;
     self->why = nullptr;
     if (mask && group.here == live_lanes(group)) go_on(i);
     stay(self, file, line);
@@ -440,18 +476,45 @@ void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
 void proxy_fence() {}
 void global_request(const void*, unsigned, bool) {}
-void asynchrony(const std::string& text, const char* file, int line, bool last)
+void asynchrony(const std::string& text, const char* file, int line, const void*, bool last)
 {
     if (last) give_up(text, file, line);
 }
 void divergence(const std::string&, const char*, int) {}
-void deadlock(const std::string& text, const char* file, int line) { give_up(text, file, line); }
+void deadlock(const std::string& text, const char* file, int line, const void*) { give_up("deadlock: " + text, file, line); }
+std::string place(const void*, const char* file, int line) { return std::string(file) + ":" + std::to_string(line); }
 void trap(const std::string& text, const char* file, int line) { give_up(text, file, line); }
 }  // namespace watch
 #endif
 
 }  // namespace emulator
 
+/// Where the shared arrays of the next launches lie: `offsets` are theirs in the library's TLS segment of `bytes` bytes,
+/// `places` those from the window's begin.
+extern "C" __attribute__((visibility("default"))) void emulator_place(
+    const std::uint64_t* offsets, const std::uint64_t* places, int count, std::uint64_t bytes)
+{
+    using namespace emulator;
+    placed.clear();
+    for (int i = 0; i < count; ++i) placed.push_back({offsets[i], places[i]});
+    if (elsewhere_bytes < bytes) {
+        std::free(elsewhere);
+        elsewhere = static_cast<char*>(std::calloc(bytes, 1));
+        elsewhere_bytes = bytes;
+    }
+}
+
+/// The address of a thread_local variable, in place of the C library's own: the compiler calls it by this name.
+struct EmulatorTlsIndex {
+    unsigned long module, offset;
+};
+extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTlsIndex* index)
+{
+    using namespace emulator;
+    for (const Placed& array : placed)
+        if (array.offset == index->offset) return window() + array.place;
+    return elsewhere + index->offset;
+}
 #include "warp.cpp"
 
 /// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
@@ -479,7 +542,7 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
     abandoned = false;
     descending = reverse;
     message.clear();
-    shared_window = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(&window_anchor) - (8 << 20)) & ~std::uintptr_t(0xffff));
+    shared_window = window();
     if (!blocks) block_count = std::uint64_t(grid[0]) * grid[1] * grid[2];
     for (std::uint64_t i = 0; i < block_count && !abandoned; ++i) {
         const std::uint64_t number = blocks ? blocks[i] : reverse ? block_count - 1 - i : i;

@@ -1,8 +1,9 @@
 // CUDA C++ for g++: enough of its vocabulary to compile a matmul kernel unchanged and run it on one CPU core.
 //
 // A __shared__ array becomes thread_local: C++ then gives an array inside a function static storage without another
-// word, allows `extern` before it, and puts every such array into one segment of memory (the TLS segment), by which
-// the tracer knows shared memory. All threads of a block run on one CPU thread, so they do share it.
+// word, allows `extern` before it, and asks for its address at run time, by a call that cuda_emulator.cpp answers: the
+// arrays of a kernel lie where a GPU has them. All threads of a block run on one CPU thread, so they do share it. `used`
+// keeps an array that is only read or only written, which g++ would otherwise replace by nothing.
 #pragma once
 
 #include <cfloat>
@@ -111,7 +112,7 @@ constexpr Instance instance(Thread thread, void (*)(P...))
 #define __host__
 #define __constant__
 #define __grid_constant__
-#define __shared__ thread_local
+#define __shared__ __attribute__((tls_model("global-dynamic"), used)) thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))

@@ -22,11 +22,12 @@ using Why = std::string (*)(const void* object, std::uint64_t detail);
 
 /// Suspends the running thread until wake(object) is called.
 /// With `now` it wakes all that sleep for the object, itself too: then they go on together.
-void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, bool now = false);
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc,
+               bool now = false);
 void wake(const void* object);
 
 /// Lets the other threads run first; for a thread that asks again and again whether something has happened.
-void let_others_run(const char* file, int line);
+void let_others_run(const char* file, int line, const void* pc);
 
 /// Does what the running thread's lane does together with the other lanes of its warp: when all lanes of `mask` that have
 /// not ended are here with a call of the same `kind`, `act` is called once with each lane's `record` (null for the
@@ -73,16 +74,17 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
 void proxy_fence();
 /// One request of a warp to shared memory or of a unit to global memory, counted by itself.
 void global_request(const void* address, unsigned bytes, bool write);
-void asynchrony(const std::string& text, const char* file, int line, bool last = false);  // last: gives up
-void deadlock(const std::string& text, const char* file, int line);
+void asynchrony(const std::string& text, const char* file, int line, const void* pc,
+                bool last = false);  // last: gives up
+std::string place(const void* pc, const char* file, int line);  // in words
+void deadlock(const std::string& text, const char* file, int line, const void* pc);
 void divergence(const std::string& text, const char* file, int line);
 void trap(const std::string& text, const char* file, int line);  // does not return if the run is given up
 }  // namespace watch
 
 // ---- Shared memory as 32-bit numbers -----------------------------------------------------------------------------------
 
-/// Numbers of addresses of shared memory, as PTX takes them, count from here; a multiple of 64 KiB, so that the low bits
-/// of a number are those of the address.
+/// Numbers of addresses of shared memory, as PTX takes them, count from the window's begin.
 extern char* shared_window;
 
 inline std::uint32_t shared_number(const void* address)

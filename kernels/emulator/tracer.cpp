@@ -57,7 +57,7 @@ struct Fault {
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], thread, other_thread;
     std::uint64_t count;
-    char text[400];  // what happened, if it is said here
+    char text[600];  // what happened, if it is said here
 };
 
 Traffic traffic[2][2];  // [space][write]
@@ -86,14 +86,12 @@ std::vector<Array> arrays;                       // A, B, C, and workspaces
 std::uintptr_t arena;                            // holds them all, with room around each
 std::size_t arena_bytes;
 unsigned unit;                                   // bytes that share a cell: 4, or 2
-std::uintptr_t shared_begin;                     // the library's TLS segment
-std::size_t shared_bytes;
+std::uintptr_t shared_begin;                     // the window's
+std::size_t shared_bytes;                        // to the end of the last array
 std::vector<Cell> shared_cells;
-std::vector<std::int16_t> shared_owner;          // of each unit of the segment: the number of an array, or -1, or:
-constexpr int guard = -2;                        // g++ notes there that an array was constructed
+std::vector<std::int16_t> shared_owner;          // of each unit: the number of an array, or -1
 std::vector<std::uint64_t> shared_array_begin, shared_array_bytes;
 std::uintptr_t library_begin, library_end;
-thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
 
 void* reserve(std::size_t bytes)
 {
@@ -107,10 +105,9 @@ std::size_t units(std::size_t bytes) { return (bytes + unit - 1) / unit; }
 
 int find_library(dl_phdr_info* info, std::size_t, void*)
 {
-    std::uintptr_t begin = UINTPTR_MAX, end = 0, tls = 0;
+    std::uintptr_t begin = UINTPTR_MAX, end = 0;
     for (int i = 0; i < info->dlpi_phnum; ++i) {
         const auto& segment = info->dlpi_phdr[i];
-        if (segment.p_type == PT_TLS) tls = segment.p_memsz;
         if (segment.p_type != PT_LOAD) continue;
         begin = std::min<std::uintptr_t>(begin, info->dlpi_addr + segment.p_vaddr);
         end = std::max<std::uintptr_t>(end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
@@ -119,8 +116,6 @@ int find_library(dl_phdr_info* info, std::size_t, void*)
     if (here < begin || here >= end) return 0;
     library_begin = begin;
     library_end = end;
-    shared_begin = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
-    shared_bytes = tls;
     return 1;
 }
 
@@ -146,7 +141,8 @@ bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
         auto found = known_blocks.find((after - 1)->first);
         return found == known_blocks.end() || stamp > found->second;
     }
-    if (stamp < last_barrier || thread == running) return false;
+    // A barrier of the block tells what threads did, but of a unit no more than one of them knew.
+    if (thread == running || (stamp < last_barrier && thread < wgmma_of_warp)) return false;
     const Known& row = known[running];
     return row.size() <= thread || row[thread] < stamp;
 }
@@ -456,13 +452,14 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             return;
         }
     }
-    // Outside: named by the array whose begin or end is nearest.
+    // Outside: named by the array in which it starts, or whose begin or end is nearest.
     std::uint64_t nearest = UINT64_MAX;
     for (std::size_t k = 0; k < arrays.size(); ++k) {
-        const std::uint64_t before = arrays[k].begin - access.address;
-        const std::uint64_t after = access.address - (arrays[k].begin + arrays[k].bytes);
-        if (std::min(before, after) < nearest) {
-            nearest = std::min(before, after);
+        const std::uint64_t begin = arrays[k].begin, end = begin + arrays[k].bytes;
+        const std::uint64_t distance =
+            access.address < begin ? begin - access.address : access.address >= end ? access.address - end + 1 : 0;
+        if (distance < nearest) {
+            nearest = distance;
             access.array = k;
             access.begin = arrays[k].begin;
         }
@@ -474,8 +471,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 [[gnu::always_inline]] inline bool find_shared(Access& access)
 {
     const std::uint64_t offset = access.address - shared_begin;
-    int owner = shared_owner[offset / unit];
-    if (owner == guard) return false;
+    int owner = offset < shared_bytes ? shared_owner[offset / unit] : -1;
     const std::uint64_t last = (offset + access.size - 1) / unit;
     const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
     // Outside: named by the array that begins last before it.
@@ -501,7 +497,8 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
     if (access.address >= library_begin && access.address < library_end) return;
-    if (shared_begin - access.address < sizeof room_behind) access.space = shared;  // a negative index
+    if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
+    if (shared_begin - access.address <= window_bytes) access.space = shared;  // a negative index
     stopping = true;  // nothing of the kernel's is there: the access itself could crash
     report_access(out_of_bounds, access);
 }
@@ -514,9 +511,9 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             access.array = k;
             access.begin = arrays[k].begin;
         }
-    if (access.address - shared_begin < shared_bytes) {
+    if (access.address - shared_begin < window_bytes) {
         access.space = shared;
-        access.array = shared_owner[(access.address - shared_begin) / unit];
+        if (access.address - shared_begin < shared_bytes) access.array = shared_owner[(access.address - shared_begin) / unit];
         access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
     }
     stopping = true;  // the CPU's own wide loads might crash, too
@@ -535,7 +532,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
         inside = false;
     } else if (at - arena < arena_bytes) {
         access_global(access, inside);
-    } else if (at - shared_begin < shared_bytes) {
+    } else if (at - shared_begin < window_bytes) {
         access.space = shared;
         access_shared(access);
     } else {
@@ -545,6 +542,22 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 }
 
 // ---- The run --------------------------------------------------------------------------------------------------------
+
+// All threads of the block know now which work of units any of them has waited for.
+template <typename Fibers>
+void share_what_units_did(const Fibers& fibers)
+{
+    static Known all;
+    all.assign(workers, 0);
+    bool any = false;
+    for (const Fiber* fiber : fibers) {
+        const Known& row = known[fiber->thread];
+        any |= !row.empty();
+        for (unsigned w = wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
+    }
+    for (const Fiber* fiber : fibers)
+        if (any) known[fiber->thread] = all;
+}
 
 void Observer::block_starts()
 {
@@ -578,6 +591,7 @@ void Observer::barrier_releases(const Fibers& fibers)
     ++clock_now;
     const Fiber& first = *fibers[0];
     last_barrier = clock_now;
+    share_what_units_did(fibers);
     Fault fault = new_fault(divergence);
     fault.file = first.file;
     fault.line = first.line;
@@ -625,9 +639,10 @@ struct OutOfBounds {
 // What an atomic operation on an address was told by threads of other blocks, which had shown their writes before.
 std::unordered_map<std::uintptr_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> told;
 
-Fault said(Kind kind, const std::string& text, const char* file, int line)
+Fault said(Kind kind, const std::string& text, const char* file, int line, const void* pc = nullptr)
 {
     Fault fault = new_fault(kind);
+    if (pc) fault.pc = reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin;
     fault.file = file;
     fault.line = line;
     text.copy(fault.text, sizeof fault.text - 1);
@@ -840,15 +855,23 @@ void global_request(const void* address, unsigned bytes, bool write)
     ++to.requests;
 }
 
-void asynchrony(const std::string& text, const char* file, int line, bool last)
+// Python puts the place in words: the line of the asm statement, and the line that calls the function around it.
+std::string place(const void* pc, const char*, int)
 {
-    report(said(emulator::asynchrony, text, file, line));
+    char text[32];
+    std::snprintf(text, sizeof text, "\x01%zx\x01", static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin));
+    return text;
+}
+
+void asynchrony(const std::string& text, const char* file, int line, const void* pc, bool last)
+{
+    report(said(emulator::asynchrony, text, file, line, pc));
     if (last) abandon();
 }
 void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
-void deadlock(const std::string& text, const char* file, int line)
+void deadlock(const std::string& text, const char* file, int line, const void* pc)
 {
-    report(said(emulator::deadlock, text, file, line));
+    report(said(emulator::deadlock, text, file, line, pc));
     abandon();
 }
 void trap(const std::string& text, const char* file, int line)
@@ -869,7 +892,7 @@ using namespace emulator;
 /// `unit_bytes`, 4 or 2, is the size of the smallest elements. Returns 0, or -1 if there is not enough memory.
 EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* written, int unit_bytes, void** addresses)
 {
-    room_behind[0] = 0;  // makes the segment exist
+    shared_begin = reinterpret_cast<std::uintptr_t>(window());
     dl_iterate_phdr(find_library, nullptr);
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
     sites.clear();
@@ -927,23 +950,23 @@ EXPORT void tracer_prepare(int count, int watch, int stop)
     }
 }
 
-/// Before each launch of a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel
-/// may use; `guards` are the offsets of their guards.
-EXPORT void tracer_launch(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
-                          const std::uint64_t* guards, int guard_count)
+/// Before each launch of a run. `places` (bytes from the window's begin) and `sizes` (bytes) are those of the shared
+/// arrays that the kernel may use.
+EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* sizes, int shared_arrays)
 {
     ++launches;
     launch_start = clock_now + 1;
+    shared_bytes = 0;
+    for (int k = 0; k < shared_arrays; ++k) shared_bytes = std::max(shared_bytes, places[k] + sizes[k]);
     told.clear();
     std::fill(fenced, fenced + 1024, 0);
     std::fill(proxy_fenced, proxy_fenced + 1024, 0);
     shared_cells.assign(units(shared_bytes) + 1, Cell{});
     shared_owner.assign(units(shared_bytes) + 1, -1);
-    shared_array_begin.assign(offsets, offsets + shared_arrays);
+    shared_array_begin.assign(places, places + shared_arrays);
     shared_array_bytes.assign(sizes, sizes + shared_arrays);
-    for (int k = 0; k < guard_count; ++k) shared_owner[guards[k] / unit] = guard;
     for (int k = 0; k < shared_arrays; ++k)
-        std::fill(shared_owner.begin() + offsets[k] / unit, shared_owner.begin() + units(offsets[k] + sizes[k]), k);
+        std::fill(shared_owner.begin() + places[k] / unit, shared_owner.begin() + units(places[k] + sizes[k]), k);
 }
 
 EXPORT const Traffic* tracer_traffic() { return traffic[0]; }

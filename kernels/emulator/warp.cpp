@@ -105,7 +105,7 @@ void act_reduce(void* const* records, unsigned lanes)
 
 std::uint64_t exchange(unsigned mask, void (*act)(void* const*, unsigned), Record r)
 {
-    together(mask, reinterpret_cast<const void*>(act), &r, act, r.file, r.line);
+    together(mask, reinterpret_cast<const char*>(act) + r.kind, &r, act, r.file, r.line);
     return r.result;
 }
 

@@ -86,13 +86,14 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX") or "g++")
 
 
+@cache
 def tool(name: str) -> str:
     """Path of a tool that comes with the compiler, such as nm; in a conda environment its name has a prefix."""
     return run_compiler([f"-print-prog-name={name}"]).strip()
 
 
 def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
-    """Run the compiler, which may read `text`, and return what it prints. Raises UserError if it is missing or fails."""
+    """Run the compiler, which may read `text`, and return what it prints; UserError if it is missing or fails."""
     command = [*compiler(), *map(str, arguments)]
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:

@@ -22,7 +22,7 @@ import pandas as pd
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, Emulator, LaunchError, SharedArray
+from tilewise.build.emulator import FOLDER, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -30,6 +30,7 @@ from tilewise.study.launch import Launch, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, Precision
 from tilewise.study.registry import Kernel
+from tilewise.study.sources import code_of
 
 #: Workers of these numbers and more are no threads, as runtime.h says.
 THREADS = 1024
@@ -41,14 +42,24 @@ Row = dict[str, Any]
 MOST_COUNTED = 200_000_000
 
 #: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
-#: vectorise them. Overflow wraps around, as it does on a GPU. Our own functions stand in for the sanitizers' libraries.
-#: DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for those of the including file.
+#: vectorise them, nor drop them or move them to where a condition guards them or no longer does; test_microscope.py has
+#: a kernel for each. Overflow wraps around, as it does on a GPU, and a loop without an end has none. Our own functions
+#: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
+#: those of the including file.
 TRACED = [
     "-g1",
     "-gdwarf-4",
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "--param=tsan-instrument-func-entry-exit=0",
+    "-ftrivial-auto-var-init=pattern",  # a register that nobody set holds no 0 by chance
+    "-fno-tree-sink",  # a load goes into the `if` that uses it
+    "-fno-tree-dce",  # a load that nobody uses goes
+    "-fno-tree-dse",  # a store that a later one overwrites goes
+    "-fno-tree-loop-im",  # a load of shared memory goes out of the `if` and the loop around it
+    "-fno-hoist-adjacent-loads",  # both members are loaded where the source loads one
+    "-fno-finite-loops",
+    "-fno-aggressive-loop-optimizations",
     "-fwrapv",
     "-fno-tree-vectorize",
     "-fno-store-merging",
@@ -60,18 +71,12 @@ TRACED = [
     "-fno-tree-tail-merge",
     "-fno-split-paths",
     "-fno-ipa-icf",
-    "-nodefaultlibs",
-    "-lstdc++",
-    "-lm",
-    "-lgcc_s",
-    "-lgcc",
-    "-lc",
 ]
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch.
 SCHEDULES: dict[str, dict[str, Any]] = {"forward": {}, "reverse": {"reverse": True}, "random": {"seed": 524}}
 
-#: What the tracer itself finds, numbered as in tracer.cpp: kind of a Fault -> column of the row.
+#: Kind of a Fault -> column of the row. The first are what the tracer itself finds, numbered as in tracer.cpp.
 KINDS = {
     "race": "races",
     "out_of_bounds": "out_of_bounds",
@@ -81,6 +86,8 @@ KINDS = {
     "asynchrony": "asynchrony",
     "deadlock": "deadlocks",
     "trap": "traps",
+    "order": "order_dependent",
+    "incorrect": "incorrect",
 }
 TITLES = {
     "race": "race",
@@ -161,53 +168,86 @@ def trace_point(
     return Tracer(library, kernel).trace(point, seed, blocks, stop)
 
 
-def tracers(points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str) -> dict[str, "Tracer"]:
-    """A Tracer for each kernel among the points that the emulator runs, by name: compiled once, with all instances,
-    into `folder`."""
+def tracers(
+    points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str
+) -> dict[str, "Tracer | UserError"]:
+    """A Tracer for each kernel among the points that the emulator runs, by name, compiled once, with all instances,
+    into `folder`; or, for a kernel that does not compile, the error."""
     instances: dict[str, set[str]] = {}
     for point in points:
-        if kernels[point.kernel].emulated:
-            instances.setdefault(point.kernel, set()).update(kernels[point.kernel].instances(point))
-    return {
-        name: Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
-        for name, wanted in instances.items()
-    }
+        kernel = kernels[point.kernel]
+        if kernel.emulated and not kernel.unmet(point):
+            instances.setdefault(point.kernel, set()).update(kernel.instances(point))
+    found: dict[str, Tracer | UserError] = {}
+    for name, wanted in instances.items():
+        try:
+            found[name] = Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
+        except UserError as error:
+            found[name] = error
+    return found
 
 
 def trace_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
 ) -> tuple[pd.DataFrame, list[Fault]]:
     """Trace the points of CUDA kernels; returns (table of traffic.csv with one row per point, list of Faults).
 
     `tracers` is what the function of that name makes of these points, `kernels` the registry, whose parameters are
-    columns. A launch that a device would refuse has no row, nor has a kernel that the emulator does not run.
+    columns. A point that cannot be traced is a row without counts, whose status and message say why.
     """
     rows, faults = [], []
     for point in points:
-        if kernels[point.kernel].emulated:
-            with contextlib.suppress(LaunchError):
-                row, found = tracers[point.kernel].trace(point)
-                rows.append(row)
-                faults += found
+        row, found = _traced(point, kernels[point.kernel], tracers.get(point.kernel))
+        rows.append(row)
+        faults += found
     return columns.frame(rows, "traffic", registry.parameters(kernels)), faults
 
 
+def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> tuple[Row, list[Fault]]:
+    """A point's row of traffic.csv and its Faults, whatever becomes of it."""
+    if not kernel.emulated:
+        status, message = "unsupported", f"the emulator does not run it: {kernel.reason}"
+    elif unmet := kernel.unmet(point):
+        n, p, m = point.shape.values()
+        status = "unsupported"
+        message = f"it requires {unmet}, which {n}x{p}x{m} is not; add a shape that it takes to trace.shapes"
+    elif isinstance(tracer, Tracer):
+        try:
+            return tracer.trace(point)
+        except LaunchError as error:
+            status, message = "invalid_launch", str(error)
+        except UserError as error:
+            status, message = "error", str(error)
+    else:
+        status, message = "compile_error", str(tracer)
+    return _about(kernel, point) | {"status": status, "message": message}, []
+
+
+def left_out(traced: pd.DataFrame) -> list[str]:
+    """A line for each row of `trace_points` that was not traced."""
+    rows = traced[traced["status"] != "ok"]
+    named = (f"{row['kernel']} {row['dtype']} {row['n']}x{row['p']}x{row['m']}" for row in rows.to_dict("records"))
+    return [f"{name} was not traced: {message}" for name, message in zip(named, rows["message"])]
+
+
 def count_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
 ) -> pd.DataFrame:
     """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
     Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie
     alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of
     each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
-    run whole, or left out if that takes too long. The columns of faults are blank: what was not run was not examined.
+    run whole, or left out if that takes too long, as is one that cannot run. The columns of faults are blank: what was
+    not run was not examined.
     """
     rows = []
     for point in points:
-        kernel = kernels[point.kernel]
-        if kernel.emulated and (_covers(kernel) or point.multiply_adds <= MOST_COUNTED):
-            with contextlib.suppress(LaunchError):
-                rows.append(tracers[point.kernel].count(point))
+        kernel, tracer = kernels[point.kernel], tracers.get(point.kernel)
+        small = _covers(kernel) or point.multiply_adds <= MOST_COUNTED
+        if isinstance(tracer, Tracer) and not kernel.unmet(point) and small:
+            with contextlib.suppress(LaunchError, UserError):
+                rows.append(tracer.count(point))
     return columns.frame(rows, "traffic", registry.parameters(kernels))
 
 
@@ -237,6 +277,10 @@ def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     return emulator.build(kernel, instances, output, flags=TRACED, runtime="tracer.cpp")
 
 
+#: How tracer.cpp writes the place of an instruction into a text.
+_OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
+
+
 class _Traffic(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "conflicts", "bytes")]
 
@@ -253,7 +297,7 @@ class _Fault(ctypes.Structure):
         ("other_block", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
-        ("text", ctypes.c_char * 400),
+        ("text", ctypes.c_char * 600),
     ]
 
 
@@ -287,8 +331,8 @@ class Tracer:
         self.kernel = kernel
         self.path = Path(library)
         self.emulator = Emulator(library)
-        self.guards = emulator.guards(library)
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
+        self.callers: dict[int, str] = {}  # where the kernel calls the function that has an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
 
@@ -301,7 +345,7 @@ class Tracer:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
             C, first = arrays["C"], None
             row: Row = {}
-            faults: dict[Any, Fault] = {}
+            faults: dict[Any, Fault] = dict(self._too_aligned(point))
             for name, order in SCHEDULES.items():
                 if operands:
                     arrays["A"][:], arrays["B"][:] = operands
@@ -313,8 +357,7 @@ class Tracer:
                 for fault in found:
                     faults.setdefault((fault.kind, fault.file, fault.line), fault)
                 if not row:
-                    found_by_kind = {c: sum(f.count for f in found if f.kind == kind) for kind, c in KINDS.items()}
-                    row = self._row(point, self._traffic()) | found_by_kind
+                    row = self._row(point, self._traffic())
                 if operands and first is None:
                     first = C.copy()
                 elif first is not None and C.tobytes() != first.tobytes():
@@ -324,7 +367,9 @@ class Tracer:
                 check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
                 if not check.ok:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
-        return row, list(faults.values())
+        found = list(faults.values())
+        by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
+        return row | by_kind | {"stopped": 0}, found
 
     def count(self, point: Point) -> Row:
         """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
@@ -362,9 +407,6 @@ class Tracer:
         finally:
             self.emulator.library.tracer_free()
 
-    def _shared(self, launch: Launch) -> list[SharedArray]:
-        return emulator.arrays_of(self.emulator.shared, launch.instance, self.emulator.instances)
-
     def _run(
         self,
         point: Point,
@@ -378,14 +420,12 @@ class Tracer:
         """One run of all launches: `counting` traffic, `watching` for faults, or both."""
         self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)))
         for launch in self.kernel.at(point):
-            shared = self._shared(launch)
+            shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
             self.emulator.library.tracer_launch(
-                integers(*(array.offset for array in shared)),
+                integers(*emulator.places_of(shared)),
                 integers(*(array.size or launch.dynamic_shared_bytes for array in shared)),
                 ctypes.c_int(len(shared)),
-                (ctypes.c_uint64 * len(self.guards))(*self.guards),
-                ctypes.c_int(len(self.guards)),
             )
             if not self.emulator.launch(launch, arrays, **order, blocks=blocks):
                 return
@@ -397,10 +437,7 @@ class Tracer:
 
     def _row(self, point: Point, traffic: np.ndarray) -> Row:
         """The row of a point that causes this `traffic`, without faults."""
-        product = self.kernel.product(point)
-        assert product is not None  # a CUDA kernel has one
-        own = {name: value for name, value in point.columns().items() if name != "task"}
-        return own | {"block_x": product.block[0], "block_y": product.block[1]} | _counts(point, traffic)
+        return _about(self.kernel, point) | _counts(point, traffic) | {"status": "ok", "message": ""}
 
     def _order_fault(self, schedule: str, dtype: str, first: np.ndarray, C: np.ndarray) -> Fault:
         differ = first.view(f"V{first.itemsize}") != C.view(f"V{C.itemsize}")
@@ -408,6 +445,18 @@ class Tracer:
         before, after = (PRECISIONS[dtype].wide(np, array)[row, column] for array in (first, C))
         text = f"C[{row}, {column}] is {before} in ascending and {after} in {schedule} order"
         return Fault("order", shown(self.kernel.path), None, text, count=int(differ.sum()))
+
+    def _too_aligned(self, point: Point) -> Iterator[tuple[str, Fault]]:
+        """A Fault by name for each shared array that asks for more alignment than the device gives."""
+        for launch in self.kernel.at(point):
+            for array in self.emulator.shared_of(launch):
+                if array.alignment > RESERVED_SHARED_BYTES:
+                    text = (
+                        f"{array.name} asks for an address that is a multiple of {array.alignment}; a GPU gives "
+                        f"{RESERVED_SHARED_BYTES}: a block's arrays begin that many bytes into its shared memory"
+                    )
+                    file, line = _declaration(self.kernel, array.name)
+                    yield array.name, Fault("misaligned", file, line, text)
 
     # ---- Faults in words --------------------------------------------------------------------------------------------
 
@@ -417,7 +466,8 @@ class Tracer:
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
-        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)})
+        told = {int(offset, 16) for fault in raw for offset in _OFFSET.findall(fault.text.decode(errors="replace"))}
+        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)} | told)
         found: dict[Any, Fault] = {}
         for fault in raw:
             kind = list(KINDS)[fault.kind]
@@ -427,8 +477,11 @@ class Tracer:
                 found[kind, file, line] = dataclasses.replace(joined, count=joined.count + fault.count)
                 continue
             launch = launches[fault.launch]
-            place = _Place(launch, operands, self._shared(launch))
-            text = fault.text.decode(errors="replace") or getattr(self, f"_{kind}")(fault, place)
+            place = _Place(launch, operands, self.emulator.shared_of(launch))
+            said = _OFFSET.sub(lambda told: self._named(int(told[1], 16)), fault.text.decode(errors="replace"))
+            text = said or getattr(self, f"_{kind}")(fault, place)
+            if fault.pc in self.callers:
+                text += f" (called at {self.callers[fault.pc]})"
             found[kind, file, line] = Fault(
                 kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
             )
@@ -447,6 +500,21 @@ class Tracer:
             places = [frame.split(" (")[0].rsplit(":", 1) for frame in frames]
             file, line = next((p for p in places if not p[0].startswith(str(FOLDER))), places[-1])
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
+            outer, at = next((p for p in reversed(places) if not p[0].startswith(str(FOLDER))), (file, line))
+            if (outer, at) != (file, line):
+                self.callers[int(offset, 16)] = f"{shown(outer)}:{at}"
+
+    def _named(self, offset: int) -> str:
+        """The line of an instruction in words: of the kernel, and of the function that it calls."""
+        file, line = self.lines[offset]
+        own = f"{file}:{line}"
+        return f"{self.callers[offset]} ({own})" if offset in self.callers else own
+
+    def _at(self, offset: int, file: str) -> str:
+        """The same as seen from a line of `file`."""
+        own, line = self.lines[offset]
+        at = f"line {line}" if own == file else f"line {line} of {own}"
+        return f"{at} (called at {self.callers[offset]})" if offset in self.callers else at
 
     def _race(self, fault: Any, place: "_Place") -> str:
         other, why = place.name_worker(fault.other_thread), "with no __syncthreads() between"
@@ -454,8 +522,7 @@ class Tracer:
             why = "and nothing waits for that"
         if tuple(fault.other_block) != tuple(fault.block):
             other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
-        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
-        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
         return f"{place.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
@@ -463,6 +530,8 @@ class Tracer:
     def _out_of_bounds(self, fault: Any, place: "_Place") -> str:
         if fault.type:
             return f"{place.who(fault)} uses index {fault.offset} of an array of type {fault.type.decode()}"
+        if place.starts_inside(fault):
+            return f"{place.access(fault)} as {fault.size} bytes, past the end of {place.extent(fault)}"
         return f"{place.access(fault)}, {place.extent(fault)}"
 
     def _uninitialised(self, fault: Any, place: "_Place") -> str:
@@ -473,17 +542,14 @@ class Tracer:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
     def _asynchrony(self, fault: Any, place: "_Place") -> str:
-        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
-        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
         if fault.other_write:  # written by a thread, read by a unit
             who = place.name_thread(fault.other_thread)
             return (
-                f"the asynchronous unit reads {place.element(fault)} of shared memory, which {who} writes at {at}, with "
-                "no fence.proxy.async between"
+                f"the asynchronous unit reads {place.element(fault)} of shared memory, which {who} writes at {at}, "
+                "with no fence.proxy.async between"
             )
-        return f"{place.access(fault)} of shared memory while the copy that line {line} started is under way" if (
-            other_file == file
-        ) else f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
+        return f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
 
     def _divergence(self, fault: Any, place: "_Place") -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
@@ -512,6 +578,25 @@ def _counts(point: Point, traffic: np.ndarray) -> Row:
         "flop_per_byte": flop / load_bytes if load_bytes else None,
         "flop_per_byte_moved": flop / moved if moved else None,
     }
+
+
+def _declaration(kernel: Kernel, name: str) -> tuple[str, int | None]:
+    """File and line of a shared array's declaration, as far as the text tells it."""
+    for path in kernel.files:
+        for number, line in enumerate(code_of(path).splitlines(), 1):
+            if "__shared__" in line and re.search(rf"\b{name}\b", line):
+                return shown(path), number
+    return shown(kernel.path), None
+
+
+def _about(kernel: Kernel, point: Point) -> Row:
+    """The columns of a row that name its point; without a block if the point has no launch."""
+    row = {name: value for name, value in point.columns().items() if name != "task"}
+    with contextlib.suppress(UserError):
+        product = kernel.product(point)
+        assert product is not None  # a CUDA kernel has one
+        row |= {"block_x": product.block[0], "block_y": product.block[1]}
+    return row
 
 
 def _numbers(values: Iterable[int]) -> str:
@@ -569,6 +654,10 @@ class _Place:
             return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
         return f"element {index} of {operand.name}"
 
+    def starts_inside(self, fault: Any) -> bool:
+        """Whether the first byte of an access is in a global array."""
+        return not fault.space and fault.array >= 0 and 0 <= fault.offset < self.operands[fault.array].bytes
+
     def extent(self, fault: Any) -> str:
         if fault.array < 0:
             return "which is no part of any array" if not fault.space else "where the kernel has no array"
@@ -576,4 +665,5 @@ class _Place:
             return "past its end"
         shape = self.operands[fault.array].shape
         size = f" = {math.prod(shape)}" if len(shape) > 1 else ""
-        return f"which has {' x '.join(map(str, shape))}{size}"
+        which = f"{self.operands[fault.array].name}, " if self.starts_inside(fault) else ""
+        return f"{which}which has {' x '.join(map(str, shape))}{size}"
