@@ -526,6 +526,8 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0, atomic};
     bool inside = true;
+    last_access = access.pc;
+    if (__builtin_expect(out_of_time, false)) stop(End::time, access.pc);
     if (at % size) {
         access_misaligned(access);
         inside = false;

@@ -1,9 +1,14 @@
 """The microscope never calls a kernel clean of what it did not see: a clean and a faulty kernel for each construct."""
 
+import signal
+
+import numpy as np
 import pytest
 
+from tilewise import UserError
+from tilewise.build import emulator
 from tilewise.build.emulator import Emulator, places_of
-from tilewise.count.trace import build, trace
+from tilewise.count.trace import build, trace, trace_points, tracers
 from tilewise.study import points
 from tilewise.study.registry import Kernel, LaunchEntry
 
@@ -121,12 +126,12 @@ def test_arrays_lie_as_nvidias_linker_places_them(tmp_path):
     """As in the machine code that NVRTC 13.0 makes of these declarations for sm_90: in their order, 1,024 bytes in,
     each aligned relative to that, dynamic memory last."""
     kernel = kernel_of(tmp_path, LAYOUT)
-    emulator = Emulator(build(kernel, ["mine<float>"], tmp_path / "mine.so"))
+    library = Emulator(build(kernel, ["mine<float>"], tmp_path / "mine.so"))
     [launch] = kernel.at(points.point("t", "mine", "float", 1, 1, 1, block_x=1, block_y=1))
-    arrays = emulator.shared_of(launch)
+    arrays = library.shared_of(launch)
     places = dict(zip((array.name for array in arrays), (place - 1024 for place in places_of(arrays))))
     assert places == {"a": 0, "b": 144, "c": 208, "d": 224, "e": 4096, "z": 4160, "dynamic": 4176}
-    assert emulator.static_shared_bytes == {"mine<float>": 4164}
+    assert library.static_shared_bytes == {"mine<float>": 4164}
 
 
 SWITCHED = """    __shared__ T buffers[SIZE];
@@ -189,3 +194,64 @@ def test_an_access_across_an_arrays_end_names_the_array_that_it_began_in(tmp_pat
     place = "[0, 32]" if array == "A" else "[32, 0]"
     said = f"thread (0, 0) of block (0, 0) reads {array}{place} as 16 bytes, past the end of {array}, which has {size}"
     assert any(said in fault for fault in faults), faults
+
+
+# ---- Kernels that do not come to their end ---------------------------------------------------------------------------
+
+DOWN = "__device__ float down(const float* A, int k) { return k == -1 ? 0 : A[0] + down(A, k + 1) * 0.5f; }"
+STOPPED = [  # the body, the line with the mistake (a large frame is entered at the function's head), what is said of thread (0, 0), and the row's status
+    ("while (n) { n |= 1; }\nC[0] = n;", 5, "has not come to its end after 0.5 s of computing", "timeout"),
+    ("while (A[0] == A[0]) {}\nC[0] = n;", 5, "has not come to its end after 0.5 s of computing", "timeout"),
+    ("for (;;) {\n__syncthreads(); }", 6, "has not come to its end after 0.5 s of computing", "timeout"),
+    ("const int q =\np / (n - 1); C[0] = q;", 6, "divides by zero", "error"),
+    ("C[0] =\ndown((const float*)A, 1);", 1, "needs more local memory than the 512 KiB", "error"),
+    ("T large[900000];\nfor (int k = 0; k < 900000; ++k) large[k] = A[0];\nC[0] = large[m];", 3, "512 KiB", "error"),
+]
+
+
+@pytest.mark.parametrize("body, line, words, status", STOPPED)
+def test_a_kernel_without_an_end_ends_with_its_place(tmp_path, body, line, words, status):
+    kernel = kernel_of(tmp_path, body, before=DOWN)
+    row, faults = trace(kernel, "float", (1, 1, 32), limit=0.5, block_x=32, block_y=1)
+    [fault] = [fault for fault in faults if fault.kind == "stopped"]
+    assert words in fault.text and "thread (0, 0) of block (0, 0)" in fault.text
+    assert fault.line in (line, line - 1) and (fault.block, fault.thread) == ((0, 0), (0, 0))
+    assert (row["status"], row["message"], row["stopped"]) == (status, str(fault), 1)
+    assert "global_load_requests" not in row, "what was counted up to there says nothing"
+
+
+def test_large_arrays_of_a_thread_are_legal(tmp_path):
+    """A GPU gives a thread 512 KiB; 32 threads with 350 KiB each wait at a barrier together."""
+    body = """    T large[90000];
+    for (int k = 0; k < 90000; k += 1000) large[k] = A[0];
+    __syncthreads();
+    C[threadIdx.x] = large[n * 89000] * B[threadIdx.x];"""
+    assert kinds_of(tmp_path, body, shape=(1, 1, 32)) == (set(), [])
+
+
+def test_after_a_run_that_was_ended_the_next_one_is_whole(tmp_path):
+    """Signals, stacks and the clock are as before; the time is for each point anew."""
+    kernel = kernel_of(tmp_path, "    while (n == 2) { n |= 2; }\n    C[threadIdx.x] = A[0] * B[threadIdx.x];")
+    asked = [points.point("t", "mine", "float", n, 1, 32, block_x=32, block_y=1) for n in (1, 2, 1)]
+    compiled = tracers(asked, {"mine": kernel}, tmp_path, limit=0.3)
+    before = [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGPROF, signal.SIGFPE)]
+    frame, faults = trace_points(asked, compiled, {"mine": kernel})
+    assert list(frame.status) == ["ok", "timeout", "ok"] and len(faults) == 1
+    assert frame.stopped.tolist() == [0, 1, 0] and frame.races[0] == frame.races[2] == 0
+    assert before == [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGPROF, signal.SIGFPE)]
+    assert frame.global_load_requests.isna().tolist() == [False, True, False]
+
+
+def test_a_run_that_nobody_watches_says_who_cannot_go_on(tmp_path):
+    kernel = kernel_of(tmp_path, "    C[0] = p / (n - 1);")
+    at = points.point("t", "mine", "float", 1, 1, 32, block_x=32, block_y=1)
+    library = emulator.Emulator(emulator.build(kernel, ["mine<float>"], tmp_path / "mine.so"))
+    A, B, C = (np.ones(shape, np.float32) for shape in ((1, 1), (1, 32), (1, 32)))
+    with pytest.raises(UserError, match=r"mine: mine<float>: thread \(0, 0, 0\) of block \(0, 0, 0\) divides by zero"):
+        emulator.product(kernel, at, library, A, B, C)
+
+
+def test_more_than_the_machines_memory_is_refused_before_it_is_taken(tmp_path):
+    kernel = kernel_of(tmp_path, "    C[0] = 1;")
+    with pytest.raises(UserError, match=r"mine float 900000x900000x1 .*: tracing it needs about .* GB of memory, and"):
+        trace(kernel, "float", (900_000, 900_000, 1), block_x=1, block_y=1)

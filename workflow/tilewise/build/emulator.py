@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -241,6 +242,31 @@ class _Instance(ctypes.Structure):
     ]
 
 
+class Stopped(ctypes.Structure):
+    """How a run ended before its end, as cuda_emulator.cpp says it: `how` is a number of HOW, `pc` the instruction's
+    offset in the library, or 0, `last` that of its last access; `file` and `line` say where it waited last."""
+
+    _fields_ = [
+        ("how", ctypes.c_int32),
+        ("thread", ctypes.c_uint32),
+        ("block", ctypes.c_uint32 * 3),
+        ("pc", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("file", ctypes.c_char_p),
+        ("line", ctypes.c_int32),
+    ]
+
+
+#: What a thread did that was stopped.
+HOW = {
+    1: "has not come to its end",
+    2: "divides by zero; a GPU would go on with a number that means nothing",
+    3: "needs more local memory than the 512 KiB that a GPU gives a thread: recursion without end, or large arrays",
+    4: "reads or writes address {address:#x}, where nothing is",
+    5: "comes to an instruction that ends it, such as where a function without `return` ends",
+}
+
 #: What a parameter of a kernel can be, as cuda_emulator.h says it.
 KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
 
@@ -274,6 +300,14 @@ class Emulator:
         self.shared = shared_arrays(path, json.loads(_text(self.library, "emulator_shared")))
         self.thread_local_bytes = max((offset + size for _, _, offset, size in _thread_locals(path)), default=0) + 8
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
+        self.library.emulator_stopped.restype = ctypes.POINTER(Stopped)
+        #: Seconds of computing that are left for all further launches; None: no limit.
+        self.seconds_left: float | None = None
+
+    def stopped(self) -> Stopped | None:
+        """How the last launch ended, if a thread could not go on or the time was up."""
+        found = self.library.emulator_stopped()[0]
+        return found if found.how else None
 
     def check(self, launch: Launch, limits: Mapping[str, Any] = EMULATED_LIMITS) -> None:
         """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
@@ -314,6 +348,8 @@ class Emulator:
             ctypes.c_int(len(shared)),
             ctypes.c_uint64(self.thread_local_bytes),
         )
+        self.library.emulator_limit(ctypes.c_double(self.seconds_left or 0.0))
+        started = time.process_time()
         held = [_packed(argument, arrays) for argument in launch.arguments]
         addresses = (ctypes.c_void_p * max(1, len(held)))(*(ctypes.addressof(value) for value in held))
         triple = ctypes.c_uint * 3
@@ -331,6 +367,8 @@ class Emulator:
                 ctypes.c_uint64(len(numbers)),
             )
         )
+        if self.seconds_left is not None:
+            self.seconds_left = max(1e-3, self.seconds_left - (time.process_time() - started))
         self.library.emulator_message.restype = ctypes.c_char_p
         if message := self.library.emulator_message().decode():
             raise UserError(f"{shown(message)}")
@@ -349,13 +387,22 @@ def run(
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
     Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
-    untouched.
+    untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
         library.check(launch, limits)
     arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
     for launch in launches:
-        library.launch(launch, arrays, limits, **order)
+        if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
+            block, thread = tuple(stopped.block), thread_of(stopped.thread, launch)
+            how = HOW[stopped.how].format(address=stopped.address)
+            raise UserError(f"{library.entry}: {launch.instance}: thread {thread} of block {block} {how}")
+
+
+def thread_of(number: int, launch: Launch) -> Three:
+    """threadIdx of a thread by its number in a block, counted along x, y, then z."""
+    x, y, _ = launch.block
+    return number % x, number // x % y, number // (x * y)
 
 
 def product(
