@@ -199,7 +199,7 @@ def test_an_access_across_an_arrays_end_names_the_array_that_it_began_in(tmp_pat
 # ---- Kernels that do not come to their end ---------------------------------------------------------------------------
 
 DOWN = "__device__ float down(const float* A, int k) { return k == -1 ? 0 : A[0] + down(A, k + 1) * 0.5f; }"
-STOPPED = [  # the body, the line with the mistake (a large frame is entered at the function's head), what is said of thread (0, 0), and the row's status
+STOPPED = [  # the body, the line of the mistake (a large frame: of the head), what is said of it, and the row's status
     ("while (n) { n |= 1; }\nC[0] = n;", 5, "has not come to its end after 0.5 s of computing", "timeout"),
     ("while (A[0] == A[0]) {}\nC[0] = n;", 5, "has not come to its end after 0.5 s of computing", "timeout"),
     ("for (;;) {\n__syncthreads(); }", 6, "has not come to its end after 0.5 s of computing", "timeout"),
