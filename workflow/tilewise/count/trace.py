@@ -306,7 +306,7 @@ class _Fault(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _Operand:
-    """An array in global memory: A, B, C or a workspace."""
+    """An array in global memory: A, B, C, a workspace, or a __device__ variable, whose elements may be of any type."""
 
     name: str
     precision: Precision
@@ -360,8 +360,12 @@ class Tracer:
         self.kernel = kernel
         self.limit = limit
         self.launched = 0  # the launch that began last
+        self.unit = 4  # bytes that a cell of the tracer stands for
         self.path = Path(library)
         self.emulator = Emulator(library)
+        constants = set(re.findall(r"__constant__[^;=(){}]*?(\w+)\s*[\[=;{]", "\n".join(map(code_of, kernel.files))))
+        # Of constant memory nothing is counted, and nobody writes it.
+        self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
@@ -370,11 +374,24 @@ class Tracer:
         self, point: Point, seed: int = 524, blocks: Iterable[Three] = (), stop: bool = False
     ) -> tuple[Row, list[Fault]]:
         """As `trace` says."""
-        blocks, n, p, m = list(blocks), point.n, point.p, point.m
+        blocks = list(blocks)
         if not blocks:
             _check_memory(self.kernel, point)
-        self.emulator.seconds_left = self.limit or None
-        with self._allocated(point) as arrays:
+        unit = 4
+        while True:  # once more if there are accesses of fewer bytes than were told apart
+            self.emulator.seconds_left = self.limit or None
+            row, faults, finest = self._trace(point, seed, blocks, stop, unit)
+            if finest >= unit:
+                return row, faults
+            unit = finest
+
+    def _trace(
+        self, point: Point, seed: int, blocks: Sequence[Three], stop: bool, unit: int
+    ) -> tuple[Row, list[Fault], int]:
+        """The same with cells of up to `unit` bytes, and the bytes of the smallest access; if it is smaller than a
+        cell, row and faults are worth nothing."""
+        n, p, m = point.n, point.p, point.m
+        with self._allocated(point, unit) as arrays:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
             C, first = arrays["C"], None
             row: Row = {}
@@ -386,6 +403,9 @@ class Tracer:
                     for workspace in self.kernel.workspaces_at(point):
                         arrays[workspace.name].view(np.uint8).fill(0xFF)
                 self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
+                finest = self.emulator.library.tracer_finest()
+                if finest < self.unit:
+                    return row, [], finest
                 found, stopped = self._faults(point), self._stopped(point)
                 for fault in found:
                     faults.setdefault((fault.kind, fault.file, fault.line), fault)
@@ -406,7 +426,7 @@ class Tracer:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
         found = list(faults.values())
         by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
-        return row | by_kind, found
+        return row | by_kind, found, unit
 
     def count(self, point: Point) -> Row:
         """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
@@ -441,20 +461,28 @@ class Tracer:
         return "timeout" if stopped.how == 1 else "error", fault
 
     @contextlib.contextmanager
-    def _allocated(self, point: Point) -> Iterator[dict[str, np.ndarray]]:
-        """All arrays by name in the tracer's memory, zeroed, for a `with` statement."""
+    def _allocated(self, point: Point, unit: int = 4) -> Iterator[dict[str, np.ndarray]]:
+        """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
+        smaller, for a `with` statement."""
         for launch in self.kernel.at(point):
             self.emulator.check(launch)
         operands = _operands(self.kernel, point)
         number = len(operands)
+        self.unit = min(unit, *(operand.precision.itemsize for operand in operands))
         addresses = (ctypes.c_void_p * number)()
         try:
             failed = self.emulator.library.tracer_allocate(
                 ctypes.c_int(number),
                 (ctypes.c_uint64 * number)(*(operand.bytes for operand in operands)),
                 (ctypes.c_int * number)(*(operand.written_by_host for operand in operands)),
-                ctypes.c_int(min(4, *(operand.precision.itemsize for operand in operands))),
+                ctypes.c_int(self.unit),
                 addresses,
+            )
+            integers = ctypes.c_uint64 * len(self.variables)
+            failed |= self.emulator.library.tracer_variables(
+                ctypes.c_int(len(self.variables)),
+                integers(*(variable.offset for variable in self.variables)),
+                integers(*(variable.size for variable in self.variables)),
             )
             if failed:
                 raise UserError(f"{point.label()}: not enough memory on this machine to trace it; choose smaller sizes")
@@ -523,6 +551,10 @@ class Tracer:
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
         launches, operands = self.kernel.at(point), _operands(self.kernel, point)
+        precision = PRECISIONS[point.dtype]
+        for variable in self.variables:
+            shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
+            operands.append(_Operand(variable.name, precision, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
@@ -693,10 +725,13 @@ class _Place:
         if fault.array < 0:
             return f"address {fault.address:#x}" if not fault.space else "shared memory"
         if fault.space:
-            # A shared array does not tell the size of its elements: those of C are meant.
-            return f"{self.shared[fault.array].name}[{fault.offset // self.operands[2].precision.itemsize}]"
+            # A shared array does not tell the size of its elements: those of C are meant, or the access if smaller.
+            size = min(self.operands[2].precision.itemsize, max(1, fault.size))
+            return f"{self.shared[fault.array].name}[{fault.offset // size}]"
         operand = self.operands[fault.array]
         index = fault.offset // operand.precision.itemsize
+        if not operand.shape:
+            return operand.name
         if 0 <= index < math.prod(operand.shape):
             return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
         return f"element {index} of {operand.name}"
