@@ -5,11 +5,17 @@
 #include "runtime.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <iterator>
 #include <memory>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/time.h>
+#include <ucontext.h>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
@@ -75,18 +81,13 @@ struct Context {
     void switch_to(Context& other) { emulator_switch(&stack_pointer, other.stack_pointer); }
 };
 #else
-}  // namespace
-}  // namespace emulator
-#include <ucontext.h>
-namespace emulator {
-namespace {
 struct Context {
     ucontext_t context;
 
     void prepare(char* top, void (*entry)())
     {
         getcontext(&context);
-        context.uc_stack.ss_size = 128 << 10;
+        context.uc_stack.ss_size = 512 << 10;
         context.uc_stack.ss_sp = top - context.uc_stack.ss_size;
         makecontext(&context, entry, 0);
     }
@@ -94,7 +95,9 @@ struct Context {
 };
 #endif
 
-constexpr std::size_t stack_bytes = 256 << 10, page = 4096;
+// A GPU gives a thread up to 512 KiB of local memory. The compiler touches a large frame page by page, so whatever does
+// not fit ends at the guard below a stack.
+constexpr std::size_t stack_bytes = 640 << 10, page = 4096, guard_bytes = 16 * page;
 
 struct Fiber {
     Context context;
@@ -113,7 +116,7 @@ struct Fiber {
     {
         void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) std::abort();
-        mprotect(memory, page, PROT_NONE);  // an overflow ends in a fault, not in a neighbour's stack
+        mprotect(memory, guard_bytes, PROT_NONE);  // an overflow ends in a fault, not in a neighbour's stack
         stack = static_cast<char*>(memory);
         // Staggered: were all stacks at the same offset in a page, they would share a few sets of the cache.
         context.prepare(stack + stack_bytes - (number % 32) * 128, entry);
@@ -121,6 +124,7 @@ struct Fiber {
     Fiber(const Fiber&) = delete;
     ~Fiber() { munmap(stack, stack_bytes); }
 };
+Fiber* current;  // whose thread runs; null while none does
 
 // ---- Shared memory: a window, as the device has it ------------------------------------------------------------------
 
@@ -147,12 +151,105 @@ char* window()
     return begin;
 }
 
+// ---- A kernel that cannot go on: no end, a division by zero, a stack that is full, an address that nobody has ---------
+
+enum class End : std::int32_t { reached, time, division, stack, address, instruction };
+
+// What Python reads of how a run ended. `pc` is from the library's begin; 0 if it is not in there.
+struct Stopped {
+    End how;
+    std::uint32_t thread, block[3];
+    std::uint64_t pc, last, address;  // `last`: of the last access, `address`: what was to be read or written
+    const char* file;           // where the thread waited, if pc is 0
+    std::int32_t line;
+} stopped;
+
+std::uintptr_t last_access;  // its instruction, if somebody watches
+double seconds_left;  // of computing, for all launches until it is set again; 0: no limit
+volatile bool out_of_time;
+pthread_t runner;
+constexpr int signals[] = {SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+struct sigaction earlier[std::size(signals)];
+stack_t earlier_stack;
+
+std::uint64_t library_offset(std::uintptr_t pc)
+{
+    Dl_info here, there;
+    if (!dladdr(reinterpret_cast<void*>(&library_offset), &here) || !dladdr(reinterpret_cast<void*>(pc), &there)) return 0;
+    return here.dli_fbase == there.dli_fbase ? pc - reinterpret_cast<std::uintptr_t>(here.dli_fbase) : 0;
+}
+
+void stop(End how, std::uintptr_t pc, std::uintptr_t address = 0);
+
+// A thread that computes without an access or a barrier is not asked whether its time is up: the second tick ends it.
+void on_signal(int number, siginfo_t* info, [[maybe_unused]] void* context)
+{
+    if (!pthread_equal(pthread_self(), runner)) {
+        pthread_kill(runner, number);
+        return;
+    }
+    std::uintptr_t pc = 0;
+#if defined(__x86_64__)
+    pc = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    pc = static_cast<ucontext_t*>(context)->uc_mcontext.pc;
+#endif
+    if (number == SIGPROF) {
+        if (out_of_time && current) stop(End::time, pc);
+        out_of_time = true;
+        return;
+    }
+    if (!current) {  // not the kernel's doing
+        sigaction(number, &earlier[std::find(signals, std::end(signals), number) - signals], nullptr);
+        return;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+    if (number == SIGFPE) stop(End::division, pc);
+    if (number == SIGILL) stop(End::instruction, pc);
+    const bool is_full = address - reinterpret_cast<std::uintptr_t>(current->stack) < guard_bytes;
+    stop(is_full ? End::stack : End::address, pc, address);
+}
+
+void catch_signals()
+{
+    static char own_stack[64 << 10];
+    stack_t alternative{};
+    alternative.ss_sp = own_stack;
+    alternative.ss_size = sizeof own_stack;
+    sigaltstack(&alternative, &earlier_stack);
+    struct sigaction action{};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (std::size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &action, &earlier[i]);
+    runner = pthread_self();
+    stopped = {};
+    last_access = 0;
+    out_of_time = false;
+    if (seconds_left <= 0) return;
+    const auto seconds = static_cast<time_t>(seconds_left);
+    const auto rest = static_cast<suseconds_t>(1e6 * (seconds_left - static_cast<double>(seconds)));
+    const itimerval timer{{0, 100000}, {seconds, std::max<suseconds_t>(1, rest)}};
+    setitimer(ITIMER_PROF, &timer, nullptr);
+}
+
+void release_signals()
+{
+    if (seconds_left > 0) {
+        const itimerval none{};
+        itimerval left{};
+        setitimer(ITIMER_PROF, &none, &left);
+        const double rest = static_cast<double>(left.it_value.tv_sec) + 1e-6 * static_cast<double>(left.it_value.tv_usec);
+        seconds_left = out_of_time ? 1e-6 : std::max(1e-6, rest);
+    }
+    for (std::size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &earlier[i], nullptr);
+    sigaltstack(&earlier_stack, nullptr);
+}
+
 // ---- One block ------------------------------------------------------------------------------------------------------
 
 Context main_context;
 std::vector<std::unique_ptr<Fiber>> fibers;  // kept from block to block and from launch to launch
 unsigned fresh;                              // fibers[fresh] and later ones run no thread of this block yet
-Fiber* current;
 std::vector<unsigned> order;                 // in which the threads of a block start
 unsigned started;                            // threads of this block that have started
 std::vector<Fiber*> ready, waiting;          // waiting: at the block's barrier
@@ -359,10 +456,18 @@ void run_threads()
     if (current) current->context.switch_to(main_context);
 }
 
+void stop(End how, std::uintptr_t pc, std::uintptr_t address)
+{
+    stopped = {how, current->thread, {blockIdx.x, blockIdx.y, blockIdx.z}, library_offset(pc),
+               library_offset(last_access), address, current->file, current->line};
+    abandon();
+}
+
 void stay(Fiber* self, const char* file, int line)
 {
     self->file = file;
     self->line = line;
+    if (out_of_time) stop(End::time, 0);
     yield(self->context, self);
     threadIdx = self->index;
     Observer::thread_runs(self->thread);
@@ -489,6 +594,12 @@ void trap(const std::string& text, const char* file, int line) { give_up(text, f
 
 }  // namespace emulator
 
+/// How many seconds all the launches from now on may compute together; 0: as long as they like.
+extern "C" __attribute__((visibility("default"))) void emulator_limit(double seconds) { emulator::seconds_left = seconds; }
+
+/// How the last run ended.
+extern "C" __attribute__((visibility("default"))) const void* emulator_stopped() { return &emulator::stopped; }
+
 /// Where the shared arrays of the next launches lie: `offsets` are theirs in the library's TLS segment of `bytes` bytes,
 /// `places` those from the window's begin.
 extern "C" __attribute__((visibility("default"))) void emulator_place(
@@ -544,6 +655,7 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
     message.clear();
     shared_window = window();
     if (!blocks) block_count = std::uint64_t(grid[0]) * grid[1] * grid[2];
+    catch_signals();
     for (std::uint64_t i = 0; i < block_count && !abandoned; ++i) {
         const std::uint64_t number = blocks ? blocks[i] : reverse ? block_count - 1 - i : i;
         const std::uint64_t row = number / gridDim.x;
@@ -558,6 +670,8 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
         if (beside.block_ends && !abandoned) beside.block_ends();
         Observer::block_ends();
     }
+    current = nullptr;
+    release_signals();
     if (abandoned) {  // its fibers hang in the middle of their threads
         for (auto* list : {&ready, &waiting, &warp_ready, &sleeping, &asking}) list->clear();
         groups.clear();

@@ -82,10 +82,13 @@ struct Array {
 };
 
 constexpr std::size_t element_alignment = 4096;  // cudaMalloc promises 256
-std::vector<Array> arrays;                       // A, B, C, and workspaces
+std::vector<Array> arrays;                       // A, B, C, workspaces, and then the kernel's __device__ variables
+std::size_t operand_count;                       // those of them that lie in the arena
+std::vector<std::vector<char>> initial;          // what the variables hold before a run
 std::uintptr_t arena;                            // holds them all, with room around each
 std::size_t arena_bytes;
-unsigned unit;                                   // bytes that share a cell: 4, or 2
+unsigned unit;                                   // bytes that share a cell: 4, 2 or 1
+unsigned finest;                                 // the smallest access so far, if it is smaller than that
 std::uintptr_t shared_begin;                     // the window's
 std::size_t shared_bytes;                        // to the end of the last array
 std::vector<Cell> shared_cells;
@@ -393,6 +396,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     bool faulty = false;
     // Of accesses to less than a unit it is not known whether they touch the same bytes.
     const bool whole = access.size >= unit;
+    if (!whole) finest = std::min(finest, access.size);
     for (; cell != end; ++cell) {
         const bool is_written = access.space == global ? cell->write_stamp != 0 : cell->write_stamp >= block_start;
         if (access.space == shared && cell->coming) {
@@ -436,9 +440,10 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     }
 }
 
-[[gnu::always_inline]] inline void access_global(Access access, bool& inside)
+// Whether an access lies in one of the arrays from `first` on; then it is counted and examined.
+[[gnu::always_inline]] inline bool access_array(Access& access, std::size_t first)
 {
-    for (std::size_t k = 0; k < arrays.size(); ++k) {
+    for (std::size_t k = first; k < arrays.size(); ++k) {
         const Array& array = arrays[k];
         const std::uint64_t offset = access.address - array.begin;
         if (offset < array.bytes && offset + access.size <= array.bytes) {
@@ -447,14 +452,20 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
-            inside = true;
             if (watching) examine(access, array.cells + offset / unit, site, array.written_by_host);
-            return;
+            return true;
         }
     }
+    return false;
+}
+
+[[gnu::always_inline]] inline void access_global(Access access, bool& inside)
+{
+    inside = access_array(access, 0);
+    if (inside) return;
     // Outside: named by the array in which it starts, or whose begin or end is nearest.
     std::uint64_t nearest = UINT64_MAX;
-    for (std::size_t k = 0; k < arrays.size(); ++k) {
+    for (std::size_t k = 0; k < operand_count; ++k) {
         const std::uint64_t begin = arrays[k].begin, end = begin + arrays[k].bytes;
         const std::uint64_t distance =
             access.address < begin ? begin - access.address : access.address >= end ? access.address - end + 1 : 0;
@@ -496,7 +507,10 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 {
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
-    if (access.address >= library_begin && access.address < library_end) return;
+    if (access.address >= library_begin && access.address < library_end) {
+        access_array(access, operand_count);
+        return;
+    }
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
     if (shared_begin - access.address <= window_bytes) access.space = shared;  // a negative index
     stopping = true;  // nothing of the kernel's is there: the access itself could crash
@@ -527,6 +541,8 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0, atomic};
     bool inside = true;
+    last_access = access.pc;
+    if (__builtin_expect(out_of_time, false)) stop(End::time, access.pc);
     if (at % size) {
         access_misaligned(access);
         inside = false;
@@ -621,6 +637,12 @@ void Observer::warp_goes_on()
 void Observer::block_ends()
 {
     if (counting) count_requests();
+}
+
+void restore_variables()
+{
+    for (std::size_t k = operand_count; k < arrays.size(); ++k)
+        std::copy(initial[k - operand_count].begin(), initial[k - operand_count].end(), reinterpret_cast<char*>(arrays[k].begin));
 }
 
 struct SourceLocation {
@@ -897,7 +919,8 @@ EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* wri
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
     sites.clear();
     occurrences.clear();
-    unit = unit_bytes;
+    unit = finest = unit_bytes;
+    operand_count = count;
     char* memory = nullptr;
     std::size_t room;
     for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
@@ -920,9 +943,28 @@ EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* wri
     return 0;
 }
 
+/// After tracer_allocate: the kernel's __device__ variables, at these offsets in the library. A launch finds in them what
+/// the one before left there; each run begins with what they hold now.
+EXPORT int tracer_variables(int count, const std::uint64_t* offsets, const std::uint64_t* bytes)
+{
+    initial.clear();
+    for (int k = 0; k < count; ++k) {
+        auto* cells = static_cast<Cell*>(reserve(units(bytes[k]) * sizeof(Cell)));
+        arrays.push_back({library_begin + offsets[k], bytes[k], cells, true});
+        if (!cells) return -1;
+        const char* begin = reinterpret_cast<const char*>(arrays.back().begin);
+        initial.emplace_back(begin, begin + bytes[k]);
+    }
+    return 0;
+}
+
+/// The bytes of the smallest access that was smaller than a cell of the last run, or of a cell if there was none.
+EXPORT unsigned tracer_finest() { return finest; }
+
 /// Gives the memory of tracer_allocate back.
 EXPORT void tracer_free()
 {
+    restore_variables();
     for (Array& array : arrays)
         if (array.cells) munmap(array.cells, units(array.bytes) * sizeof(Cell));
     arrays.clear();
@@ -939,6 +981,7 @@ EXPORT void tracer_prepare(int count, int watch, int stop)
     stopping = stop;
     for (Array& array : arrays)
         if (array.cells) madvise(array.cells, units(array.bytes) * sizeof(Cell), MADV_DONTNEED);  // zero again
+    restore_variables();
     std::memset(traffic, 0, sizeof traffic);
     faults.clear();
     block_starts.clear();

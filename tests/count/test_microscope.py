@@ -1,9 +1,14 @@
 """The microscope never calls a kernel clean of what it did not see: a clean and a faulty kernel for each construct."""
 
+import signal
+
+import numpy as np
 import pytest
 
+from tilewise import UserError
+from tilewise.build import emulator
 from tilewise.build.emulator import Emulator, places_of
-from tilewise.count.trace import build, trace
+from tilewise.count.trace import build, trace, trace_points, tracers
 from tilewise.study import points
 from tilewise.study.registry import Kernel, LaunchEntry
 
@@ -121,12 +126,12 @@ def test_arrays_lie_as_nvidias_linker_places_them(tmp_path):
     """As in the machine code that NVRTC 13.0 makes of these declarations for sm_90: in their order, 1,024 bytes in,
     each aligned relative to that, dynamic memory last."""
     kernel = kernel_of(tmp_path, LAYOUT)
-    emulator = Emulator(build(kernel, ["mine<float>"], tmp_path / "mine.so"))
+    library = Emulator(build(kernel, ["mine<float>"], tmp_path / "mine.so"))
     [launch] = kernel.at(points.point("t", "mine", "float", 1, 1, 1, block_x=1, block_y=1))
-    arrays = emulator.shared_of(launch)
+    arrays = library.shared_of(launch)
     places = dict(zip((array.name for array in arrays), (place - 1024 for place in places_of(arrays))))
     assert places == {"a": 0, "b": 144, "c": 208, "d": 224, "e": 4096, "z": 4160, "dynamic": 4176}
-    assert emulator.static_shared_bytes == {"mine<float>": 4164}
+    assert library.static_shared_bytes == {"mine<float>": 4164}
 
 
 SWITCHED = """    __shared__ T buffers[SIZE];
@@ -189,3 +194,146 @@ def test_an_access_across_an_arrays_end_names_the_array_that_it_began_in(tmp_pat
     place = "[0, 32]" if array == "A" else "[32, 0]"
     said = f"thread (0, 0) of block (0, 0) reads {array}{place} as 16 bytes, past the end of {array}, which has {size}"
     assert any(said in fault for fault in faults), faults
+
+
+# ---- Kernels that do not come to their end ---------------------------------------------------------------------------
+
+DOWN = "__device__ float down(const float* A, int k) { return k == -1 ? 0 : A[0] + down(A, k + 1) * 0.5f; }"
+STOPPED = [  # the body, the line of the mistake (a large frame: of the head), what is said of it, and the row's status
+    ("while (n) { n |= 1; }\nC[0] = n;", 5, "has not come to its end after 0.5 s of computing", "timeout"),
+    ("while (A[0] == A[0]) {}\nC[0] = n;", 5, "has not come to its end after 0.5 s of computing", "timeout"),
+    ("for (;;) {\n__syncthreads(); }", 6, "has not come to its end after 0.5 s of computing", "timeout"),
+    ("const int q =\np / (n - 1); C[0] = q;", 6, "divides by zero", "error"),
+    ("C[0] =\ndown((const float*)A, 1);", 1, "needs more local memory than the 512 KiB", "error"),
+    ("T large[900000];\nfor (int k = 0; k < 900000; ++k) large[k] = A[0];\nC[0] = large[m];", 3, "512 KiB", "error"),
+]
+
+
+@pytest.mark.parametrize("body, line, words, status", STOPPED)
+def test_a_kernel_without_an_end_ends_with_its_place(tmp_path, body, line, words, status):
+    kernel = kernel_of(tmp_path, body, before=DOWN)
+    row, faults = trace(kernel, "float", (1, 1, 32), limit=0.5, block_x=32, block_y=1)
+    [fault] = [fault for fault in faults if fault.kind == "stopped"]
+    assert words in fault.text and "thread (0, 0) of block (0, 0)" in fault.text
+    assert fault.line in (line, line - 1) and (fault.block, fault.thread) == ((0, 0), (0, 0))
+    assert (row["status"], row["message"], row["stopped"]) == (status, str(fault), 1)
+    assert "global_load_requests" not in row, "what was counted up to there says nothing"
+
+
+def test_large_arrays_of_a_thread_are_legal(tmp_path):
+    """A GPU gives a thread 512 KiB; 32 threads with 350 KiB each wait at a barrier together."""
+    body = """    T large[90000];
+    for (int k = 0; k < 90000; k += 1000) large[k] = A[0];
+    __syncthreads();
+    C[threadIdx.x] = large[n * 89000] * B[threadIdx.x];"""
+    assert kinds_of(tmp_path, body, shape=(1, 1, 32)) == (set(), [])
+
+
+def test_after_a_run_that_was_ended_the_next_one_is_whole(tmp_path):
+    """Signals, stacks and the clock are as before; the time is for each point anew."""
+    kernel = kernel_of(tmp_path, "    while (n == 2) { n |= 2; }\n    C[threadIdx.x] = A[0] * B[threadIdx.x];")
+    asked = [points.point("t", "mine", "float", n, 1, 32, block_x=32, block_y=1) for n in (1, 2, 1)]
+    compiled = tracers(asked, {"mine": kernel}, tmp_path, limit=0.3)
+    before = [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGPROF, signal.SIGFPE)]
+    frame, faults = trace_points(asked, compiled, {"mine": kernel})
+    assert list(frame.status) == ["ok", "timeout", "ok"] and len(faults) == 1
+    assert frame.stopped.tolist() == [0, 1, 0] and frame.races[0] == frame.races[2] == 0
+    assert before == [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGPROF, signal.SIGFPE)]
+    assert frame.global_load_requests.isna().tolist() == [False, True, False]
+
+
+def test_a_run_that_nobody_watches_says_who_cannot_go_on(tmp_path):
+    kernel = kernel_of(tmp_path, "    C[0] = p / (n - 1);")
+    at = points.point("t", "mine", "float", 1, 1, 32, block_x=32, block_y=1)
+    library = emulator.Emulator(emulator.build(kernel, ["mine<float>"], tmp_path / "mine.so"))
+    A, B, C = (np.ones(shape, np.float32) for shape in ((1, 1), (1, 32), (1, 32)))
+    with pytest.raises(UserError, match=r"mine: mine<float>: thread \(0, 0, 0\) of block \(0, 0, 0\) divides by zero"):
+        emulator.product(kernel, at, library, A, B, C)
+
+
+def test_more_than_the_machines_memory_is_refused_before_it_is_taken(tmp_path):
+    kernel = kernel_of(tmp_path, "    C[0] = 1;")
+    with pytest.raises(UserError, match=r"mine float 900000x900000x1 .*: tracing it needs about .* GB of memory, and"):
+        trace(kernel, "float", (900_000, 900_000, 1), block_x=1, block_y=1)
+
+
+# ---- Races on variables, in small elements, and between lanes --------------------------------------------------------
+
+VARIABLES = (
+    "__device__ T total; static __device__ int counter = 3; __device__ T table[64]; __constant__ T scale[2] = {1, 2};"
+)
+RACES = [  # what each thread does, and what is said of the race; None: there is none
+    (
+        "total = A[0]; C[threadIdx.x] = A[0] * B[threadIdx.x];",
+        "writes total of global memory, which thread (0, 0) writes",
+    ),
+    ("counter += 1; C[threadIdx.x] = A[0] * B[threadIdx.x];", "counter of global memory"),
+    (
+        "table[threadIdx.x] = 1; C[threadIdx.x] = table[threadIdx.x ^ 1];",
+        "writes table[1] of global memory, which thread (0, 0) reads",
+    ),
+    ("table[threadIdx.x] = 1; __syncthreads(); C[threadIdx.x] = table[threadIdx.x ^ 1] * A[0] * B[threadIdx.x];", None),
+    ("if (threadIdx.x == 0) counter += 1; C[threadIdx.x] = scale[0] * A[0] * B[threadIdx.x];", None),
+    (
+        "__shared__ char s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x ^ 1];",
+        "writes s[1] of shared memory, which thread (0, 0) reads",
+    ),
+    ("__shared__ char s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x] * A[0] * B[threadIdx.x];", None),
+    (
+        "__shared__ bool s[32]; s[threadIdx.x] = true; __syncthreads(); C[threadIdx.x] = s[31 - threadIdx.x] * A[0] * "
+        "B[threadIdx.x];",
+        None,
+    ),
+    ("__shared__ short s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x ^ 1];", "of shared memory"),
+    ("__shared__ short s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x] * A[0] * B[threadIdx.x];", None),
+    ("reinterpret_cast<char*>(C)[threadIdx.x / 2] = 0;", "writes C[0, 0] of global memory"),
+    (
+        "__shared__ T s[32]; s[threadIdx.x] = 1; __syncwarp(); C[threadIdx.x] = s[threadIdx.x ^ 1] * A[0] * "
+        "B[threadIdx.x];",
+        None,
+    ),
+    (
+        """__shared__ T s[32]; s[threadIdx.x] = 1; __syncwarp(threadIdx.x < 16 ? 0xffff : 0xffff0000);
+        C[threadIdx.x] = s[threadIdx.x ^ 1] * A[0] * B[threadIdx.x];""",
+        None,
+    ),
+    (
+        """__shared__ T s[32]; s[threadIdx.x] = 1; __syncwarp(threadIdx.x < 16 ? 0xffff : 0xffff0000);
+        C[threadIdx.x] = s[threadIdx.x ^ 16] * A[0] * B[threadIdx.x];""",
+        "of shared memory, which thread",
+    ),
+    (
+        "__shared__ T s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x ^ 1];",
+        "of shared memory, which thread (0, 0)",
+    ),
+    ("__shared__ T s; if (threadIdx.x < 16) s = 1; else s = 2; C[threadIdx.x] = 0;", "of shared memory, which thread"),
+]
+
+
+@pytest.mark.parametrize("body, words", RACES, ids=map(str, range(len(RACES))))
+def test_races_in_any_memory_of_any_size_between_any_threads(tmp_path, body, words):
+    kinds, faults = kinds_of(tmp_path, body, shape=(1, 1, 32), before=VARIABLES.replace("T ", "float "))
+    if words is None:
+        assert not faults
+    else:
+        assert "race" in kinds and any(words in fault for fault in faults), faults
+
+
+def test_a_variable_is_kept_from_launch_to_launch_and_fresh_in_each_run(tmp_path):
+    """Every schedule, and every point, begins with what the program gave it."""
+    body = """    if (threadIdx.x == 0) count += 1;
+    __syncthreads();
+    C[threadIdx.x] = A[0] * B[threadIdx.x] * count;"""
+    kernel = kernel_of(tmp_path, body, before="__device__ int count = 0;")
+    library = build(kernel, ["mine<float>"], tmp_path / "mine.so")
+    for _ in range(2):
+        _, faults = trace(kernel, "float", (1, 1, 32), library=library, block_x=32, block_y=1)
+        assert not faults, [str(fault) for fault in faults]
+
+
+def test_a_variable_is_global_memory_and_a_constant_is_not_counted(tmp_path):
+    body = "C[threadIdx.x] = table[threadIdx.x] + scale[1];"
+    row, _ = trace(
+        kernel_of(tmp_path, body, before=VARIABLES.replace("T ", "float ")), "float", (1, 1, 32), block_x=32, block_y=1
+    )
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (1, 4)

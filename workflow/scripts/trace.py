@@ -16,7 +16,7 @@ with script(snakemake.log[0]):
     examined = study.traced_points(shapes["shapes"])
     counted = study.traced_points(shapes["counted"]) + counters.cross_check_points(study.kernels)
     with tempfile.TemporaryDirectory() as folder:
-        tracers = trace.tracers(examined + counted, study.kernels, folder)
+        tracers = trace.tracers(examined + counted, study.kernels, folder, shapes["limit_s"])
         traced, faults = trace.trace_points(examined, tracers, study.kernels)
         counts = trace.count_points(counted, tracers, study.kernels)
         lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = {name: value for name in parameters if (value := getattr(options, f"parameter {name}")) is not None}
     try:
         kernel, point = find_kernel(options, given)
-        row, faults = trace_point(kernel, point)
+        row, faults = trace_point(kernel, point, limit=options.limit)
     except (UserError, LaunchError) as error:
         print(f"tilewise: {error}", file=sys.stderr)
         return 2
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [str(fault) for fault in faults]
     lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {block} threads")
     for column, words_of in TABLE.items():
-        value = row[column]
+        value = row.get(column)
         text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
         lines.append(f"  {words_of:36}{text:>16}")
     count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
@@ -91,6 +91,10 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     tracing.add_argument(
         "--block", type=_sizes(2, 3), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
     )
+    tracing.add_argument(
+        "--limit", type=_seconds, default=120.0, metavar="SECONDS",
+        help="give the kernel up after so many seconds of computing (120)",
+    )  # fmt: skip
     other = tracing.add_argument_group("a kernel that is not in the registry")
     other.add_argument("--name", help="the kernel's name (the file's)")
     other.add_argument(
@@ -123,6 +127,16 @@ def _positive(text: str) -> int:
     if value <= 0:
         raise ValueError
     return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError
+    return value
+
+
+_seconds.__name__ = "number of seconds"
 
 
 def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,8 +72,8 @@ def build(
             objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
         source.write_text(text)
         run_compiler([*own, "-c", source, "-o", compiled])
-        alignments = _alignments(kernel, compiled)
-        shared.write_text(_shared_memory(alignments))
+        alignments, variables = _symbols(kernel, compiled)
+        shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
         run_compiler(
             ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
@@ -133,27 +134,33 @@ class SharedArray:
     alignment: int
 
 
-def _alignments(kernel: Kernel, compiled: Path) -> dict[str, tuple[int, bool]]:
-    """The shared arrays of an object file by symbol: the alignment in bytes, and whether the array is `extern`."""
+def _symbols(kernel: Kernel, compiled: Path) -> tuple[dict[str, tuple[int, bool]], list[str]]:
+    """What an object file says of memory: its shared arrays by symbol, each with the alignment in bytes and whether the
+    array is `extern`; and the symbols of its __device__ variables."""
     command = [tool("readelf"), "-W", "-S", "-s", str(compiled)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    sections = dict(re.findall(r"^ *\[ *(\d+)\] .*?(\d+)$", listing, re.MULTILINE))  # number -> alignment
+    rows = re.findall(r"^ *\[ *(\d+)\] (\S+).*?(\d+)$", listing, re.MULTILINE)
+    sections = {number: (name, int(alignment)) for number, name, alignment in rows}
     symbols = re.findall(r"^ *\d+: \S+ +\S+ TLS +\S+ +\S+ +(\w+) (\S+)$", listing, re.MULTILINE)
+    objects = re.findall(r"^ *\d+: \S+ +\S+ OBJECT +\S+ +\S+ +(\d+) (\S+)$", listing, re.MULTILINE)
+    variables = [name for section, name in objects if re.match(r"\.(bss|data(?!\.rel\.ro))", sections[section][0])]
     text = "\n".join(code_of(path) for path in kernel.files)
-    return {
-        name: (_alignment_of_extern(name, text), True) if section == "UND" else (int(sections[section]), False)
+    alignments = {
+        name: (_alignment_of_extern(name, text), True) if section == "UND" else (sections[section][1], False)
         for section, name in symbols
     }
+    return alignments, variables
 
 
-def _shared_memory(alignments: Mapping[str, tuple[int, bool]]) -> str:
+def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequence[str]) -> str:
     """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and how all are aligned."""
     extern = sorted(name for name, (_, is_extern) in alignments.items() if is_extern)
     labels = "".join(f".globl {name}\n.hidden {name}\n.type {name}, @tls_object\n{name}: .zero 1\n" for name in extern)
+    words = json.dumps(json.dumps([alignments, variables]))
     return (
         f'.section .tbss,"awT",@nobits\n{labels}'
         '.section .rodata.emulator_shared,"a"\n.globl emulator_shared\n.protected emulator_shared\n'
-        f'emulator_shared: .asciz {json.dumps(json.dumps(alignments))}\n.section .note.GNU-stack,"",@progbits\n'
+        f'emulator_shared: .asciz {words}\n.section .note.GNU-stack,"",@progbits\n'
     )
 
 
@@ -167,7 +174,7 @@ def _alignment_of_extern(name: str, text: str) -> int:
 def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
     """All SharedArrays of a library, in the order of their declarations, by its symbol table and their alignments."""
     found = []
-    for mangled, symbol, offset, size in _thread_locals(library):
+    for mangled, symbol, offset, size in _listed(library, "TLS"):
         if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
             owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
@@ -175,15 +182,24 @@ def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]
     return sorted(found, key=lambda array: -array.offset)  # g++ writes the last declaration first
 
 
-def _thread_locals(library: Path | str) -> list[tuple[str, str, int, int]]:
-    """Mangled and plain name, offset and size of what lies in the library's TLS segment."""
+@dataclass(frozen=True)
+class Variable:
+    """A __device__ variable: its name, where it begins in the library, and its size in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def _listed(library: Path | str, kind: str) -> list[tuple[str, str, int, int]]:
+    """Mangled and plain name, offset and size of a library's symbols of a kind: TLS, or OBJECT, a variable."""
     listings = []
     for options in ([], ["-C"]):
         command = [tool("nm"), "-p", *options, "-f", "sysv", str(library)]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
         cells = ([cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines())
-        listings.append([row for row in cells if len(row) == 7 and row[3] == "TLS"])
+        listings.append([row for row in cells if len(row) == 7 and row[3] == kind])
     return [(row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)) for row, plain in zip(*listings)]
 
 
@@ -241,6 +257,31 @@ class _Instance(ctypes.Structure):
     ]
 
 
+class Stopped(ctypes.Structure):
+    """How a run ended before its end, as cuda_emulator.cpp says it: `how` is a number of HOW, `pc` the instruction's
+    offset in the library, or 0, `last` that of its last access; `file` and `line` say where it waited last."""
+
+    _fields_ = [
+        ("how", ctypes.c_int32),
+        ("thread", ctypes.c_uint32),
+        ("block", ctypes.c_uint32 * 3),
+        ("pc", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("file", ctypes.c_char_p),
+        ("line", ctypes.c_int32),
+    ]
+
+
+#: What a thread did that was stopped.
+HOW = {
+    1: "has not come to its end",
+    2: "divides by zero; a GPU would go on with a number that means nothing",
+    3: "needs more local memory than the 512 KiB that a GPU gives a thread: recursion without end, or large arrays",
+    4: "reads or writes address {address:#x}, where nothing is",
+    5: "comes to an instruction that ends it, such as where a function without `return` ends",
+}
+
 #: What a parameter of a kernel can be, as cuda_emulator.h says it.
 KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
 
@@ -271,9 +312,22 @@ class Emulator:
             name: [(p.size, p.kind.decode()) for p in held.parameters[: held.parameter_count]]
             for name, held in zip(self.instances, self._instances)
         }
-        self.shared = shared_arrays(path, json.loads(_text(self.library, "emulator_shared")))
-        self.thread_local_bytes = max((offset + size for _, _, offset, size in _thread_locals(path)), default=0) + 8
+        alignments, variables = json.loads(_text(self.library, "emulator_shared"))
+        self.shared = shared_arrays(path, alignments)
+        self.thread_local_bytes = max((offset + size for _, _, offset, size in _listed(path, "TLS")), default=0) + 8
+        objects = _listed(path, "OBJECT") if variables else []
+        self.variables = [
+            Variable(name, at, size) for mangled, name, at, size in objects if mangled in variables and size
+        ]
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
+        self.library.emulator_stopped.restype = ctypes.POINTER(Stopped)
+        #: Seconds of computing that are left for all further launches; None: no limit.
+        self.seconds_left: float | None = None
+
+    def stopped(self) -> Stopped | None:
+        """How the last launch ended, if a thread could not go on or the time was up."""
+        found = self.library.emulator_stopped()[0]
+        return found if found.how else None
 
     def check(self, launch: Launch, limits: Mapping[str, Any] = EMULATED_LIMITS) -> None:
         """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
@@ -314,6 +368,8 @@ class Emulator:
             ctypes.c_int(len(shared)),
             ctypes.c_uint64(self.thread_local_bytes),
         )
+        self.library.emulator_limit(ctypes.c_double(self.seconds_left or 0.0))
+        started = time.process_time()
         held = [_packed(argument, arrays) for argument in launch.arguments]
         addresses = (ctypes.c_void_p * max(1, len(held)))(*(ctypes.addressof(value) for value in held))
         triple = ctypes.c_uint * 3
@@ -331,6 +387,8 @@ class Emulator:
                 ctypes.c_uint64(len(numbers)),
             )
         )
+        if self.seconds_left is not None:
+            self.seconds_left = max(1e-3, self.seconds_left - (time.process_time() - started))
         self.library.emulator_message.restype = ctypes.c_char_p
         if message := self.library.emulator_message().decode():
             raise UserError(f"{shown(message)}")
@@ -349,13 +407,22 @@ def run(
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
     Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
-    untouched.
+    untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
         library.check(launch, limits)
     arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
     for launch in launches:
-        library.launch(launch, arrays, limits, **order)
+        if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
+            block, thread = tuple(stopped.block), thread_of(stopped.thread, launch)
+            how = HOW[stopped.how].format(address=stopped.address)
+            raise UserError(f"{library.entry}: {launch.instance}: thread {thread} of block {block} {how}")
+
+
+def thread_of(number: int, launch: Launch) -> Three:
+    """threadIdx of a thread by its number in a block, counted along x, y, then z."""
+    x, y, _ = launch.block
+    return number % x, number // x % y, number // (x * y)
 
 
 def product(

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -88,6 +89,7 @@ KINDS = {
     "trap": "traps",
     "order": "order_dependent",
     "incorrect": "incorrect",
+    "stopped": "stopped",
 }
 TITLES = {
     "race": "race",
@@ -100,6 +102,7 @@ TITLES = {
     "trap": "trap",
     "order": "result depends on the order of threads",
     "incorrect": "wrong product",
+    "stopped": "run that does not come to its end",
 }
 
 
@@ -136,6 +139,7 @@ def trace(
     seed: int = 524,
     blocks: Iterable[Three] = (),
     stop: bool = False,
+    limit: float = 0,
     **parameters: int,
 ) -> tuple[Row, list[Fault]]:
     """Run a kernel at a shape (n, p, m) under every schedule; returns (row of traffic.csv as a dict, list of Faults).
@@ -143,11 +147,12 @@ def trace(
     `parameters` are the kernel's own; for `block` they are block_x and block_y. `library` is its library made by
     `build`; without one it is compiled. `blocks`, triples (x, y, z), restricts every launch to these blocks: then the
     operands are zeros that take no memory until they are read, so that shapes far beyond this machine's memory can be
-    tried, and the product is not checked. `stop` ends a run at its first fault. Raises UserError if the kernel does not
-    compile or cannot be emulated, LaunchError if a device would refuse a launch.
+    tried, and the product is not checked. `stop` ends a run at its first fault, `limit` the whole after that many
+    seconds of computing (0: never). Raises UserError if the kernel does not compile or cannot be emulated, or if this
+    machine has not enough memory, LaunchError if a device would refuse a launch.
     """
     point = points.point("trace", kernel.name, dtype, *shape, **parameters)
-    return trace_point(kernel, point, library, seed, blocks, stop)
+    return trace_point(kernel, point, library, seed, blocks, stop, limit)
 
 
 def trace_point(
@@ -157,6 +162,7 @@ def trace_point(
     seed: int = 524,
     blocks: Iterable[Three] = (),
     stop: bool = False,
+    limit: float = 0,
 ) -> tuple[Row, list[Fault]]:
     """The same for a Point."""
     if not kernel.emulated:
@@ -164,15 +170,15 @@ def trace_point(
     if library is None:
         with tempfile.TemporaryDirectory() as folder:
             library = build(kernel, kernel.instances(point), Path(folder, f"{kernel.name}.so"))
-            return Tracer(library, kernel).trace(point, seed, blocks, stop)
-    return Tracer(library, kernel).trace(point, seed, blocks, stop)
+            return Tracer(library, kernel, limit).trace(point, seed, blocks, stop)
+    return Tracer(library, kernel, limit).trace(point, seed, blocks, stop)
 
 
 def tracers(
-    points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str
+    points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str, limit: float = 0
 ) -> dict[str, "Tracer | UserError"]:
     """A Tracer for each kernel among the points that the emulator runs, by name, compiled once, with all instances,
-    into `folder`; or, for a kernel that does not compile, the error."""
+    into `folder`; or, for a kernel that does not compile, the error. `limit` as in Tracer."""
     instances: dict[str, set[str]] = {}
     for point in points:
         kernel = kernels[point.kernel]
@@ -181,7 +187,8 @@ def tracers(
     found: dict[str, Tracer | UserError] = {}
     for name, wanted in instances.items():
         try:
-            found[name] = Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
+            library = build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so")
+            found[name] = Tracer(library, kernels[name], limit)
         except UserError as error:
             found[name] = error
     return found
@@ -303,7 +310,7 @@ class _Fault(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _Operand:
-    """An array in global memory: A, B, C or a workspace."""
+    """An array in global memory: A, B, C, a workspace, or a __device__ variable, whose elements may be of any type."""
 
     name: str
     precision: Precision
@@ -324,13 +331,45 @@ def _operands(kernel: Kernel, point: Point) -> list[_Operand]:
     return found
 
 
+#: What a byte of the operands takes beside itself: in the tracer, per 4 bytes, and in NumPy, which checks the product.
+CELL_BYTES = 32
+CHECK_BYTES = 6
+
+
+def _check_memory(kernel: Kernel, point: Point) -> None:
+    """Raise UserError if a point needs more memory than this machine, or this process's share of it, has left."""
+    operands = _operands(kernel, point)
+    unit = min(4, *(operand.precision.itemsize for operand in operands))
+    needed = sum(operand.bytes for operand in operands) * (1 + CELL_BYTES / unit + CHECK_BYTES)
+    left = psutil.virtual_memory().available
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # a container's own limit, if it has one
+            allowed, taken = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
+            left = min(left, allowed - taken)
+    if needed > left:
+        raise UserError(
+            f"{point.label()}: tracing it needs about {needed / 1e9:,.1f} GB of memory, and {left / 1e9:,.1f} GB are "
+            "free here; choose smaller sizes"
+        )
+
+
 class Tracer:
     """A library made by `build`, ready to trace points of its kernel."""
 
-    def __init__(self, library: Path | str, kernel: Kernel) -> None:
+    def __init__(self, library: Path | str, kernel: Kernel, limit: float = 0) -> None:
+        """`limit` is how many seconds of computing a point may take; 0: as many as it likes."""
         self.kernel = kernel
+        self.limit = limit
+        self.launched = 0  # the launch that began last
+        self.unit = 4  # bytes that a cell of the tracer stands for
         self.path = Path(library)
         self.emulator = Emulator(library)
+        constants = set(re.findall(r"__constant__[^;=(){}]*?(\w+)\s*[\[=;{]", "\n".join(map(code_of, kernel.files))))
+        # Of constant memory nothing is counted, and nobody writes it.
+        self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
         self.callers: dict[int, str] = {}  # where the kernel calls the function that has an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
@@ -340,8 +379,24 @@ class Tracer:
         self, point: Point, seed: int = 524, blocks: Iterable[Three] = (), stop: bool = False
     ) -> tuple[Row, list[Fault]]:
         """As `trace` says."""
-        blocks, n, p, m = list(blocks), point.n, point.p, point.m
-        with self._allocated(point) as arrays:
+        blocks = list(blocks)
+        if not blocks:
+            _check_memory(self.kernel, point)
+        unit = 4
+        while True:  # once more if there are accesses of fewer bytes than were told apart
+            self.emulator.seconds_left = self.limit or None
+            row, faults, finest = self._trace(point, seed, blocks, stop, unit)
+            if finest >= unit:
+                return row, faults
+            unit = finest
+
+    def _trace(
+        self, point: Point, seed: int, blocks: Sequence[Three], stop: bool, unit: int
+    ) -> tuple[Row, list[Fault], int]:
+        """The same with cells of up to `unit` bytes, and the bytes of the smallest access; if it is smaller than a
+        cell, row and faults are worth nothing."""
+        n, p, m = point.n, point.p, point.m
+        with self._allocated(point, unit) as arrays:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
             C, first = arrays["C"], None
             row: Row = {}
@@ -353,9 +408,16 @@ class Tracer:
                     for workspace in self.kernel.workspaces_at(point):
                         arrays[workspace.name].view(np.uint8).fill(0xFF)
                 self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
-                found = self._faults(point)
+                finest = self.emulator.library.tracer_finest()
+                if finest < self.unit:
+                    return row, [], finest
+                found, stopped = self._faults(point), self._stopped(point)
                 for fault in found:
                     faults.setdefault((fault.kind, fault.file, fault.line), fault)
+                if stopped:  # what was counted up to there says nothing
+                    status, faults["stopped"] = stopped
+                    row = _about(self.kernel, point) | {"status": status, "message": str(faults["stopped"])}
+                    break
                 if not row:
                     row = self._row(point, self._traffic())
                 if operands and first is None:
@@ -369,33 +431,63 @@ class Tracer:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
         found = list(faults.values())
         by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
-        return row | by_kind | {"stopped": 0}, found
+        return row | by_kind, found, unit
 
     def count(self, point: Point) -> Row:
         """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
+        self.emulator.seconds_left = self.limit or None
         total = np.zeros((4, len(_Traffic._fields_)), np.int64)
         classes = block_classes(self.kernel, point) if _covers(self.kernel) else {None: 1}
         with self._allocated(point) as arrays:
             for block, number in classes.items():
                 self._run(point, arrays, [block] if block else [], counting=True, watching=False)
+                if stopped := self._stopped(point):
+                    raise UserError(str(stopped[1]))
                 total += number * self._traffic()
         return self._row(point, total)
 
+    def _stopped(self, point: Point) -> tuple[str, Fault] | None:
+        """Status and Fault of the last run, if a thread could not go on or the time was up."""
+        stopped = self.emulator.stopped()
+        if not stopped:
+            return None
+        self._look_up({stopped.pc, stopped.last})
+        places = [self.lines[stopped.pc], self.lines[stopped.last]]
+        if stopped.file and not stopped.pc:
+            places.insert(0, (shown(stopped.file.decode()), stopped.line))
+        # Not every one has a line: what overflows a stack may be the emulator itself.
+        file, line = next((at for at in places if at[1]), (shown(self.kernel.path), None))
+        place = _Place(self.kernel.at(point)[self.launched], [], [])
+        text = f"{place.name_thread(stopped.thread)} of {place.name_block(stopped.block)} {HOW[stopped.how]}"
+        text = text.format(address=stopped.address)
+        if stopped.how == 1:
+            text += f" after {self.limit:g} s of computing (--limit, trace.limit_s)"
+        fault = Fault("stopped", file, line, text, place.cut(stopped.block), place.thread(stopped.thread))
+        return "timeout" if stopped.how == 1 else "error", fault
+
     @contextlib.contextmanager
-    def _allocated(self, point: Point) -> Iterator[dict[str, np.ndarray]]:
-        """All arrays by name in the tracer's memory, zeroed, for a `with` statement."""
+    def _allocated(self, point: Point, unit: int = 4) -> Iterator[dict[str, np.ndarray]]:
+        """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
+        smaller, for a `with` statement."""
         for launch in self.kernel.at(point):
             self.emulator.check(launch)
         operands = _operands(self.kernel, point)
         number = len(operands)
+        self.unit = min(unit, *(operand.precision.itemsize for operand in operands))
         addresses = (ctypes.c_void_p * number)()
         try:
             failed = self.emulator.library.tracer_allocate(
                 ctypes.c_int(number),
                 (ctypes.c_uint64 * number)(*(operand.bytes for operand in operands)),
                 (ctypes.c_int * number)(*(operand.written_by_host for operand in operands)),
-                ctypes.c_int(min(4, *(operand.precision.itemsize for operand in operands))),
+                ctypes.c_int(self.unit),
                 addresses,
+            )
+            integers = ctypes.c_uint64 * len(self.variables)
+            failed |= self.emulator.library.tracer_variables(
+                ctypes.c_int(len(self.variables)),
+                integers(*(variable.offset for variable in self.variables)),
+                integers(*(variable.size for variable in self.variables)),
             )
             if failed:
                 raise UserError(f"{point.label()}: not enough memory on this machine to trace it; choose smaller sizes")
@@ -419,7 +511,8 @@ class Tracer:
     ) -> None:
         """One run of all launches: `counting` traffic, `watching` for faults, or both."""
         self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)))
-        for launch in self.kernel.at(point):
+        for number, launch in enumerate(self.kernel.at(point)):
+            self.launched = number
             shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
             self.emulator.library.tracer_launch(
@@ -463,6 +556,10 @@ class Tracer:
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
         launches, operands = self.kernel.at(point), _operands(self.kernel, point)
+        precision = PRECISIONS[point.dtype]
+        for variable in self.variables:
+            shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
+            operands.append(_Operand(variable.name, precision, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
@@ -646,10 +743,13 @@ class _Place:
         if fault.array < 0:
             return f"address {fault.address:#x}" if not fault.space else "shared memory"
         if fault.space:
-            # A shared array does not tell the size of its elements: those of C are meant.
-            return f"{self.shared[fault.array].name}[{fault.offset // self.operands[2].precision.itemsize}]"
+            # A shared array does not tell the size of its elements: those of C are meant, or the access if smaller.
+            size = min(self.operands[2].precision.itemsize, max(1, fault.size))
+            return f"{self.shared[fault.array].name}[{fault.offset // size}]"
         operand = self.operands[fault.array]
         index = fault.offset // operand.precision.itemsize
+        if not operand.shape:
+            return operand.name
         if 0 <= index < math.prod(operand.shape):
             return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
         return f"element {index} of {operand.name}"
