@@ -729,14 +729,15 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 void atomic(const void* address, unsigned size, const void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (watching && at - arena < arena_bytes) {
+    if (watching && at - shared_begin >= shared_bytes) {
         // What threads showed (__threadfence) before they came here is known to those who come later.
         auto& here = told[at];
         for (auto [start, until] : here)
             if (start != block_start) known_blocks[start] = std::max(known_blocks[start], until);
         if (fenced[running] >= block_start) {
             for (auto& known_to : known_blocks) here.push_back(known_to);
-            here.push_back({block_start, fenced[running]});
+            // Also what the other threads did before the last barrier: they, or this one, have shown it.
+            here.push_back({block_start, std::max(fenced[running], last_barrier)});
         }
     }
     accessed(address, size, true, pc, true);

@@ -589,15 +589,19 @@ class Tracer:
         unknown = sorted(offsets - set(self.lines))
         if not unknown:
             return
-        command = [tool("addr2line"), "-a", "-i", "-e", str(self.path), *map(hex, unknown)]
+        command = [tool("addr2line"), "-a", "-i", "-f", "-e", str(self.path), *map(hex, unknown)]
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         for chunk in re.split(r"^0x", answer, flags=re.MULTILINE)[1:]:
             offset, *frames = chunk.splitlines()
             # Innermost first: what the emulator's headers define was called from the kernel.
-            places = [frame.split(" (")[0].rsplit(":", 1) for frame in frames]
-            file, line = next((p for p in places if not p[0].startswith(str(FOLDER))), places[-1])
+            places = [
+                (name, *frame.split(" (")[0].rsplit(":", 1)) for name, frame in zip(frames[::2], frames[1::2], strict=True)
+            ]
+            own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
+            _, file, line = own[0]
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
-            outer, at = next((p for p in reversed(places) if not p[0].startswith(str(FOLDER))), (file, line))
+            # The kernel is the outermost of its functions; g++ may have cut it in two, of the same name.
+            _, outer, at = next(place for place in own if place[0] == own[-1][0])
             if (outer, at) != (file, line):
                 self.callers[int(offset, 16)] = f"{shown(outer)}:{at}"
 
