@@ -57,7 +57,7 @@ struct Fault {
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], thread, other_thread;
     std::uint64_t count;
-    char text[400];  // what happened, if it is said here
+    char text[600];  // what happened, if it is said here
 };
 
 Traffic traffic[2][2];  // [space][write]
@@ -93,7 +93,7 @@ std::uintptr_t shared_begin;                     // the window's
 std::size_t shared_bytes;                        // to the end of the last array
 std::vector<Cell> shared_cells;
 std::vector<std::int16_t> shared_owner;          // of each unit: the number of an array, or -1
-std::vector<std::uint64_t> shared_array_begin;
+std::vector<std::uint64_t> shared_array_begin, shared_array_bytes;
 std::uintptr_t library_begin, library_end;
 
 void* reserve(std::size_t bytes)
@@ -144,7 +144,8 @@ bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
         auto found = known_blocks.find((after - 1)->first);
         return found == known_blocks.end() || stamp > found->second;
     }
-    if (stamp < last_barrier || thread == running) return false;
+    // A barrier of the block tells what threads did, but of a unit no more than one of them knew.
+    if (thread == running || (stamp < last_barrier && thread < wgmma_of_warp)) return false;
     const Known& row = known[running];
     return row.size() <= thread || row[thread] < stamp;
 }
@@ -558,6 +559,22 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
+// All threads of the block know now which work of units any of them has waited for.
+template <typename Fibers>
+void share_what_units_did(const Fibers& fibers)
+{
+    static Known all;
+    all.assign(workers, 0);
+    bool any = false;
+    for (const Fiber* fiber : fibers) {
+        const Known& row = known[fiber->thread];
+        any |= !row.empty();
+        for (unsigned w = wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
+    }
+    for (const Fiber* fiber : fibers)
+        if (any) known[fiber->thread] = all;
+}
+
 void Observer::block_starts()
 {
     block_start = last_barrier = ++clock_now;
@@ -566,6 +583,9 @@ void Observer::block_starts()
     known_blocks.clear();
     emulator::block_starts.push_back({block_start, blockIdx});
     last_ended = -1;
+    if (watching)
+        for (std::size_t k = 0; k < shared_array_begin.size(); ++k)
+            std::memset(reinterpret_cast<void*>(shared_begin + shared_array_begin[k]), 0xff, shared_array_bytes[k]);
     counted_warp = 0;
 }
 
@@ -587,6 +607,7 @@ void Observer::barrier_releases(const Fibers& fibers)
     ++clock_now;
     const Fiber& first = *fibers[0];
     last_barrier = clock_now;
+    share_what_units_did(fibers);
     Fault fault = new_fault(divergence);
     fault.file = first.file;
     fault.line = first.line;
@@ -640,9 +661,10 @@ struct OutOfBounds {
 // What an atomic operation on an address was told by threads of other blocks, which had shown their writes before.
 std::unordered_map<std::uintptr_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> told;
 
-Fault said(Kind kind, const std::string& text, const char* file, int line)
+Fault said(Kind kind, const std::string& text, const char* file, int line, const void* pc = nullptr)
 {
     Fault fault = new_fault(kind);
+    if (pc) fault.pc = reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin;
     fault.file = file;
     fault.line = line;
     text.copy(fault.text, sizeof fault.text - 1);
@@ -684,6 +706,8 @@ namespace watch {
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
 
+bool may_be_unwritten(bool yes) { return std::exchange(unknown_is_fine, yes); }
+
 bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 {
     const bool counts = counting;
@@ -705,14 +729,15 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 void atomic(const void* address, unsigned size, const void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (watching && at - arena < arena_bytes) {
+    if (watching && at - shared_begin >= shared_bytes) {
         // What threads showed (__threadfence) before they came here is known to those who come later.
         auto& here = told[at];
         for (auto [start, until] : here)
             if (start != block_start) known_blocks[start] = std::max(known_blocks[start], until);
         if (fenced[running] >= block_start) {
             for (auto& known_to : known_blocks) here.push_back(known_to);
-            here.push_back({block_start, fenced[running]});
+            // Also what the other threads did before the last barrier: they, or this one, have shown it.
+            here.push_back({block_start, std::max(fenced[running], last_barrier)});
         }
     }
     accessed(address, size, true, pc, true);
@@ -853,11 +878,23 @@ void global_request(const void* address, unsigned bytes, bool write)
     ++to.requests;
 }
 
-void asynchrony(const std::string& text, const char* file, int line) { report(said(emulator::asynchrony, text, file, line)); }
-void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
-void deadlock(const std::string& text, const char* file, int line)
+// Python puts the place in words: the line of the asm statement, and the line that calls the function around it.
+std::string place(const void* pc, const char*, int)
 {
-    report(said(emulator::deadlock, text, file, line));
+    char text[32];
+    std::snprintf(text, sizeof text, "\x01%zx\x01", static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin));
+    return text;
+}
+
+void asynchrony(const std::string& text, const char* file, int line, const void* pc, bool last)
+{
+    report(said(emulator::asynchrony, text, file, line, pc));
+    if (last) abandon();
+}
+void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
+void deadlock(const std::string& text, const char* file, int line, const void* pc)
+{
+    report(said(emulator::deadlock, text, file, line, pc));
     abandon();
 }
 void trap(const std::string& text, const char* file, int line)
@@ -971,6 +1008,7 @@ EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* size
     shared_cells.assign(units(shared_bytes) + 1, Cell{});
     shared_owner.assign(units(shared_bytes) + 1, -1);
     shared_array_begin.assign(places, places + shared_arrays);
+    shared_array_bytes.assign(sizes, sizes + shared_arrays);
     for (int k = 0; k < shared_arrays; ++k)
         std::fill(shared_owner.begin() + places[k] / unit, shared_owner.begin() + units(places[k] + sizes[k]), k);
 }

@@ -211,7 +211,7 @@ def _listed(library: Path | str, kind: str) -> list[tuple[str, str, int, int]]:
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
         cells = ([cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines())
-        listings.append([row for row in cells if len(row) == 7 and row[3] == kind])
+        listings.append([row for row in cells if len(row) == 7 and row[3] == kind and row[1]])
     return [(row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)) for row, plain in zip(*listings)]
 
 

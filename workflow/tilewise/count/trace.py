@@ -284,6 +284,10 @@ def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     return emulator.build(kernel, instances, output, flags=TRACED, runtime="tracer.cpp")
 
 
+#: How tracer.cpp writes the place of an instruction into a text.
+_OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
+
+
 class _Traffic(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "conflicts", "bytes")]
 
@@ -300,7 +304,7 @@ class _Fault(ctypes.Structure):
         ("other_block", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
-        ("text", ctypes.c_char * 400),
+        ("text", ctypes.c_char * 600),
     ]
 
 
@@ -367,6 +371,7 @@ class Tracer:
         # Of constant memory nothing is counted, and nobody writes it.
         self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
+        self.callers: dict[int, str] = {}  # where the kernel calls the function that has an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
 
@@ -559,7 +564,8 @@ class Tracer:
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
-        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)})
+        told = {int(offset, 16) for fault in raw for offset in _OFFSET.findall(fault.text.decode(errors="replace"))}
+        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)} | told)
         found: dict[Any, Fault] = {}
         for fault in raw:
             kind = list(KINDS)[fault.kind]
@@ -570,7 +576,10 @@ class Tracer:
                 continue
             launch = launches[fault.launch]
             place = _Place(launch, operands, self.emulator.shared_of(launch))
-            text = fault.text.decode(errors="replace") or getattr(self, f"_{kind}")(fault, place)
+            said = _OFFSET.sub(lambda told: self._named(int(told[1], 16)), fault.text.decode(errors="replace"))
+            text = said or getattr(self, f"_{kind}")(fault, place)
+            if fault.pc in self.callers:
+                text += f" (called at {self.callers[fault.pc]})"
             found[kind, file, line] = Fault(
                 kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
             )
@@ -581,14 +590,33 @@ class Tracer:
         unknown = sorted(offsets - set(self.lines))
         if not unknown:
             return
-        command = [tool("addr2line"), "-a", "-i", "-e", str(self.path), *map(hex, unknown)]
+        command = [tool("addr2line"), "-a", "-i", "-f", "-e", str(self.path), *map(hex, unknown)]
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         for chunk in re.split(r"^0x", answer, flags=re.MULTILINE)[1:]:
             offset, *frames = chunk.splitlines()
             # Innermost first: what the emulator's headers define was called from the kernel.
-            places = [frame.split(" (")[0].rsplit(":", 1) for frame in frames]
-            file, line = next((p for p in places if not p[0].startswith(str(FOLDER))), places[-1])
+            places = [
+                (name, *frame.split(" (")[0].rsplit(":", 1)) for name, frame in zip(frames[::2], frames[1::2], strict=True)
+            ]
+            own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
+            _, file, line = own[0]
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
+            # The kernel is the outermost of its functions; g++ may have cut it in two, of the same name.
+            _, outer, at = next(place for place in own if place[0] == own[-1][0])
+            if (outer, at) != (file, line):
+                self.callers[int(offset, 16)] = f"{shown(outer)}:{at}"
+
+    def _named(self, offset: int) -> str:
+        """The line of an instruction in words: of the kernel, and of the function that it calls."""
+        file, line = self.lines[offset]
+        own = f"{file}:{line}"
+        return f"{self.callers[offset]} ({own})" if offset in self.callers else own
+
+    def _at(self, offset: int, file: str) -> str:
+        """The same as seen from a line of `file`."""
+        own, line = self.lines[offset]
+        at = f"line {line}" if own == file else f"line {line} of {own}"
+        return f"{at} (called at {self.callers[offset]})" if offset in self.callers else at
 
     def _race(self, fault: Any, place: "_Place") -> str:
         other, why = place.name_worker(fault.other_thread), "with no __syncthreads() between"
@@ -596,8 +624,7 @@ class Tracer:
             why = "and nothing waits for that"
         if tuple(fault.other_block) != tuple(fault.block):
             other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
-        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
-        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
         return f"{place.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
@@ -617,19 +644,14 @@ class Tracer:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
     def _asynchrony(self, fault: Any, place: "_Place") -> str:
-        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
-        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
         if fault.other_write:  # written by a thread, read by a unit
             who = place.name_thread(fault.other_thread)
             return (
                 f"the asynchronous unit reads {place.element(fault)} of shared memory, which {who} writes at {at}, "
                 "with no fence.proxy.async between"
             )
-        return (
-            f"{place.access(fault)} of shared memory while the copy that line {line} started is under way"
-            if (other_file == file)
-            else f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
-        )
+        return f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
 
     def _divergence(self, fault: Any, place: "_Place") -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
