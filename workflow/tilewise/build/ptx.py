@@ -15,7 +15,9 @@ from tilewise import UserError
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b|__shared__\s+alignas\b")
 
 #: C++ wants `alignas` first, CUDA takes it behind `__shared__`, which is `thread_local` here.
-_ALIGNED = re.compile(r"((?:\b(?:extern|static)\s+)*\bthread_local)(\s+)(alignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
+_ALIGNED = re.compile(
+    r"((?:\b(?:extern|static)\s+)*\bthread_local)(\s+)(alignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))"
+)
 
 _WORDS = re.compile(
     r"""(?P<marker>^[ \t]*\#[ \t]*(?:line[ \t]+)?(?P<line>\d+)[ \t]+"(?P<file>[^"\n]*)"(?P<flags>[^\n]*)$)"""

@@ -596,7 +596,8 @@ class Tracer:
             offset, *frames = chunk.splitlines()
             # Innermost first: what the emulator's headers define was called from the kernel.
             places = [
-                (name, *frame.split(" (")[0].rsplit(":", 1)) for name, frame in zip(frames[::2], frames[1::2], strict=True)
+                (name, *frame.split(" (")[0].rsplit(":", 1))
+                for name, frame in zip(frames[::2], frames[1::2], strict=True)
             ]
             own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
             _, file, line = own[0]
