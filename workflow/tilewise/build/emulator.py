@@ -71,7 +71,10 @@ def build(
             text = ptx.rewritten(preprocess(text, own), own=["<stdin>"])
             objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
         source.write_text(text)
-        run_compiler([*own, "-c", source, "-o", compiled])
+        try:
+            run_compiler([*own, "-c", source, "-o", compiled])
+        except UserError as error:
+            raise UserError(_in_kernel(str(error), kernel, source)) from None
         alignments, variables = _symbols(kernel, compiled)
         shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
@@ -87,6 +90,15 @@ def build(
                 )
         library.replace(output)
     return output
+
+
+def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
+    """A compiler's message about the text around a kernel, as one about the kernel."""
+    where, _, what = message.partition(": ")
+    if not where.startswith(str(source)):
+        return message
+    hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
+    return f"{shown(kernel.path)}: {what}{hint}"
 
 
 def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
@@ -246,7 +258,12 @@ def static_shared_bytes(arrays: Iterable[SharedArray], instances: Sequence[str])
 
 
 class _Parameter(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("kind", ctypes.c_char)]
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("kind", ctypes.c_char),
+        ("element_size", ctypes.c_uint32),
+        ("element", ctypes.c_char),
+    ]
 
 
 class _Instance(ctypes.Structure):
@@ -312,6 +329,14 @@ class Emulator:
             name: [(p.size, p.kind.decode()) for p in held.parameters[: held.parameter_count]]
             for name, held in zip(self.instances, self._instances)
         }
+        #: float or double for each parameter that points to one; else "".
+        self.elements = {
+            name: [
+                {(b"f", 4): "float", (b"f", 8): "double"}.get((p.element, p.element_size), "") * (p.kind == b"p")
+                for p in held.parameters[: held.parameter_count]
+            ]
+            for name, held in zip(self.instances, self._instances)
+        }
         alignments, variables = json.loads(_text(self.library, "emulator_shared"))
         self.shared = shared_arrays(path, alignments)
         self.thread_local_bytes = max((offset + size for _, _, offset, size in _listed(path, "TLS")), default=0) + 8
@@ -339,6 +364,17 @@ class Emulator:
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
+
+    def check_elements(self, launch: Launch, types: Mapping[str, str]) -> None:
+        """Raise UserError if a function takes a pointer to float or double where its launch gives it an array of
+        another type; `types` are those of the arrays by name, in C++."""
+        for number, (argument, element) in enumerate(zip(launch.arguments, self.elements[launch.instance]), 1):
+            if isinstance(argument, Array) and element and types[argument.name] != element:
+                raise UserError(
+                    f"{self.entry}: {launch.instance}: argument {number} is the array {argument.name} of "
+                    f"{types[argument.name]}, but the function takes a pointer to {element}; choose that element type "
+                    f"(--dtype {element} of `tilewise trace`)"
+                )
 
     def shared_of(self, launch: Launch) -> list[SharedArray]:
         """The shared arrays that a launch may use."""

@@ -17,7 +17,9 @@ ASM = re.compile(
 )
 
 #: C++ wants `alignas` first, CUDA takes it behind `__shared__`, which is `thread_local` here.
-_ALIGNED = re.compile(r"((?:\b(?:extern|static)\s+)*\bthread_local)(\s+)(alignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
+_ALIGNED = re.compile(
+    r"((?:\b(?:extern|static)\s+)*\bthread_local)(\s+)(alignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))"
+)
 
 _WORDS = re.compile(
     r"""(?P<marker>^[ \t]*\#[ \t]*(?:line[ \t]+)?(?P<line>\d+)[ \t]+"(?P<file>[^"\n]*)"(?P<flags>[^\n]*)$)"""

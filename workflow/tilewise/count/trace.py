@@ -469,9 +469,10 @@ class Tracer:
     def _allocated(self, point: Point, unit: int = 4) -> Iterator[dict[str, np.ndarray]]:
         """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
         smaller, for a `with` statement."""
+        operands = _operands(self.kernel, point)
         for launch in self.kernel.at(point):
             self.emulator.check(launch)
-        operands = _operands(self.kernel, point)
+            self.emulator.check_elements(launch, {operand.name: operand.precision.cpp for operand in operands})
         number = len(operands)
         self.unit = min(unit, *(operand.precision.itemsize for operand in operands))
         addresses = (ctypes.c_void_p * number)()
@@ -595,7 +596,8 @@ class Tracer:
             offset, *frames = chunk.splitlines()
             # Innermost first: what the emulator's headers define was called from the kernel.
             places = [
-                (name, *frame.split(" (")[0].rsplit(":", 1)) for name, frame in zip(frames[::2], frames[1::2], strict=True)
+                (name, *frame.split(" (")[0].rsplit(":", 1))
+                for name, frame in zip(frames[::2], frames[1::2], strict=True)
             ]
             own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
             _, file, line = own[0]
