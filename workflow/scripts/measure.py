@@ -10,7 +10,7 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config)
     device = read_device(snakemake.input.device)
     check_here(device)
-    work = study.work(snakemake.wildcards, snakemake.input.builds, device, snakemake.params)
+    work = study.work(snakemake.wildcards.task, snakemake.input.builds, device, snakemake.params)
     with one_gpu(device):
         measurements, facts = study.method(work.task).run(work)
     write_csv(measurements, snakemake.output.task)

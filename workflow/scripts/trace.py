@@ -12,9 +12,9 @@ from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
-    shapes = study.config["trace"]
-    examined = study.traced_points(shapes["shapes"])
-    counted = study.traced_points(shapes["counted"]) + counters.cross_check_points(study.kernels)
+    shapes, platform = study.config["trace"], snakemake.wildcards.platform
+    examined = study.traced_points(shapes["shapes"], platform)
+    counted = study.traced_points(shapes["counted"], platform) + counters.cross_check_points(study.kernels)
     with tempfile.TemporaryDirectory() as folder:
         tracers = trace.tracers(examined + counted, study.kernels, folder)
         traced, faults = trace.trace_points(examined, tracers, study.kernels)

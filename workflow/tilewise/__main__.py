@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tilewise import UserError
+from tilewise import KERNELS, UserError
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
 from tilewise.count.trace import SCHEDULES, trace_point
-from tilewise.study import registry
+from tilewise.study import registry, tuning
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
 from tilewise.study.expressions import FUNCTIONS
 from tilewise.study.points import Point
@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser, parameters = _parser(words)
     options = parser.parse_args(words)
+    if options.command == "tuned":
+        return _tuned(options)
     given = {name: value for name in parameters if (value := getattr(options, f"parameter {name}")) is not None}
     try:
         kernel, point = find_kernel(options, given)
@@ -67,10 +69,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if faults else 0
 
 
+def _tuned(options: argparse.Namespace) -> int:
+    """`tilewise tuned`: print the tuner's choices, or write them into the registry; returns the exit status."""
+    from tilewise.report import data  # pandas and what comes with it: a second that the microscope does not need
+
+    try:
+        found = data.choices(options.folder, registry.load())
+        if options.write:
+            print(f"written into {shown(tuning.write(found, KERNELS))}; see what changed with `git diff`")
+        else:
+            print(tuning.text(found), end="")
+    except UserError as error:
+        print(f"tilewise: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser, and the names of the parameters among its options: every name in `words` that is not its own."""
     parser = argparse.ArgumentParser(prog="tilewise", description=(__doc__ or "").split(": ", 1)[0])
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     tracing = commands.add_parser(
         "trace",
         allow_abbrev=False,
@@ -103,6 +121,14 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     )
     other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
     other.add_argument("--dynamic-shared", type=int, metavar="BYTES", help="dynamic shared memory of a block")
+    keeping = commands.add_parser(
+        "tuned",
+        help="show the choices of the tuner, and keep them in the registry",
+        description="Print what `snakemake --cores all tune` chose on a machine, as lines of kernels/tuned.yaml, from "
+        "which sweeps with `tuned: true` take their parameters. Exit status: 0, or 2 if nothing was chosen.",
+    )
+    keeping.add_argument("folder", type=Path, help="results of a machine, such as results/nvidia-h200")
+    keeping.add_argument("--write", action="store_true", help="write them into kernels/tuned.yaml")
     own = {option for action in tracing._actions for option in action.option_strings}
     named = dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word))
     parameters = [option.removeprefix("--") for option in named if option not in own]

@@ -32,6 +32,12 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
     return output
 
 
+def compile_object(source: Path, output: Path) -> Path:
+    """Compile a C++ file to the object file `output`, for `flags` of compile_library. Returns the path."""
+    run_compiler([*(flag for flag in FLAGS if flag != "-shared"), "-c", source, "-o", output])
+    return output
+
+
 def beside(path: Path) -> list[str]:
     """Flags with which `#include "NAME"` finds a file by its name alone, whatever its folder is called."""
     return ["-iquote", str(path.resolve().parent)]

@@ -24,6 +24,8 @@ from tilewise.study.registry import Kernel
 from tilewise.study.sources import INCLUDE, code_of
 
 FOLDER = KERNELS / "emulator"
+#: The scheduler, which every library has.
+RUNTIME = FOLDER / "cuda_emulator.cpp"
 #: A block has at most this many threads along z, on every device so far.
 MAX_BLOCK_Z = 64
 
@@ -40,7 +42,7 @@ def build(
     instances: Sequence[str],
     output: Path | str,
     flags: Iterable[Any] = (),
-    runtime: Path = FOLDER / "cuda_emulator.cpp",
+    runtime: Path = RUNTIME,
 ) -> Path:
     """Compile a kernel with all its instances into one shared library at `output`; returns the path.
 
@@ -246,24 +248,25 @@ class Emulator:
 
 
 def run(
-    library: Emulator,
+    libraries: Mapping[str, Emulator],
     launches: Sequence[Launch],
     workspaces: Iterable[Workspace],
     operands: Mapping[str, np.ndarray],
     limits: Mapping[str, Any] = EMULATED_LIMITS,
     **order: Any,
 ) -> None:
-    """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order.
+    """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order, each from its instance's
+    library.
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
     Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
     untouched.
     """
     for launch in launches:
-        library.check(launch, limits)
+        libraries[launch.instance].check(launch, limits)
     arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
     for launch in launches:
-        library.launch(launch, arrays, limits, **order)
+        libraries[launch.instance].launch(launch, arrays, limits, **order)
 
 
 def product(
@@ -279,7 +282,8 @@ def product(
     """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     limits = EMULATED_LIMITS if device is None else device["limits"]
     spaces = kernel.workspaces_at(point, device)
-    run(library, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
+    libraries = dict.fromkeys(library.instances, library)
+    run(libraries, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
 
 
 def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:

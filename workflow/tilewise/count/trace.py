@@ -23,7 +23,7 @@ import pandas as pd
 
 from tilewise import UserError
 from tilewise.build import emulator
-from tilewise.build.cpp import FLAGS, run_compiler, shown, tool
+from tilewise.build.cpp import compile_object, shown, tool
 from tilewise.build.emulator import FOLDER, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
@@ -235,9 +235,7 @@ def _runtime() -> Path:
     """The scheduler with the tracer in it, as an object file: compiled once per process, and not instrumented."""
     folder = tempfile.TemporaryDirectory(prefix="tilewise-")
     atexit.register(folder.cleanup)
-    output = Path(folder.name, "tracer.o")
-    run_compiler([*(flag for flag in FLAGS if flag != "-shared"), "-c", FOLDER / "tracer.cpp", "-o", output])
-    return output
+    return compile_object(FOLDER / "tracer.cpp", Path(folder.name, "tracer.o"))
 
 
 class _Traffic(ctypes.Structure):

@@ -117,6 +117,14 @@ LAYOUTS = {
         ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
         ("Faults", "races out_of_bounds"),
     ),
+    "tuning": layout(
+        ("", "platform kernel dtype shape_class shape"),
+        ("Variants", "variants failed spilled within_percent"),
+        ("Best", "choice gflops"),
+        ("Registry's choice", "registry_gflops gain_percent"),
+        ("", "percent_of_anchor"),
+        choice="parameters",
+    ),
     "not_emulated": layout(("", "kernel title reason")),
     "cold_start": layout(
         ("", "order platform position kernel"),

@@ -6,7 +6,8 @@ from tilewise.measure.methods.cold_start import ColdStart
 from tilewise.measure.methods.launch_limits import LaunchLimits
 from tilewise.measure.methods.maximum_size import MaximumSize
 from tilewise.measure.methods.sweep import Sweep
+from tilewise.measure.methods.tune import Tune
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (Sweep(), MaximumSize(), ColdStart(), LaunchLimits(), Bandwidth())
+    method.name: method for method in (Sweep(), Tune(), MaximumSize(), ColdStart(), LaunchLimits(), Bandwidth())
 }
