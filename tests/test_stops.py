@@ -121,7 +121,8 @@ def test_a_killed_run_takes_its_scripts_along_and_its_lock_is_taken_over(clone):
     run = start(clone, "results/emulator/traffic.csv")
     try:
         scripts = wait_until(lambda: [process for process in ours(clone) if process != run.pid], message="a script")
-        time.sleep(2)  # until it works
+        for script in scripts:
+            os.kill(script, signal.SIGSTOP)  # so that it cannot end while the second run looks
         assert list((clone / ".snakemake/locks").iterdir())
         second = snakemake(clone, "results/emulator/traffic.csv")
         assert second.returncode == 1
@@ -131,7 +132,10 @@ def test_a_killed_run_takes_its_scripts_along_and_its_lock_is_taken_over(clone):
     finally:
         run.kill()
         run.wait()
-    wait_until(lambda: all(map(has_ended, scripts)), 5, "the end of the script")
+    for script in scripts:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(script, signal.SIGCONT)  # it may not have asked for its parent's death yet; then it looks itself
+    wait_until(lambda: all(map(has_ended, scripts)), 20, "the end of the script")
     assert list((clone / ".snakemake/locks").iterdir()), "nobody removed them"
     assert snakemake(clone, "results/emulator/target.json").returncode == 0
 
