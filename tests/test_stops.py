@@ -156,6 +156,25 @@ def test_what_was_left_unfinished_is_made_again_without_advice(clone):
     assert json.loads((clone / target).read_text())["backend"] == "emulator"
 
 
+def test_a_killed_make_leaves_nothing_at_work(clone):
+    (clone / "results/emulator/traffic.csv").unlink(missing_ok=True)
+    shutil.copy(ROOT / "Makefile", clone)
+    if not (clone / ".venv").exists():
+        (clone / ".venv").symlink_to(sys.prefix)
+    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    command = ["make", "-o", ".venv/run", "-o", ".venv/run-gpu", "CORES=2", "report"]
+    make = subprocess.Popen(command, cwd=clone, env=environment, **quiet)
+    try:
+        # A script's first word of its own comes after Snakemake has read the study.
+        wait_until(lambda: len(ours(clone)) > 1, message="a script")
+        working = ours(clone)
+    finally:
+        make.kill()
+        make.wait()
+    wait_until(lambda: all(map(has_ended, working)), 20, "the end of Snakemake and its scripts")
+
+
 NOTEBOOK = """# # A page
 # %% tags=["parameters"]
 folders = []
