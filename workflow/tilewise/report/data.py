@@ -175,8 +175,7 @@ def load_platform(
     facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
     tried = _variants(folder, parameters)
     facts["tune"] = tried[tried["task"] == task] if task else tried
-    if folder.resolve().parent != RECORDED:  # there, tasks may have been taken up again in part
-        _check_whole(measured, facts["sweep"], source)
+    _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
