@@ -1,14 +1,20 @@
 """The tuner tries every variant, keeps the ones that fail as rows, measures the best few, and resumes."""
 
+import contextlib
 import dataclasses
+import importlib
+import sys
+from unittest.mock import MagicMock
 
 import pytest
 
 from tilewise import UserError
 from tilewise.build import build
+from tilewise.measure.backends import Setting
 from tilewise.measure.methods import tune
 from tilewise.measure.methods.tune import Tune
 from tilewise.measure.task import Work
+from tilewise.measure.verify import Check
 from tilewise.study import columns, registry, tuning
 from tilewise.study.points import expand
 from tilewise.workflow import Study
@@ -283,6 +289,91 @@ def test_a_kernel_is_tuned_by_one_task(study, tmp_path):
         Study(study.config | {"tasks": tasks}, folder=tmp_path)
 
 
+# ---- The few runs on a GPU, with a GPU that is not there -------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(study, h200, tmp_path):
+    """The tuning's jobs for an H200 by parameters, at one shape."""
+    found = work_of(study, h200, tmp_path).jobs()
+    return {tuple(dict(job.point.parameters).values()): job for job in found if job.point.n == 5}
+
+
+@pytest.fixture
+def screen(monkeypatch, study, h200, tmp_path, jobs):
+    """A function that screens the tuning's jobs on CUDA's backend, whose launches and clock are invented.
+
+    It takes the times in ms that the clock shows, in the order in which it is read, and returns the rows and what was
+    done: "operands", "launch", "flush".
+    """
+    cupy = MagicMock()
+    names = ["cupy", "cupy.cuda", "cuda.bindings", *(f"tilewise.measure.backends.{n}" for n in MODULES)]
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, cupy)
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, f"tilewise.measure.backends.{name}")
+    cuda = importlib.import_module("tilewise.measure.backends.cuda")
+    done: list[str] = []
+
+    class Operands:
+        shape = A = B = C = None
+
+        def __init__(self, config):
+            pass
+
+        def prepare(self, *shape):
+            if shape != self.shape:
+                done.append("operands")
+            self.shape = shape
+
+        def check(self):
+            return Check(self.right, 1e-7, 0.01 if self.right else 9.0, "" if self.right else "C[0, 0] is wrong")
+
+    def run(jobs, times, settings):
+        clock = iter(times)
+
+        @contextlib.contextmanager
+        def elapsed():
+            found = []
+            yield found
+            found.append(next(clock))
+
+        def bound(job, A, B, C):
+            Operands.right = dict(job.point.parameters)["mode"] != 1
+            return lambda stream: done.append("launch"), {"registers": 40}, []
+
+        cupy.empty.return_value.fill.side_effect = lambda value: done.append("flush")
+        for name, value in (("Operands", Operands), ("elapsed", elapsed), ("bound", bound), ("uuid", lambda: "GPU-1")):
+            monkeypatch.setattr(cuda, name, value)
+        monkeypatch.setattr(cuda.verify, "poison", lambda *_: None)
+        rows: list[dict] = []
+        device = h200 | {"gpu": h200["gpu"] | {"l2_bytes": 1000}}
+        config = study.config | {"tuning": study.config["tuning"] | settings}
+        cuda.Backend(Setting(device, config, tmp_path)).screen(jobs, rows.append)
+        assert next(clock, None) is None
+        return rows, done
+
+    yield run
+    for name in MODULES:
+        sys.modules.pop(f"tilewise.measure.backends.{name}", None)
+
+
+MODULES = ("cuda", "launcher", "cublas")
+
+
+def test_a_slow_variant_is_not_run_again_and_a_wrong_one_not_timed(jobs, screen):
+    order = [jobs[2, 0], jobs[8, 1], jobs[4, 0], jobs[8, 0]]
+    rows, done = screen(order, [2.0, 3.0, 2.5, 3.8, 1.0, 2.0, 1.5], {"runs": 3, "give_up": 1.5})
+    # 2: three runs; 8 wrong: none; 4: 3.8 is more than 1.5 * 2.5; 8: three runs, and the best from then on.
+    assert [row["status"] for row in rows] == ["ok", "incorrect", "ok", "ok"]
+    assert [row.get("screen_ms") for row in rows] == [2.5, None, 3.8, 1.5]
+    assert [row["samples"] for row in rows] == [3, 0, 1, 3]
+    assert {row["gpu_uuid"] for row in rows} == {"GPU-1"}
+    once, timed = ["launch"], ["flush", "launch"]
+    assert done == ["operands", *once, *timed * 3, *once, *once, *timed, *once, *timed * 3]
+    assert done.count("launch") == 4 + 7 and done.count("flush") == 7 and done.count("operands") == 1
+
+
 # ---- The study's own spaces and choices ------------------------------------------------------------------------------
 
 AT = {
@@ -297,7 +388,6 @@ AT = {
 
 def test_every_shape_has_the_class_that_its_name_says():
     assert {name: tuning.shape_class(dict(zip("npm", shape))) for name, shape in AT.items()} == {n: n for n in AT}
-    assert list(tuning.CLASSES)[::-1] != sorted(tuning.CLASSES)
     assert tuning.shape_class({"n": 1, "p": 1, "m": 1}) == "small_ragged"
     assert tuning.shape_class({"n": 8192, "p": 1024, "m": 8192}) == "large"
 
