@@ -170,7 +170,7 @@ def tuned(table: pd.DataFrame, evidence: Evidence) -> str:
     for platform, rows in table.groupby("platform", sort=False):
         tried, failed = int(rows["variants"].sum()), int(rows["failed"].sum())
         place = plain(evidence.labels[platform])
-        sentences = [f"On {place} the tuner tried {tried:,} variants; {failed:,} of them did not run or were wrong."]
+        sentences = [f"On {place} the tuner made {tried:,} trials of a variant at a shape; {failed:,} failed."]
         timed = rows[rows["gflops"].notna()]
         if len(timed):
             shares = 100 * timed["within_percent"] / timed["variants"]

@@ -39,7 +39,9 @@ class Tune(Method):
 
     def run(self, work: Work) -> Tables:
         """As Method says."""
-        timing = work.config["timing"] | {"min_time_s": work.config["tuning"]["min_time_s"]}
+        settings = work.config["tuning"]
+        short = {"min_time_s": settings["min_time_s"], "point_limit_s": settings["limit_s"]}
+        timing = work.config["timing"] | short
         work = work._replace(config={**work.config, "timing": timing})
         jobs = work.jobs()
         built = {name: manifest["instances"] for name, manifest in build.manifests(work.builds).items()}
