@@ -511,7 +511,37 @@ def bandwidth(evidence: Evidence, published: pd.DataFrame) -> Figure:
     return figure
 
 
+@_styled
+def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """Errors as multiples of SGEMM's on the same operands, in both measures; one line of panels per machine and origin.
+
+    What lies right of the line at 1 fails the gate; a kernel that refuses operands has no mark.
+    """
+    table = tables.accuracy(evidence, published)
+    if table["relative_error"].isna().all():
+        return _nothing("No product was compared with SGEMM's.")
+    kinds, kernels = list(dict.fromkeys(table["operands"])), list(dict.fromkeys(table["kernel"]))
+    sums = sorted(set(table["p"]))
+    options = {"hue": "kernel", "hue_order": kernels, "palette": _palette(kernels), "style": "p", "style_order": sums}
+    groups = list(table.groupby(["platform", "origin"], sort=False))
+    figure, axes = _panels(2 * len(groups), height=1.2 + 0.3 * len(kinds), width=8.8, sharex=True, sharey=True)
+    measures = {"relative_error": "in the Frobenius norm", "worst_error": "in the worst element"}
+    for number, ((platform, origin), part) in enumerate(groups):
+        part = part.assign(_place=[kinds.index(kind) for kind in part["operands"]])
+        for axis, (measure, words) in zip(axes[2 * number :], measures.items()):
+            points = part.assign(_ratio=part[measure] / part[f"sgemm_{measure}"])
+            sns.scatterplot(points, x="_ratio", y="_place", markers=_markers(sums), s=40, ax=axis, **options)
+            axis.axvline(1, color="black", linestyle="--", linewidth=1)
+            axis.set(xscale="log", title=_title(f"{words}, {origin}", platform, evidence))
+            axis.set(xlabel="error / SGEMM's error", ylabel="")
+            axis.set_yticks(range(len(kinds)), kinds)
+    axes[0].set_ylim(len(kinds) - 0.5, -0.5)
+    _legend_of_all(figure, axes, columns=8)
+    return figure
+
+
 _OF_METHOD = {
+    "accuracy": accuracy,
     "maximum_size": gauge,
     "cold_start": cold_start,
     "launch_limits": launch_limits,

@@ -22,6 +22,7 @@ from tilewise.measure.backends.launcher import CudaError, Product
 from tilewise.measure.backends.runtime import through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
+from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 
 #: What the driver answers if it refuses a launch before anything ran.
@@ -217,6 +218,35 @@ class Backend:
         found = verify.check_rows(A, B, C, point.dtype, config["verification"]["rows"], config["seed"])
         row = job.row | facts | outcome(job, found)
         return row | timing(times_ms, job) if found.ok else row
+
+    # ---- Products of operands that the caller makes -----------------------------------------------------------------
+
+    origin = "measured"
+    xp = cupy
+
+    def shape(self, point: Point) -> tuple[int, int, int]:
+        """As Multiplier in methods/accuracy.py says: the point's own."""
+        return point.n, point.p, point.m
+
+    def sgemm(self, A: Any, B: Any) -> Any:
+        """As Multiplier says, without TF32."""
+        C = cupy.empty((A.shape[0], B.shape[1]), cupy.float32)
+        gemm("float", len(A), len(B), B.shape[1], A, B, C)(0)
+        return C
+
+    def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
+        """As Multiplier says."""
+        C = cupy.empty((A.shape[0], B.shape[1]), PRECISIONS[job.point.dtype].stored)
+
+        def run() -> Row:
+            launch, facts, _kept = bound(job, A, B, C)
+            verify.poison(C, job.point.dtype, job.kernel.reads_c)
+            launch(0)
+            runtime.deviceSynchronize()
+            return job.row | facts | {"status": "ok"}
+
+        row = self._guarded(job, run) | {"gpu_uuid": uuid()}
+        return (C if row["status"] == "ok" else None), row
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
         """As Device says, twice: through the driver, and through the CUDA runtime, whose error a program compiled by

@@ -1,5 +1,6 @@
 """The methods of the study by name: ways to turn the points of a task into rows."""
 
+from tilewise.measure.methods.accuracy import Accuracy
 from tilewise.measure.methods.bandwidth import Bandwidth
 from tilewise.measure.methods.base import Method
 from tilewise.measure.methods.cold_start import ColdStart
@@ -8,5 +9,5 @@ from tilewise.measure.methods.maximum_size import MaximumSize
 from tilewise.measure.methods.sweep import Sweep
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (Sweep(), MaximumSize(), ColdStart(), LaunchLimits(), Bandwidth())
+    method.name: method for method in (Sweep(), MaximumSize(), ColdStart(), LaunchLimits(), Bandwidth(), Accuracy())
 }
