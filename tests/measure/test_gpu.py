@@ -116,6 +116,16 @@ def test_the_accuracy_gate_on_the_gpu(gpu, config, kernels, tmp_path):
     assert len(both) == 20 and factor.between(0.5, 2).all(), both.assign(factor=factor).to_string()
 
 
+def test_energy_on_the_gpu(gpu, config, kernels, tmp_path):
+    shape = {"n": 2048, "p": 2048, "m": 2048}
+    points = [point("t", "cublas", "float", **shape), point("t", "tiled", "float", **shape, tile=32)]
+    _, rows = METHODS["energy"].run(work_of(points, kernels, gpu, config, tmp_path))
+    assert set(rows.status) == {"ok"}, rows.message.tolist()
+    assert (rows.energy_s >= config["energy"]["seconds"]).all() and (rows.counted_products > 10).all()
+    assert rows.watts.between(50, 2000).all(), "a board takes hundreds of watts"
+    assert rows.gflop_per_joule[0] > rows.gflop_per_joule[1]
+
+
 def test_cublas_is_verified_and_timed(run, tmp_path):
     rows = run(
         [point("t", name, dtype, n, 101, m) for name, dtype in LIBRARIES for n, m in ((100, 103), (1, 1), (1, 64))]

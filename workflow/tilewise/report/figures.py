@@ -540,8 +540,32 @@ def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
     return figure
 
 
+@_styled
+def energy(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """10⁹ operations per joule, a bar for each kernel and type with its rate; libraries in grey."""
+    table = tables.energy(evidence, published)
+    table = table[table["gflop_per_joule"].notna()]
+    if table.empty:
+        return _nothing("No energy was measured: there is no GPU and no recorded run of this task.")
+    groups = list(table.groupby("platform", sort=False))
+    most = max(len(part) for _, part in groups)
+    figure, axes = _panels(len(groups), columns=1, height=1 + 0.3 * most)
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        part = part.sort_values("gflop_per_joule", kind="stable")
+        names = [f"{row.kernel}, {row.dtype}" for row in part.itertuples()]
+        colours = ["0.6" if kernel in evidence.libraries else _palette(names)[0] for kernel in part["kernel"]]
+        bars = axis.barh(names, part["gflop_per_joule"], color=colours)
+        words = [f" {row.gflop_per_joule:,.0f} ({row.gflops / 1000:,.3g} TFLOP/s)" for row in part.itertuples()]
+        axis.bar_label(bars, words, fontsize="small")
+        axis.set(xlabel="GFLOP/J", title=_title("", platform, evidence), xlim=(0, 1.4 * part["gflop_per_joule"].max()))
+        axis.grid(axis="y", visible=False)
+        axis.invert_yaxis()
+    return figure
+
+
 _OF_METHOD = {
     "accuracy": accuracy,
+    "energy": energy,
     "maximum_size": gauge,
     "cold_start": cold_start,
     "launch_limits": launch_limits,

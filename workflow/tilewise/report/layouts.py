@@ -140,6 +140,12 @@ LAYOUTS = {
         worst_error="kernel",
         sgemm_worst_error="SGEMM",
     ),
+    "energy": layout(
+        ("", "shape platform kernel dtype choice"),
+        ("Again and again", "counted_products energy_s gflops watts"),
+        ("Energy", "joules_per_product gflop_per_joule"),
+        ("", "status message"),
+    ),
     "bandwidth": layout(
         ("", "quantity platform dtype measured datasheet percent_of_datasheet unit message"),
         message="note",

@@ -308,8 +308,14 @@ def accuracy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
 
 
+def energy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """What each product costs in energy, beside its rate while the counter was watched."""
+    return _with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
+
+
 _OF_METHOD = {
     "accuracy": accuracy,
+    "energy": energy,
     "maximum_size": maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,

@@ -71,6 +71,13 @@ sgemm_relative_error | number | | SGEMM, relative error | the relative error of 
 sgemm_worst_error | number | | SGEMM, worst element | the worst element of cuBLAS's SGEMM on the same operands
 verdict | text | | verdict | passes: no error is larger than SGEMM's; refuses: whole rows or columns are NaN; fails
 
+counted_products | whole | | products | products in the time that the energy counter was watched
+energy_s | number | s | time, s | that time
+joules | number | J | J | what the whole board took in it, by NVML's counter
+joules_per_product | number | J | J per product | the same for one product
+watts | number | W | W | the same for one second
+gflop_per_joule | number | GFLOP/J | GFLOP/J | 10⁹ operations per joule
+
 memory_total_bytes | whole | B | memory, B | the device's memory
 memory_free_bytes | whole | B | free memory, B | the part of it that was not in use
 theoretical_n | whole | | largest n in theory | the largest n whose three matrices are not larger than the memory
@@ -220,8 +227,10 @@ FILES = {
     "launch_limits": "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error "
     "error_text driver_error c_untouched",
     "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
-    "accuracy": "platform kernel dtype n p m * operands origin claimed relative_error worst_error "
+    "accuracy": f"platform {_POINT} operands origin claimed relative_error worst_error "
     "sgemm_relative_error sgemm_worst_error verdict status message",
+    "energy": f"platform {_POINT} counted_products energy_s joules joules_per_product watts gflops gflop_per_joule "
+    "status message",
     "occupancy": "platform kernel dtype block_x block_y * threads registers shared_bytes active_blocks occupancy "
     "limiter api_active_blocks",
     "tile_choice": "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen",

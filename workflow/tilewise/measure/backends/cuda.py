@@ -127,7 +127,7 @@ class Backend:
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
-            row = self._guarded(job, lambda: self._timed(job, state, operands, results), operands) | {"gpu_uuid": ours}
+            row = self.guarded(job, lambda: self._timed(job, state, operands, results), operands) | {"gpu_uuid": ours}
             answer(row)
             if row["status"] != "ok":
                 state.skip(f"{row['status']}: {row['message']}")
@@ -171,7 +171,7 @@ class Backend:
         measured |= timing(measured.pop("times_ms"), job)
         return job.row | facts | outcome(job, found) | measured | {"timed_s": spent}
 
-    def _guarded(self, job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
+    def guarded(self, job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
         """The row of a run, or what stopped it."""
         try:
             return run()
@@ -205,7 +205,7 @@ class Backend:
     def once(self, job: Job) -> Row:
         """As Device says, between two CUDA events."""
         cupy.get_default_memory_pool().free_all_blocks()
-        return {"gpu_uuid": uuid()} | self._guarded(job, lambda: self._once(job))
+        return {"gpu_uuid": uuid()} | self.guarded(job, lambda: self._once(job))
 
     def _once(self, job: Job) -> Row:
         point, config = job.point, self.config
@@ -245,7 +245,7 @@ class Backend:
             runtime.deviceSynchronize()
             return job.row | facts | {"status": "ok"}
 
-        row = self._guarded(job, run) | {"gpu_uuid": uuid()}
+        row = self.guarded(job, run) | {"gpu_uuid": uuid()}
         return (C if row["status"] == "ok" else None), row
 
     def attempt(self, job: Job, raised: bool) -> Attempt:

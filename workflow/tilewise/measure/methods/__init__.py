@@ -4,10 +4,12 @@ from tilewise.measure.methods.accuracy import Accuracy
 from tilewise.measure.methods.bandwidth import Bandwidth
 from tilewise.measure.methods.base import Method
 from tilewise.measure.methods.cold_start import ColdStart
+from tilewise.measure.methods.energy import Energy
 from tilewise.measure.methods.launch_limits import LaunchLimits
 from tilewise.measure.methods.maximum_size import MaximumSize
 from tilewise.measure.methods.sweep import Sweep
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (Sweep(), MaximumSize(), ColdStart(), LaunchLimits(), Bandwidth(), Accuracy())
+    method.name: method
+    for method in (Sweep(), MaximumSize(), ColdStart(), LaunchLimits(), Bandwidth(), Accuracy(), Energy())
 }
