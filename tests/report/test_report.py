@@ -17,6 +17,8 @@ Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rect
 Matrix struct.
 The ladder on the CUDA cores, float, from naive past cuBLAS. The ladder in double, on CUDA cores and on tensor cores.
 The ladder on the tensor cores, bfloat16, half and TF32. Float results from short numbers on the tensor cores.
+The accuracy gate, floats made of short numbers beside SGEMM.
+GFLOP per joule, from one thread per element to the tensor cores.
 Kernels that the emulator does not run.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance. How long it took."""
@@ -25,7 +27,9 @@ The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile w
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
 Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float.
 The ladder on the CUDA cores, float, from naive past cuBLAS. The ladder in double, on CUDA cores and on tensor cores.
-The ladder on the tensor cores, bfloat16, half and TF32. Float results from short numbers on the tensor cores."""
+The ladder on the tensor cores, bfloat16, half and TF32. Float results from short numbers on the tensor cores.
+The accuracy gate, floats made of short numbers beside SGEMM.
+GFLOP per joule, from one thread per element to the tensor cores."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 

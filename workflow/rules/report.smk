@@ -1,7 +1,7 @@
 from tilewise.report import data, figures, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
-PLATFORM = ["measurements", "occupancy", "traffic", "cache_lines"]
+PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
 
 for task in study.tasks:
 

@@ -130,6 +130,22 @@ LAYOUTS = {
         ("Error", "error driver_error"),
         ("", "c_untouched"),
     ),
+    "accuracy": layout(
+        ("", "p kernel platform origin operands"),
+        ("Error, Frobenius norm", "relative_error sgemm_relative_error"),
+        ("Error, worst element", "worst_error sgemm_worst_error"),
+        ("", "verdict claimed status message"),
+        relative_error="kernel",
+        sgemm_relative_error="SGEMM",
+        worst_error="kernel",
+        sgemm_worst_error="SGEMM",
+    ),
+    "energy": layout(
+        ("", "shape platform kernel dtype choice"),
+        ("Again and again", "counted_products energy_s gflops watts"),
+        ("Energy", "joules_per_product gflop_per_joule"),
+        ("", "status message"),
+    ),
     "bandwidth": layout(
         ("", "quantity platform dtype measured datasheet percent_of_datasheet unit message"),
         message="note",

@@ -301,7 +301,21 @@ def occupancy(evidence: Evidence) -> pd.DataFrame:
     return rows.assign(choice=choice, occupancy_percent=100 * rows["occupancy"])
 
 
+def accuracy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """The accuracy gate: errors of each kernel on each kind of operands beside those of SGEMM, longest sums first."""
+    rows = evidence.facts["accuracy"]
+    rows = rows.assign(operands=rows["operands"].str.replace("_", " "))
+    return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
+
+
+def energy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """What each product costs in energy, beside its rate while the counter was watched."""
+    return _with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
+
+
 _OF_METHOD = {
+    "accuracy": accuracy,
+    "energy": energy,
     "maximum_size": maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,

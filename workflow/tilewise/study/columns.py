@@ -63,6 +63,21 @@ relative_error | number | | relative error | error of C against float64, in the 
 bound_ratio | number | | error / bound | the largest quotient of an element's error and its rounding bound
 build_sha256 | text | | build | hash of the sources, instances and options of the build
 
+operands | text | | operands | the kind of A and B
+origin | text | | origin | measured, or predicted from a few rows and columns by the model of the tensor cores
+claimed | flag | | claimed | whether the registry claims the accuracy of SGEMM for such operands and sums so long
+worst_error | number | | worst element | the largest error of an element, relative to the magnitudes that it sums
+sgemm_relative_error | number | | SGEMM, relative error | the relative error of cuBLAS's SGEMM on the same operands
+sgemm_worst_error | number | | SGEMM, worst element | the worst element of cuBLAS's SGEMM on the same operands
+verdict | text | | verdict | passes: no error is larger than SGEMM's; refuses: whole rows or columns are NaN; fails
+
+counted_products | whole | | products | products in the time that the energy counter was watched
+energy_s | number | s | time, s | that time
+joules | number | J | J | what the whole board took in it, by NVML's counter
+joules_per_product | number | J | J per product | the same for one product
+watts | number | W | W | the same for one second
+gflop_per_joule | number | GFLOP/J | GFLOP/J | 10⁹ operations per joule
+
 memory_total_bytes | whole | B | memory, B | the device's memory
 memory_free_bytes | whole | B | free memory, B | the part of it that was not in use
 theoretical_n | whole | | largest n in theory | the largest n whose three matrices are not larger than the memory
@@ -212,6 +227,10 @@ FILES = {
     "launch_limits": "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error "
     "error_text driver_error c_untouched",
     "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
+    "accuracy": f"platform {_POINT} operands origin claimed relative_error worst_error "
+    "sgemm_relative_error sgemm_worst_error verdict status message",
+    "energy": f"platform {_POINT} counted_products energy_s joules joules_per_product watts gflops gflop_per_joule "
+    "status message",
     "occupancy": "platform kernel dtype block_x block_y * threads registers shared_bytes active_blocks occupancy "
     "limiter api_active_blocks",
     "tile_choice": "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen",
@@ -314,6 +333,8 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
 _WHERE = {
     "measurements": "`results/<platform>/measurements.csv`, and `tasks/<task>.csv` with one task. One row per point.",
     "sweep": "`results/<platform>/facts/<task>.csv` of a task without a `method`. One row.",
+    "accuracy": "`results/<platform>/accuracy.csv`, and `facts/<task>.csv` of a task with `method: accuracy`. One row "
+    "per point, kind of operands and origin.",
     "published": "`report/published/*.csv`. One row per published figure.",
     "cache_lines": "`results/<platform>/cache_lines.csv`. One row per CPU loop, element size and shape.",
     "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted.",
