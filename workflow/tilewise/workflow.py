@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from tilewise.build import emulator
 from tilewise.files import digest
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
-from tilewise.study import points, registry, slurm
+from tilewise.study import durations, points, registry, slurm
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
@@ -87,7 +88,7 @@ class Study:
             self.platforms = {name: {"backend": backend}}
             self.gpus = max(1, gpus)
         else:
-            self.platforms = config["platforms"]
+            self.platforms = slurm.spread(config["platforms"])
             if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
                 self.gpus = max(1, this_machine()[2])
         for name in ("l1", "l2"):
@@ -104,6 +105,7 @@ class Study:
                 )
         self.cpu_job = slurm.cpu_job(config)
         self.gpu_job = slurm.gpu_job(config, self.platforms)
+        self.measuring_job = slurm.gpu_job(config, self.platforms, self.needs_gpu, measures=True)
         self.points = functools.cache(self._points)
         for task in self.tasks:
             self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
@@ -247,6 +249,40 @@ class Study:
         if backend == "gpu":
             return self.cores and max(1, self.cores // self.gpus - (self.gpus > 1))
         return 1
+
+    def needs_gpu(self, wildcards: Any) -> bool:
+        """Whether a task's job needs its platform's own node: whether anything in it runs on a GPU, or on what stands
+        in for one."""
+        asked = self.points(wildcards.task, self.backend_of(wildcards)) if wildcards.get("task") else []
+        return not asked or any(self.kernels[point.kernel].on_gpu for point in asked)
+
+    def group_of(self, wildcards: Any) -> str | None:
+        """The group of jobs that share a submission; a task that needs no GPU has a job of its own."""
+        return f"measure-{wildcards.platform}" if self.needs_gpu(wildcards) else None
+
+    def seconds_of(self, wildcards: Any) -> int:
+        """How long a task takes, from recorded runs."""
+        backend = self.backend_of(wildcards)
+        asked = len(self.points(wildcards.task, backend))
+        return math.ceil(durations.of_task(wildcards.task, asked, self.length_of(wildcards), backend))
+
+    def cpus_of(self, wildcards: Any) -> int:
+        """Cores to ask Slurm for."""
+        return slurm.GPU_CORES if self.needs_gpu(wildcards) else slurm.LOOP_CORES
+
+    def probed_before(self, wildcards: Any) -> Sequence[str]:
+        """The device.json of the platforms whose nodes the probe has to leave out."""
+        return slurm.probed_before(self.platforms, wildcards)
+
+    def memory_of(self, wildcards: Any, attempt: int = 1) -> int:
+        """MB of the host's memory for a task: 4 GB for Python and CUDA; for a product on the CPU also its matrices, as
+        stored and in float64 to verify them. Twice as much for a second try."""
+        products = [0.0]
+        for point in self.points(wildcards.task, self.backend_of(wildcards)):
+            if not self.kernels[point.kernel].on_gpu or self.backend_of(wildcards) == "emulator":
+                elements = point.n * point.p + point.p * point.m + point.n * point.m
+                products.append(elements * (PRECISIONS[point.dtype].itemsize + 3 * 8))
+        return attempt * (4000 + int(max(products) / 1e6))
 
     def length_of(self, wildcards: Any, **_: Any) -> int:
         """How long a task takes, in points of a sweep."""
