@@ -29,5 +29,6 @@ rule build:
         **study.cpu_job,
     params:
         instances=study.instances_of,
+        conditions=study.conditions_of_build,
     script:
         "../scripts/build.py"

@@ -52,6 +52,6 @@ rule occupancy:
     resources:
         **study.gpu_job,
     params:
-        conditions=study.conditions_of_trace(),
+        conditions=study.conditions_of_occupancy,
     script:
         "../scripts/occupancy.py"

@@ -1,6 +1,3 @@
-from tilewise.files import digest
-
-
 rule probe:
     output:
         "results/{platform}/device.json",
@@ -10,6 +7,5 @@ rule probe:
         **study.gpu_job,
     params:
         backend=study.backend_of,
-        config=digest(study.config),
     script:
         "../scripts/probe.py"

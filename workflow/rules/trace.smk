@@ -11,7 +11,7 @@ rule trace:
     resources:
         **study.cpu_job,
     params:
-        conditions=study.conditions_of_trace(),
+        conditions=study.conditions_of_trace,
     script:
         "../scripts/trace.py"
 
