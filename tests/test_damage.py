@@ -63,6 +63,7 @@ READ = {
     "claims.yaml": claims.load,
     "published/a.csv": lambda path: data.published(path.parent),
     "nvidia-h200/device.json": lambda path: data.load_platform(path.parent, recorded=True),
+    "nvidia-h200/config.json": lambda path: data.load_platform(path.parent, recorded=True),
     "nvidia-h200/measurements.csv": lambda path: data.load_platform(path.parent, recorded=True),
     "nvidia-h200/facts/task1a.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
     "nvidia-h200/facts/cold_start.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
@@ -88,7 +89,6 @@ def whole(tmp_path_factory):
     shutil.copy(ROOT / "report/claims.yaml", place)
     for name in ("kernels", "report/published", "report/recorded/nvidia-h200"):
         shutil.copytree(ROOT / name, place / name.split("/")[-1])
-    (place / "nvidia-h200/facts/ladder_short.csv").unlink(missing_ok=True)  # it was taken up again in part
     shutil.copy(place / "nvidia-h200/device.json", place / "platform.json")
     files.write_json(build.target(devices.read(place / "platform.json")), place / "target.json")
     files.write_json({"kernel": "naive", "unsupported": "", "instances": {}}, place / "build/naive/manifest.json")

@@ -38,5 +38,6 @@ rule build:
         cpus_per_task=1,
     params:
         instances=study.instances_of,
+        conditions=study.conditions_of_build,
     script:
         "../scripts/build.py"

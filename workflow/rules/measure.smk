@@ -64,6 +64,6 @@ rule occupancy:
         mem_mb=4000,
         cpus_per_task=slurm.GPU_CORES,
     params:
-        conditions=study.conditions_of_trace(),
+        conditions=study.conditions_of_occupancy,
     script:
         "../scripts/occupancy.py"

@@ -1,4 +1,3 @@
-from tilewise.files import digest
 from tilewise.study import durations, slurm
 
 
@@ -16,6 +15,5 @@ rule probe:
         cpus_per_task=slurm.GPU_CORES,
     params:
         backend=study.backend_of,
-        config=digest(study.config),
     script:
         "../scripts/probe.py"

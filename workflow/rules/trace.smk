@@ -19,7 +19,7 @@ rule trace:
         mem_mb=4000,
         cpus_per_task=2,
     params:
-        conditions=study.conditions_of_trace(),
+        conditions=study.conditions_of_trace,
     script:
         "../scripts/trace.py"
 

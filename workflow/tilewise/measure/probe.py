@@ -33,7 +33,7 @@ LANES: dict[str, dict[str, int]] = {
 PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc")
 
 
-def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def capture(platform: str, backend: str) -> dict[str, Any]:
     """Everything about this machine that a reader of its numbers may ask, as data for device.json.
 
     `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
@@ -41,7 +41,7 @@ def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str,
     if backend == "gpu":
         gpu, limits, versions = _gpu()
     else:
-        gpu, limits, versions = None, EMULATED_LIMITS | {"memory_bytes": config["emulator"]["memory_bytes"]}, {}
+        gpu, limits, versions = None, EMULATED_LIMITS, {}
     return {
         "platform": platform,
         "backend": backend,
@@ -54,7 +54,6 @@ def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str,
         "cpu": processor(),
         "host_compiler": _first_line([*compiler(), "--version"]),
         **_commit(),
-        "config": config,
     }
 
 

@@ -210,7 +210,7 @@ def configuration(evidence: Evidence) -> str:
     """The resolved config of every machine, collapsed."""
     parts = []
     for platform in evidence.everyone:
-        text = json.dumps(platform.device["config"], indent=1)
+        text = json.dumps(platform.config, indent=1)
         parts.append(
             f"<details><summary>Resolved config: {plain(platform.label)}</summary>\n\n```\n{text}\n```\n\n</details>"
         )
