@@ -91,7 +91,7 @@ def failed(values, status, message):
     )
 
 
-def device(platform, backend, study):
+def device(platform, backend):
     """A device.json with the keys that the probe writes."""
     gpu = {
         "name": "Invented H200",
@@ -123,7 +123,6 @@ def device(platform, backend, study):
         "host_compiler": "g++ 12.2.0",
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "dirty": False,
-        "config": study,
     }
 
 
@@ -295,7 +294,8 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     measurements.to_csv(folder / "measurements.csv", index=False)
     for name, table in facts(platform, backend).items():
         table.to_csv(folder / name, index=False)
-    (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
+    (folder / "device.json").write_text(json.dumps(device(platform, backend), indent=1))
+    (folder / "config.json").write_text(json.dumps(study))
     if with_traffic:
         traffic().to_csv(folder / "traffic.csv", index=False)
         lines().to_csv(folder / "cache_lines.csv", index=False)

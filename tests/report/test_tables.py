@@ -347,10 +347,9 @@ def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):
 def test_what_a_task_no_longer_asked_for_left_behind_is_not_shown(tmp_path, recorded):
     study = synthetic.config()
     folder = synthetic.write(tmp_path / "other-gpu", study=study)
-    device = json.loads((folder / "device.json").read_text())
     assert len(data.load([folder], recorded=recorded).facts["maximum_size"]) == 1
-    del device["config"]["tasks"]["task1c"]
-    (folder / "device.json").write_text(json.dumps(device))
+    del study["tasks"]["task1c"]
+    (folder / "config.json").write_text(json.dumps(study))
     assert data.load([folder], recorded=recorded).facts["maximum_size"].empty
 
 

@@ -135,12 +135,29 @@ def test_after_a_killed_snakemake_the_next_one_waits_for_the_job_that_runs_on(cl
     job = in_the_middle(run)
     cluster.signal(job, signal.SIGSTOP)  # otherwise it may end before the next one looks
     run.stop()
-    assert "Directory cannot be locked" in start(clone, "--", CSV).ends(status=1).output
-    start(clone, "--unlock").ends()
-    # On one node the second job gets the GPU only after the first; with one more GPU it would wait for the journal.
-    (clone / "config/cluster.yaml").write_text((clone / "config/cluster.yaml").read_text().replace("red", "blue"))
-    run = start(clone, "--", CSV)
-    wait_until(lambda: set(cluster.running()) - run.before, 60, "the second job")
+    run = start(clone, "--", CSV)  # the killed one's locks need no --unlock; `--unlock` works all the same
+    wait_until(lambda: f"Slurm job {job} of an earlier run still works on measure" in run.output, 60, "the wait")
     cluster.signal(job, signal.SIGCONT)
     run.ends()
+    assert not run.jobs(), "a second allocation"
     assert whole(clone)
+    start(clone, "--unlock").ends()
+
+
+def test_after_a_killed_snakemake_other_settings_are_measured_when_its_job_has_ended(cluster, clone, start):
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run)
+    cluster.signal(job, signal.SIGSTOP)
+    run.stop()
+    settings = clone / "config/cluster.yaml"
+    settings.write_text(settings.read_text().replace("  - 8x128\n", "").replace("task1a:", "task1a:", 1))
+    assert "8x128" not in settings.read_text()
+    run = start(clone, "--", CSV)
+    wait_until(lambda: f"Slurm job {job} of an earlier run still works on measure" in run.output, 60, "the wait")
+    assert not set(cluster.running()) - {job}
+    cluster.signal(job, signal.SIGCONT)
+    run.ends()
+    [(state, comment)] = run.jobs().values()
+    assert (state, "measure" in comment) == ("COMPLETED", True)
+    assert len(pd.read_csv(clone / CSV)) == len(BLOCKS) - 1
+    assert len(measured(clone)) == len(set(measured(clone))) == len(BLOCKS), "from the journal"

@@ -1,8 +1,7 @@
-from tilewise.study import slurm
-
 if workflow.nodes is not None:  # jobs are submitted
-    slurm.await_controller()
+    from tilewise import cluster
 
+    cluster.use()
 
-onerror:
-    print(slurm.failures())
+    onerror:
+        print(cluster.failures())

@@ -21,6 +21,8 @@ from tilewise import ROOT, UserError
 
 #: prctl's PR_SET_PDEATHSIG
 DEATH_SIGNAL = 1
+#: What a message of ours starts with, so that it is found in a log that is mostly others'.
+MESSAGE = "tilewise: "
 #: The environment's name for the process of Snakemake that runs the scripts.
 RUN = "TILEWISE_RUN"
 #: What to do if a file cannot be written.
@@ -152,7 +154,7 @@ def script(log: Path | str) -> Iterator[None]:
             message = f"{error.filename or log}: {error.strerror or error}; {REMEDIES}"
         with contextlib.suppress(OSError):  # the disk may be full
             Path(log).write_text(f"{message}\n")
-        print(f"\n{message}\n", file=sys.stderr)
+        print(f"\n{MESSAGE}{message}\n", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

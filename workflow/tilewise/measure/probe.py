@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewise import ROOT, UserError
 from tilewise.build.cpp import compiler
+from tilewise.measure import place
 from tilewise.measure.lease import text
 from tilewise.study.device import EMULATED_LIMITS
 
@@ -32,7 +33,7 @@ LANES: dict[str, dict[str, int]] = {
 PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc")
 
 
-def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def capture(platform: str, backend: str) -> dict[str, Any]:
     """Everything about this machine that a reader of its numbers may ask, as data for device.json.
 
     `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
@@ -40,18 +41,19 @@ def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str,
     if backend == "gpu":
         gpu, limits, versions = _gpu()
     else:
-        gpu, limits, versions = None, EMULATED_LIMITS | {"memory_bytes": config["emulator"]["memory_bytes"]}, {}
+        gpu, limits, versions = None, EMULATED_LIMITS, {}
     return {
         "platform": platform,
         "backend": backend,
+        "node": place.node(),
+        "slurm_job": place.slurm_job(),
         "captured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "gpu": gpu,
         "limits": limits,
         "versions": versions | _packages(),
-        "cpu": _cpu(),
+        "cpu": processor(),
         "host_compiler": _first_line([*compiler(), "--version"]),
         **_commit(),
-        "config": config,
     }
 
 
@@ -60,7 +62,7 @@ def check_here(device: Mapping[str, Any]) -> None:
 
     On a cluster, the measuring jobs of a platform may run on other nodes than its probe.
     """
-    captured, here = [device["cpu"]["name"]], [_cpu()["name"]]
+    captured, here = [device["cpu"]["name"]], [processor()["name"]]
     if device["backend"] == "gpu":
         import pynvml
 
@@ -176,15 +178,14 @@ def _packages() -> dict[str, str]:
     return found
 
 
-def _cpu() -> dict[str, Any]:
-    name = python_platform.machine()
-    with contextlib.suppress(OSError):
-        for line in open("/proc/cpuinfo"):
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
+def processor() -> dict[str, Any]:
+    """The processor: its name, the cores that this process may use, and the memory of the machine in GiB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"name": name, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory / 2**30)}
+    return {
+        "name": place.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory / 2**30),
+    }
 
 
 def _first_line(command: list[str]) -> str | None:

@@ -81,7 +81,7 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     if len(faulty):
         points.append(
             f"**The emulator found races or accesses out of bounds in {', '.join(faulty)}**; see What the kernels ask "
-            "of memory, and `logs/<platform>/trace.log` for the lines."
+            "of memory, and `logs/trace.log` for the lines."
         )
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
@@ -210,7 +210,7 @@ def configuration(evidence: Evidence) -> str:
     """The resolved config of every machine, collapsed."""
     parts = []
     for platform in evidence.everyone:
-        text = json.dumps(platform.device["config"], indent=1)
+        text = json.dumps(platform.config, indent=1)
         parts.append(
             f"<details><summary>Resolved config: {plain(platform.label)}</summary>\n\n```\n{text}\n```\n\n</details>"
         )

@@ -383,7 +383,7 @@ def _points(evidence):
 def _but_asked_refusals(rows, evidence):
     tasks = {}
     for platform in evidence.everyone:
-        tasks |= platform.device["config"]["tasks"]
+        tasks |= platform.config["tasks"]
     asked = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
     return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
 

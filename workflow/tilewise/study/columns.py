@@ -57,6 +57,10 @@ batch_ms | number | ms | batched, ms | mean time of a run among many without pau
 gflops | number | GFLOP/s | GFLOP/s | 2 n p m divided by time_ms
 sm_clock_mhz | number | MHz | clock, MHz | median clock of the multiprocessors during the runs
 gpu_uuid | text | | GPU | the GPU that ran the point
+node | text | | node | the machine that ran the point, as Slurm calls it
+slurm_job | text | | Slurm job | the number of the Slurm job that ran the point
+processor | text | | processor | the processor of the node
+alone | flag | | alone | whether no other process used the GPU and no other Slurm job the node; empty if nobody knows
 registers | whole | | registers per thread | registers of a thread
 shared_bytes | whole | B | shared memory, B | shared memory of a block, static and dynamic
 relative_error | number | | relative error | error of C against float64, in the Frobenius norm
@@ -211,15 +215,15 @@ COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 #: Names that a parameter cannot have.
 FIXED = frozenset(COLUMNS)
 #: Columns that joined after runs had been recorded.
-LATER = frozenset(["gpu_uuid"])
+LATER = frozenset(["gpu_uuid", "node", "slurm_job", "processor", "alone"])
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
 #: The files under results/<platform>/ and report/, by name, with their columns; `*` stands for the parameters.
 FILES = {
     "measurements": "platform task kernel dtype n p m block_x block_y grid_x grid_y * status message samples time_ms "
-    "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid registers shared_bytes "
-    "relative_error bound_ratio build_sha256",
+    "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid node slurm_job processor alone "
+    "registers shared_bytes relative_error bound_ratio build_sha256",
     "sweep": "platform task wall_s timed_s points remembered",
     "maximum_size": "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n "
     "predicted_ms budget_s timed_n time_ms rows_checked",

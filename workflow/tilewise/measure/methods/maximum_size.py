@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tilewise import UserError
 from tilewise.files import digest
@@ -49,7 +50,10 @@ class MaximumSize(Method):
     only_cuda = True
     shapes = False
     points_per_point = 80
-    settings = ("maximum_size",)
+
+    def settings(self, config: Mapping[str, Any], backend: str) -> Any:
+        """As Method says."""
+        return [config["maximum_size"], config["emulator"]["memory_bytes"] if backend == "emulator" else None]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """One CUDA kernel with one choice."""
@@ -67,7 +71,7 @@ class MaximumSize(Method):
             return work.jobs([dataclasses.replace(point, n=n, p=n, m=n)])[0]
 
         first = job(1)
-        key = digest([first.key, work.config["maximum_size"]])
+        key = digest([first.key, self.settings(work.config, work.device["backend"])])
         with Journal(work.journal) as remembered:
             if first.row["status"] in ("compile_error", "unsupported"):
                 remembered.rows[key] = first.row | {"facts": None}
