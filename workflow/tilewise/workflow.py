@@ -186,6 +186,17 @@ class Study:
         files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
         return [str(file) for file in files if file.is_file()]
 
+    def instructions_of(self, wildcards: Any) -> list[str]:
+        """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""
+        mine = wildcards.get("platform")
+        files = {name: Path(f"results/{name}/instructions.csv") for name in ([mine] if mine else self.platforms)}
+        on_gpu = {name for name in files if self.platforms[name]["backend"] == "gpu"}
+        return [str(file) for name, file in files.items() if name in on_gpu or file.is_file()]
+
+    def code_of(self, wildcards: Any) -> list[str]:
+        """What machine code is read of: the builds of a GPU's platform, or the sources of what is compiled for it."""
+        return self.cuda_builds_of(wildcards) if self.backend_of(wildcards) == "gpu" else self.files_of_kind("cuda")
+
     # ---- What is counted --------------------------------------------------------------------------------------------
 
     def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
@@ -200,6 +211,11 @@ class Study:
                 taken = [each for each in at if kernel.unmet(each) is None]
                 found |= dict.fromkeys(taken or filter(None, [points.at_smallest_shape(point, kernel)]))
         return list(found)
+
+    def cuda_points(self) -> list[Point]:
+        """Every point of a CUDA kernel, as on a GPU."""
+        found = (point for task in self.tasks for point in self.points(task))
+        return [point for point in found if self.kernels[point.kernel].kind == "cuda"]
 
     def loop_points(self) -> list[Point]:
         """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
@@ -227,6 +243,10 @@ class Study:
         """The same for what is counted, and for the occupancy."""
         asked = [self.points(task) for task in self.with_method("sweep")]
         return digest([asked, self.config["trace"], self._entries(set(self.kernels))])
+
+    def conditions_of_code(self) -> str:
+        """The same for the machine code."""
+        return digest([self.cuda_points(), self.config["machine_code"], self._entries(set(self.kernels))])
 
     def _entries(self, names: set[str]) -> list[Any]:
         """What the registry says of some kernels, without what is there for readers only."""
