@@ -88,7 +88,6 @@ def whole(tmp_path_factory):
     shutil.copy(ROOT / "report/claims.yaml", place)
     for name in ("kernels", "report/published", "report/recorded/nvidia-h200"):
         shutil.copytree(ROOT / name, place / name.split("/")[-1])
-    (place / "nvidia-h200/facts/ladder_short.csv").unlink(missing_ok=True)  # it was taken up again in part
     shutil.copy(place / "nvidia-h200/device.json", place / "platform.json")
     files.write_json(build.target(devices.read(place / "platform.json")), place / "target.json")
     files.write_json({"kernel": "naive", "unsupported": "", "instances": {}}, place / "build/naive/manifest.json")

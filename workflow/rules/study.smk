@@ -11,6 +11,7 @@ from tilewise.report import figures, tables
 from tilewise.study.schema import read_yaml
 from tilewise.workflow import Study
 
+files.end_with_make()
 # A script is a child of this process, not of a shell, and ends with it.
 os.environ[files.RUN] = str(os.getpid())
 shell.prefix("exec ")

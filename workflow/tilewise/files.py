@@ -127,6 +127,13 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
+def end_with_make() -> None:
+    """Let the system end this process when make ends, if make started it: a make that was killed stops nothing else."""
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{os.getppid()}/comm").read_text().strip() in ("make", "gmake"):
+            end_with_parent()
+
+
 @contextlib.contextmanager
 def script(log: Path | str) -> Iterator[None]:
     """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1.

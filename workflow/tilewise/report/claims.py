@@ -230,9 +230,10 @@ def _fitting(rows, where):
     if "cube" in where:
         where |= dict.fromkeys(SHAPE, where.pop("cube"))
     _known(rows, where)
+    fits = np.ones(len(rows), dtype=bool)  # the rows are copied once, for claims are checked at every start
     for name, value in where.items():
-        rows = rows[(rows[name] == value).fillna(False)]
-    return rows
+        fits &= (rows[name] == value).to_numpy(dtype=bool, na_value=False)
+    return rows[fits]
 
 
 def _entry(table, name, where):

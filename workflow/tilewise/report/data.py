@@ -172,8 +172,7 @@ def load_platform(
     methods = {name: entry.get("method", "sweep") for name, entry in device["config"]["tasks"].items()}
     methods = {name: method for name, method in methods.items() if task in (None, name)}
     facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
-    if folder.resolve().parent != RECORDED:  # there, tasks may have been taken up again in part
-        _check_whole(measured, facts["sweep"], source)
+    _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
