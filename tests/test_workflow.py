@@ -1,6 +1,7 @@
 """What the rules are told: cores and GPUs of a job, what a row depends on, and which names are taken."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -55,11 +56,36 @@ def test_a_job_that_times_nothing_takes_one_core(config):
 
 
 def test_every_rule_has_its_name_for_itself(config):
-    assert {"all", "build", "measure", "collect", "occupancy", "trace", "counters", "page"} <= workflow.rules()
+    assert {
+        "all",
+        "build",
+        "measure",
+        "collect",
+        "occupancy",
+        "trace",
+        "counters",
+        "instructions",
+        "page",
+    } <= workflow.rules()
     for name in workflow.rules():
         tasks = {name: config["tasks"]["task1a"]}
         with pytest.raises(UserError, match=f"tasks.{name}: the study has a rule or table of that name"):
             Study(config | {"tasks": tasks})
+
+
+def test_machine_code_belongs_to_all_on_a_gpu_and_elsewhere_only_if_asked_for(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    platforms = {"here": {"backend": "gpu"}, "emulator": {"backend": "emulator"}}
+    study = Study(config | {"platforms": platforms})
+    assert study.instructions_of({}) == study.instructions_of({"platform": "here"}) == ["results/here/instructions.csv"]
+    assert study.instructions_of({"platform": "emulator"}) == []
+    asked = tmp_path / "results/emulator/instructions.csv"
+    asked.parent.mkdir(parents=True)
+    asked.touch()
+    assert study.instructions_of({"platform": "emulator"}) == ["results/emulator/instructions.csv"]
+    assert "results/here/build/naive" in study.code_of(Wildcards(platform="here"))
+    sources = [Path(path).name for path in study.code_of(Wildcards(platform="emulator"))]
+    assert "naive.cu" in sources and "kij.cpp" not in sources
 
 
 def test_what_a_task_depends_on(config):

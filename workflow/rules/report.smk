@@ -57,6 +57,7 @@ rule overview:
         measured=expand("results/{{platform}}/{name}.csv", name=PLATFORM),
         facts=expand("results/{{platform}}/facts/{task}.csv", task=study.tasks),
         counters=study.counters_of,
+        instructions=study.instructions_of,
         kept=data.kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
@@ -81,6 +82,7 @@ rule page:
         measured=expand("results/{platform}/{name}.csv", platform=study.platforms, name=PLATFORM),
         facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
+        instructions=study.instructions_of,
         kept=data.kept_files(),
         notebook="report/report.py",
         template="report/template/report.html.j2",

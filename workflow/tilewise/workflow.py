@@ -187,6 +187,17 @@ class Study:
         files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
         return [str(file) for file in files if file.is_file()]
 
+    def instructions_of(self, wildcards: Any) -> list[str]:
+        """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""
+        mine = wildcards.get("platform")
+        files = {name: Path(f"results/{name}/instructions.csv") for name in ([mine] if mine else self.platforms)}
+        on_gpu = {name for name in files if self.platforms[name]["backend"] == "gpu"}
+        return [str(file) for name, file in files.items() if name in on_gpu or file.is_file()]
+
+    def code_of(self, wildcards: Any) -> list[str]:
+        """What machine code is read of: the builds of a GPU's platform, or the sources of what is compiled for it."""
+        return self.cuda_builds_of(wildcards) if self.backend_of(wildcards) == "gpu" else self.files_of_kind("cuda")
+
     # ---- What is counted --------------------------------------------------------------------------------------------
 
     def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
@@ -201,6 +212,11 @@ class Study:
                 taken = [each for each in at if kernel.unmet(each) is None]
                 found |= dict.fromkeys(taken or filter(None, [points.at_smallest_shape(point, kernel)]))
         return list(found)
+
+    def cuda_points(self) -> list[Point]:
+        """Every point of a CUDA kernel, as on a GPU."""
+        found = (point for task in self.tasks for point in self.points(task))
+        return [point for point in found if self.kernels[point.kernel].kind == "cuda"]
 
     def loop_points(self) -> list[Point]:
         """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
@@ -252,6 +268,10 @@ class Study:
         loops = [dataclasses.replace(point, task="") for point in self.loop_points()]
         counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
         return digest([traced, loops, shapes["cache_lines"], self._entries(counted)])
+
+    def conditions_of_code(self, wildcards: Any) -> str:
+        """The same for the machine code."""
+        return digest([self.cuda_points(), self.config["machine_code"], self._entries(self.cuda_points())])
 
     def shown_of(self, wildcards: Any) -> str:
         """The same for a task's table and figure, beside its rows."""

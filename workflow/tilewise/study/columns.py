@@ -134,6 +134,33 @@ uninitialised | whole | | uninitialised | reads of memory that was never written
 divergence | whole | | divergence | barriers that not all threads reach
 misaligned | whole | | misaligned | accesses at an address that their size does not divide
 
+instance | text | | instance | the C++ template instance of the launch that makes the product
+architecture | text | | compiled for | the architecture that the machine code is for
+multiply_add | text | | multiply-add | the loop's multiply-add instruction
+instructions | whole | | instructions | instructions of the innermost loop with the most multiply-adds
+multiply_add_instructions | whole | | multiply-adds | those of them that are multiply-adds
+multiply_add_share | number | | share | multiply_add_instructions divided by instructions
+shared_loads_128 | whole | | shared, 16 B | loads from shared memory, 16 bytes per thread
+shared_loads_64 | whole | | shared, 8 B | loads from shared memory, 8 bytes
+shared_loads_32 | whole | | shared, 4 B | loads from shared memory, up to 4 bytes
+matrix_loads | whole | | matrices | loads of matrices from shared memory (ldmatrix)
+shared_stores | whole | | shared stores | stores to shared memory
+global_loads_128 | whole | | global, 16 B | loads from global memory, 16 bytes per thread
+global_loads_64 | whole | | global, 8 B | loads from global memory, 8 bytes
+global_loads_32 | whole | | global, 4 B | loads from global memory, up to 4 bytes
+async_copies | whole | | cp.async | copies to shared memory beside the registers
+tensor_copies | whole | | TMA | copies of whole tiles or rows (TMA)
+global_stores | whole | | global stores | stores to global memory
+spills | whole | | spills | loads and stores of what registers do not hold
+synchronisation | whole | | barriers | barriers, waits and fences
+moves | whole | | moves | moves, reads of constants and special registers
+control | whole | | control | branches, and instructions that do nothing
+integer | whole | | integer | addresses, indexes and conditions
+arithmetic | whole | | arithmetic | other floating-point arithmetic, conversions
+other | whole | | other | everything else
+reused_operands | whole | | reused operands | operands that multiply-adds keep for the next one
+spill_bytes | whole | B | spills, B | bytes that the whole function stores and loads since registers do not suffice
+
 element_bytes | whole | B | element, B | size of an element; the type makes no difference
 multiply_adds | whole | | multiply-adds | multiply-adds that were counted, after as many that filled the caches
 l1_lines | whole | | L1 lines | lines that these fetched into the first cache
@@ -244,11 +271,15 @@ FILES = {
     "misaligned",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
+    "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "
+    "multiply_add_share shared_loads_128 shared_loads_64 shared_loads_32 matrix_loads shared_stores global_loads_128 "
+    "global_loads_64 global_loads_32 async_copies tensor_copies global_stores spills synchronisation moves control "
+    "integer arithmetic other reused_operands registers spill_bytes build_sha256",
     "cache_lines": "kernel element_bytes n p m * multiply_adds l1_lines l2_lines",
     "published": "source place device quantity kernel dtype n p m block_x block_y grid_x grid_y * value unit note",
 }
 #: The files among them that describe a platform or, if they are counts, do not depend on one.
-WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "cache_lines")
+WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cache_lines")
 #: The methods of tasks: each writes the file of its name, as facts/<task>.csv.
 METHODS = tuple(name for name in FILES if name not in ("measurements", "published", *WHOLE))
 
@@ -341,6 +372,10 @@ _WHERE = {
     "per point, kind of operands and origin.",
     "published": "`report/published/*.csv`. One row per published figure.",
     "cache_lines": "`results/<platform>/cache_lines.csv`. One row per CPU loop, element size and shape.",
+    "instructions": "`results/<platform>/instructions.csv`. One row per template instance that makes a product, "
+    "of its innermost loop with the most multiply-adds; an instruction is counted once, as if each branch ran. "
+    "Multiply-adds are those of the tensor cores (DMMA, HMMA, HGMMA) in a kernel that uses them, else FFMA, DFMA or "
+    "IMAD.",
     "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted.",
     "traffic": "`results/<platform>/traffic.csv`. One row per launch that the emulator counted.",
     "occupancy": "`results/<platform>/occupancy.csv`. One row per kernel, element type and choice of parameters.",
