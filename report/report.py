@@ -588,7 +588,8 @@ else:
         show_table(
             tables.traffic(evidence),
             "traffic",
-            "<b>Memory traffic.</b> Exact counts; each kernel at its largest traced shape.",
+            "<b>Memory traffic.</b> Exact counts; each kernel at its largest traced shape. Faults are those "
+            "of all shapes at which the kernel ran under every schedule; a blank is not a zero.",
         )
     )
     display(

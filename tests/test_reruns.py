@@ -55,10 +55,11 @@ TASKS = {
     "loops": [{"kernel": "kij", "dtype": "float", "shapes": "in_cache"}],
     "blocks": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
     "largest": [{"kernel": "naive", "dtype": "float", "block": "32x8"}],
+    "joules": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
     "limits": [{"kernel": "naive", "dtype": "float", "shapes": "square_64", "block": "16x16"}],
 }
-METHODS = {"largest": "maximum_size", "limits": "launch_limits", "roofs": "bandwidth"}
-ON_GPU = {"one", "two", "three", "blocks", "largest", "limits"}
+METHODS = {"largest": "maximum_size", "joules": "energy", "limits": "launch_limits", "roofs": "bandwidth"}
+ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "joules"}
 ALL = ON_GPU | {"loops"}
 EVERY = ALL | {"roofs"}
 SHAPES = [{"n": 48, "p": 48, "m": 48}]
@@ -125,7 +126,10 @@ CONFIG = {
     "cpu.budget_s.gpu": (put("cpu", "budget_s", "gpu", value=7), {"loops"}, NONE),
     "cpu.budget_s.emulator": (put("cpu", "budget_s", "emulator", value=7), NONE, {"loops"}),
     "maximum_size.budget_s": (put("maximum_size", "budget_s", value=7), {"largest"}, {"largest"}),
+    "energy.seconds": (put("energy", "seconds", value=7), {"joules"}, {"joules"}),
+    "machine_code.capability": (put("machine_code", "capability", value="10.0"), NONE, NONE),
     "trace.shapes": (put("trace", "shapes", value=SHAPES), NONE, NONE),
+    "trace.limit_s": (put("trace", "limit_s", value=7), NONE, NONE),
     "trace.counted": (put("trace", "counted", value=SHAPES), NONE, NONE),
     "trace.cache_lines.largest_bytes": (put("trace", "cache_lines", "largest_bytes", value=7), NONE, NONE),
     "trace.cache_lines.multiply_adds": (put("trace", "cache_lines", "multiply_adds", value=7), NONE, NONE),

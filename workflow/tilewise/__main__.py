@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
     """The faults and the traffic of a point as lines, and 1 if there is a fault, else 0."""
-    row, faults = trace_point(kernel, point)
+    row, faults = trace_point(kernel, point, limit=options.limit)
     n, p, m = options.shape
     product = kernel.product(point)
     assert product is not None  # a CUDA kernel has one
@@ -66,7 +66,7 @@ def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[li
     lines = [str(fault) for fault in faults]
     lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {block} threads")
     for column, words_of in TABLE.items():
-        value = row[column]
+        value = row.get(column)
         text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
         lines.append(f"  {words_of:36}{text:>16}")
     count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
@@ -129,6 +129,13 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
         metavar="X.Y",
         help="compute capability to compile for (9.0); a kernel that is not in the registry may want 9.0a",
     )
+    tracing.add_argument(
+        "--limit",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="give the kernel up after so many seconds of computing (120)",
+    )
     tracing.set_defaults(run=trace)
     reading.set_defaults(run=machine_code)
     for command, shape in ((tracing, (33, 35, 70)), (reading, (4096, 4096, 4096))):
@@ -188,6 +195,16 @@ def _positive(text: str) -> int:
     if value <= 0:
         raise ValueError
     return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError
+    return value
+
+
+_seconds.__name__ = "number of seconds"
 
 
 def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:

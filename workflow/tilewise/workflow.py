@@ -201,16 +201,20 @@ class Study:
     # ---- What is counted --------------------------------------------------------------------------------------------
 
     def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
-        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` that it takes,
-        or else at the smallest that it takes."""
+        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` that it takes.
+
+        If it takes none of them, at the smallest that it takes, with two blocks along each dimension if it can have
+        them; and if there is none either, at the first of `shapes`, so that the table says that it was not traced.
+        """
         found: dict[Point, None] = {}
         asked = (dataclasses.replace(p, task="trace") for task in self.with_method("sweep") for p in self.points(task))
         for point in dict.fromkeys(dataclasses.replace(p, n=1, p=1, m=1) for p in asked):
             kernel = self.kernels[point.kernel]
-            if kernel.kind == "cuda" and kernel.emulated:
+            if kernel.kind == "cuda":
                 at = [dataclasses.replace(point, n=shape["n"], p=shape["p"], m=shape["m"]) for shape in shapes]
                 taken = [each for each in at if kernel.unmet(each) is None]
-                found |= dict.fromkeys(taken or filter(None, [points.at_smallest_shape(point, kernel)]))
+                own = None if taken or not kernel.emulated else points.at_smallest_shape(point, kernel, blocks=2)
+                found |= dict.fromkeys(taken or [own or at[0]])
         return list(found)
 
     def cuda_points(self) -> list[Point]:
@@ -267,7 +271,7 @@ class Study:
         traced = [self.traced_points(shapes[name]) for name in ("shapes", "counted")]
         loops = [dataclasses.replace(point, task="") for point in self.loop_points()]
         counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
-        return digest([traced, loops, shapes["cache_lines"], self._entries(counted)])
+        return digest([traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries(counted)])
 
     def conditions_of_code(self, wildcards: Any) -> str:
         """The same for the machine code."""

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tilewise.report import claims, tables
 from tilewise.report.data import Evidence, Platform
+from tilewise.study import columns
 from tilewise.study.expressions import evaluate
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -76,13 +77,7 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     if pd.notna(worst):
         sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
     points.append(f"{sentence}.")
-    traffic = evidence.facts["traffic"]
-    faulty = traffic.loc[(traffic["races"] > 0) | (traffic["out_of_bounds"] > 0), "kernel"].unique()
-    if len(faulty):
-        points.append(
-            f"**The emulator found races or accesses out of bounds in {', '.join(faulty)}**; see What the kernels ask "
-            "of memory, and `logs/trace.log` for the lines."
-        )
+    points += _faults(evidence.facts["traffic"])
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
         points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")
@@ -91,6 +86,26 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
         kinds = ", ".join(f"{count} {status}" for status, count in counts.items())
         points.append(f"{_count(int(counts.sum()), 'point').capitalize()} did not give a time or a product ({kinds}).")
     return "\n".join(f"- {point}" for point in points)
+
+
+def _faults(traffic: pd.DataFrame) -> list[str]:
+    """What the emulator found wrong in kernels, and which it did not search at any shape."""
+    by_kernel = traffic.groupby("kernel", sort=False)[list(columns.FAULTS)].sum(min_count=1)
+    points, where = [], "see What the kernels ask of memory"
+    faulty = by_kernel[(by_kernel > 0).any(axis=1)]
+    if len(faulty):
+        kinds = (
+            (kernel, [columns.heading(name) for name in faulty if row[name] > 0]) for kernel, row in faulty.iterrows()
+        )
+        said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
+        points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")
+    left = by_kernel.index[by_kernel.isna().all(axis=1)]
+    if len(left):
+        points.append(
+            f"The emulator did not search {_count(len(left), 'kernel')} for faults ({', '.join(left)}); {where} for "
+            "the reasons."
+        )
+    return points
 
 
 def verdict_counts(verdicts: pd.DataFrame, evidence: Evidence) -> str:

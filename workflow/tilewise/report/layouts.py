@@ -115,7 +115,7 @@ LAYOUTS = {
         ("Global memory", "global_load_requests global_load_sectors sectors_per_request global_store_sectors"),
         ("Shared memory", "shared_load_wavefronts shared_bank_conflicts"),
         ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
-        ("Faults", "races out_of_bounds"),
+        ("Faults", f"searched {' '.join(columns.FAULTS)}"),
     ),
     "not_emulated": layout(("", "kernel title reason")),
     "cold_start": layout(

@@ -432,13 +432,33 @@ def verification(evidence: Evidence) -> pd.DataFrame:
 
 
 def traffic(evidence: Evidence) -> pd.DataFrame:
-    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes."""
-    key, faults = _chosen(evidence), ["races", "out_of_bounds"]
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes.
+
+    Faults are empty if no shape was searched for them; `searched` says at how many, or why at none.
+    """
+    key, faults = _chosen(evidence), list(columns.FAULTS)
     rows = evidence.facts["traffic"].copy()
-    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
-    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum")
+    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
+    rows["searched"] = _searched(rows, key)
+    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum", min_count=1)
     rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     return _with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
+
+
+def _searched(rows: pd.DataFrame, key: list[str]) -> pd.Series:
+    """Where the kernel of each row was searched for faults, in words that all rows of a kernel's choice share."""
+    words = pd.Series("", rows.index, dtype="str")
+    for _, group in rows.groupby(key, dropna=False, sort=False):
+        whole = group["races"].notna()
+        said = f"{whole.sum()} shape{'' if whole.sum() == 1 else 's'}"
+        left = group.loc[~whole & (group["message"] != ""), "message"]
+        why = left.iloc[0] if len(left) else "add a shape that it takes to trace.shapes"
+        if not whole.any():
+            said = f"not traced: {why}"
+        elif len(left):
+            said += f"; {len(left)} not traced: {why}"
+        words[group.index] = said
+    return words
 
 
 def cache_lines(evidence: Evidence) -> pd.DataFrame:

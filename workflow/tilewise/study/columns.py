@@ -133,6 +133,12 @@ out_of_bounds | whole | | out of bounds | accesses outside all arrays
 uninitialised | whole | | uninitialised | reads of memory that was never written
 divergence | whole | | divergence | barriers that not all threads reach
 misaligned | whole | | misaligned | accesses at an address that their size does not divide
+asynchrony | whole | | asynchrony | asynchronous work that is not waited for, or shown to no unit
+deadlocks | whole | | deadlocks | runs in which no thread can go on
+traps | whole | | traps | runs that __trap() or an assertion ended
+order_dependent | whole | | order-dependent | elements of C that depend on the order of threads
+incorrect | whole | | incorrect | products that are wrong
+stopped | whole | | stopped | runs that did not come to their end
 
 instance | text | | instance | the C++ template instance of the launch that makes the product
 architecture | text | | compiled for | the architecture that the machine code is for
@@ -230,6 +236,7 @@ anchor_ms | number | ms | library, ms | time of the library of the same processo
 work | number | | multiply-adds | n p m
 title | text | | title | the kernel in words
 reason | text | | reason | why the emulator does not run it
+searched | text | | searched | at how many shapes the emulator searched the kernel for faults, or why it did not
 """
 
 
@@ -241,8 +248,16 @@ def _parsed(text: str) -> dict[str, Column]:
 COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 #: Names that a parameter cannot have.
 FIXED = frozenset(COLUMNS)
-#: Columns that joined after runs had been recorded.
-LATER = frozenset(["gpu_uuid", "node", "slurm_job", "processor", "alone"])
+#: Columns that joined after runs had been recorded, by file.
+LATER = {
+    "measurements": frozenset("gpu_uuid node slurm_job processor alone".split()),
+    "traffic": frozenset("order_dependent incorrect stopped asynchrony deadlocks traps status message".split()),
+}
+#: The columns of traffic.csv that count faults.
+FAULTS = tuple(
+    "races out_of_bounds uninitialised divergence misaligned order_dependent incorrect stopped asynchrony deadlocks "
+    "traps".split()
+)
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
@@ -268,7 +283,7 @@ FILES = {
     "traffic": f"{_POINT} global_load_requests global_load_sectors global_store_sectors sectors_per_request "
     "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
     "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
-    "misaligned",
+    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps status message",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
     "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "
@@ -354,7 +369,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
         raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
         raise UserError(f"{path}: the last line is cut short; {remedy(path)}")
-    missing = [name for name in of(file, ()) if name not in table and name not in LATER]
+    missing = [name for name in of(file, ()) if name not in table and name not in LATER.get(file, ())]
     if missing:
         raise UserError(f"{path}: the column '{missing[0]}' is missing; {remedy(path)}")
     wanted = of(file, parameters)
@@ -377,7 +392,8 @@ _WHERE = {
     "Multiply-adds are those of the tensor cores (DMMA, HMMA, HGMMA) in a kernel that uses them, else FFMA, DFMA or "
     "IMAD.",
     "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted.",
-    "traffic": "`results/<platform>/traffic.csv`. One row per launch that the emulator counted.",
+    "traffic": "`results/<platform>/traffic.csv`. One row per point that the emulator ran or was to run. Faults are "
+    "empty if the point was only counted, or was not run: its message says why.",
     "occupancy": "`results/<platform>/occupancy.csv`. One row per kernel, element type and choice of parameters.",
     "tile_choice": "`results/<platform>/tile_choice.csv`. One row per element type and tile width of `dynamic_tile`.",
 }
