@@ -244,7 +244,9 @@ class Study:
         asked = self.points(wildcards.task, backend)
         used = sorted({job.backend_of(self.kernels[point.kernel], backend) for point in asked})
         settings = [[read(each, backend, self.config) for each in used] for read in (job.settings, job.limits)]
-        return digest([method.name, asked, settings, method.settings(self.config, backend), self._entries(asked)])
+        own = method.settings(self.config, backend)
+        claims = [method.asks(self.kernels[name]) for name in sorted({point.kernel for point in asked})]
+        return digest([method.name, asked, settings, own, claims, self._entries(asked)])
 
     def conditions_of_build(self, wildcards: Any) -> str:
         """The same for a build, beside its instances: how the kernel is compiled, and why it may not be."""
@@ -271,11 +273,14 @@ class Study:
         traced = [self.traced_points(shapes[name]) for name in ("shapes", "counted")]
         loops = [dataclasses.replace(point, task="") for point in self.loop_points()]
         counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
-        return digest([traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries(counted)])
+        left_out = [[kernel.name, kernel.reason] for kernel in self.kernels.values() if not kernel.emulated]
+        return digest([traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries(counted), left_out])
 
     def conditions_of_code(self, wildcards: Any) -> str:
-        """The same for the machine code."""
-        return digest([self.cuda_points(), self.config["machine_code"], self._entries(self.cuda_points())])
+        """The same for what is read of the machine code: the instances that make a product, and what compiles them."""
+        products = {(p.kernel, p.dtype, self.kernels[p.kernel].product(p)) for p in self.cuda_points()}
+        instances = sorted({(*names, launch.instance) for *names, launch in products if launch})
+        return digest([instances, self.backend_of(wildcards) == "emulator" and self.config["machine_code"]])
 
     def shown_of(self, wildcards: Any) -> str:
         """The same for a task's table and figure, beside its rows."""
