@@ -26,8 +26,8 @@ Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a 
 Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float.
 The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
 naive. tiled, beside naive. multi_tile, beside tiled. register_tile, beside multi_tile. vector_loads, beside multi_tile.
-warp_tile, beside multi_tile. pipelined, beside multi_tile. async_copies, beside multi_tile. tma_ring, beside multi_tile.
-transposing_ring, beside multi_tile. stream_k, beside multi_tile."""
+warp_tile, beside multi_tile. pipelined, beside multi_tile. async_copies, beside multi_tile.
+tma_ring, beside multi_tile. transposing_ring, beside multi_tile. stream_k, beside multi_tile."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 
