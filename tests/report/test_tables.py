@@ -299,7 +299,8 @@ def test_unstable_and_refused_points_are_marked(emulator):
 
 def test_overview_figures(emulator):
     words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
-    words["cache_lines"] = "lines into the first cache"
+    words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of the loop"}
+    words["instructions"] = "on the CUDA cores"
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))

@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from tilewise import UserError
 from tilewise.build import build, cuda
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
+
+if TYPE_CHECKING:
+    import networkx as nx  # of the extra `compiler`, like the rest of what reading machine code needs
 
 Rows = list[dict[str, Any]]
 
@@ -84,11 +85,13 @@ def kind(instruction: Instruction) -> str:
 # ---- Control flow ----------------------------------------------------------------------------------------------------
 
 
-def functions(text: str) -> dict[str, nx.DiGraph]:
+def functions(text: str) -> dict[str, "nx.DiGraph"]:
     """The control-flow graph of each function in the output of `nvdisasm -bbcfg -poff`, by the function's symbol.
 
     A node is a basic block; its attribute `code` is the list of its Instructions. Raises UserError if there are none.
     """
+    import networkx as nx
+
     found = {}
     for part in text.split('\nsubgraph "cluster_')[1:]:
         graph = nx.DiGraph()
@@ -109,12 +112,14 @@ def _code(label: str) -> Iterator[Instruction]:
         yield Instruction(opcode, operands)
 
 
-def loops(graph: nx.DiGraph) -> list[frozenset[str]]:
+def loops(graph: "nx.DiGraph") -> list[frozenset[str]]:
     """The loops of a control-flow graph, each as the set of its blocks, those of the loops within it included.
 
     Strongly connected components, then those that remain without the blocks through which a loop is entered
     (B. Steensgaard, Sequentializing program dependence graphs for irreducible programs, 1993).
     """
+    import networkx as nx
+
     found: list[frozenset[str]] = []
     waiting = [frozenset(graph)]
     while waiting:
@@ -129,7 +134,7 @@ def loops(graph: nx.DiGraph) -> list[frozenset[str]]:
 # ---- The multiply-add loop -------------------------------------------------------------------------------------------
 
 
-def main_loop(graph: nx.DiGraph, dtype: str) -> dict[str, Any]:
+def main_loop(graph: "nx.DiGraph", dtype: str) -> dict[str, Any]:
     """What is in the innermost loop with the most multiply-adds: counts by kind, as columns of instructions.csv.
 
     If the function uses tensor cores, their instructions are its multiply-adds; else those of the CUDA cores for the
@@ -144,8 +149,11 @@ def main_loop(graph: nx.DiGraph, dtype: str) -> dict[str, Any]:
     if not innermost:
         return {}
     chosen = max(innermost, key=lambda loop: counts[loop])
-    waiting = [loop for loop, lines in whole.items() if loop < chosen and _only_waits(lines)]
-    lines = _code_of(graph, chosen.difference(*waiting))
+    waiting = frozenset().union(*(loop for loop, lines in whole.items() if loop < chosen and _only_waits(lines)))
+    # Without the loops that wait, the way back from them is no part of the loop either.
+    shorter = loops(graph.subgraph(chosen - waiting))
+    kept = [loop for loop in shorter if sum(map(multiplies, _code_of(graph, loop))) == counts[chosen]]
+    lines = _code_of(graph, kept[0] if kept else chosen - waiting)
     found = [line for line in lines if multiplies(line)]
     kinds = Counter(kind(line) for line in lines if not multiplies(line))
     return {
@@ -158,7 +166,7 @@ def main_loop(graph: nx.DiGraph, dtype: str) -> dict[str, Any]:
     }
 
 
-def _code_of(graph: nx.DiGraph, blocks: Iterable[str]) -> list[Instruction]:
+def _code_of(graph: "nx.DiGraph", blocks: Iterable[str]) -> list[Instruction]:
     return [line for block in blocks for line in graph.nodes[block]["code"]]
 
 

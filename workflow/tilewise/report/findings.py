@@ -212,6 +212,88 @@ def found(evidence: Evidence, sentence: str, platforms: Iterable[Platform] | Non
     return "\n\n".join(lines)
 
 
+def rung(
+    evidence: Evidence, rows: pd.DataFrame, rungs: pd.DataFrame, kernel: str, *sentences: str, dtype: str = "float"
+) -> str:
+    """A paragraph about one rung of a ladder for each GPU that climbed it: its rate, then sentences with their figures.
+
+    `rows` and `rungs` are those of `tables.climb` and `tables.rungs`. Braces hold expressions as in report/claims.yaml.
+    There are further functions: this(column), last(column) of the fastest rung before, rung(kernel, column), and
+    row(column, **conditions) of any row at the same shape. A sentence without its figures is left out.
+    """
+    lines = []
+    for gpu in evidence.gpus:
+        own = rungs[(rungs["platform"] == gpu.name) & (rungs["dtype"] == dtype)].set_index("kernel", drop=False)
+        if kernel not in own.index:
+            continue
+        functions = claims.Machine(evidence, gpu).functions() | _of_rungs(own, rows, kernel)
+        this = own.loc[kernel]
+        words = f"**{_label(evidence, gpu)}:** " if len(evidence.gpus) > 1 else ""
+        words += f"**{this['gflops'] / 1000:.3g}\u00a0TFLOP/s**"
+        if this["before"]:
+            words += f", {_times(this['gain'])} the rate of `{this['before']}`"
+        if pd.notna(this["percent_of_anchor"]):
+            words += f", {this['percent_of_anchor']:.3g}\u00a0% of cuBLAS"
+        said = [f"{words}."]
+        for sentence in sentences:
+            with contextlib.suppress(claims.Untestable):
+                said.append(_filled(" ".join(sentence.split()), functions))
+        lines.append(" ".join(said).replace(" %", "\u00a0%").replace(" TFLOP/s", "\u00a0TFLOP/s"))
+    return "\n\n".join(lines)
+
+
+def _of_rungs(own, rows, kernel):
+    """The functions that sentences about a rung may use beside those of claims."""
+    here = rows.merge(own.head(1)[["platform", "dtype", "n", "p", "m"]], on=["platform", "dtype", "n", "p", "m"])
+
+    def value(table, column):
+        if table.empty or pd.isna(found := table.iloc[-1][column]):
+            raise claims.Untestable(f"{column} is not known")
+        return found if isinstance(found, str) else float(found)
+
+    def of(name, column):
+        return value(own[own["kernel"] == name], column)
+
+    def row(column, **where):
+        fits = here
+        for name, wanted in where.items():
+            fits = fits[(fits[name] == wanted).fillna(False)] if name in fits else fits.head(0)
+        return value(fits, column)
+
+    before = own.loc[kernel, "before"]
+    return {"this": lambda c: of(kernel, c), "last": lambda c: of(before, c), "rung": of, "row": row}
+
+
+def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
+    """How near the fastest rung of each GPU comes to its loop's ceiling, to the multiply-adds' rate and to the peak."""
+    lines = []
+    for (platform, dtype), own in rungs.groupby(["platform", "dtype"], sort=False):
+        own = own[~own["anchor"]]
+        best = own.loc[own["gflops"].idxmax()]
+        gpu = next(gpu for gpu in evidence.gpus if gpu.name == platform)
+        shares = {}
+        if pd.notna(best["percent_of_anchor"]):
+            shares["of cuBLAS's rate"] = best["percent_of_anchor"]
+        if pd.notna(best["ceiling_gflops"]):
+            shares["of what its loop allows"] = best["percent_of_ceiling"]
+        on_vector_units = "MMA" not in str(best["multiply_add"])  # of which the roofs are
+        with contextlib.suppress(claims.Untestable):
+            roof = claims.Machine(evidence, gpu).roof("multiply_add_rate", dtype).value
+            if on_vector_units:
+                shares["of the rate that multiply-adds alone reach"] = 100 * best["gflops"] / roof
+        peak = (gpu.device["gpu"]["peak_gflops"] or {}).get(dtype)
+        if peak and on_vector_units:
+            shares["of the datasheet's peak"] = 100 * best["gflops"] / peak
+        words = [f"{share:.3g}\u00a0% {of}" for of, share in shares.items()]
+        clocks = own["sm_clock_mhz"].dropna()
+        held = f" The clock held {clocks.min():,.0f} to {clocks.max():,.0f} MHz over all rungs." if len(clocks) else ""
+        rate = f"{best['gflops'] / 1000:.3g}\u00a0TFLOP/s"
+        lines.append(
+            f"On {_label(evidence, gpu)} the fastest is `{best['kernel']}` with {rate}: {', '.join(words)}.{held}"
+        )
+    return "\n\n".join(lines)
+
+
 def _filled(sentence, functions):
     def figure(part):
         value = evaluate(part[1], functions)

@@ -234,6 +234,20 @@ fact | text | | fact | what is known about the machine
 anchor | flag | | library | whether the kernel is a library, to which the others are compared
 anchor_ms | number | ms | library, ms | time of the library of the same processor and element type
 work | number | | multiply-adds | n p m
+warps | whole | | warps | warps that a multiprocessor holds at a time
+waves | number | | waves | blocks of the grid, divided by the blocks that the device holds at a time
+multiply_add_percent | number | % | multiply-adds, % | the part of the loop's instructions that are multiply-adds
+others_per_100 | number | | others per 100 | other instructions of the loop per 100 multiply-adds
+accesses_per_100 | number | | memory per 100 | loads, stores and copies of the loop per 100 multiply-adds
+shared_bytes_per_multiply_add | number | B | shared, B | bytes that the loop reads from shared memory per multiply-add
+global_bytes_per_multiply_add | number | B | global, B | bytes that the loop loads from global memory per multiply-add
+reused_per_multiply_add | number | | reused | operands per multiply-add that the one before has kept (the reuse cache)
+wavefronts_per_100 | number | | wavefronts per 100 | passes of shared memory per 100 multiply-adds of a warp
+conflict_percent | number | % | conflicts, % | bank conflicts as a percentage of these passes
+ceiling_gflops | number | GFLOP/s | ceiling | the rate that the loop's share of multiply-adds allows
+percent_of_ceiling | number | % | % of the ceiling | rate as a percentage of the ceiling
+before | text | | before | the fastest of the kernels before this one
+gain | number | x | than before | rate divided by that of the fastest kernel before
 title | text | | title | the kernel in words
 reason | text | | reason | why the emulator does not run it
 searched | text | | searched | at how many shapes the emulator searched the kernel for faults, or why it did not
