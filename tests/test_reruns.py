@@ -274,7 +274,7 @@ def plans(tmp_path_factory):
 
 
 def check(jobs, once, tasks, rules):
-    """A plan measures these tasks, runs these rules, and draws what follows from them; `once` are jobs of no platform."""
+    """A plan measures these tasks, runs these rules, and draws what follows; `once` are jobs of no platform."""
     seen = {rule for rule, _ in jobs} - {"config"}
     assert {task for rule, task in jobs if rule == "measure"} == tasks
     assert seen - DRAWN == rules - {"trace"}
