@@ -140,5 +140,5 @@ def test_the_login_nodes_own_platform_is_refused(emulated, start, tmp_path):
 def test_a_gpu_that_the_cluster_lacks_is_reported(emulated, start, tmp_path):
     clone = emulated(tmp_path / "clone", {"emulated": {"gpu_model": "green"}})
     run = start(clone, *QUICK, "--retries", "0", "--", "results/emulated/device.json").ends(status=1)
-    wait_until(lambda: "rule probe" in run.output)
+    wait_until(lambda: "rule probe" in run.snakemakes_log)
     assert "Requested node configuration is not available" in run.output

@@ -21,7 +21,6 @@ with script(snakemake.log[0]):
         counts = trace.count_points(counted, tracers, study.kernels)
         lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in [*faults, *messages]) or "no faults\n")
-    print(*faults, *messages, sep="\n")
     # A point that was run whole also has its faults; it goes before its count from single blocks.
     keys = ["kernel", "dtype", *columns.SHAPE, *columns.choice(registry.parameters(study.kernels))]
     write_csv(pd.concat([traced, counts]).drop_duplicates(keys), snakemake.output.traffic)
