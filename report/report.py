@@ -1002,6 +1002,19 @@ show_table(verified, "verification", "<b>Verified points.</b> For each machine, 
 show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column per machine.")
 
 # %%
+compared = tables.cards(evidence)
+if not compared.empty:
+    display(
+        show_table(
+            compared,
+            "cards",
+            "<b>Cards of one model.</b> The rate of each at the points that all have measured, against their median.",
+            labels,
+        )
+    )
+    display(text(findings.cards(compared, evidence)))
+
+# %%
 if not evidence.facts["sweep"].empty:
     display(
         show_table(

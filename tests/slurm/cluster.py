@@ -89,6 +89,11 @@ class Run:
         """The lines at the end that say what failed."""
         return [line for line in self.output.splitlines() if line.startswith("Slurm ")]
 
+    @property
+    def snakemakes_log(self):
+        """What Snakemake wrote of the clone's runs, whatever was on the screen."""
+        return "".join(path.read_text() for path in sorted((self.clone / ".snakemake/log").glob("*.log")))
+
     def jobs(self):
         """The jobs that this run submitted, by id, once Slurm has released their resources."""
 
@@ -118,7 +123,7 @@ class Run:
         mine = [line.split("|")[1:] for line in lines if int(line.split("|")[0]) not in self.before]
         spans = [tuple(time.mktime(time.strptime(when, "%Y-%m-%dT%H:%M:%S")) for when in span) for span in mine]
         remote = "probe|build|measure|trace"
-        seen = re.findall(rf"^\[(.*)\]\nFinished jobid: \d+ \(Rule: (?:{remote})\)", self.output, re.MULTILINE)
+        seen = re.findall(rf"^\[(.*)\]\nFinished jobid: \d+ \(Rule: (?:{remote})\)", self.snakemakes_log, re.MULTILINE)
         looks = sorted({time.mktime(time.strptime(when, "%a %b %d %H:%M:%S %Y")) for when in seen})
         waits = {}
         for look in looks:

@@ -115,3 +115,20 @@ def test_a_node_without_the_environment_is_named_as_the_cause(cluster, with_sett
     [line] = set(run.last_words())
     assert re.search(r"ended as FAILED: probe \(platform=emulated\): .*environment/bin/python.*not found", line)
     assert "cannot start" not in run.output
+
+
+def test_a_job_whose_constraint_no_node_meets_any_more_is_reported_and_withdrawn(cluster, with_settings, start):
+    node = cluster("sinfo", "-h", "-o", "%n")
+    cluster("scontrol", "update", "PartitionName=main", "State=DOWN")
+    try:
+        run = start(with_settings(constraint="red"), "--", PROBE)
+        wait_until(lambda: set(cluster.running()) - run.before, 60, "the job")
+        cluster("scontrol", "update", f"NodeName={node}", "AvailableFeatures=blue", "ActiveFeatures=blue")
+        cluster("scontrol", "update", "PartitionName=main", "State=UP")
+        run.ends(status=1, seconds=100)
+    finally:
+        cluster("scontrol", "update", f"NodeName={node}", "AvailableFeatures=red,blue", "ActiveFeatures=red,blue")
+        cluster("scontrol", "update", "PartitionName=main", "State=UP")
+    [line] = set(run.last_words())
+    assert "cannot start: probe (platform=emulated): BadConstraints: compare config/cluster.yaml" in line
+    assert [state for state, _ in run.jobs().values()] == ["CANCELLED"]

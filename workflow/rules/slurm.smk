@@ -1,7 +1,9 @@
 if workflow.nodes is not None:  # jobs are submitted
+    from snakemake.logging import logger
+
     from tilewise import cluster
 
     cluster.use()
 
     onerror:
-        print(cluster.failures())
+        logger.error(cluster.failures())

@@ -6,10 +6,11 @@ import math
 import re
 import signal
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tilewise import UserError
+from tilewise import ROOT, UserError
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
 from tilewise.count.trace import SCHEDULES, trace_point
@@ -97,7 +98,14 @@ def machine_code(kernel: Kernel, point: Point, options: argparse.Namespace) -> t
 
 def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser, and the names of the parameters among its options: every name in `words` that is not its own."""
-    parser = argparse.ArgumentParser(prog="tilewise", description=(__doc__ or "").split(": ", 1)[0])
+    parser = argparse.ArgumentParser(
+        prog="tilewise",
+        description="Tilewise is a reproducible study of CUDA matrix multiplication: `make report` in its folder "
+        "measures this machine and renders results/report.html. This command looks at one kernel, without a GPU.",
+        epilog="`tilewise trace --help` tells the options. docs/microscope.md shows what it finds.",
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     epilog = (
         "Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, the "

@@ -120,7 +120,9 @@ class Executor(plugin.Executor):
             self._size(job)
             super().run_job(job)
             return
-        self.logger.info(f"Slurm job {number} of an earlier run still works on {_names(_parts(job))}; waiting for it")
+        self.logger.warning(
+            f"Slurm job {number} of an earlier run still works on {_names(_parts(job))}; waiting for it"
+        )
         self._report_job_submission_threadsafe(SubmittedJobInfo(job, number, {"earlier": self.earlier.pop(number)}))
 
     def _size(self, job: Any) -> None:
@@ -214,7 +216,7 @@ class Executor(plugin.Executor):
         else:
             job.attempt = job.restart_times + 1
         self.failed[_outputs(job)[0]] = line
-        self.logger.error(line)
+        self.logger.warning(line)
         self.workflow.scheduler.error_callback(job)
 
 

@@ -8,6 +8,7 @@ import platform as python_platform
 import socket
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tilewise import ROOT, UserError
@@ -113,9 +114,11 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     power_limit = None
     with contextlib.suppress(pynvml.NVMLError):  # not every card reports it
         power_limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
+    uuid = text(pynvml.nvmlDeviceGetUUID(handle))
     gpu = {
         "name": text(facts["name"]),
-        "uuid": text(pynvml.nvmlDeviceGetUUID(handle)),
+        "uuid": uuid,
+        "busy": busy(pynvml, handle, uuid),
         "all_uuids": [
             text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
             for index in range(pynvml.nvmlDeviceGetCount())
@@ -157,6 +160,37 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         "cublas": str(blas),
     }
     return gpu, limits, versions
+
+
+#: A GPU that did nothing in the seconds before is seldom reported above this percentage; our own probe is below it.
+IDLE_PERCENT = 10
+
+
+def busy(nvml: Any, handle: Any, uuid: str) -> list[str]:
+    """What else uses a GPU, in words for the report; `nvml` is the module pynvml, and this process has a context."""
+    found = []
+    with contextlib.suppress(nvml.NVMLError):  # cards without MIG say so with an error
+        if nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE:
+            found.append("MIG is on, so that the card is divided")
+    others = [pid for pid in place.processes(uuid) or () if pid != os.getpid()]
+    names = []
+    for pid in others:
+        with contextlib.suppress(nvml.NVMLError):
+            names.append(text(nvml.nvmlSystemGetProcessName(pid)))
+    if (
+        any("mps-server" in name for name in names)
+        or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
+    ):
+        found.append("MPS shares it between processes")
+    # In a container the driver may tell the numbers of the host, so that our own process is among the others.
+    count = len(others) - (os.getpid() not in (place.processes(uuid) or [os.getpid()]))
+    if count > 0:
+        found.append(f"{count} other process{'es' if count > 1 else ''} on it")
+    with contextlib.suppress(nvml.NVMLError):
+        percent = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
+        if percent > IDLE_PERCENT:
+            found.append(f"{percent} % of the last second in use")
+    return found
 
 
 def _commit() -> dict[str, Any]:

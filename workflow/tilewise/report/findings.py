@@ -77,6 +77,7 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     if pd.notna(worst):
         sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
     points.append(f"{sentence}.")
+    points += company(evidence)
     points += _faults(evidence.facts["traffic"])
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
@@ -106,6 +107,40 @@ def _faults(traffic: pd.DataFrame) -> list[str]:
             "the reasons."
         )
     return points
+
+
+def company(evidence: Evidence) -> list[str]:
+    """What shared a machine with the study, as far as it is known: one sentence per platform that was not alone."""
+    found = []
+    for platform in evidence.everyone:
+        label, busy = _label(evidence, platform), (platform.device["gpu"] or {}).get("busy")
+        if busy:
+            found.append(
+                f"**When the study began, {label} was in use**: {plain('; '.join(busy))}. Times may be too long."
+            )
+        known = platform.measurements["alone"].dropna()
+        beside = int((~known.astype(bool)).sum())
+        if beside:
+            found.append(
+                f"On {label}, {beside:,} of {_count(len(known), 'point')} were measured beside other work on the same "
+                "GPU or node; `alone` in measurements.csv tells which."
+            )
+    return found
+
+
+def cards(compared: pd.DataFrame, evidence: Evidence) -> str:
+    """How far the cards of each model are apart, and which is the slowest; `compared` is tables.cards."""
+    models = {each.name: each.device["gpu"]["name"] for each in evidence.platforms if each.has_gpu}
+    lines = []
+    for model, rows in compared.groupby(compared["platform"].map(models), sort=False):
+        slow, fast = rows.loc[rows["rate_percent"].idxmin()], rows.loc[rows["rate_percent"].idxmax()]
+        lines.append(
+            f"{_count(len(rows), 'card').capitalize()} of the model {plain(model)} were compared at "
+            f"{_count(int(slow['compared']), 'point')}: from the slowest to the fastest is "
+            f"{fast['rate_percent'] - slow['rate_percent']:.2g} % of the median rate. The slowest is "
+            f"{plain(slow['gpu_uuid'])} on {plain(slow['node'] or slow['platform'])}, at {slow['rate_percent']:.4g} %."
+        )
+    return "\n\n".join(lines)
 
 
 def verdict_counts(verdicts: pd.DataFrame, evidence: Evidence) -> str:

@@ -98,6 +98,7 @@ LAYOUTS = {
         ("Times faster", "speedup_over_naive speedup_over_cpu published_speedup_over_cpu"),
         percent_of_anchor="of cuBLAS",
     ),
+    "cards": layout(("", "platform node gpu_uuid compared sm_clock_mhz rate_percent")),
     "failures": layout(("", "platform task kernel dtype shape choice points status message")),
     "verification": layout(
         ("", "platform kernel dtype"),

@@ -709,6 +709,41 @@ def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
 
 
 # ---- The whole study -------------------------------------------------------------------------------------------------
+def cards(evidence: Evidence) -> pd.DataFrame:
+    """How the cards of one model compare: one row per platform of this run whose model another platform has too.
+
+    At each point that all of them measured, a card's rate is divided by the median over the cards; the row has the
+    median of these quotients. It is without rows if every card is of another model.
+    """
+    key = ["task", "kernel", "dtype", *SHAPE, *evidence.choice]
+    models: dict[str, list[Platform]] = {}
+    for platform in evidence.platforms:
+        if platform.has_gpu:
+            models.setdefault(platform.device["gpu"]["name"], []).append(platform)
+    rows = []
+    for platforms in models.values():
+        names = [platform.name for platform in platforms]
+        timed = evidence.gpu[evidence.gpu["platform"].isin(names) & (evidence.gpu["status"] == "ok")]
+        points = timed.groupby(key, dropna=False, sort=False).ngroup()
+        times = timed.assign(point=points).pivot(index="point", columns="platform", values="time_ms")
+        rates = 1 / times.reindex(columns=names).dropna()
+        if len(names) < 2 or rates.empty:
+            continue
+        shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
+        for platform in platforms:
+            mine = timed[timed["platform"] == platform.name]
+            rows.append(
+                {
+                    "platform": platform.name,
+                    "node": platform.device.get("node", ""),
+                    "gpu_uuid": platform.device["gpu"].get("uuid", ""),
+                    "compared": len(rates),
+                    "sm_clock_mhz": mine["sm_clock_mhz"].median(),
+                    "rate_percent": shares[platform.name],
+                }
+            )
+    names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
+    return columns.typed(pd.DataFrame(rows, columns=names))
 
 
 def provenance(evidence: Evidence) -> pd.DataFrame:
@@ -752,8 +787,16 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "L2 cache": f"{gpu['l2_bytes'] / 2**20:.0f} MiB",
             "peak": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
             "driver": str(gpu["driver"]),
+            "GPU's UUID": gpu.get("uuid", "unknown"),
         }
+        if "busy" in gpu:  # a run from before says nothing
+            facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
+    if device.get("node"):
+        facts["node"] = device["node"]
+    others = {name for name in platform.measurements["processor"] if name} - {cpu["name"]}
+    if others:
+        facts["CPU of some loops"] = ", ".join(sorted(others))
     facts["host compiler"] = str(device["host_compiler"])
     facts |= {name.replace("_", " "): str(version) for name, version in device["versions"].items() if version}
     if platform.recorded:

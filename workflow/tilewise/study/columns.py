@@ -220,6 +220,8 @@ ns_per_multiply_add | number | ns | ns per multiply-add | time per multiply-add
 l1_lines_per_multiply_add | number | | into the first cache | lines per multiply-add
 l2_lines_per_multiply_add | number | | from beyond the second | lines per multiply-add
 alone_ms | number | ms | kernel alone, warm | time of the kernel by itself
+rate_percent | number | % | of the median, % | rate as a percentage of the median of the cards of its model
+compared | whole | | points compared | points that every card of the model has measured
 percent_of_limit | number | % | % of the limit | percentage of what the device allows a block
 percent_of_datasheet | number | % | % of the datasheet | measured value as a percentage of the datasheet's
 occupancy_percent | number | % | occupancy, % | occupancy in percent

@@ -1,6 +1,7 @@
 """The largest square product that a device holds: found by allocating, then timed once."""
 
 import dataclasses
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,12 +12,14 @@ from tilewise.measure.backends import Device, Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import told
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
 
+LOG = logging.getLogger(__name__)
 #: The share of the budget that is planned with: the rate falls with n (H200: by 2% from n = 32768 to 54328).
 PLANNED = 0.95
 
@@ -99,7 +102,9 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) 
     budget = work.config["maximum_size"]["budget_s"]
     gflops = _rate(device, job, allocatable, budget)
     timed = allocatable if gflops is None else min(allocatable, n_within(PLANNED * budget, gflops))
+    LOG.info("the largest n that allocates is %d; %d is timed", allocatable, timed)
     row = device.once(job(timed))
+    LOG.info("1/1 %s: %s", job(timed).point.label(), told(row))
     facts = {
         "platform": work.device["platform"],
         "kernel": point.kernel,
