@@ -107,6 +107,7 @@ struct Fiber {
     const char* file = "";            // where it waits
     int line = 0;
     bool predicate = false;           // what it brings to a barrier that adds up
+    const void* pc = nullptr;         // of an asm statement
     const void* object = nullptr;     // what it waits for, if that is no barrier of the block
     Why why = nullptr;
     std::uint64_t detail = 0;
@@ -301,6 +302,13 @@ void go_on(std::size_t number)
 {
     Group group = groups[number];
     groups.erase(groups.begin() + number);
+    for (const Group& other : groups)
+        if (other.warp == group.warp && other.kind == group.kind && other.mask & group.here && other.mask && group.mask) {
+            char text[160];
+            std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
+                          group.here, group.warp, group.mask, other.here, other.mask);
+            watch::divergence(text, group.file, group.line);
+        }
     group.act(group.records, group.here);
     Observer::warp_goes_on();
     std::vector<Fiber*> lanes;
@@ -323,7 +331,8 @@ std::string thread_name(unsigned thread)
 
 std::string where(const Fiber* fiber)
 {
-    return (std::string("waits at line ") + std::to_string(fiber->line)) +
+    const std::string at = fiber->pc ? watch::place(fiber->pc, fiber->file, fiber->line) : "line " + std::to_string(fiber->line);
+    return "waits at " + at +
            (fiber->why ? " for " + fiber->why(fiber->object, fiber->detail) : " for the other threads of the block");
 }
 
@@ -335,19 +344,18 @@ void report_deadlock()
     all.insert(all.end(), asking.begin(), asking.end());
     std::sort(all.begin(), all.end(), [](Fiber* a, Fiber* b) { return a->thread < b->thread; });
     std::string text;
-    std::vector<std::pair<const char*, int>> told;
+    std::vector<Fiber*> told;
     for (Fiber* fiber : all) {
-        const auto same = [&](Fiber* f) { return f->line == fiber->line && !std::strcmp(f->file, fiber->file); };
-        if (std::any_of(told.begin(), told.end(),
-                        [&](auto& t) { return t.second == fiber->line && !std::strcmp(t.first, fiber->file); }))
-            continue;
-        told.push_back({fiber->file, fiber->line});
+        const auto same = [&](Fiber* f) {
+            return f->line == fiber->line && f->pc == fiber->pc && !std::strcmp(f->file, fiber->file);
+        };
+        if (std::any_of(told.begin(), told.end(), same)) continue;
+        told.push_back(fiber);
         const auto others = std::count_if(all.begin(), all.end(), same) - 1;
-        text += (text.empty() ? "" : "; ") + thread_name(fiber->thread);
-        if (others) text += " and " + std::to_string(others) + " more";
-        text += " " + where(fiber);
+        text += (text.empty() ? "" : "; ") + thread_name(fiber->thread) + " " + where(fiber);
+        if (others) text += ", as " + std::to_string(others) + (others > 1 ? " others do" : " other does");
     }
-    watch::deadlock("nothing can go on: " + text, all[0]->file, all[0]->line);
+    watch::deadlock(text, all[0]->file, all[0]->line, all[0]->pc);
 }
 
 // No thread can run: finds those whose wait is over, or ends it. False if none is left.
@@ -478,15 +486,18 @@ unsigned synchronise(bool predicate, const char* file, int line)
 {
     Fiber* self = current;
     self->predicate = predicate;
+    self->pc = nullptr;
     self->why = nullptr;
     waiting.push_back(self);
     stay(self, file, line);
     return predicates;
 }
 
-void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, bool now)
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc,
+               bool now)
 {
     Fiber* self = current;
+    self->pc = pc;
     self->object = object;
     self->why = why;
     self->detail = detail;
@@ -511,9 +522,10 @@ void wake(const void* object)
     something_happened = true;
 }
 
-void let_others_run(const char* file, int line)
+void let_others_run(const char* file, int line, const void* pc)
 {
     Fiber* self = current;
+    self->pc = pc;
     self->why = [](const void*, std::uint64_t) { return std::string("what it asks for again and again"); };
     asking.push_back(self);
     stay(self, file, line);
@@ -539,6 +551,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
     group.records[lane] = record;
     group.lanes[lane] = self;
     group.here |= 1u << lane;
+    self->pc = nullptr;
     self->why = nullptr;
     if (mask && group.here == live_lanes(group)) go_on(i);
     stay(self, file, line);
@@ -561,15 +574,20 @@ void join(const unsigned*, unsigned) {}
 void finished(Known&, unsigned) {}
 std::uint32_t now() { return 0; }
 void learn(unsigned, std::uint32_t) {}
+bool may_be_unwritten(bool) { return false; }
 bool uses(const void*, unsigned, bool, const void*) { return true; }
 void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
 void proxy_fence() {}
 void global_request(const void*, unsigned, bool) {}
-void asynchrony(const std::string&, const char*, int) {}
+void asynchrony(const std::string& text, const char* file, int line, const void*, bool last)
+{
+    if (last) give_up(text, file, line);
+}
 void divergence(const std::string&, const char*, int) {}
-void deadlock(const std::string& text, const char* file, int line) { give_up(text, file, line); }
+void deadlock(const std::string& text, const char* file, int line, const void*) { give_up("deadlock: " + text, file, line); }
+std::string place(const void*, const char* file, int line) { return std::string(file) + ":" + std::to_string(line); }
 void trap(const std::string& text, const char* file, int line) { give_up(text, file, line); }
 }  // namespace watch
 #endif

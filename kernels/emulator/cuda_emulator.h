@@ -54,10 +54,13 @@ namespace emulator {
 /// CUDA's kernelParams are.
 using Thread = void (*)(void* const*);
 
-/// A parameter of a kernel: its size in bytes, and what it is: (p)ointer, (i)nteger, (f)loating, or (o)ther.
+/// A parameter of a kernel: its size in bytes, and what it is: (p)ointer, (i)nteger, (f)loating, or (o)ther; and the same
+/// of what it points to.
 struct Parameter {
     std::uint32_t size;
     char kind;
+    std::uint32_t element_size;
+    char element;
 };
 
 /// A kernel that can be launched.
@@ -68,13 +71,19 @@ struct Instance {
 };
 
 template <typename P>
+constexpr char kind_of()
+{
+    return std::is_pointer_v<P> ? 'p' : std::is_integral_v<P> ? 'i' : std::is_floating_point_v<P> ? 'f' : 'o';
+}
+
+template <typename P>
 constexpr Parameter parameter()
 {
     static_assert(std::is_trivially_copyable_v<P>, "a parameter of a kernel is copied byte by byte");
-    return {sizeof(P), std::is_pointer_v<P>          ? 'p'
-                       : std::is_integral_v<P>       ? 'i'
-                       : std::is_floating_point_v<P> ? 'f'
-                                                     : 'o'};
+    using Element = std::remove_pointer_t<P>;
+    std::uint32_t element_size = 0;
+    if constexpr (std::is_floating_point_v<Element>) element_size = sizeof(Element);
+    return {sizeof(P), kind_of<P>(), element_size, kind_of<Element>()};
 }
 
 template <auto kernel, typename... P, std::size_t... I>

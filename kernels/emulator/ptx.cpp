@@ -6,13 +6,13 @@
 // sums are there at once, because C++ does not tell when a thread looks at a register; what they read of shared memory
 // is in use until the thread waits.
 #include "runtime.h"
+#include "mma.h"
 #include "tensor_core.h"
 
 #include <cmath>
 #include <cstdio>
 #include <deque>
 #include <functional>
-#include <link.h>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -376,12 +376,12 @@ char* pointer(const Instruction& i, std::uint64_t at)
     return i.starts("shared") ? shared_pointer(at) : reinterpret_cast<char*>(at);
 }
 
-void complain(Frame& f, const std::string& text)
+void complain(Frame& f, const std::string& text, bool last = false)
 {
     const unsigned t = thread_number();
     char who[64];
     std::snprintf(who, sizeof who, "thread (%u, %u): ", t % blockDim.x, t / blockDim.x % blockDim.y);
-    watch::asynchrony(who + text, f.source->file, f.source->line);
+    watch::asynchrony(who + text, f.source->file, f.source->line, f.pc, last);
 }
 
 bool is_strong(const Instruction& i) { return i.has("acquire") || i.has("relaxed") || i.has("release"); }
@@ -450,7 +450,7 @@ struct MBarrier {
     unsigned phase = 0;       // how many are over
     bool shown = false;       // to the units
     unsigned worker;          // what brings its bytes
-    int line = 0;
+    std::string made;         // where
     Known coming, known;      // of those who have arrived; of the phases that are over
 };
 std::unordered_map<std::uint32_t, MBarrier> barriers;
@@ -461,7 +461,7 @@ MBarrier* barrier_at(std::uint32_t number, Frame& f, bool quietly = false)
     if (found == barriers.end()) {
         char text[96];
         std::snprintf(text, sizeof text, "there is no mbarrier at 0x%x of shared memory (mbarrier.init makes one)", number);
-        complain(f, text);
+        complain(f, text, true);
         return nullptr;
     }
     if (!quietly) watch::uses(shared_pointer(number), 8, false, f.pc);
@@ -470,11 +470,12 @@ MBarrier* barrier_at(std::uint32_t number, Frame& f, bool quietly = false)
 
 std::string describe(const MBarrier& b)
 {
-    char text[200];
-    std::snprintf(text, sizeof text, "the mbarrier at 0x%x (made at line %d), of which %d of %d arrivals", b.at, b.line, b.pending, b.expected);
-    std::string said = text;
-    if (b.bytes) said += " and " + std::to_string(b.bytes) + " bytes";
-    return said + " are missing in phase " + std::to_string(b.phase);
+    char text[120];
+    std::snprintf(text, sizeof text, ") at 0x%x, of which %d of %d arrivals", b.at, b.pending, b.expected);
+    std::string said = "the mbarrier (made at " + b.made + text;
+    if (b.bytes > 0) said += " and " + std::to_string(b.bytes) + " bytes";
+    said += " are missing in phase " + std::to_string(b.phase);
+    return b.bytes < 0 ? said + ", where " + std::to_string(-b.bytes) + " bytes more have come than were announced" : said;
 }
 
 void look(MBarrier& b)
@@ -516,7 +517,7 @@ void run_mbarrier(const Instruction& i, Frame& f)
         b.at = at;
         b.expected = b.pending = argument(1, 1);
         b.worker = worker;
-        b.line = f.source->line;
+        b.made = watch::place(f.pc, f.source->file, f.source->line);
         return;
     }
     MBarrier* b = barrier_at(at, f);
@@ -543,9 +544,9 @@ void run_mbarrier(const Instruction& i, Frame& f)
         const auto done = [&] { return i.has("parity") ? (b->phase & 1) != (wanted & 1) : b->phase != wanted; };
         if (what == "try_wait") {
             while (!done())
-                sleep_for(b, [](const void* o, std::uint64_t) { return describe(*static_cast<const MBarrier*>(o)); }, 0, f.source->file, f.source->line);
+                sleep_for(b, [](const void* o, std::uint64_t) { return describe(*static_cast<const MBarrier*>(o)); }, 0, f.source->file, f.source->line, f.pc);
         } else if (!done()) {
-            let_others_run(f.source->file, f.source->line);
+            let_others_run(f.source->file, f.source->line, f.pc);
         }
         const bool over = done();
         if (over) watch::acquire(b->known);
@@ -709,7 +710,7 @@ MBarrier* barrier_of_copy(std::uint32_t at, Frame& f)
 {
     MBarrier* b = barrier_at(at, f);
     if (b && !b->shown) {
-        complain(f, "a copy counts at the mbarrier made at line " + std::to_string(b->line) +
+        complain(f, "a copy counts at the mbarrier made at " + b->made +
                         ", which no fence has shown to it (fence.mbarrier_init or fence.proxy.async)");
         b->shown = true;
     }
@@ -779,6 +780,7 @@ struct Store {
 struct Leaving {
     std::vector<Store> open;
     std::deque<std::vector<Store>> groups;
+    std::deque<std::uint32_t> closed;  // when each group was
 };
 std::map<unsigned, Leaving> leaving;
 
@@ -840,14 +842,19 @@ void run_bulk_commit(const Instruction&, Frame&)
 {
     Leaving& mine = leaving[thread_number()];
     mine.groups.push_back(std::move(mine.open));
+    mine.closed.push_back(watch::now());
     mine.open.clear();
 }
 void run_bulk_wait(const Instruction& i, Frame& f)
 {
     Leaving& mine = leaving[thread_number()];
     const std::size_t left = get(i.operands[0], f);
-    while (mine.groups.size() > left) put_out(mine.groups.front()), mine.groups.pop_front();
-    if (mine.groups.empty()) watch::learn(stores, watch::now());
+    while (mine.groups.size() > left) {
+        put_out(mine.groups.front());
+        watch::learn(stores, mine.closed.front());
+        mine.groups.pop_front();
+        mine.closed.pop_front();
+    }
 }
 
 // ---- Barriers of some warps -----------------------------------------------------------------------------------------------------
@@ -898,7 +905,7 @@ void run_bar(const Instruction& i, Frame& f)
         const auto& n = *static_cast<const Named*>(o);
         return "barrier " + std::to_string(n.number) + ", to which " + std::to_string(n.arrived) + " of " + std::to_string(n.wanted) + " threads have come";
     };
-    sleep_for(&n, why, 0, f.source->file, f.source->line, complete);
+    sleep_for(&n, why, 0, f.source->file, f.source->line, f.pc, complete);
     watch::acquire(n.known);
 }
 void run_cluster_wait(const Instruction&, Frame& f) { synchronise(false, f.source->file, f.source->line); }
@@ -1006,7 +1013,10 @@ void act_ldmatrix(void* const* records, unsigned lanes)
 void run_ldmatrix(const Instruction& i, Frame& f)
 {
     const bool loads = i.words[0] == "ldmatrix";
+    // Pipelines read one fragment ahead, at the end more than there is.
+    const bool before = watch::may_be_unwritten(true);
     if (thread_number() % 32 < 8 * i.width) watch::accesses(pointer(i, address(i.operands[loads ? 1 : 0], f)), 16, !loads, f.pc);
+    watch::may_be_unwritten(before);
     all_lanes(i, f, act_ldmatrix);
 }
 
@@ -1163,9 +1173,51 @@ void run_mma(const Instruction& i, Frame& f)
     all_lanes(i, f, i.type.kind == 'f' ? act_mma_double : i.type.kind == 's' || i.type.kind == 'u' ? act_mma_bytes : act_mma);
 }
 
-// ---- Tensor cores: wgmma -------------------------------------------------------------------------------------------------------------------
+// ---- Tensor cores: WMMA ------------------------------------------------------------------------------------------------------------------
 
-std::uint32_t shared_low;  // the least number of an address of shared memory; a descriptor holds its low 18 bits only
+struct Fragments {
+    int m, n, k, kind;
+    bool half_sums;
+    const float *a, *b, *c;
+    float* d;
+    const char* file;
+    int line;
+};
+
+void act_fragments(void* const* records, unsigned lanes)
+{
+    const auto of = [&](unsigned lane) -> const Fragments& { return *static_cast<const Fragments*>(records[lane]); };
+    const Fragments& one = of(__builtin_ctz(lanes));
+    if (lanes != ~0u) return watch::divergence("not all lanes of the warp multiply these fragments", one.file, one.line);
+    const Short kind = static_cast<Short>(one.kind);
+    const auto bits = [&](float v) -> std::uint32_t {
+        return kind == Short::half ? half_of(v) : kind == Short::bfloat16 ? bfloat16_of(v) : bits_of<std::uint32_t>(v);
+    };
+    std::vector<float> d(one.m * one.n);
+    const int depth = kind == Short::tf32 ? std::min(one.k, 8) : std::min(one.k, 16);
+    for (int e = 0; e < one.m * one.n; ++e) d[e] = of(e % 32).c[e / 32];
+    for (int first = 0; first < one.k; first += depth) {
+        clear(one.n, depth, kind);
+        for (int k = 0; k < depth; ++k)
+            for (int j = 0; j < one.n; ++j) {
+                const int e = (first + k) * one.n + j;
+                columns.set(k, j, bits(of(e % 32).b[e / 32]));
+            }
+        for (int r = 0; r < one.m; ++r) {
+            Row row;
+            row.zero = true;
+            row.special = false;
+            for (int k = 0; k < depth; ++k) {
+                const int e = r * one.k + first + k;
+                set(row, k, kind, bits(of(e % 32).a[e / 32]));
+            }
+            multiply(row, columns, d.data() + r * one.n, one.half_sums);
+        }
+    }
+    for (int e = 0; e < one.m * one.n; ++e) of(e % 32).d[e / 32] = d[e];
+}
+
+// ---- Tensor cores: wgmma -------------------------------------------------------------------------------------------------------------------
 
 struct Layout {
     std::uint32_t start, leading, stride;
@@ -1193,7 +1245,7 @@ struct Layout {
                                : wide * leading + k % 8 * swizzle + k / 8 * stride + byte % swizzle / 16 * 16;
         }
         at = swizzled(start + at, swizzle == 16 ? 0 : swizzle);
-        return shared_pointer(shared_low + ((at - shared_low) & 0x3ffff));
+        return shared_pointer(at & 0x3ffff);
     }
 };
 
@@ -1279,8 +1331,8 @@ const std::map<std::string, std::uint64_t (*)()> specials = {
     {"nctaid.y", [] { return std::uint64_t(gridDim.y); }}, {"nctaid.z", [] { return std::uint64_t(gridDim.z); }},
     {"laneid", [] { return std::uint64_t(lane_number()); }}, {"warpid", [] { return std::uint64_t(thread_number() / 32); }},
     {"nwarpid", [] { return std::uint64_t((thread_count() + 31) / 32); }}, {"smid", [] { return std::uint64_t(0); }},
-    {"nsmid", [] { return std::uint64_t(132); }}, {"clock", [] { return std::uint64_t(ticks += 64); }},
-    {"clock64", [] { return std::uint64_t(ticks += 64); }}, {"globaltimer", [] { return std::uint64_t(ticks += 64); }},
+    {"nsmid", [] { return std::uint64_t(132); }}, {"clock", [] { return std::uint64_t(tick()); }},
+    {"clock64", [] { return std::uint64_t(tick()); }}, {"globaltimer", [] { return std::uint64_t(tick()); }},
     {"cluster_ctarank", [] { return std::uint64_t(0); }}, {"cluster_nctarank", [] { return std::uint64_t(1); }},
     {"cluster_ctaid.x", [] { return std::uint64_t(0); }}, {"cluster_nctaid.x", [] { return std::uint64_t(1); }},
     {"clusterid.x", [] { return std::uint64_t(blockIdx.x); }},
@@ -1748,26 +1800,8 @@ const Program& program(unsigned number, unsigned operands)
 
 // ---- A block ---------------------------------------------------------------------------------------------------------------------------------
 
-thread_local volatile char anchor;
-
-int find_shared_memory(dl_phdr_info* info, std::size_t, void*)
-{
-    const auto here = reinterpret_cast<std::uintptr_t>(&find_shared_memory);
-    bool ours = false;
-    for (int k = 0; k < info->dlpi_phnum; ++k) {
-        const auto& s = info->dlpi_phdr[k];
-        ours |= s.p_type == PT_LOAD && here - (info->dlpi_addr + s.p_vaddr) < s.p_memsz;
-    }
-    if (ours) shared_low = shared_number(info->dlpi_tls_data);
-    return ours;
-}
-
 void block_starts()
 {
-    if (!shared_low) {
-        anchor = 0;
-        dl_iterate_phdr(find_shared_memory, nullptr);
-    }
     barriers.clear();
     own.assign(thread_count(), {});
     under_way.clear();
@@ -1809,6 +1843,13 @@ __attribute__((noinline)) void run(unsigned number, std::uint64_t* values, unsig
 }
 
 }  // namespace emulator::ptx
+
+void emulator::multiply_fragments(int m, int n, int k, int kind, bool half_sums, const float* a, const float* b,
+                                  const float* c, float* d, const char* file, int line)
+{
+    ptx::Fragments record{m, n, k, kind, half_sums, a, b, c, d, file, line};
+    together(~0u, reinterpret_cast<const void*>(ptx::act_fragments), &record, ptx::act_fragments, file, line);
+}
 
 /// The first statement of inline PTX that the emulator does not know, as `file:line: name`; else "".
 extern "C" __attribute__((visibility("default"))) const char* emulator_ptx_unknown()

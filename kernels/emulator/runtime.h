@@ -22,11 +22,12 @@ using Why = std::string (*)(const void* object, std::uint64_t detail);
 
 /// Suspends the running thread until wake(object) is called.
 /// With `now` it wakes all that sleep for the object, itself too: then they go on together.
-void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, bool now = false);
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc,
+               bool now = false);
 void wake(const void* object);
 
 /// Lets the other threads run first; for a thread that asks again and again whether something has happened.
-void let_others_run(const char* file, int line);
+void let_others_run(const char* file, int line, const void* pc);
 
 /// Does what the running thread's lane does together with the other lanes of its warp: when all lanes of `mask` that have
 /// not ended are here with a call of the same `kind`, `act` is called once with each lane's `record` (null for the
@@ -55,6 +56,7 @@ enum Worker : unsigned { wgmma_of_warp = 1024, copies_of_barrier = wgmma_of_warp
 
 namespace watch {
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
+bool may_be_unwritten(bool yes);  // whether that may be read which no thread wrote: it is not a number, if it is used
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
 void atomic(const void* address, unsigned size, const void* pc);
 void release(Known& to);           // what the running thread has done and knows is now known to `to`
@@ -72,8 +74,10 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
 void proxy_fence();
 /// One request of a warp to shared memory or of a unit to global memory, counted by itself.
 void global_request(const void* address, unsigned bytes, bool write);
-void asynchrony(const std::string& text, const char* file, int line);
-void deadlock(const std::string& text, const char* file, int line);
+void asynchrony(const std::string& text, const char* file, int line, const void* pc,
+                bool last = false);  // last: gives up
+std::string place(const void* pc, const char* file, int line);  // in words
+void deadlock(const std::string& text, const char* file, int line, const void* pc);
 void divergence(const std::string& text, const char* file, int line);
 void trap(const std::string& text, const char* file, int line);  // does not return if the run is given up
 }  // namespace watch

@@ -57,7 +57,7 @@ struct Fault {
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], thread, other_thread;
     std::uint64_t count;
-    char text[400];  // what happened, if it is said here
+    char text[600];  // what happened, if it is said here
 };
 
 Traffic traffic[2][2];  // [space][write]
@@ -82,15 +82,18 @@ struct Array {
 };
 
 constexpr std::size_t element_alignment = 4096;  // cudaMalloc promises 256
-std::vector<Array> arrays;                       // A, B, C, and workspaces
+std::vector<Array> arrays;                       // A, B, C, workspaces, and then the kernel's __device__ variables
+std::size_t operand_count;                       // those of them that lie in the arena
+std::vector<std::vector<char>> initial;          // what the variables hold before a run
 std::uintptr_t arena;                            // holds them all, with room around each
 std::size_t arena_bytes;
-unsigned unit;                                   // bytes that share a cell: 4, or 2
+unsigned unit;                                   // bytes that share a cell: 4, 2 or 1
+unsigned finest;                                 // the smallest access so far, if it is smaller than that
 std::uintptr_t shared_begin;                     // the window's
 std::size_t shared_bytes;                        // to the end of the last array
 std::vector<Cell> shared_cells;
 std::vector<std::int16_t> shared_owner;          // of each unit: the number of an array, or -1
-std::vector<std::uint64_t> shared_array_begin;
+std::vector<std::uint64_t> shared_array_begin, shared_array_bytes;
 std::uintptr_t library_begin, library_end;
 
 void* reserve(std::size_t bytes)
@@ -141,7 +144,8 @@ bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
         auto found = known_blocks.find((after - 1)->first);
         return found == known_blocks.end() || stamp > found->second;
     }
-    if (stamp < last_barrier || thread == running) return false;
+    // A barrier of the block tells what threads did, but of a unit no more than one of them knew.
+    if (thread == running || (stamp < last_barrier && thread < wgmma_of_warp)) return false;
     const Known& row = known[running];
     return row.size() <= thread || row[thread] < stamp;
 }
@@ -392,6 +396,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     bool faulty = false;
     // Of accesses to less than a unit it is not known whether they touch the same bytes.
     const bool whole = access.size >= unit;
+    if (!whole) finest = std::min(finest, access.size);
     for (; cell != end; ++cell) {
         const bool is_written = access.space == global ? cell->write_stamp != 0 : cell->write_stamp >= block_start;
         if (access.space == shared && cell->coming) {
@@ -435,9 +440,10 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     }
 }
 
-[[gnu::always_inline]] inline void access_global(Access access, bool& inside)
+// Whether an access lies in one of the arrays from `first` on; then it is counted and examined.
+[[gnu::always_inline]] inline bool access_array(Access& access, std::size_t first)
 {
-    for (std::size_t k = 0; k < arrays.size(); ++k) {
+    for (std::size_t k = first; k < arrays.size(); ++k) {
         const Array& array = arrays[k];
         const std::uint64_t offset = access.address - array.begin;
         if (offset < array.bytes && offset + access.size <= array.bytes) {
@@ -446,14 +452,20 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
-            inside = true;
             if (watching) examine(access, array.cells + offset / unit, site, array.written_by_host);
-            return;
+            return true;
         }
     }
+    return false;
+}
+
+[[gnu::always_inline]] inline void access_global(Access access, bool& inside)
+{
+    inside = access_array(access, 0);
+    if (inside) return;
     // Outside: named by the array in which it starts, or whose begin or end is nearest.
     std::uint64_t nearest = UINT64_MAX;
-    for (std::size_t k = 0; k < arrays.size(); ++k) {
+    for (std::size_t k = 0; k < operand_count; ++k) {
         const std::uint64_t begin = arrays[k].begin, end = begin + arrays[k].bytes;
         const std::uint64_t distance =
             access.address < begin ? begin - access.address : access.address >= end ? access.address - end + 1 : 0;
@@ -495,7 +507,10 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 {
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
-    if (access.address >= library_begin && access.address < library_end) return;
+    if (access.address >= library_begin && access.address < library_end) {
+        access_array(access, operand_count);
+        return;
+    }
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
     if (shared_begin - access.address <= window_bytes) access.space = shared;  // a negative index
     stopping = true;  // nothing of the kernel's is there: the access itself could crash
@@ -544,6 +559,22 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
+// All threads of the block know now which work of units any of them has waited for.
+template <typename Fibers>
+void share_what_units_did(const Fibers& fibers)
+{
+    static Known all;
+    all.assign(workers, 0);
+    bool any = false;
+    for (const Fiber* fiber : fibers) {
+        const Known& row = known[fiber->thread];
+        any |= !row.empty();
+        for (unsigned w = wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
+    }
+    for (const Fiber* fiber : fibers)
+        if (any) known[fiber->thread] = all;
+}
+
 void Observer::block_starts()
 {
     block_start = last_barrier = ++clock_now;
@@ -552,6 +583,9 @@ void Observer::block_starts()
     known_blocks.clear();
     emulator::block_starts.push_back({block_start, blockIdx});
     last_ended = -1;
+    if (watching)
+        for (std::size_t k = 0; k < shared_array_begin.size(); ++k)
+            std::memset(reinterpret_cast<void*>(shared_begin + shared_array_begin[k]), 0xff, shared_array_bytes[k]);
     counted_warp = 0;
 }
 
@@ -573,6 +607,7 @@ void Observer::barrier_releases(const Fibers& fibers)
     ++clock_now;
     const Fiber& first = *fibers[0];
     last_barrier = clock_now;
+    share_what_units_did(fibers);
     Fault fault = new_fault(divergence);
     fault.file = first.file;
     fault.line = first.line;
@@ -604,6 +639,12 @@ void Observer::block_ends()
     if (counting) count_requests();
 }
 
+void restore_variables()
+{
+    for (std::size_t k = operand_count; k < arrays.size(); ++k)
+        std::copy(initial[k - operand_count].begin(), initial[k - operand_count].end(), reinterpret_cast<char*>(arrays[k].begin));
+}
+
 struct SourceLocation {
     const char* file;
     std::uint32_t line, column;
@@ -620,9 +661,10 @@ struct OutOfBounds {
 // What an atomic operation on an address was told by threads of other blocks, which had shown their writes before.
 std::unordered_map<std::uintptr_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> told;
 
-Fault said(Kind kind, const std::string& text, const char* file, int line)
+Fault said(Kind kind, const std::string& text, const char* file, int line, const void* pc = nullptr)
 {
     Fault fault = new_fault(kind);
+    if (pc) fault.pc = reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin;
     fault.file = file;
     fault.line = line;
     text.copy(fault.text, sizeof fault.text - 1);
@@ -664,6 +706,8 @@ namespace watch {
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
 
+bool may_be_unwritten(bool yes) { return std::exchange(unknown_is_fine, yes); }
+
 bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 {
     const bool counts = counting;
@@ -685,14 +729,15 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 void atomic(const void* address, unsigned size, const void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (watching && at - arena < arena_bytes) {
+    if (watching && at - shared_begin >= shared_bytes) {
         // What threads showed (__threadfence) before they came here is known to those who come later.
         auto& here = told[at];
         for (auto [start, until] : here)
             if (start != block_start) known_blocks[start] = std::max(known_blocks[start], until);
         if (fenced[running] >= block_start) {
             for (auto& known_to : known_blocks) here.push_back(known_to);
-            here.push_back({block_start, fenced[running]});
+            // Also what the other threads did before the last barrier: they, or this one, have shown it.
+            here.push_back({block_start, std::max(fenced[running], last_barrier)});
         }
     }
     accessed(address, size, true, pc, true);
@@ -833,11 +878,23 @@ void global_request(const void* address, unsigned bytes, bool write)
     ++to.requests;
 }
 
-void asynchrony(const std::string& text, const char* file, int line) { report(said(emulator::asynchrony, text, file, line)); }
-void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
-void deadlock(const std::string& text, const char* file, int line)
+// Python puts the place in words: the line of the asm statement, and the line that calls the function around it.
+std::string place(const void* pc, const char*, int)
 {
-    report(said(emulator::deadlock, text, file, line));
+    char text[32];
+    std::snprintf(text, sizeof text, "\x01%zx\x01", static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin));
+    return text;
+}
+
+void asynchrony(const std::string& text, const char* file, int line, const void* pc, bool last)
+{
+    report(said(emulator::asynchrony, text, file, line, pc));
+    if (last) abandon();
+}
+void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
+void deadlock(const std::string& text, const char* file, int line, const void* pc)
+{
+    report(said(emulator::deadlock, text, file, line, pc));
     abandon();
 }
 void trap(const std::string& text, const char* file, int line)
@@ -863,7 +920,8 @@ EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* wri
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
     sites.clear();
     occurrences.clear();
-    unit = unit_bytes;
+    unit = finest = unit_bytes;
+    operand_count = count;
     char* memory = nullptr;
     std::size_t room;
     for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
@@ -886,9 +944,28 @@ EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* wri
     return 0;
 }
 
+/// After tracer_allocate: the kernel's __device__ variables, at these offsets in the library. A launch finds in them what
+/// the one before left there; each run begins with what they hold now.
+EXPORT int tracer_variables(int count, const std::uint64_t* offsets, const std::uint64_t* bytes)
+{
+    initial.clear();
+    for (int k = 0; k < count; ++k) {
+        auto* cells = static_cast<Cell*>(reserve(units(bytes[k]) * sizeof(Cell)));
+        arrays.push_back({library_begin + offsets[k], bytes[k], cells, true});
+        if (!cells) return -1;
+        const char* begin = reinterpret_cast<const char*>(arrays.back().begin);
+        initial.emplace_back(begin, begin + bytes[k]);
+    }
+    return 0;
+}
+
+/// The bytes of the smallest access that was smaller than a cell of the last run, or of a cell if there was none.
+EXPORT unsigned tracer_finest() { return finest; }
+
 /// Gives the memory of tracer_allocate back.
 EXPORT void tracer_free()
 {
+    restore_variables();
     for (Array& array : arrays)
         if (array.cells) munmap(array.cells, units(array.bytes) * sizeof(Cell));
     arrays.clear();
@@ -905,6 +982,7 @@ EXPORT void tracer_prepare(int count, int watch, int stop)
     stopping = stop;
     for (Array& array : arrays)
         if (array.cells) madvise(array.cells, units(array.bytes) * sizeof(Cell), MADV_DONTNEED);  // zero again
+    restore_variables();
     std::memset(traffic, 0, sizeof traffic);
     faults.clear();
     block_starts.clear();
@@ -930,6 +1008,7 @@ EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* size
     shared_cells.assign(units(shared_bytes) + 1, Cell{});
     shared_owner.assign(units(shared_bytes) + 1, -1);
     shared_array_begin.assign(places, places + shared_arrays);
+    shared_array_bytes.assign(sizes, sizes + shared_arrays);
     for (int k = 0; k < shared_arrays; ++k)
         std::fill(shared_owner.begin() + places[k] / unit, shared_owner.begin() + units(places[k] + sizes[k]), k);
 }

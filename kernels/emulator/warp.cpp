@@ -105,7 +105,7 @@ void act_reduce(void* const* records, unsigned lanes)
 
 std::uint64_t exchange(unsigned mask, void (*act)(void* const*, unsigned), Record r)
 {
-    together(mask, reinterpret_cast<const void*>(act), &r, act, r.file, r.line);
+    together(mask, reinterpret_cast<const char*>(act) + r.kind, &r, act, r.file, r.line);
     return r.result;
 }
 
@@ -144,6 +144,11 @@ bool elect(unsigned mask, unsigned* lane, const char* file, int line)
 
 void atomic_access(const void* address, unsigned size) { watch::atomic(address, size, __builtin_return_address(0)); }
 void trap(const char* text, const char* file, int line) { watch::trap(thread_name(thread_number()) + text, file, line); }
+long long tick()
+{
+    static long long now;
+    return now += 64;
+}
 std::uint32_t number_of_shared(const void* address) { return shared_number(address); }
 void* shared_at(std::uint64_t number) { return shared_pointer(number); }
 #ifndef EMULATOR_OBSERVED

@@ -255,3 +255,85 @@ def test_more_than_the_machines_memory_is_refused_before_it_is_taken(tmp_path):
     kernel = kernel_of(tmp_path, "    C[0] = 1;")
     with pytest.raises(UserError, match=r"mine float 900000x900000x1 .*: tracing it needs about .* GB of memory, and"):
         trace(kernel, "float", (900_000, 900_000, 1), block_x=1, block_y=1)
+
+
+# ---- Races on variables, in small elements, and between lanes --------------------------------------------------------
+
+VARIABLES = (
+    "__device__ T total; static __device__ int counter = 3; __device__ T table[64]; __constant__ T scale[2] = {1, 2};"
+)
+RACES = [  # what each thread does, and what is said of the race; None: there is none
+    (
+        "total = A[0]; C[threadIdx.x] = A[0] * B[threadIdx.x];",
+        "writes total of global memory, which thread (0, 0) writes",
+    ),
+    ("counter += 1; C[threadIdx.x] = A[0] * B[threadIdx.x];", "counter of global memory"),
+    (
+        "table[threadIdx.x] = 1; C[threadIdx.x] = table[threadIdx.x ^ 1];",
+        "writes table[1] of global memory, which thread (0, 0) reads",
+    ),
+    ("table[threadIdx.x] = 1; __syncthreads(); C[threadIdx.x] = table[threadIdx.x ^ 1] * A[0] * B[threadIdx.x];", None),
+    ("if (threadIdx.x == 0) counter += 1; C[threadIdx.x] = scale[0] * A[0] * B[threadIdx.x];", None),
+    (
+        "__shared__ char s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x ^ 1];",
+        "writes s[1] of shared memory, which thread (0, 0) reads",
+    ),
+    ("__shared__ char s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x] * A[0] * B[threadIdx.x];", None),
+    (
+        "__shared__ bool s[32]; s[threadIdx.x] = true; __syncthreads(); C[threadIdx.x] = s[31 - threadIdx.x] * A[0] * "
+        "B[threadIdx.x];",
+        None,
+    ),
+    ("__shared__ short s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x ^ 1];", "of shared memory"),
+    ("__shared__ short s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x] * A[0] * B[threadIdx.x];", None),
+    ("reinterpret_cast<char*>(C)[threadIdx.x / 2] = 0;", "writes C[0, 0] of global memory"),
+    (
+        "__shared__ T s[32]; s[threadIdx.x] = 1; __syncwarp(); C[threadIdx.x] = s[threadIdx.x ^ 1] * A[0] * "
+        "B[threadIdx.x];",
+        None,
+    ),
+    (
+        """__shared__ T s[32]; s[threadIdx.x] = 1; __syncwarp(threadIdx.x < 16 ? 0xffff : 0xffff0000);
+        C[threadIdx.x] = s[threadIdx.x ^ 1] * A[0] * B[threadIdx.x];""",
+        None,
+    ),
+    (
+        """__shared__ T s[32]; s[threadIdx.x] = 1; __syncwarp(threadIdx.x < 16 ? 0xffff : 0xffff0000);
+        C[threadIdx.x] = s[threadIdx.x ^ 16] * A[0] * B[threadIdx.x];""",
+        "of shared memory, which thread",
+    ),
+    (
+        "__shared__ T s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x ^ 1];",
+        "of shared memory, which thread (0, 0)",
+    ),
+    ("__shared__ T s; if (threadIdx.x < 16) s = 1; else s = 2; C[threadIdx.x] = 0;", "of shared memory, which thread"),
+]
+
+
+@pytest.mark.parametrize("body, words", RACES, ids=map(str, range(len(RACES))))
+def test_races_in_any_memory_of_any_size_between_any_threads(tmp_path, body, words):
+    kinds, faults = kinds_of(tmp_path, body, shape=(1, 1, 32), before=VARIABLES.replace("T ", "float "))
+    if words is None:
+        assert not faults
+    else:
+        assert "race" in kinds and any(words in fault for fault in faults), faults
+
+
+def test_a_variable_is_kept_from_launch_to_launch_and_fresh_in_each_run(tmp_path):
+    """Every schedule, and every point, begins with what the program gave it."""
+    body = """    if (threadIdx.x == 0) count += 1;
+    __syncthreads();
+    C[threadIdx.x] = A[0] * B[threadIdx.x] * count;"""
+    kernel = kernel_of(tmp_path, body, before="__device__ int count = 0;")
+    library = build(kernel, ["mine<float>"], tmp_path / "mine.so")
+    for _ in range(2):
+        _, faults = trace(kernel, "float", (1, 1, 32), library=library, block_x=32, block_y=1)
+        assert not faults, [str(fault) for fault in faults]
+
+
+def test_a_variable_is_global_memory_and_a_constant_is_not_counted(tmp_path):
+    body = "C[threadIdx.x] = table[threadIdx.x] + scale[1];"
+    row, _ = trace(
+        kernel_of(tmp_path, body, before=VARIABLES.replace("T ", "float ")), "float", (1, 1, 32), block_x=32, block_y=1
+    )
+    assert (row["global_load_requests"], row["global_load_sectors"]) == (1, 4)

@@ -1,6 +1,7 @@
 """The command `tilewise`: what a kernel does to memory (trace), and what its machine code is made of (machine-code)."""
 
 import argparse
+import contextlib
 import difflib
 import math
 import re
@@ -13,15 +14,15 @@ from pathlib import Path
 from tilewise import ROOT, UserError
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
+from tilewise.build.functions import Function, functions
 from tilewise.count.trace import SCHEDULES, trace_point
 from tilewise.study import registry
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
-from tilewise.study.expressions import FUNCTIONS
+from tilewise.study.expressions import FUNCTIONS, evaluate
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, LaunchEntry
-from tilewise.study.sources import code_of, files_of
 
 TABLE = {
     "global_load_requests": "global loads: requests of a warp",
@@ -236,8 +237,14 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     parameter is missing or cannot be.
     """
     path = options.file
-    if not path.is_file():
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.cu")], n=1)
+    if '"' in str(path) or "\n" in str(path):
+        raise UserError(f"{path}: no compiler takes a file of that name; choose another")
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if not there:
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.cu") if p.is_file()], n=1)
         hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
         raise UserError(f"there is no file {path}{hint}")
     defaults: dict[str, int] = {}
@@ -312,17 +319,20 @@ def _registered(path: Path) -> Kernel | None:
 
 def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -> tuple[Kernel, dict[str, int]]:
     """A kernel as the command line describes it, and the values that its template has for parameters not given."""
-    name = options.name or path.stem
-    functions = _functions("\n".join(map(code_of, files_of(path))))
-    if name not in functions:
-        hint = f"it has {', '.join(functions)}; name one with --name" if functions else "it has none"
-        raise UserError(f"{shown(path)}: there is no __global__ function '{name}'; {hint}")
+    declared = functions(path)
+    wanted = options.name or path.stem
+    name = _named(declared, wanted)
+    if not name and not options.name and len(declared) == 1:
+        [name] = declared
+    if not name:
+        hint = f"it has {', '.join(declared)}; name one with --name" if declared else "it has none"
+        raise UserError(f"{shown(path)}: there is no __global__ function '{wanted}'; {hint}")
     known = {*POINT_NAMES, *numbers(None), *FUNCTIONS, "dtype", "block_x", "block_y"}
     defaults: dict[str, int] = {}
     if options.template is not None:
         template = tuple(_split(options.template))
     else:
-        template, defaults = _template(functions[name], f"{shown(path)}: ", name, known)
+        template, defaults = _template(declared[name], f"{shown(path)}: ", known)
     own = [word for part in template for word in re.findall(r"[A-Za-z_]\w*", part)]
     parameters = tuple(dict.fromkeys(word for word in own if word not in known))
     block: tuple[str | int, ...] = ("tile", "tile")
@@ -352,6 +362,12 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
     return kernel, defaults
 
 
+def _named(declared: Iterable[str], name: str) -> str | None:
+    """The function of that name, in a namespace perhaps, if there is only one."""
+    found = [each for each in declared if each == name] or [each for each in declared if each.split("::")[-1] == name]
+    return found[0] if len(found) == 1 else None
+
+
 def _split(text: str) -> list[str]:
     """The parts of a list whose commas are not those of a function's arguments."""
     return [word.strip() for word in re.split(r",(?![^()]*\))", text) if word.strip()]
@@ -365,39 +381,29 @@ def _arguments(text: str) -> tuple:
 _INTEGERS = {"int", "unsigned", "signed", "long", "short", "char", "bool", "size_t", "uint", "const"}
 
 
-def _functions(text: str) -> dict[str, str]:
-    """The __global__ functions of a source text, each with its list of template parameters."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
-    found = {}
-    for head in re.finditer(r"(?:template\s*<([^>]*)>\s*)?(?:(?:static|inline)\s+)*__global__([^;{]*)", text):
-        declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", head[2])
-        function = re.search(r"(\w+)\s*\(", declared)
-        if function:
-            found[function[1]] = head[1] or ""
-    return found
-
-
-def _template(text: str, place: str, name: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The template arguments of a kernel, from its list of template parameters, and the defaults that are numbers."""
+def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The template arguments of a kernel, from its template parameters, and the defaults that are whole numbers."""
     template: list[str] = []
     defaults: dict[str, int] = {}
-    for parameter in filter(None, map(str.strip, text.split(","))):
-        declared, _, default = (part.strip() for part in parameter.partition("="))
-        *kind, word = declared.split()
-        option = word.lower()
-        if not kind or kind[0] in ("typename", "class"):
+    for parameter in function.template:
+        option = parameter.name.lower()
+        if parameter.type[0] in ("typename", "class"):
             template.append("dtype")
             continue
-        integer = all(part in _INTEGERS or re.fullmatch(r"(?:std::)?u?int\d+_t", part) for part in kind)
-        if not integer or option in known:
+        words = [word for word in parameter.type if word not in ("std", "::")]
+        integer = all(word in _INTEGERS or re.fullmatch(r"u?int\d+_t", word) for word in words)
+        if not integer or not option or option in known:
             raise UserError(
-                f"{place}what is the template argument '{option}' of {name}? Say it with --template, a list in the "
-                "order of the template, of dtype, numbers, and names of your own such as tile, which become options"
+                f"{place}what is the template argument '{option}' of {function.name}? Say it with --template, a list "
+                "in its order of dtype, numbers, and names of your own such as tile, which become options"
             )
         template.append(option)
+        default = re.sub(r"(?<=\d)[uUlL]+\b", "", parameter.default)
         default = {"false": "0", "true": "1"}.get(default, default)
-        if re.fullmatch(r"-?\d+", default):
-            defaults[option] = int(default)
+        with contextlib.suppress(UserError, ArithmeticError, TypeError, ValueError):
+            value = evaluate(default, {}) if default else None
+            if isinstance(value, int):
+                defaults[option] = int(value)
     return tuple(template), defaults
 
 

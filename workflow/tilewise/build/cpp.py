@@ -97,7 +97,9 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
     command = [*compiler(), *map(str, arguments)]
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:
-        done = subprocess.run(command, env=english, input=text, check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=english, input=text, check=False, capture_output=True, text=True, errors="replace"
+        )
     except OSError:
         raise UserError(
             f"there is no C++ compiler '{command[0]}'; install one (apt install g++, dnf install gcc-c++, "

@@ -71,9 +71,12 @@ def build(
             text = ptx.rewritten(preprocess(text, own), own=["<stdin>"])
             objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
         source.write_text(text)
-        run_compiler([*own, "-c", source, "-o", compiled])
-        alignments = _alignments(kernel, compiled)
-        shared.write_text(_shared_memory(alignments))
+        try:
+            run_compiler([*own, "-c", source, "-o", compiled])
+        except UserError as error:
+            raise UserError(_in_kernel(str(error), kernel, source)) from None
+        alignments, variables = _symbols(kernel, compiled)
+        shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
         run_compiler(
             ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
@@ -87,6 +90,15 @@ def build(
                 )
         library.replace(output)
     return output
+
+
+def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
+    """A compiler's message about the text around a kernel, as one about the kernel."""
+    where, _, what = message.partition(": ")
+    if not where.startswith(str(source)):
+        return message
+    hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
+    return f"{shown(kernel.path)}: {what}{hint}"
 
 
 def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
@@ -134,27 +146,33 @@ class SharedArray:
     alignment: int
 
 
-def _alignments(kernel: Kernel, compiled: Path) -> dict[str, tuple[int, bool]]:
-    """The shared arrays of an object file by symbol: the alignment in bytes, and whether the array is `extern`."""
+def _symbols(kernel: Kernel, compiled: Path) -> tuple[dict[str, tuple[int, bool]], list[str]]:
+    """What an object file says of memory: its shared arrays by symbol, each with the alignment in bytes and whether the
+    array is `extern`; and the symbols of its __device__ variables."""
     command = [tool("readelf"), "-W", "-S", "-s", str(compiled)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    sections = dict(re.findall(r"^ *\[ *(\d+)\] .*?(\d+)$", listing, re.MULTILINE))  # number -> alignment
+    rows = re.findall(r"^ *\[ *(\d+)\] (\S+).*?(\d+)$", listing, re.MULTILINE)
+    sections = {number: (name, int(alignment)) for number, name, alignment in rows}
     symbols = re.findall(r"^ *\d+: \S+ +\S+ TLS +\S+ +\S+ +(\w+) (\S+)$", listing, re.MULTILINE)
+    objects = re.findall(r"^ *\d+: \S+ +\S+ OBJECT +\S+ +\S+ +(\d+) (\S+)$", listing, re.MULTILINE)
+    variables = [name for section, name in objects if re.match(r"\.(bss|data(?!\.rel\.ro))", sections[section][0])]
     text = "\n".join(code_of(path) for path in kernel.files)
-    return {
-        name: (_alignment_of_extern(name, text), True) if section == "UND" else (int(sections[section]), False)
+    alignments = {
+        name: (_alignment_of_extern(name, text), True) if section == "UND" else (sections[section][1], False)
         for section, name in symbols
     }
+    return alignments, variables
 
 
-def _shared_memory(alignments: Mapping[str, tuple[int, bool]]) -> str:
+def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequence[str]) -> str:
     """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and how all are aligned."""
     extern = sorted(name for name, (_, is_extern) in alignments.items() if is_extern)
     labels = "".join(f".globl {name}\n.hidden {name}\n.type {name}, @tls_object\n{name}: .zero 1\n" for name in extern)
+    words = json.dumps(json.dumps([alignments, variables]))
     return (
         f'.section .tbss,"awT",@nobits\n{labels}'
         '.section .rodata.emulator_shared,"a"\n.globl emulator_shared\n.protected emulator_shared\n'
-        f'emulator_shared: .asciz {json.dumps(json.dumps(alignments))}\n.section .note.GNU-stack,"",@progbits\n'
+        f'emulator_shared: .asciz {words}\n.section .note.GNU-stack,"",@progbits\n'
     )
 
 
@@ -168,7 +186,7 @@ def _alignment_of_extern(name: str, text: str) -> int:
 def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
     """All SharedArrays of a library, in the order of their declarations, by its symbol table and their alignments."""
     found = []
-    for mangled, symbol, offset, size in _thread_locals(library):
+    for mangled, symbol, offset, size in _listed(library, "TLS"):
         if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
             owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
@@ -176,15 +194,24 @@ def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]
     return sorted(found, key=lambda array: -array.offset)  # g++ writes the last declaration first
 
 
-def _thread_locals(library: Path | str) -> list[tuple[str, str, int, int]]:
-    """Mangled and plain name, offset and size of what lies in the library's TLS segment."""
+@dataclass(frozen=True)
+class Variable:
+    """A __device__ variable: its name, where it begins in the library, and its size in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def _listed(library: Path | str, kind: str) -> list[tuple[str, str, int, int]]:
+    """Mangled and plain name, offset and size of a library's symbols of a kind: TLS, or OBJECT, a variable."""
     listings = []
     for options in ([], ["-C"]):
         command = [tool("nm"), "-p", *options, "-f", "sysv", str(library)]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
         cells = ([cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines())
-        listings.append([row for row in cells if len(row) == 7 and row[3] == "TLS"])
+        listings.append([row for row in cells if len(row) == 7 and row[3] == kind and row[1]])
     return [(row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)) for row, plain in zip(*listings)]
 
 
@@ -231,7 +258,12 @@ def static_shared_bytes(arrays: Iterable[SharedArray], instances: Sequence[str])
 
 
 class _Parameter(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("kind", ctypes.c_char)]
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("kind", ctypes.c_char),
+        ("element_size", ctypes.c_uint32),
+        ("element", ctypes.c_char),
+    ]
 
 
 class _Instance(ctypes.Structure):
@@ -297,8 +329,21 @@ class Emulator:
             name: [(p.size, p.kind.decode()) for p in held.parameters[: held.parameter_count]]
             for name, held in zip(self.instances, self._instances)
         }
-        self.shared = shared_arrays(path, json.loads(_text(self.library, "emulator_shared")))
-        self.thread_local_bytes = max((offset + size for _, _, offset, size in _thread_locals(path)), default=0) + 8
+        #: float or double for each parameter that points to one; else "".
+        self.elements = {
+            name: [
+                {(b"f", 4): "float", (b"f", 8): "double"}.get((p.element, p.element_size), "") * (p.kind == b"p")
+                for p in held.parameters[: held.parameter_count]
+            ]
+            for name, held in zip(self.instances, self._instances)
+        }
+        alignments, variables = json.loads(_text(self.library, "emulator_shared"))
+        self.shared = shared_arrays(path, alignments)
+        self.thread_local_bytes = max((offset + size for _, _, offset, size in _listed(path, "TLS")), default=0) + 8
+        objects = _listed(path, "OBJECT") if variables else []
+        self.variables = [
+            Variable(name, at, size) for mangled, name, at, size in objects if mangled in variables and size
+        ]
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
         self.library.emulator_stopped.restype = ctypes.POINTER(Stopped)
         #: Seconds of computing that are left for all further launches; None: no limit.
@@ -319,6 +364,17 @@ class Emulator:
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
+
+    def check_elements(self, launch: Launch, types: Mapping[str, str]) -> None:
+        """Raise UserError if a function takes a pointer to float or double where its launch gives it an array of
+        another type; `types` are those of the arrays by name, in C++."""
+        for number, (argument, element) in enumerate(zip(launch.arguments, self.elements[launch.instance]), 1):
+            if isinstance(argument, Array) and element and types[argument.name] != element:
+                raise UserError(
+                    f"{self.entry}: {launch.instance}: argument {number} is the array {argument.name} of "
+                    f"{types[argument.name]}, but the function takes a pointer to {element}; choose that element type "
+                    f"(--dtype {element} of `tilewise trace`)"
+                )
 
     def shared_of(self, launch: Launch) -> list[SharedArray]:
         """The shared arrays that a launch may use."""

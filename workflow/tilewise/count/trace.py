@@ -284,6 +284,10 @@ def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     return emulator.build(kernel, instances, output, flags=TRACED, runtime="tracer.cpp")
 
 
+#: How tracer.cpp writes the place of an instruction into a text.
+_OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
+
+
 class _Traffic(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "conflicts", "bytes")]
 
@@ -300,13 +304,13 @@ class _Fault(ctypes.Structure):
         ("other_block", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
-        ("text", ctypes.c_char * 400),
+        ("text", ctypes.c_char * 600),
     ]
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """An array in global memory: A, B, C or a workspace."""
+    """An array in global memory: A, B, C, a workspace, or a __device__ variable, whose elements may be of any type."""
 
     name: str
     precision: Precision
@@ -360,9 +364,14 @@ class Tracer:
         self.kernel = kernel
         self.limit = limit
         self.launched = 0  # the launch that began last
+        self.unit = 4  # bytes that a cell of the tracer stands for
         self.path = Path(library)
         self.emulator = Emulator(library)
+        constants = set(re.findall(r"__constant__[^;=(){}]*?(\w+)\s*[\[=;{]", "\n".join(map(code_of, kernel.files))))
+        # Of constant memory nothing is counted, and nobody writes it.
+        self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
+        self.callers: dict[int, str] = {}  # where the kernel calls the function that has an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
 
@@ -370,11 +379,24 @@ class Tracer:
         self, point: Point, seed: int = 524, blocks: Iterable[Three] = (), stop: bool = False
     ) -> tuple[Row, list[Fault]]:
         """As `trace` says."""
-        blocks, n, p, m = list(blocks), point.n, point.p, point.m
+        blocks = list(blocks)
         if not blocks:
             _check_memory(self.kernel, point)
-        self.emulator.seconds_left = self.limit or None
-        with self._allocated(point) as arrays:
+        unit = 4
+        while True:  # once more if there are accesses of fewer bytes than were told apart
+            self.emulator.seconds_left = self.limit or None
+            row, faults, finest = self._trace(point, seed, blocks, stop, unit)
+            if finest >= unit:
+                return row, faults
+            unit = finest
+
+    def _trace(
+        self, point: Point, seed: int, blocks: Sequence[Three], stop: bool, unit: int
+    ) -> tuple[Row, list[Fault], int]:
+        """The same with cells of up to `unit` bytes, and the bytes of the smallest access; if it is smaller than a
+        cell, row and faults are worth nothing."""
+        n, p, m = point.n, point.p, point.m
+        with self._allocated(point, unit) as arrays:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
             C, first = arrays["C"], None
             row: Row = {}
@@ -386,6 +408,9 @@ class Tracer:
                     for workspace in self.kernel.workspaces_at(point):
                         arrays[workspace.name].view(np.uint8).fill(0xFF)
                 self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
+                finest = self.emulator.library.tracer_finest()
+                if finest < self.unit:
+                    return row, [], finest
                 found, stopped = self._faults(point), self._stopped(point)
                 for fault in found:
                     faults.setdefault((fault.kind, fault.file, fault.line), fault)
@@ -406,7 +431,7 @@ class Tracer:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
         found = list(faults.values())
         by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
-        return row | by_kind, found
+        return row | by_kind, found, unit
 
     def count(self, point: Point) -> Row:
         """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
@@ -441,20 +466,29 @@ class Tracer:
         return "timeout" if stopped.how == 1 else "error", fault
 
     @contextlib.contextmanager
-    def _allocated(self, point: Point) -> Iterator[dict[str, np.ndarray]]:
-        """All arrays by name in the tracer's memory, zeroed, for a `with` statement."""
+    def _allocated(self, point: Point, unit: int = 4) -> Iterator[dict[str, np.ndarray]]:
+        """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
+        smaller, for a `with` statement."""
+        operands = _operands(self.kernel, point)
         for launch in self.kernel.at(point):
             self.emulator.check(launch)
-        operands = _operands(self.kernel, point)
+            self.emulator.check_elements(launch, {operand.name: operand.precision.cpp for operand in operands})
         number = len(operands)
+        self.unit = min(unit, *(operand.precision.itemsize for operand in operands))
         addresses = (ctypes.c_void_p * number)()
         try:
             failed = self.emulator.library.tracer_allocate(
                 ctypes.c_int(number),
                 (ctypes.c_uint64 * number)(*(operand.bytes for operand in operands)),
                 (ctypes.c_int * number)(*(operand.written_by_host for operand in operands)),
-                ctypes.c_int(min(4, *(operand.precision.itemsize for operand in operands))),
+                ctypes.c_int(self.unit),
                 addresses,
+            )
+            integers = ctypes.c_uint64 * len(self.variables)
+            failed |= self.emulator.library.tracer_variables(
+                ctypes.c_int(len(self.variables)),
+                integers(*(variable.offset for variable in self.variables)),
+                integers(*(variable.size for variable in self.variables)),
             )
             if failed:
                 raise UserError(f"{point.label()}: not enough memory on this machine to trace it; choose smaller sizes")
@@ -523,10 +557,15 @@ class Tracer:
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
         launches, operands = self.kernel.at(point), _operands(self.kernel, point)
+        precision = PRECISIONS[point.dtype]
+        for variable in self.variables:
+            shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
+            operands.append(_Operand(variable.name, precision, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
-        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)})
+        told = {int(offset, 16) for fault in raw for offset in _OFFSET.findall(fault.text.decode(errors="replace"))}
+        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)} | told)
         found: dict[Any, Fault] = {}
         for fault in raw:
             kind = list(KINDS)[fault.kind]
@@ -537,7 +576,10 @@ class Tracer:
                 continue
             launch = launches[fault.launch]
             place = _Place(launch, operands, self.emulator.shared_of(launch))
-            text = fault.text.decode(errors="replace") or getattr(self, f"_{kind}")(fault, place)
+            said = _OFFSET.sub(lambda told: self._named(int(told[1], 16)), fault.text.decode(errors="replace"))
+            text = said or getattr(self, f"_{kind}")(fault, place)
+            if fault.pc in self.callers:
+                text += f" (called at {self.callers[fault.pc]})"
             found[kind, file, line] = Fault(
                 kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
             )
@@ -548,14 +590,34 @@ class Tracer:
         unknown = sorted(offsets - set(self.lines))
         if not unknown:
             return
-        command = [tool("addr2line"), "-a", "-i", "-e", str(self.path), *map(hex, unknown)]
+        command = [tool("addr2line"), "-a", "-i", "-f", "-e", str(self.path), *map(hex, unknown)]
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         for chunk in re.split(r"^0x", answer, flags=re.MULTILINE)[1:]:
             offset, *frames = chunk.splitlines()
             # Innermost first: what the emulator's headers define was called from the kernel.
-            places = [frame.split(" (")[0].rsplit(":", 1) for frame in frames]
-            file, line = next((p for p in places if not p[0].startswith(str(FOLDER))), places[-1])
+            places = [
+                (name, *frame.split(" (")[0].rsplit(":", 1))
+                for name, frame in zip(frames[::2], frames[1::2], strict=True)
+            ]
+            own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
+            _, file, line = own[0]
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
+            # The kernel is the outermost of its functions; g++ may have cut it in two, of the same name.
+            _, outer, at = next(place for place in own if place[0] == own[-1][0])
+            if (outer, at) != (file, line):
+                self.callers[int(offset, 16)] = f"{shown(outer)}:{at}"
+
+    def _named(self, offset: int) -> str:
+        """The line of an instruction in words: of the kernel, and of the function that it calls."""
+        file, line = self.lines[offset]
+        own = f"{file}:{line}"
+        return f"{self.callers[offset]} ({own})" if offset in self.callers else own
+
+    def _at(self, offset: int, file: str) -> str:
+        """The same as seen from a line of `file`."""
+        own, line = self.lines[offset]
+        at = f"line {line}" if own == file else f"line {line} of {own}"
+        return f"{at} (called at {self.callers[offset]})" if offset in self.callers else at
 
     def _race(self, fault: Any, place: "_Place") -> str:
         other, why = place.name_worker(fault.other_thread), "with no __syncthreads() between"
@@ -563,8 +625,7 @@ class Tracer:
             why = "and nothing waits for that"
         if tuple(fault.other_block) != tuple(fault.block):
             other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
-        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
-        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
         return f"{place.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
@@ -584,19 +645,14 @@ class Tracer:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
     def _asynchrony(self, fault: Any, place: "_Place") -> str:
-        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
-        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
         if fault.other_write:  # written by a thread, read by a unit
             who = place.name_thread(fault.other_thread)
             return (
                 f"the asynchronous unit reads {place.element(fault)} of shared memory, which {who} writes at {at}, "
                 "with no fence.proxy.async between"
             )
-        return (
-            f"{place.access(fault)} of shared memory while the copy that line {line} started is under way"
-            if (other_file == file)
-            else f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
-        )
+        return f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
 
     def _divergence(self, fault: Any, place: "_Place") -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
@@ -693,10 +749,13 @@ class _Place:
         if fault.array < 0:
             return f"address {fault.address:#x}" if not fault.space else "shared memory"
         if fault.space:
-            # A shared array does not tell the size of its elements: those of C are meant.
-            return f"{self.shared[fault.array].name}[{fault.offset // self.operands[2].precision.itemsize}]"
+            # A shared array does not tell the size of its elements: those of C are meant, or the access if smaller.
+            size = min(self.operands[2].precision.itemsize, max(1, fault.size))
+            return f"{self.shared[fault.array].name}[{fault.offset // size}]"
         operand = self.operands[fault.array]
         index = fault.offset // operand.precision.itemsize
+        if not operand.shape:
+            return operand.name
         if 0 <= index < math.prod(operand.shape):
             return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
         return f"element {index} of {operand.name}"
