@@ -1,4 +1,5 @@
 from tilewise.report import data
+from tilewise.study import durations, slurm
 
 # Tuning: not part of `all`. `snakemake --cores all tune` builds every variant of the kernels' spaces, finds the best, and
 # writes them as data; `tilewise tuned` brings the choices into the registry.
@@ -20,6 +21,9 @@ for task in study.tunings:
         threads: workflow.cores
         resources:
             **study.cpu_job,
+            seconds=durations.TUNE_S,
+            mem_mb=8000,
+            cpus_per_task=slurm.LOOP_CORES,
         params:
             task=task,
             conditions=study.conditions_of_tuning(task),
@@ -40,7 +44,10 @@ for task in study.tunings:
             "measure-{platform}"
         threads: study.cores_of
         resources:
-            **study.gpu_job,
+            **study.measuring_job,
+            seconds=durations.TUNE_S,
+            mem_mb=8000,
+            cpus_per_task=slurm.GPU_CORES,
         params:
             task=task,
             conditions=study.conditions_of_tuning(task),
@@ -54,6 +61,7 @@ for task in study.tunings:
             f"show_{task}"
         input:
             device="results/{platform}/device.json",
+            config=ancient("results/{platform}/config.json"),
             variants=expand("results/{{platform}}/tune/{kernel}.csv", kernel=study.tuned_by(task)),
             kept=data.kept_files(),
         output:

@@ -3,7 +3,6 @@
 import contextlib
 import multiprocessing
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -12,7 +11,7 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.build import cuda, emulator
-from tilewise.build.cpp import beside, compile_library, compile_object
+from tilewise.build.cpp import beside, compile_library
 from tilewise.files import digest, end_with_parent, read_json, replacing, write_json
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
@@ -141,14 +140,8 @@ def build_variants(
             todo += [(kernel, each, device, folder, entry["sha256"]) for each, entry in entries.items()]
     # Not spawned: a new interpreter would run the script of Snakemake once more.
     context = multiprocessing.get_context("fork")
-    with (
-        tempfile.TemporaryDirectory(prefix="tilewise-") as place,
-        ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool,
-    ):
-        runtime = Path(place, "runtime.o")
-        if todo and device["backend"] == "emulator":
-            compile_object(emulator.RUNTIME, runtime)
-        futures = [pool.submit(_variant, *each, runtime) for each in todo]
+    with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+        futures = [pool.submit(_variant, *each) for each in todo]
         try:
             for (kernel, instance, *_), future in zip(todo, futures):
                 found[kernel.name]["instances"][instance] |= future.result()
@@ -164,11 +157,8 @@ def build_variants(
     return found
 
 
-def _variant(kernel: Kernel, instance: str, device: Device, folder: Path, sha256: str, runtime: Path) -> dict[str, Any]:
-    """What a manifest tells of one instance, which is compiled unless `folder` has it; by a process of the pool.
-
-    `runtime` is the emulator's scheduler as an object file, if it is for that.
-    """
+def _variant(kernel: Kernel, instance: str, device: Device, folder: Path, sha256: str) -> dict[str, Any]:
+    """What a manifest tells of one instance, which is compiled unless `folder` has it; by a process of the pool."""
     emulated = device["backend"] == "emulator"
     made_by = device["host_compiler"] if emulated else cuda.compiler()
     name = f"{symbol_of(instance)}-{digest([sha256, made_by])[:16]}"
@@ -179,7 +169,7 @@ def _variant(kernel: Kernel, instance: str, device: Device, folder: Path, sha256
     try:
         if emulated:
             entry: dict[str, Any] = {"file": f"{name}.so", "symbol": symbol_of(instance)}
-            emulator.build(kernel, [instance], folder / entry["file"], runtime=runtime)
+            emulator.build(kernel, [instance], folder / entry["file"])
         else:
             cubin, facts = cuda.compile_cubin(kernel, instance, device["gpu"]["compute_capability"])
             entry = facts | {"file": f"{name}.cubin"}

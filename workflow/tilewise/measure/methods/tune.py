@@ -35,7 +35,10 @@ class Tune(Method):
     only_cuda = True
     space = True
     on_request = True
-    settings = ("tuning",)
+
+    def settings(self, config: Mapping[str, Any], backend: str) -> Any:
+        """As Method says."""
+        return config["tuning"]
 
     def run(self, work: Work) -> Tables:
         """As Method says."""
