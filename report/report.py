@@ -935,7 +935,8 @@ else:
         show_table(
             tables.traffic(evidence),
             "traffic",
-            "<b>Memory traffic.</b> Exact counts; each kernel at its largest traced shape.",
+            "<b>Memory traffic.</b> Exact counts; each kernel at its largest traced shape. Faults are those "
+            "of all shapes at which the kernel ran under every schedule; a blank is not a zero.",
         )
     )
     display(
@@ -999,6 +1000,19 @@ show_table(verified, "verification", "<b>Verified points.</b> For each machine, 
 
 # %%
 show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column per machine.")
+
+# %%
+compared = tables.cards(evidence)
+if not compared.empty:
+    display(
+        show_table(
+            compared,
+            "cards",
+            "<b>Cards of one model.</b> The rate of each at the points that all have measured, against their median.",
+            labels,
+        )
+    )
+    display(text(findings.cards(compared, evidence)))
 
 # %%
 if not evidence.facts["sweep"].empty:

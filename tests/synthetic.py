@@ -91,7 +91,7 @@ def failed(values, status, message):
     )
 
 
-def device(platform, backend, study):
+def device(platform, backend):
     """A device.json with the keys that the probe writes."""
     gpu = {
         "name": "Invented H200",
@@ -123,7 +123,6 @@ def device(platform, backend, study):
         "host_compiler": "g++ 12.2.0",
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "dirty": False,
-        "config": study,
     }
 
 
@@ -182,6 +181,40 @@ def lines():
     return columns.frame(rows, "cache_lines", parameters())
 
 
+def accuracy(platform, backend):
+    """Rows of the accuracy gate, in which one accumulator fails and half parts have their limits."""
+    rows = []
+    for at in points.expand(config(), KERNELS, "accuracy_gate"):
+        for kind in ("mixed", "along_k", "steep_along_k"):
+            row = at.columns() | {"platform": platform, "operands": kind, "status": "ok", "message": ""}
+            row |= {"claimed": KERNELS[at.kernel].claims_accuracy(kind, at.p)}
+            row |= {"sgemm_relative_error": 2e-8 * at.p**0.5, "sgemm_worst_error": 3e-7}
+            verdict, error = {"float_from_half": ("passes", 2e-7), "three_tf32": ("fails", 6e-9 * at.p)}.get(
+                at.kernel, ("passes", 1.5e-7)
+            )
+            if at.kernel == "float_from_half" and kind != "mixed":
+                verdict, error = ("fails", 2e-6) if kind == "along_k" else ("refuses", None)
+            row |= {"relative_error": error, "worst_error": error, "verdict": verdict}
+            rows += [row | {"origin": "measured"}] if backend == "gpu" else []
+            rows.append(row | {"origin": "predicted", "n": 32, "m": 32})
+    return rows
+
+
+def energy(platform, backend):
+    """Rows of the energy task, in which faster kernels take as many watts."""
+    rows = []
+    for at in points.expand(config(), KERNELS, "energy", backend, emulators_shapes=False):
+        row = at.columns() | {"platform": platform, "status": "not_timed", "message": "emulated"}
+        if backend == "gpu":
+            gflops = _gflops(at)
+            each = 2e-9 * at.n * at.p * at.m
+            row |= {"counted_products": 100, "energy_s": 100 * each / gflops, "joules": 650 * 100 * each / gflops}
+            row |= {"joules_per_product": 650 * each / gflops, "watts": 650.0, "gflops": gflops}
+            row |= {"gflop_per_joule": gflops / 650, "status": "ok", "message": ""}
+        rows.append(row)
+    return rows
+
+
 def instructions(asked):
     """The loops of the products of some points: half of each are multiply-adds, on the tensor cores in `dmma` alone."""
     kinds = dict.fromkeys(columns.FILES["instructions"].split()[8:-3], 0)
@@ -236,6 +269,8 @@ def facts(platform, backend):
     return {
         "facts/task1c.csv": columns.frame([maximum_size(platform, backend)], "maximum_size"),
         "facts/cold_start.csv": columns.frame(calls, "cold_start"),
+        "facts/accuracy_gate.csv": columns.frame(accuracy(platform, backend), "accuracy", parameters()),
+        "facts/energy.csv": columns.frame(energy(platform, backend), "energy", parameters()),
         "facts/launch_limits.csv": columns.frame(launches, "launch_limits"),
         "facts/bandwidth.csv": columns.frame(roofs, "bandwidth"),
         "occupancy.csv": columns.frame([held] if timed else [], "occupancy", parameters()),
@@ -250,7 +285,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
-        if entry.get("method") in ("bandwidth", "launch_limits"):
+        if entry.get("method") in ("bandwidth", "launch_limits", "accuracy", "energy"):
             continue
         expanded = points.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
         everything += expanded
@@ -278,7 +313,8 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     measurements.to_csv(folder / "measurements.csv", index=False)
     for name, table in facts(platform, backend).items():
         table.to_csv(folder / name, index=False)
-    (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
+    (folder / "device.json").write_text(json.dumps(device(platform, backend), indent=1))
+    (folder / "config.json").write_text(json.dumps(study))
     if with_traffic:
         if backend == "gpu":
             instructions(everything).to_csv(folder / "instructions.csv", index=False)

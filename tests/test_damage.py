@@ -63,6 +63,7 @@ READ = {
     "claims.yaml": claims.load,
     "published/a.csv": lambda path: data.published(path.parent),
     "nvidia-h200/device.json": lambda path: data.load_platform(path.parent, recorded=True),
+    "nvidia-h200/config.json": lambda path: data.load_platform(path.parent, recorded=True),
     "nvidia-h200/measurements.csv": lambda path: data.load_platform(path.parent, recorded=True),
     "nvidia-h200/facts/task1a.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
     "nvidia-h200/facts/cold_start.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),

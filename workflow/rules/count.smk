@@ -1,3 +1,7 @@
+from tilewise.count import counters as profile
+from tilewise.study import durations, slurm
+
+
 # What can be counted without a clock. The memory microscope: what the kernels and the CPU loops ask of memory, also by
 # the hardware if it allows that. And the instructions of the machine code.
 rule trace:
@@ -5,16 +9,33 @@ rule trace:
         sources=study.files_of_kind("cuda") + study.files_of_kind("host"),
         emulator=study.emulator_sources(),
     output:
-        traffic="results/{platform}/traffic.csv",
-        cache_lines="results/{platform}/cache_lines.csv",
+        traffic="results/traffic.csv",
+        cache_lines="results/cache_lines.csv",
     log:
-        "logs/{platform}/trace.log",
+        "logs/trace.log",
     resources:
         **study.cpu_job,
+        seconds=durations.TRACE_S,
+        mem_mb=4000,
+        cpus_per_task=2,
     params:
-        conditions=study.conditions_of_trace(),
+        conditions=study.conditions_of_trace,
     script:
         "../scripts/trace.py"
+
+
+rule traced:
+    input:
+        "results/{name}.csv",
+    output:
+        "results/{platform}/{name}.csv",
+    log:
+        "logs/{platform}/{name}.log",
+    wildcard_constraints:
+        name="traffic|cache_lines",
+    localrule: True
+    shell:
+        "cp {input} {output} 2>{log}"
 
 
 # Not part of `all`: `snakemake --cores 1 results/<platform>/counters.csv` needs a GPU and the permission to profile.
@@ -28,7 +49,10 @@ rule counters:
         "logs/{platform}/counters.log",
     threads: workflow.cores
     resources:
-        **study.gpu_job,
+        **study.measuring_job,
+        seconds=durations.PROFILE_S * len(profile.cross_check_points(study.kernels)),
+        mem_mb=8000,
+        cpus_per_task=slurm.GPU_CORES,
     script:
         "../scripts/counters.py"
 
@@ -49,7 +73,10 @@ rule instructions:
     threads: 4
     resources:
         **study.cpu_job,
+        seconds=durations.INSTRUCTIONS_S,
+        mem_mb=4000,
+        cpus_per_task=4,
     params:
-        conditions=study.conditions_of_code(),
+        conditions=study.conditions_of_code,
     script:
         "../scripts/instructions.py"

@@ -512,6 +512,58 @@ def bandwidth(evidence: Evidence, published: pd.DataFrame) -> Figure:
     return figure
 
 
+@_styled
+def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """Errors as multiples of SGEMM's on the same operands, in both measures; one line of panels per machine and origin.
+
+    What lies right of the line at 1 fails the gate; a kernel that refuses operands has no mark.
+    """
+    table = tables.accuracy(evidence, published)
+    if table["relative_error"].isna().all():
+        return _nothing("No product was compared with SGEMM's.")
+    kinds, kernels = list(dict.fromkeys(table["operands"])), list(dict.fromkeys(table["kernel"]))
+    sums = sorted(set(table["p"]))
+    options = {"hue": "kernel", "hue_order": kernels, "palette": _palette(kernels), "style": "p", "style_order": sums}
+    groups = list(table.groupby(["platform", "origin"], sort=False))
+    figure, axes = _panels(2 * len(groups), height=1.2 + 0.3 * len(kinds), width=8.8, sharex=True, sharey=True)
+    measures = {"relative_error": "in the Frobenius norm", "worst_error": "in the worst element"}
+    for number, ((platform, origin), part) in enumerate(groups):
+        part = part.assign(_place=[kinds.index(kind) for kind in part["operands"]])
+        for axis, (measure, words) in zip(axes[2 * number :], measures.items()):
+            points = part.assign(_ratio=part[measure] / part[f"sgemm_{measure}"])
+            sns.scatterplot(points, x="_ratio", y="_place", markers=_markers(sums), s=40, ax=axis, **options)
+            axis.axvline(1, color="black", linestyle="--", linewidth=1)
+            axis.set(xscale="log", title=_title(f"{words}, {origin}", platform, evidence))
+            axis.set(xlabel="error / SGEMM's error", ylabel="")
+            axis.set_yticks(range(len(kinds)), kinds)
+    axes[0].set_ylim(len(kinds) - 0.5, -0.5)
+    _legend_of_all(figure, axes, columns=8)
+    return figure
+
+
+@_styled
+def energy(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """10⁹ operations per joule, a bar for each kernel and type with its rate; libraries in grey."""
+    table = tables.energy(evidence, published)
+    table = table[table["gflop_per_joule"].notna()]
+    if table.empty:
+        return _nothing("No energy was measured: there is no GPU and no recorded run of this task.")
+    groups = list(table.groupby("platform", sort=False))
+    most = max(len(part) for _, part in groups)
+    figure, axes = _panels(len(groups), columns=1, height=1 + 0.3 * most)
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        part = part.sort_values("gflop_per_joule", kind="stable")
+        names = [f"{row.kernel}, {row.dtype}" for row in part.itertuples()]
+        colours = ["0.6" if kernel in evidence.libraries else _palette(names)[0] for kernel in part["kernel"]]
+        bars = axis.barh(names, part["gflop_per_joule"], color=colours)
+        words = [f" {row.gflop_per_joule:,.0f} ({row.gflops / 1000:,.3g} TFLOP/s)" for row in part.itertuples()]
+        axis.bar_label(bars, words, fontsize="small")
+        axis.set(xlabel="GFLOP/J", title=_title("", platform, evidence), xlim=(0, 1.4 * part["gflop_per_joule"].max()))
+        axis.grid(axis="y", visible=False)
+        axis.invert_yaxis()
+    return figure
+
+
 #: What the loops are drawn of: words -> columns of instructions.csv.
 _MIX = {
     "multiply-adds": ["multiply_add_instructions"],
@@ -675,6 +727,8 @@ def rung(rungs: pd.DataFrame, kernel: str, evidence: Evidence) -> Figure:
 
 
 _OF_METHOD = {
+    "accuracy": accuracy,
+    "energy": energy,
     "maximum_size": gauge,
     "cold_start": cold_start,
     "launch_limits": launch_limits,

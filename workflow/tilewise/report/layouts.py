@@ -98,6 +98,7 @@ LAYOUTS = {
         ("Times faster", "speedup_over_naive speedup_over_cpu published_speedup_over_cpu"),
         percent_of_anchor="of cuBLAS",
     ),
+    "cards": layout(("", "platform node gpu_uuid compared sm_clock_mhz rate_percent")),
     "failures": layout(("", "platform task kernel dtype shape choice points status message")),
     "verification": layout(
         ("", "platform kernel dtype"),
@@ -115,7 +116,7 @@ LAYOUTS = {
         ("Global memory", "global_load_requests global_load_sectors sectors_per_request global_store_sectors"),
         ("Shared memory", "shared_load_wavefronts shared_bank_conflicts"),
         ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
-        ("Faults", "races out_of_bounds"),
+        ("Faults", f"searched {' '.join(columns.FAULTS)}"),
     ),
     "instructions": layout(
         ("", "kernel platform dtype instance multiply_add instructions"),
@@ -162,6 +163,22 @@ LAYOUTS = {
         ("", "kernel platform block threads shared_bytes limit_raised percent_of_limit outcome"),
         ("Error", "error driver_error"),
         ("", "c_untouched"),
+    ),
+    "accuracy": layout(
+        ("", "p kernel platform origin operands"),
+        ("Error, Frobenius norm", "relative_error sgemm_relative_error"),
+        ("Error, worst element", "worst_error sgemm_worst_error"),
+        ("", "verdict claimed status message"),
+        relative_error="kernel",
+        sgemm_relative_error="SGEMM",
+        worst_error="kernel",
+        sgemm_worst_error="SGEMM",
+    ),
+    "energy": layout(
+        ("", "shape platform kernel dtype choice"),
+        ("Again and again", "counted_products energy_s gflops watts"),
+        ("Energy", "joules_per_product gflop_per_joule"),
+        ("", "status message"),
     ),
     "bandwidth": layout(
         ("", "quantity platform dtype measured datasheet percent_of_datasheet unit message"),

@@ -304,7 +304,21 @@ def occupancy(evidence: Evidence) -> pd.DataFrame:
     return rows.assign(choice=choice, occupancy_percent=100 * rows["occupancy"])
 
 
+def accuracy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """The accuracy gate: errors of each kernel on each kind of operands beside those of SGEMM, longest sums first."""
+    rows = evidence.facts["accuracy"]
+    rows = rows.assign(operands=rows["operands"].str.replace("_", " "))
+    return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
+
+
+def energy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """What each product costs in energy, beside its rate while the counter was watched."""
+    return _with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
+
+
 _OF_METHOD = {
+    "accuracy": accuracy,
+    "energy": energy,
     "maximum_size": maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
@@ -372,7 +386,7 @@ def _points(evidence):
 def _but_asked_refusals(rows, evidence):
     tasks = {}
     for platform in evidence.everyone:
-        tasks |= platform.device["config"]["tasks"]
+        tasks |= platform.config["tasks"]
     asked = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
     return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
 
@@ -421,13 +435,33 @@ def verification(evidence: Evidence) -> pd.DataFrame:
 
 
 def traffic(evidence: Evidence) -> pd.DataFrame:
-    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes."""
-    key, faults = _chosen(evidence), ["races", "out_of_bounds"]
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes.
+
+    Faults are empty if no shape was searched for them; `searched` says at how many, or why at none.
+    """
+    key, faults = _chosen(evidence), list(columns.FAULTS)
     rows = evidence.facts["traffic"].copy()
-    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1)
-    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum")
+    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
+    rows["searched"] = _searched(rows, key)
+    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum", min_count=1)
     rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     return _with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
+
+
+def _searched(rows: pd.DataFrame, key: list[str]) -> pd.Series:
+    """Where the kernel of each row was searched for faults, in words that all rows of a kernel's choice share."""
+    words = pd.Series("", rows.index, dtype="str")
+    for _, group in rows.groupby(key, dropna=False, sort=False):
+        whole = group["races"].notna()
+        said = f"{whole.sum()} shape{'' if whole.sum() == 1 else 's'}"
+        left = group.loc[~whole & (group["message"] != ""), "message"]
+        why = left.iloc[0] if len(left) else "add a shape that it takes to trace.shapes"
+        if not whole.any():
+            said = f"not traced: {why}"
+        elif len(left):
+            said += f"; {len(left)} not traced: {why}"
+        words[group.index] = said
+    return words
 
 
 def cache_lines(evidence: Evidence) -> pd.DataFrame:
@@ -675,6 +709,41 @@ def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
 
 
 # ---- The whole study -------------------------------------------------------------------------------------------------
+def cards(evidence: Evidence) -> pd.DataFrame:
+    """How the cards of one model compare: one row per platform of this run whose model another platform has too.
+
+    At each point that all of them measured, a card's rate is divided by the median over the cards; the row has the
+    median of these quotients. It is without rows if every card is of another model.
+    """
+    key = ["task", "kernel", "dtype", *SHAPE, *evidence.choice]
+    models: dict[str, list[Platform]] = {}
+    for platform in evidence.platforms:
+        if platform.has_gpu:
+            models.setdefault(platform.device["gpu"]["name"], []).append(platform)
+    rows = []
+    for platforms in models.values():
+        names = [platform.name for platform in platforms]
+        timed = evidence.gpu[evidence.gpu["platform"].isin(names) & (evidence.gpu["status"] == "ok")]
+        points = timed.groupby(key, dropna=False, sort=False).ngroup()
+        times = timed.assign(point=points).pivot(index="point", columns="platform", values="time_ms")
+        rates = 1 / times.reindex(columns=names).dropna()
+        if len(names) < 2 or rates.empty:
+            continue
+        shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
+        for platform in platforms:
+            mine = timed[timed["platform"] == platform.name]
+            rows.append(
+                {
+                    "platform": platform.name,
+                    "node": platform.device.get("node", ""),
+                    "gpu_uuid": platform.device["gpu"].get("uuid", ""),
+                    "compared": len(rates),
+                    "sm_clock_mhz": mine["sm_clock_mhz"].median(),
+                    "rate_percent": shares[platform.name],
+                }
+            )
+    names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
+    return columns.typed(pd.DataFrame(rows, columns=names))
 
 
 def provenance(evidence: Evidence) -> pd.DataFrame:
@@ -718,8 +787,16 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "L2 cache": f"{gpu['l2_bytes'] / 2**20:.0f} MiB",
             "peak": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
             "driver": str(gpu["driver"]),
+            "GPU's UUID": gpu.get("uuid", "unknown"),
         }
+        if "busy" in gpu:  # a run from before says nothing
+            facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
+    if device.get("node"):
+        facts["node"] = device["node"]
+    others = {name for name in platform.measurements["processor"] if name} - {cpu["name"]}
+    if others:
+        facts["CPU of some loops"] = ", ".join(sorted(others))
     facts["host compiler"] = str(device["host_compiler"])
     facts |= {name.replace("_", " "): str(version) for name, version in device["versions"].items() if version}
     if platform.recorded:
