@@ -177,10 +177,22 @@ def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequen
 
 
 def _alignment_of_extern(name: str, text: str) -> int:
-    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it."""
-    declared = re.findall(rf"\bextern\b[^;{{}}]*\b{name}\s*\[", text)
+    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it. A struct, which may ask
+    for it inside, is given the most that anything in the text asks for."""
+    declared = re.findall(rf"\bextern\b[^;{{}}]*\b{_last_of(name)}\s*\[", text)
+    if not declared and re.search(rf"\bextern\b[^;{{}}]*\b{_last_of(name)}\s*;", text):
+        declared = [text]
     asked = (int(number) for part in declared for number in re.findall(r"(?:align\w*)\s*\(+\s*(\d+)\s*\)", part))
     return max(DYNAMIC_ALIGNMENT, *asked, 0)
+
+
+def _last_of(mangled: str) -> str:
+    """The name of a variable without the namespaces that it is in: `_ZN4mine6memoryE` is `memory`."""
+    name, rest = mangled, mangled.removeprefix("_ZN") if mangled.startswith("_ZN") else ""
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        name, rest = rest[length.end() : end], rest[end:]
+    return name
 
 
 def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
@@ -188,7 +200,7 @@ def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]
     found = []
     for mangled, symbol, offset, size in _listed(library, "TLS"):
         if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
-            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
+            owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
             found.append(SharedArray(owner and owner[1], name, offset, size, alignment))
     return sorted(found, key=lambda array: -array.offset)  # g++ writes the last declaration first
