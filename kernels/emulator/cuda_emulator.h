@@ -50,6 +50,15 @@ constexpr int warpSize = 32;
 
 namespace emulator {
 
+template <typename T>
+using IfNumber = std::enable_if_t<std::is_arithmetic_v<T>>;
+
+/// What `alignas` takes: a number of bytes, or a type.
+template <std::size_t bytes>
+constexpr std::size_t alignment() { return bytes; }
+template <typename T>
+constexpr std::size_t alignment() { return alignof(T); }
+
 /// One thread of the grid: calls the kernel with the values at these addresses, one for each of its parameters, as
 /// CUDA's kernelParams are.
 using Thread = void (*)(void* const*);
