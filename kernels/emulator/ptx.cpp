@@ -6,6 +6,7 @@
 // sums are there at once, because C++ does not tell when a thread looks at a register; what they read of shared memory
 // is in use until the thread waits.
 #include "runtime.h"
+#include "mma.h"
 #include "tensor_core.h"
 
 #include <cmath>
@@ -1172,6 +1173,50 @@ void run_mma(const Instruction& i, Frame& f)
     all_lanes(i, f, i.type.kind == 'f' ? act_mma_double : i.type.kind == 's' || i.type.kind == 'u' ? act_mma_bytes : act_mma);
 }
 
+// ---- Tensor cores: WMMA ------------------------------------------------------------------------------------------------------------------
+
+struct Fragments {
+    int m, n, k, kind;
+    bool half_sums;
+    const float *a, *b, *c;
+    float* d;
+    const char* file;
+    int line;
+};
+
+void act_fragments(void* const* records, unsigned lanes)
+{
+    const auto of = [&](unsigned lane) -> const Fragments& { return *static_cast<const Fragments*>(records[lane]); };
+    const Fragments& one = of(__builtin_ctz(lanes));
+    if (lanes != ~0u) return watch::divergence("not all lanes of the warp multiply these fragments", one.file, one.line);
+    const Short kind = static_cast<Short>(one.kind);
+    const auto bits = [&](float v) -> std::uint32_t {
+        return kind == Short::half ? half_of(v) : kind == Short::bfloat16 ? bfloat16_of(v) : bits_of<std::uint32_t>(v);
+    };
+    std::vector<float> d(one.m * one.n);
+    const int depth = kind == Short::tf32 ? std::min(one.k, 8) : std::min(one.k, 16);
+    for (int e = 0; e < one.m * one.n; ++e) d[e] = of(e % 32).c[e / 32];
+    for (int first = 0; first < one.k; first += depth) {
+        clear(one.n, depth, kind);
+        for (int k = 0; k < depth; ++k)
+            for (int j = 0; j < one.n; ++j) {
+                const int e = (first + k) * one.n + j;
+                columns.set(k, j, bits(of(e % 32).b[e / 32]));
+            }
+        for (int r = 0; r < one.m; ++r) {
+            Row row;
+            row.zero = true;
+            row.special = false;
+            for (int k = 0; k < depth; ++k) {
+                const int e = r * one.k + first + k;
+                set(row, k, kind, bits(of(e % 32).a[e / 32]));
+            }
+            multiply(row, columns, d.data() + r * one.n, one.half_sums);
+        }
+    }
+    for (int e = 0; e < one.m * one.n; ++e) of(e % 32).d[e / 32] = d[e];
+}
+
 // ---- Tensor cores: wgmma -------------------------------------------------------------------------------------------------------------------
 
 struct Layout {
@@ -1798,6 +1843,13 @@ __attribute__((noinline)) void run(unsigned number, std::uint64_t* values, unsig
 }
 
 }  // namespace emulator::ptx
+
+void emulator::multiply_fragments(int m, int n, int k, int kind, bool half_sums, const float* a, const float* b,
+                                  const float* c, float* d, const char* file, int line)
+{
+    ptx::Fragments record{m, n, k, kind, half_sums, a, b, c, d, file, line};
+    together(~0u, reinterpret_cast<const void*>(ptx::act_fragments), &record, ptx::act_fragments, file, line);
+}
 
 /// The first statement of inline PTX that the emulator does not know, as `file:line: name`; else "".
 extern "C" __attribute__((visibility("default"))) const char* emulator_ptx_unknown()

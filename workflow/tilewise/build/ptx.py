@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from tilewise import UserError
 
 #: Whether a source file has something to rewrite.
-ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b|__shared__\s+alignas\b")
+ASM = re.compile(
+    r"\b(?:asm|__asm__|__asm)\b|__shared__\s+alignas\b|#\s*include\s*<(?:mma\.h|cuda_pipeline|cuda/|cooperative_groups)"
+)
 
 #: C++ wants `alignas` first, CUDA takes it behind `__shared__`, which is `thread_local` here.
 _ALIGNED = re.compile(
