@@ -70,12 +70,12 @@ def build(
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
         text, objects = _wrapper(kernel, instances), [compile_object(FOLDER / runtime)]
-        if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
-            text = ptx.rewritten(preprocess(text, [*own, "-fpch-preprocess"]), own=["<stdin>"])
-            own.append("-fpreprocessed")
-            objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
-        source.write_text(text)
         try:
+            if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
+                text = ptx.rewritten(preprocess(text, [*own, "-fpch-preprocess"]), own=["<stdin>"])
+                own.append("-fpreprocessed")
+                objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
+            source.write_text(text)
             run_compiler([*own, "-c", source, "-o", compiled])
         except UserError as error:
             raise UserError(_in_kernel(str(error), kernel, source)) from None
