@@ -1,5 +1,5 @@
-"""Same code, same verdict: what NVRTC refuses the emulator refuses, and what NVRTC takes it takes, or says that it is the
-emulator that lacks it. docs/microscope.md has the table."""
+"""Same code, same verdict: what NVRTC refuses the emulator refuses, and what NVRTC takes it takes, or says that it is
+the emulator that lacks it. docs/microscope.md has the table."""
 
 import pytest
 
@@ -9,6 +9,7 @@ from tilewise.count.trace import build
 from tilewise.study.registry import Kernel, LaunchEntry
 
 TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
+VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"
 ROWS = [  # the construct in words, what stands before the kernel, what in it, what NVRTC and what the emulator does
     ("`uint`, `ushort`", "", "uint x = n; ushort y = x; C[0] = y;", TAKEN, TAKEN),
     ("`uint64_t` after `#include <cstdint>`", "#include <cstdint>", "uint64_t x = n; C[0] = x;", TAKEN, TAKEN),
@@ -44,11 +45,11 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`NULL`, `ptrdiff_t`, `size_t`", "", "size_t s = 1; ptrdiff_t d = s; C[0] = NULL == A ? d : s;", TAKEN, TAKEN),
     ("`printf`, `assert`, `memcpy`", "", 'assert(n); printf("x"); memcpy(C, A, 4);', TAKEN, TAKEN),
     ("lambdas", "", "auto f = [](int x) { return x; }; C[0] = f(n);", TAKEN, TAKEN),
-    ("`__device__` and `__constant__` variables", "__device__ float d; __constant__ float c[2];", "C[0] = d + c[1];", TAKEN, TAKEN),
-    ("`__launch_bounds__`, `__restrict__`, `__forceinline__`", "__device__ __forceinline__ int f() { return 1; }", "C[0] = f();", TAKEN, TAKEN),
-    ("`__noinline__`", "__device__ __noinline__ int f() { return 1; }", "C[0] = f();", TAKEN, TAKEN),
-    ("`__int_as_float`, `__float_as_uint`, `__brev`, `__popc`", "", "C[0] = __int_as_float(__popc(n)) + __brev(1);", TAKEN, TAKEN),
-    ("`__shfl_xor_sync`, `__ballot_sync`", "", "C[0] = __shfl_xor_sync(~0u, n, 1) + __ballot_sync(~0u, n);", TAKEN, TAKEN),
+    ("`__device__` and `__constant__` variables", VARIABLES, "C[0] = d + c[1];", TAKEN, TAKEN),
+    ("`__forceinline__`", f"__device__ __forceinline__ {ONE}", "C[0] = f();", TAKEN, TAKEN),
+    ("`__noinline__`", f"__device__ __noinline__ {ONE}", "C[0] = f();", TAKEN, TAKEN),
+    ("`__int_as_float`, `__brev`, `__popc`", "", "C[0] = __int_as_float(__popc(n)) + __brev(1);", TAKEN, TAKEN),
+    ("`__shfl_xor_sync`, `__any_sync`", "", "C[0] = __shfl_xor_sync(~0u, n, 1) + __any_sync(1, n);", TAKEN, TAKEN),
     ("`atomicAdd`, `atomicCAS`", "", "atomicAdd(C, 1.0f); atomicCAS((int*)C, 1, 2);", TAKEN, TAKEN),
 ]  # fmt: skip
 HEAD = "(const float* A, const float* B, float* C, int n, int p, int m)"
