@@ -96,7 +96,8 @@ def _faults(traffic: pd.DataFrame) -> list[str]:
     faulty = by_kernel[(by_kernel > 0).any(axis=1)]
     if len(faulty):
         kinds = (
-            (kernel, [columns.heading(name) for name in faulty if row[name] > 0]) for kernel, row in faulty.iterrows()
+            (kernel, [columns.heading(name) for name in faulty if row[name] > 0])
+            for kernel, row in faulty.fillna(0).iterrows()  # some faults may not have been searched for
         )
         said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
         points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")
