@@ -434,7 +434,7 @@ rung(
     """,
     """
     What is left is partly the end: the blocks make {this('waves')} waves over the multiprocessors, so
-    {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of the places stay empty in the last one.
+    {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all places stay empty, those at the end of the last.
     """,
 )
 

@@ -193,7 +193,7 @@ def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
         "--shape", type=_sizes(3), default=shape, metavar="NxPxM", help=f"A is n x p, B p x m ({text})"
     )
     command.add_argument(
-        "--block", type=_sizes(2, 3), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
+        "--block", type=_block_size, metavar="XxY", help="threads of a block, 32 along x in 32x8; 256 and 8x8x4, too"
     )
     other = command.add_argument_group("a kernel that is not in the registry")
     other.add_argument("--name", help="the kernel's name (the file's)")
@@ -207,6 +207,7 @@ def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
     )
     other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
     other.add_argument("--dynamic-shared", type=int, metavar="BYTES", help="dynamic shared memory of a block")
+    other.add_argument("--reads-c", action="store_true", help="it reads C, as alpha * sum + beta * C does")
 
 
 def _whole(text: str) -> int:
@@ -240,6 +241,14 @@ def _seconds(text: str) -> float:
 
 
 _seconds.__name__ = "number of seconds"
+
+
+def _block_size(text: str) -> tuple[int, ...]:
+    sizes = _sizes(1, 2, 3)(text)
+    return (*sizes, 1) if len(sizes) == 1 else sizes
+
+
+_block_size.__name__ = "size (wanted: 64x64)"
 
 
 def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:
@@ -277,8 +286,8 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     registered = _registered(path)
     if registered:
         kernel = registered
-        for option in ("covers", "grid", "arguments", "template", "dynamic_shared"):
-            if getattr(options, option) is not None:
+        for option in ("covers", "grid", "arguments", "template", "dynamic_shared", "reads_c"):
+            if getattr(options, option):
                 place = shown(kernel.folder / "registry.yaml")
                 raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
     else:
@@ -383,6 +392,7 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
         parameters=parameters,
         least=dict.fromkeys(parameters, -(2**31)),  # whatever its template takes
         launches=(launch,),
+        reads_c=options.reads_c,
         folder=path.resolve().parent,
     )
     return kernel, defaults

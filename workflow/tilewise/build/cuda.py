@@ -9,11 +9,9 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.study.registry import Kernel
-from tilewise.study.sources import INCLUDE, code_of
+from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
 
 STANDARD = "c++17"
-#: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
-HOST_HEADERS = INCLUDE / "nvrtc"
 #: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.
 SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 

@@ -414,7 +414,8 @@ def _check_source(kernel: Kernel, place: str) -> None:
         raise UserError(f"{place}.source: there is no file {kernel.path}; add it or correct the name")
     text = "\n".join(code_of(path) for path in kernel.files)
     for launch in kernel.launches:
-        if not re.search(rf"\b{launch.function}\s*\(", text):
+        own = launch.function.rsplit("::", 1)[-1]
+        if not re.search(rf"\b{own}\s*\(", text):
             raise UserError(
                 f"{place}: {kernel.path} defines no function '{launch.function}'; entry and function must agree"
             )
