@@ -105,14 +105,14 @@ def expand(
         named = _shapes(config, sweep, where) if shapes else [{"n": 1, "p": 1, "m": 1}]
         for name in listed(sweep["kernel"]):
             kernel = one_of(name, kernels, f"{where}.kernel")
-            if only_cuda and kernel.kind != "cuda":
-                cuda = ", ".join(other for other, entry in kernels.items() if entry.kind == "cuda")
+            if only_cuda and not kernel.launched:
+                cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
                 method = config["tasks"][task]["method"]
                 raise UserError(
                     f"{where}.kernel: {method} is for CUDA kernels, and {name} is not one; there are {cuda}"
                 )
             choices = list(_choices(kernel, sweep, where))
-            emulated = backend == "emulator" and kernel.kind == "cuda" and shapes and emulators_shapes
+            emulated = backend == "emulator" and kernel.launched and shapes and emulators_shapes
             for dtype in listed(sweep["dtype"]):
                 one_of(dtype, PRECISIONS, f"{where}.dtype")
                 if dtype not in kernel.dtypes:

@@ -85,9 +85,14 @@ class Kernel:
         return files_of(self.path) if self.source else []
 
     @property
+    def launched(self) -> bool:
+        """Whether it is compiled for a GPU and launched there on a grid: of CUDA C++ or of Triton."""
+        return self.kind in ("cuda", "triton")
+
+    @property
     def on_gpu(self) -> bool:
         """Whether it runs on the GPU, if there is one."""
-        return self.kind == "cuda" or LIBRARIES.get(self.library or "") == "gpu"
+        return self.launched or LIBRARIES.get(self.library or "") == "gpu"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -142,7 +147,7 @@ class Kernel:
 
     def at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Launch, ...]:
         """The launches that make the product of a point, in order; none for what is not launched on a grid."""
-        if self.kind != "cuda":
+        if not self.launched:
             return ()
         of_device = numbers(device)
         found = tuple(
@@ -162,7 +167,7 @@ class Kernel:
 
     def instances(self, point: Point) -> list[str]:
         """The C++ template instances that a point runs, in order: `tiled<float, 32>`."""
-        if self.kind == "cuda":
+        if self.launched:
             return list(dict.fromkeys(launch.instance for launch in self.at(point)))
         return [self._instance(key, entry, point) for key, entry in self._entries()]
 
