@@ -91,7 +91,7 @@ def failed(values, status, message):
     )
 
 
-def device(platform, backend, study):
+def device(platform, backend):
     """A device.json with the keys that the probe writes."""
     gpu = {
         "name": "Invented H200",
@@ -123,7 +123,6 @@ def device(platform, backend, study):
         "host_compiler": "g++ 12.2.0",
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "dirty": False,
-        "config": study,
     }
 
 
@@ -217,6 +216,24 @@ def energy(platform, backend, study):
     return rows
 
 
+def instructions(asked):
+    """The loops of the products of some points: half of each are multiply-adds, on the tensor cores in `dmma` alone."""
+    kinds = dict.fromkeys(columns.FILES["instructions"].split()[8:-3], 0)
+    rows = {}
+    for point in asked:
+        kernel = KERNELS[point.kernel]
+        if kernel.kind == "cuda":
+            opcode = "DMMA.16x8x4" if point.kernel == "dmma" else {"double": "DFMA", "int32": "IMAD"}.get(point.dtype)
+            about = {"kernel": kernel.name, "dtype": point.dtype, "instance": kernel.product(point).instance}
+            about["architecture"] = f"sm_{kernel.architecture or 90}"
+            loop = {"instructions": 100, "multiply_add_instructions": 50, "multiply_add_share": 0.5}
+            loop |= {"multiply_add": opcode or "FFMA", "shared_loads_32": 30, "integer": 20, "reused_operands": 25}
+            rows[tuple(about.values())] = (
+                about | kinds | loop | {"registers": 64, "spill_bytes": 0, "build_sha256": "0"}
+            )
+    return columns.frame(rows.values(), "instructions")
+
+
 def facts(platform, backend, study):
     """The facts of all methods except sweeps, by file: what an H200 might say, and what the emulator says."""
     timed = backend == "gpu"
@@ -266,12 +283,13 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified."""
     study = study or config()
     platform = folder.name
-    rows = []
+    rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
         if entry.get("method") in ("bandwidth", "launch_limits", "accuracy", "energy"):
             continue
         expanded = points.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
+        everything += expanded
         if "method" not in entry:
             took = {"platform": platform, "task": task, "wall_s": 12.5, "timed_s": 10.25, "remembered": 0}
             took = columns.frame([took | {"points": len(expanded)}], "sweep")
@@ -296,8 +314,11 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     measurements.to_csv(folder / "measurements.csv", index=False)
     for name, table in facts(platform, backend, study).items():
         table.to_csv(folder / name, index=False)
-    (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
+    (folder / "device.json").write_text(json.dumps(device(platform, backend), indent=1))
+    (folder / "config.json").write_text(json.dumps(study))
     if with_traffic:
+        if backend == "gpu":
+            instructions(everything).to_csv(folder / "instructions.csv", index=False)
         traffic().to_csv(folder / "traffic.csv", index=False)
         lines().to_csv(folder / "cache_lines.csv", index=False)
         traffic(counted=False).to_csv(folder / "counters.csv", index=False)

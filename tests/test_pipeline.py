@@ -115,6 +115,25 @@ def test_the_quick_study_runs_end_to_end(finished):
     assert (clone / "results/report.html").stat().st_size > 50_000
 
 
+def test_in_a_pipe_a_run_tells_how_far_it_is_and_ends_with_the_page(finished):
+    clone, done = finished
+    *lines, last = done.stderr.splitlines()
+    assert "\x1b" not in done.stdout + done.stderr and "\r" not in done.stderr
+    assert last.startswith("done in ") and last.endswith(f"the report is {clone / 'results/report.html'}")
+    told = [line for line in lines if re.match(r"\d+:\d\d \d+ %, .* left: \S", line)]
+    assert told and len(lines) < 10 + len(told), "nothing else but what Snakemake says before it begins"
+    assert any(re.search(r" \d+/\d+ \w+ \w+ \d+x\d+x\d+", line) for line in told), "points with their results"
+
+
+def test_a_tasks_log_has_a_line_for_each_point(finished):
+    clone, _ = finished
+    rows = pd.read_csv(clone / "results/emulator/tasks/task3.csv")
+    head, *lines = (clone / "logs/emulator/measure/task3.log").read_text().splitlines()
+    assert head.endswith(f" {len(rows)} points, 0 of them from the journal")
+    assert [line.split()[1] for line in lines] == [f"{n}/{len(rows)}" for n in range(1, len(rows) + 1)]
+    assert all(line.endswith(" of its bound") and " multi_tile " in line for line in lines)
+
+
 def test_a_users_kernels_are_beside_the_others(finished):
     clone, _ = finished
     rows = pd.read_csv(clone / "results/emulator/measurements.csv")
@@ -231,7 +250,10 @@ def test_a_kernel_that_does_not_compile_ends_with_its_line_and_keeps_results(fin
     assert done.returncode != 0
     assert "Traceback" not in said
     line = next(i for i, t in enumerate((broken / "kernels/tiled.cu").read_text().splitlines(), 1) if "zero;" in t)
-    assert f"kernels/tiled.cu:{line}:" in said and "zero" in said
+    *_, place, cause, log = said.splitlines()
+    assert place == "build tiled on emulator failed:"
+    assert cause.startswith(f"kernels/tiled.cu:{line}: ") and "zero" in cause
+    assert log == "(its log: logs/emulator/build/tiled.log)"
     assert (broken / "results/emulator/measurements.csv").read_text() == before
 
 

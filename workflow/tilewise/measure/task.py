@@ -7,6 +7,7 @@ was measured under the same conditions.
 
 import contextlib
 import json
+import logging
 import os
 import pickle
 import queue
@@ -24,10 +25,12 @@ import pandas as pd
 from tilewise.build import build
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
+from tilewise.measure.rows import told
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
+LOG = logging.getLogger(__name__)
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.
 KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 #: Python and its packages may take so many seconds to start on a busy machine or a slow file system.
@@ -75,14 +78,17 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     with Journal(work.journal) as remembered:
         rows = remembered.rows
         for job in jobs:  # a row that was damaged is measured again
-            if set(job.row) - columns.LATER - set(rows.get(job.key, job.row)):
+            if set(job.row) - columns.LATER["measurements"] - set(rows.get(job.key, job.row)):
                 del rows[job.key]
         known = sum(job.key in rows for job in jobs)
         rows |= {job.key: job.row for job in jobs if job.row["status"] in ("compile_error", "unsupported")}
         waiting = [job for job in jobs if job.key not in rows]
         waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
-        for key, row in run_jobs(waiting, work.device, work.config, work.samples):
+        LOG.info("%d points, %d of them from the journal", len(jobs), len(jobs) - len(waiting))
+        names = {job.key: job.point.label() for job in waiting}
+        for number, (key, row) in enumerate(run_jobs(waiting, work.device, work.config, work.samples), 1):
             remembered.add(key, row)
+            LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
     found = [rows[job.key] for job in jobs]
     spent = {"wall_s": time.monotonic() - start, "timed_s": sum(row.get("timed_s") or 0 for row in found)}
     facts = {"platform": work.device["platform"], "task": work.task, "points": len(jobs), "remembered": known} | spent

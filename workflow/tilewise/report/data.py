@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import ROOT, UserError
-from tilewise.files import remedy
+from tilewise.files import read_json, remedy
 from tilewise.study import columns, registry
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
@@ -33,16 +33,18 @@ SOURCES = "abcde"
 COUNTED = {
     "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
     "counters": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "instructions": ["kernel", "dtype", "instance", "architecture"],
     "cache_lines": ["kernel", "element_bytes", *SHAPE],
 }
 
 
 @dataclass(frozen=True)
 class Platform:
-    """One machine as data: device.json and the tables beside it; the repository keeps those that are `recorded`."""
+    """One machine as data: device.json, the resolved config and the tables; the repository keeps those `recorded`."""
 
     name: str
     device: dict[str, Any]
+    config: dict[str, Any]
     measurements: pd.DataFrame
     facts: dict[str, pd.DataFrame]
     recorded: bool = False
@@ -91,7 +93,7 @@ class Evidence:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved config of this run."""
-        return self.platforms[0].device["config"]
+        return self.platforms[0].config
 
     @property
     def max_noise(self) -> float:
@@ -150,7 +152,7 @@ def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | No
 
 def kept_files() -> list[str]:
     """The published files, the recorded files and the claims: what the report needs beside this run's results."""
-    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/facts/*.csv"), *RECORDED.glob("*/device.json")]
+    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/facts/*.csv"), *RECORDED.glob("*/*.json")]
     return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
@@ -168,13 +170,19 @@ def load_platform(
     measured = columns.read(source, "measurements", parameters)
     device = read_device(file)
     # Not all files that exist: an earlier config may have had other tasks.
-    methods = {name: entry.get("method", "sweep") for name, entry in device["config"]["tasks"].items()}
+    config = read_json(folder / "config.json")
+    try:
+        methods = {name: entry.get("method", "sweep") for name, entry in config["tasks"].items()}
+    except (LookupError, AttributeError):
+        file = folder / "config.json"
+        raise UserError(f"{file}: this is not a config of tasks; {remedy(file)}") from None
     methods = {name: method for name, method in methods.items() if task in (None, name)}
     facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
     _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
+        config=config,
         measurements=measured[measured["task"] == task] if task else measured,
         facts=facts | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
         recorded=recorded,
@@ -235,7 +243,8 @@ def load(
     measured = _with_columns(measured, parameters)
     facts |= {name: _with_columns(facts[name], parameters) for name in with_parameters}
     for name, keys in COUNTED.items():
-        facts[name] = facts[name].drop_duplicates([*keys, *parameters], keep="last")
+        own = parameters if name in with_parameters else ()
+        facts[name] = facts[name].drop_duplicates([*keys, *own], keep="last")
     cpu = measured["kernel"].isin(on_cpu)
     gpu = measured["platform"].isin([platform.name for platform in gpus])
     return Evidence(

@@ -143,6 +143,11 @@ class Kernel:
                     return broken
         return None
 
+    def covered(self, point: Point) -> list[int]:
+        """The rows and columns of C that a block of each launch makes, as far as the launches say it."""
+        sizes = ((f"{key}covers", size) for key, entry in self._entries() for size in entry.covers)
+        return [value for key, size in sizes if isinstance(value := self._value(key, size, point), int)]
+
     # ---- What runs --------------------------------------------------------------------------------------------------
 
     def at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Launch, ...]:

@@ -44,7 +44,7 @@ class Backend:
 
     def memory(self) -> tuple[int, int]:
         """As Device says."""
-        total = self.device["limits"]["memory_bytes"]
+        total = self.config["emulator"]["memory_bytes"]
         return total, total
 
     def allocates(self, sizes: Sequence[int]) -> bool:

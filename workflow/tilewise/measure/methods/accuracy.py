@@ -77,6 +77,10 @@ class Accuracy(Method):
     only_cuda = True
     points_per_point = 3
 
+    def asks(self, kernel: Kernel) -> Any:
+        """As Method says."""
+        return kernel.accuracy
+
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """Products of floats."""
         super().check(points, kernels, place)

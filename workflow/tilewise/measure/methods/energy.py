@@ -30,7 +30,10 @@ class Energy(Method):
     name = "energy"
     emulators_shapes = False
     points_per_point = 3
-    settings = ("energy",)
+
+    def settings(self, config: Mapping[str, Any], backend: str) -> Any:
+        """As Method says."""
+        return config["energy"]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """What runs on the GPU."""
