@@ -17,7 +17,7 @@ from tilewise.study.schema import SCHEMAS, read_yaml
 
 PLATFORMS = {"gpu": "gpu", "emulated": "emulator"}
 #: What draws, and what hands each platform the counts; it follows whatever is measured or counted.
-DRAWN = {"collect", "show_task", "overview", "page", "traced"}
+DRAWN = {"collect", "accuracy", "instructions", "show_task", "overview", "page", "traced"}
 #: Kernels that have every key between them, added to the registry: of one launch, of two, and one not emulated.
 ONE = {"kind": "cuda", "source": "own.cu", "dtypes": ["float"], "parameters": ["tile"], "block": ["tile", "tile"]}
 OWN = {
@@ -40,11 +40,14 @@ OWN = {
             },
         ],
     },
+    "precise": {"title": "as accurate as SGEMM", **ONE, "covers": ["tile", "tile"], "accuracy": {"claims": ["mixed"]}},
     "special": {"title": "not emulated", **ONE, "grid": [64], "emulated": False, "reason": "a test"},
     "calls": {"title": "a library", "kind": "library", "library": "cublas", "dtypes": ["float"]},
 }
 #: Enough of their source for the registry; nothing is compiled.
-SOURCE = "".join(f"__global__ void {name}() {{}}\n" for name in ("plain", "other", "turn", "mine", "special"))
+SOURCE = "".join(
+    f"__global__ void {name}() {{}}\n" for name in ("plain", "other", "turn", "mine", "special", "precise")
+)
 TASKS = {
     "one": [
         {"kernel": "plain", "dtype": "float", "shapes": "square_1024", "tile": [16, 32]},
@@ -55,10 +58,18 @@ TASKS = {
     "loops": [{"kernel": "kij", "dtype": "float", "shapes": "in_cache"}],
     "blocks": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
     "largest": [{"kernel": "naive", "dtype": "float", "block": "32x8"}],
+    "joules": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
+    "gate": [{"kernel": "precise", "dtype": "float", "shapes": "square_1100", "tile": 16}],
     "limits": [{"kernel": "naive", "dtype": "float", "shapes": "square_64", "block": "16x16"}],
 }
-METHODS = {"largest": "maximum_size", "limits": "launch_limits", "roofs": "bandwidth"}
-ON_GPU = {"one", "two", "three", "blocks", "largest", "limits"}
+METHODS = {
+    "largest": "maximum_size",
+    "joules": "energy",
+    "gate": "accuracy",
+    "limits": "launch_limits",
+    "roofs": "bandwidth",
+}
+ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "joules", "gate"}
 ALL = ON_GPU | {"loops"}
 EVERY = ALL | {"roofs"}
 SHAPES = [{"n": 48, "p": 48, "m": 48}]
@@ -103,7 +114,7 @@ CONFIG = {
     "tasks.*.method": (put("tasks", "limits", "method", value="sweep"), {"limits"}, {"limits"}),
     "tasks.*.sweeps.kernel": (sweep(blocks={"kernel": "naive_transposed"}), {"blocks"}, {"blocks"}),
     # A build has all instances of a kernel, so the tasks that share it look at their journals.
-    "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), *[{"blocks", "largest", "limits"}] * 2),
+    "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), *[{"blocks", "largest", "limits", "joules"}] * 2),
     "tasks.*.sweeps.shapes": (
         sweep(blocks={"shapes": "square_64"}, loops={"shapes": "out_of_cache"}),
         {"blocks", "loops"},
@@ -125,7 +136,10 @@ CONFIG = {
     "cpu.budget_s.gpu": (put("cpu", "budget_s", "gpu", value=7), {"loops"}, NONE),
     "cpu.budget_s.emulator": (put("cpu", "budget_s", "emulator", value=7), NONE, {"loops"}),
     "maximum_size.budget_s": (put("maximum_size", "budget_s", value=7), {"largest"}, {"largest"}),
+    "energy.seconds": (put("energy", "seconds", value=7), {"joules"}, {"joules"}),
+    "machine_code.capability": (put("machine_code", "capability", value="10.0"), NONE, NONE),
     "trace.shapes": (put("trace", "shapes", value=SHAPES), NONE, NONE),
+    "trace.limit_s": (put("trace", "limit_s", value=7), NONE, NONE),
     "trace.counted": (put("trace", "counted", value=SHAPES), NONE, NONE),
     "trace.cache_lines.largest_bytes": (put("trace", "cache_lines", "largest_bytes", value=7), NONE, NONE),
     "trace.cache_lines.multiply_adds": (put("trace", "cache_lines", "multiply_adds", value=7), NONE, NONE),
@@ -156,6 +170,7 @@ REGISTRY = {
     "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
+    "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gate"}, {"gate"}),
     "workspaces": (put(*MINE, "workspaces", "turned", "dtype", value="float"), {"two"}, {"two"}),
     "launches": (lambda kernels: kernels["mine"]["launches"].reverse(), {"two"}, {"two"}),
     "function": (put(*PLAIN, "function", value="other"), {"one"}, {"one"}),
@@ -279,6 +294,7 @@ def check(jobs, once, tasks, rules):
     assert {task for rule, task in jobs if rule == "measure"} == tasks
     assert seen - DRAWN == rules - {"trace"}
     assert (("trace", None) in once) == ("traced" in seen) == ("trace" in rules)
+    assert "instructions" not in seen or "build" in rules, "the same builds have the same code"
     assert "overview" in seen and ("show_task" in seen) >= ("measure" in rules)
 
 

@@ -42,6 +42,22 @@ rule collect:
         "logs/{platform}/collect.log",
     priority: 1  # with the page, the last piece of a run: other tables can be drawn beside it
     localrule: True
+    params:
+        file="measurements",
+    script:
+        "../scripts/collect.py"
+
+
+rule accuracy:
+    input:
+        tasks=expand("results/{{platform}}/facts/{task}.csv", task=study.with_method("accuracy")),
+    output:
+        "results/{platform}/accuracy.csv",
+    log:
+        "logs/{platform}/accuracy.log",
+    localrule: True
+    params:
+        file="accuracy",
     script:
         "../scripts/collect.py"
 

@@ -2,8 +2,8 @@ from tilewise.count import counters as profile
 from tilewise.study import durations, slurm
 
 
-# The memory microscope: what the kernels and the CPU loops ask of memory, counted, also by the hardware if it allows that.
-# The emulator's counts are the same on every platform.
+# What can be counted without a clock. The memory microscope: what the kernels and the CPU loops ask of memory, also by
+# the hardware if it allows that. And the instructions of the machine code.
 rule trace:
     input:
         sources=study.files_of_kind("cuda") + study.files_of_kind("host"),
@@ -55,3 +55,28 @@ rule counters:
         cpus_per_task=slurm.GPU_CORES,
     script:
         "../scripts/counters.py"
+
+
+# Part of `all` on a GPU, whose builds are read in some seconds. Elsewhere `snakemake --cores all
+# results/emulator/instructions.csv` compiles every kernel first, which takes a minute and the packages of the extra
+# `compiler`; the page shows the recorded run's otherwise.
+rule instructions:
+    input:
+        device="results/{platform}/device.json",
+        code=study.code_of,
+    output:
+        "results/{platform}/instructions.csv",
+    log:
+        "logs/{platform}/instructions.log",
+    group:
+        "build-{platform}"
+    threads: 4
+    resources:
+        **study.cpu_job,
+        seconds=durations.INSTRUCTIONS_S,
+        mem_mb=4000,
+        cpus_per_task=4,
+    params:
+        conditions=study.conditions_of_code,
+    script:
+        "../scripts/instructions.py"
