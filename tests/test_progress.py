@@ -172,6 +172,14 @@ def test_a_bug_ends_with_the_end_of_its_traceback_and_a_kill_with_snakemakes_wor
     assert "task2a on emulator failed:\ndied with <Signals.SIGKILL: 9>.\n" in said
 
 
+def test_an_interrupted_run_says_how_to_go_on(run, handler):
+    handler.emit(event(LogEvent.JOB_ERROR, logging.ERROR, jobid=2))
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCommand 'x' died with <Signals.SIGINT: 2>."))
+    handler.emit(event(None, logging.ERROR, "At least one job did not complete successfully."))
+    handler.close()
+    assert handler.stream.getvalue().splitlines()[-1] == "stopped; the same command goes on where this run was"
+
+
 def test_without_a_run_snakemakes_words_are_shown(handler, monkeypatch):
     monkeypatch.setattr(progress, "_run", [])
     wrapped = 'WorkflowError in file "x", line 3:\nconfig/config.yaml: unknown key\n  File "x", line 3, in <module>'
