@@ -69,6 +69,7 @@ READ = {
     "nvidia-h200/facts/cold_start.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
     "nvidia-h200/traffic.csv": lambda path: data.load_platform(path.parent, recorded=True),
     "nvidia-h200/occupancy.csv": lambda path: data.load_platform(path.parent, recorded=True),
+    "nvidia-h200/instructions.csv": lambda path: data.load_platform(path.parent, recorded=True),
     "build/naive/manifest.json": lambda path: build.manifests({"naive": path.parent}),
     "target.json": files.read_json,
     "platform.json": devices.read,
@@ -77,7 +78,7 @@ READ = {
 ALLOWED = {("nvidia-h200/facts/cold_start.csv", "missing"), ("nvidia-h200/facts/task1a.csv", "missing")}
 # The compiler names the line; a registry that ends early may be valid; the config then names kernels in vain.
 ALLOWED |= {("kernels/tiled.cu", "truncated"), ("kernels/registry.yaml", "truncated")}
-ALLOWED |= {(f"nvidia-h200/{name}.csv", "missing") for name in ("traffic", "occupancy")}
+ALLOWED |= {(f"nvidia-h200/{name}.csv", "missing") for name in ("traffic", "occupancy", "instructions")}
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What runs again if a key of the config, the cluster's config or the registry changes: docs/reruns.md, row by row."""
 
+import collections
 import copy
 import os
 import re
@@ -15,8 +16,8 @@ from tilewise.study.registry import LAUNCH_KEYS
 from tilewise.study.schema import SCHEMAS, read_yaml
 
 PLATFORMS = {"gpu": "gpu", "emulated": "emulator"}
-#: What draws; it follows whatever is measured or counted.
-DRAWN = {"collect", "show_task", "overview", "page"}
+#: What draws, and what hands each platform the counts; it follows whatever is measured or counted.
+DRAWN = {"collect", "accuracy", "instructions", "show_task", "overview", "page", "traced"}
 #: Kernels that have every key between them, added to the registry: of one launch, of two, and one not emulated.
 ONE = {"kind": "cuda", "source": "own.cu", "dtypes": ["float"], "parameters": ["tile"], "block": ["tile", "tile"]}
 OWN = {
@@ -39,11 +40,14 @@ OWN = {
             },
         ],
     },
+    "precise": {"title": "as accurate as SGEMM", **ONE, "covers": ["tile", "tile"], "accuracy": {"claims": ["mixed"]}},
     "special": {"title": "not emulated", **ONE, "grid": [64], "emulated": False, "reason": "a test"},
     "calls": {"title": "a library", "kind": "library", "library": "cublas", "dtypes": ["float"]},
 }
 #: Enough of their source for the registry; nothing is compiled.
-SOURCE = "".join(f"__global__ void {name}() {{}}\n" for name in ("plain", "other", "turn", "mine", "special"))
+SOURCE = "".join(
+    f"__global__ void {name}() {{}}\n" for name in ("plain", "other", "turn", "mine", "special", "precise")
+)
 TASKS = {
     "one": [
         {"kernel": "plain", "dtype": "float", "shapes": "square_1024", "tile": [16, 32]},
@@ -54,10 +58,18 @@ TASKS = {
     "loops": [{"kernel": "kij", "dtype": "float", "shapes": "in_cache"}],
     "blocks": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
     "largest": [{"kernel": "naive", "dtype": "float", "block": "32x8"}],
+    "joules": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
+    "gate": [{"kernel": "precise", "dtype": "float", "shapes": "square_1100", "tile": 16}],
     "limits": [{"kernel": "naive", "dtype": "float", "shapes": "square_64", "block": "16x16"}],
 }
-METHODS = {"largest": "maximum_size", "limits": "launch_limits", "roofs": "bandwidth"}
-ON_GPU = {"one", "two", "three", "blocks", "largest", "limits"}
+METHODS = {
+    "largest": "maximum_size",
+    "joules": "energy",
+    "gate": "accuracy",
+    "limits": "launch_limits",
+    "roofs": "bandwidth",
+}
+ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "joules", "gate"}
 ALL = ON_GPU | {"loops"}
 EVERY = ALL | {"roofs"}
 SHAPES = [{"n": 48, "p": 48, "m": 48}]
@@ -102,7 +114,7 @@ CONFIG = {
     "tasks.*.method": (put("tasks", "limits", "method", value="sweep"), {"limits"}, {"limits"}),
     "tasks.*.sweeps.kernel": (sweep(blocks={"kernel": "naive_transposed"}), {"blocks"}, {"blocks"}),
     # A build has all instances of a kernel, so the tasks that share it look at their journals.
-    "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), *[{"blocks", "largest", "limits"}] * 2),
+    "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), *[{"blocks", "largest", "limits", "joules"}] * 2),
     "tasks.*.sweeps.shapes": (
         sweep(blocks={"shapes": "square_64"}, loops={"shapes": "out_of_cache"}),
         {"blocks", "loops"},
@@ -124,7 +136,10 @@ CONFIG = {
     "cpu.budget_s.gpu": (put("cpu", "budget_s", "gpu", value=7), {"loops"}, NONE),
     "cpu.budget_s.emulator": (put("cpu", "budget_s", "emulator", value=7), NONE, {"loops"}),
     "maximum_size.budget_s": (put("maximum_size", "budget_s", value=7), {"largest"}, {"largest"}),
+    "energy.seconds": (put("energy", "seconds", value=7), {"joules"}, {"joules"}),
+    "machine_code.capability": (put("machine_code", "capability", value="10.0"), NONE, NONE),
     "trace.shapes": (put("trace", "shapes", value=SHAPES), NONE, NONE),
+    "trace.limit_s": (put("trace", "limit_s", value=7), NONE, NONE),
     "trace.counted": (put("trace", "counted", value=SHAPES), NONE, NONE),
     "trace.cache_lines.largest_bytes": (put("trace", "cache_lines", "largest_bytes", value=7), NONE, NONE),
     "trace.cache_lines.multiply_adds": (put("trace", "cache_lines", "multiply_adds", value=7), NONE, NONE),
@@ -137,6 +152,7 @@ CONFIG = {
 }
 #: Slurm's settings, which are tried all at once.
 SLURM = {"account": "us", "partition": "long", "qos": "high", "constraint": "h200", "gpu_model": "h200", "extra": "-v"}
+SLURM |= {"max_minutes": 30, "exclusive": "node"}
 SLURM_KEYS = {f"{place}slurm.{key}" for place in ("", "platforms.*.") for key in (*SLURM, "gres")}
 PLAIN, MINE, LAST = ("plain",), ("mine",), ("mine", "launches", 1)
 #: The same for each key of the registry.
@@ -154,6 +170,7 @@ REGISTRY = {
     "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
+    "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gate"}, {"gate"}),
     "workspaces": (put(*MINE, "workspaces", "turned", "dtype", value="float"), {"two"}, {"two"}),
     "launches": (lambda kernels: kernels["mine"]["launches"].reverse(), {"two"}, {"two"}),
     "function": (put(*PLAIN, "function", value="other"), {"one"}, {"one"}),
@@ -199,8 +216,8 @@ def leaves(schema, root, place=""):
 
 def test_every_key_of_the_schemas_has_its_row_and_its_edit():
     schema = read_yaml(SCHEMAS / "config.schema.yaml")
-    assert leaves(schema, schema) == set(CONFIG) | SLURM_KEYS
-    assert set(documented("key of the config")) == {*CONFIG, "slurm.*", "platforms.*.slurm.*"}
+    assert leaves(schema, schema) == set(CONFIG) | SLURM_KEYS | {"platforms.*.nodes"}
+    assert set(documented("key of the config")) == {*CONFIG, "platforms.*.nodes", "slurm.*", "platforms.*.slurm.*"}
     entry = read_yaml(SCHEMAS / "registry.schema.yaml")
     keys = set(entry["additionalProperties"]["properties"])
     assert keys == set(REGISTRY) == set(documented("key of the registry"))
@@ -234,7 +251,7 @@ class Plans:
         status = self.server.stdout.readline().strip()
         said = (self.clone / "dry_run.out").read_text()
         assert status == "0", said
-        found = {name: set() for name in (*PLATFORMS, None)}
+        found = collections.defaultdict(set, {name: set() for name in (*PLATFORMS, None)})
         for rule, details in re.findall(r"^ *(?:local)?rule (\w+):\n((?: +\w+: .*\n)+)", said, re.MULTILINE):
             wildcards = dict(re.findall(r"(\w+)=([^\s,]+)", (re.search("wildcards: (.*)", details) or [""])[0]))
             found[wildcards.get("platform")].add((rule, wildcards.get("task")))
@@ -271,11 +288,13 @@ def plans(tmp_path_factory):
         plans.server.stdin.close()
 
 
-def check(jobs, tasks, rules):
-    """A plan measures these tasks, runs these rules, and draws what follows from them."""
+def check(jobs, once, tasks, rules):
+    """A plan measures these tasks, runs these rules, and draws what follows; `once` are jobs of no platform."""
     seen = {rule for rule, _ in jobs} - {"config"}
     assert {task for rule, task in jobs if rule == "measure"} == tasks
-    assert seen - DRAWN == rules
+    assert seen - DRAWN == rules - {"trace"}
+    assert (("trace", None) in once) == ("traced" in seen) == ("trace" in rules)
+    assert "instructions" not in seen or "build" in rules, "the same builds have the same code"
     assert "overview" in seen and ("show_task" in seen) >= ("measure" in rules)
 
 
@@ -284,7 +303,7 @@ def test_a_key_of_the_config_runs_again_what_the_docs_say(plans, key):
     edit, *measured = CONFIG[key]
     jobs = plans(of_config=edit)
     for platform, tasks, rules in zip(PLATFORMS, measured, documented("key of the config")[key]):
-        check(jobs[platform], tasks, rules)
+        check(jobs[platform], jobs[None], tasks, rules)
     assert ("page", None) in jobs[None], "it shows the config"
 
 
@@ -293,7 +312,17 @@ def test_a_key_of_the_registry_runs_again_what_the_docs_say(plans, key):
     edit, *measured = REGISTRY[key]
     jobs = plans(of_config=WITH.get(key, nothing), of_registry=edit)
     for platform, tasks, rules in zip(PLATFORMS, measured, documented("key of the registry")[key]):
-        check(jobs[platform], tasks, rules)
+        check(jobs[platform], jobs[None], tasks, rules)
+
+
+def test_a_platform_of_nodes_is_a_new_platform_per_node(plans):
+    jobs = plans(of_config=put("platforms", "gpu", "nodes", value=["n1", "n2"]))
+    assert set(jobs) == {"gpu-n1", "gpu-n2", *PLATFORMS, None}
+    assert not jobs["emulated"] and not jobs["gpu"], "what it was before stays as it is"
+    assert ("trace", None) not in jobs[None]
+    for name in ("gpu-n1", "gpu-n2"):
+        assert {rule for rule, _ in jobs[name]} >= {"probe", "target", "build", "occupancy", "traced"}
+        assert {task for rule, task in jobs[name] if rule == "measure"} == EVERY
 
 
 @pytest.mark.parametrize("gpu", [{}, {"gres": "gpu:1"}])

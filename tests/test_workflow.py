@@ -1,6 +1,8 @@
 """What the rules are told: cores and GPUs of a job, what a row depends on, and which names are taken."""
 
 import copy
+import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -55,11 +57,36 @@ def test_a_job_that_times_nothing_takes_one_core(config):
 
 
 def test_every_rule_has_its_name_for_itself(config):
-    assert {"all", "build", "measure", "collect", "occupancy", "trace", "counters", "page"} <= workflow.rules()
+    assert {
+        "all",
+        "build",
+        "measure",
+        "collect",
+        "occupancy",
+        "trace",
+        "counters",
+        "instructions",
+        "page",
+    } <= workflow.rules()
     for name in workflow.rules():
         tasks = {name: config["tasks"]["task1a"]}
         with pytest.raises(UserError, match=f"tasks.{name}: the study has a rule or table of that name"):
             Study(config | {"tasks": tasks})
+
+
+def test_machine_code_belongs_to_all_on_a_gpu_and_elsewhere_only_if_asked_for(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    platforms = {"here": {"backend": "gpu"}, "emulator": {"backend": "emulator"}}
+    study = Study(config | {"platforms": platforms})
+    assert study.instructions_of({}) == study.instructions_of({"platform": "here"}) == ["results/here/instructions.csv"]
+    assert study.instructions_of({"platform": "emulator"}) == []
+    asked = tmp_path / "results/emulator/instructions.csv"
+    asked.parent.mkdir(parents=True)
+    asked.touch()
+    assert study.instructions_of({"platform": "emulator"}) == ["results/emulator/instructions.csv"]
+    assert "results/here/build/naive" in study.code_of(Wildcards(platform="here"))
+    sources = [Path(path).name for path in study.code_of(Wildcards(platform="emulator"))]
+    assert "naive.cu" in sources and "kij.cpp" not in sources
 
 
 def test_what_a_task_depends_on(config):
@@ -79,3 +106,18 @@ def test_what_a_task_depends_on(config):
     on_cpu_or_own = {"cpu", "loop_orders", "bandwidth"}
     assert changed(lambda c: c["timing"].update(min_samples=7)) == set(before) - on_cpu_or_own
     assert changed(lambda c: c["tasks"]["task2a"]["sweeps"][0].update(tile=[16])) == {"task2a"}
+
+
+def test_every_kernel_is_traced_at_a_shape_that_it_takes(config, monkeypatch):
+    """Those that none of the config's shapes suits get one of their own, with two blocks each way if they can have it;
+    one that takes no shape is in the table all the same."""
+    study = Study(config)
+    for name, requires in {"tiled": ("n % (3 * tile) == 0", "m % 128 == 0"), "naive": ("n > 100000",)}.items():
+        monkeypatch.setitem(study.kernels, name, dataclasses.replace(study.kernels[name], requires=requires))
+    traced = study.traced_points(config["trace"]["shapes"])
+    shapes = {(p.kernel, dict(p.parameters).get("tile")): (p.n, p.p, p.m) for p in traced}
+    assert shapes["tiled", 32] == (192, 32, 256), "3 * tile and 128, twice"
+    assert shapes["naive", None] == (33, 35, 70) and study.kernels["naive"].unmet(next(iter(traced)))
+    cuda = {name for name, kernel in study.kernels.items() if kernel.kind == "cuda"}
+    asked = {point.kernel for task in study.with_method("sweep") for point in study.points(task)}
+    assert {point.kernel for point in traced} == asked & cuda

@@ -2,19 +2,29 @@
 //
 // A fiber does not belong to one thread: it runs thread after thread of the block until one comes to a barrier, and only
 // then is another fiber needed. So a kernel without barriers runs on a single fiber, with no switch at all.
-#include "cuda_emulator.h"
+#include "runtime.h"
 
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <iterator>
 #include <memory>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/time.h>
+#include <ucontext.h>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace emulator {
+
+char* shared_window;
+
 namespace {
 
 #ifndef EMULATOR_OBSERVED
@@ -25,6 +35,7 @@ struct Observer {
     static void thread_ends(unsigned) {}
     template <typename Fibers>
     static void barrier_releases(const Fibers&) {}
+    static void warp_goes_on() {}
     static void block_ends() {}
 };
 #endif
@@ -70,18 +81,13 @@ struct Context {
     void switch_to(Context& other) { emulator_switch(&stack_pointer, other.stack_pointer); }
 };
 #else
-}  // namespace
-}  // namespace emulator
-#include <ucontext.h>
-namespace emulator {
-namespace {
 struct Context {
     ucontext_t context;
 
     void prepare(char* top, void (*entry)())
     {
         getcontext(&context);
-        context.uc_stack.ss_size = 128 << 10;
+        context.uc_stack.ss_size = 512 << 10;
         context.uc_stack.ss_sp = top - context.uc_stack.ss_size;
         makecontext(&context, entry, 0);
     }
@@ -89,22 +95,28 @@ struct Context {
 };
 #endif
 
-constexpr std::size_t stack_bytes = 256 << 10, page = 4096;
+// A GPU gives a thread up to 512 KiB of local memory. The compiler touches a large frame page by page, so whatever does
+// not fit ends at the guard below a stack.
+constexpr std::size_t stack_bytes = 640 << 10, page = 4096, guard_bytes = 16 * page;
 
 struct Fiber {
     Context context;
     char* stack;
     unsigned thread = 0;              // the thread it runs now, counted along x, y, then z
     uint3 index{};                    // its threadIdx
-    Barrier waits_at = Barrier::block;
     const char* file = "";            // where it waits
     int line = 0;
+    bool predicate = false;           // what it brings to a barrier that adds up
+    const void* pc = nullptr;         // of an asm statement
+    const void* object = nullptr;     // what it waits for, if that is no barrier of the block
+    Why why = nullptr;
+    std::uint64_t detail = 0;
 
     Fiber(int number, void (*entry)())
     {
         void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) std::abort();
-        mprotect(memory, page, PROT_NONE);  // an overflow ends in a fault, not in a neighbour's stack
+        mprotect(memory, guard_bytes, PROT_NONE);  // an overflow ends in a fault, not in a neighbour's stack
         stack = static_cast<char*>(memory);
         // Staggered: were all stacks at the same offset in a page, they would share a few sets of the cache.
         context.prepare(stack + stack_bytes - (number % 32) * 128, entry);
@@ -112,23 +124,162 @@ struct Fiber {
     Fiber(const Fiber&) = delete;
     ~Fiber() { munmap(stack, stack_bytes); }
 };
+Fiber* current;  // whose thread runs; null while none does
+
+// ---- Shared memory: a window, as the device has it ------------------------------------------------------------------
+
+// A GPU sees shared memory through a window of addresses whose begin is a multiple of any size of an array. On Hopper
+// the system keeps its first 1,024 bytes. Around it is room for indices that are wrong.
+constexpr std::size_t window_bytes = 1 << 20, window_alignment = 16 << 20;
+
+struct Placed {
+    std::size_t offset, place;  // of an array: in the library's TLS segment, and from the window's begin
+};
+std::vector<Placed> placed;     // the arrays of the kernel that is launched
+char* elsewhere;                // stands for the TLS segment, for all else that g++ keeps there
+std::size_t elsewhere_bytes;
+
+char* window()
+{
+    static char* const begin = [] {
+        void* memory = mmap(nullptr, 2 * window_alignment, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) std::abort();
+        const auto least = reinterpret_cast<std::uintptr_t>(memory) + window_bytes;
+        return reinterpret_cast<char*>((least + window_alignment - 1) / window_alignment * window_alignment);
+    }();
+    return begin;
+}
+
+// ---- A kernel that cannot go on: no end, a division by zero, a stack that is full, an address that nobody has ---------
+
+enum class End : std::int32_t { reached, time, division, stack, address, instruction };
+
+// What Python reads of how a run ended. `pc` is from the library's begin; 0 if it is not in there.
+struct Stopped {
+    End how;
+    std::uint32_t thread, block[3];
+    std::uint64_t pc, last, address;  // `last`: of the last access, `address`: what was to be read or written
+    const char* file;           // where the thread waited, if pc is 0
+    std::int32_t line;
+} stopped;
+
+std::uintptr_t last_access;  // its instruction, if somebody watches
+double seconds_left;  // of computing, for all launches until it is set again; 0: no limit
+volatile bool out_of_time;
+pthread_t runner;
+constexpr int signals[] = {SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+struct sigaction earlier[std::size(signals)];
+stack_t earlier_stack;
+
+std::uint64_t library_offset(std::uintptr_t pc)
+{
+    Dl_info here, there;
+    if (!dladdr(reinterpret_cast<void*>(&library_offset), &here) || !dladdr(reinterpret_cast<void*>(pc), &there)) return 0;
+    return here.dli_fbase == there.dli_fbase ? pc - reinterpret_cast<std::uintptr_t>(here.dli_fbase) : 0;
+}
+
+void stop(End how, std::uintptr_t pc, std::uintptr_t address = 0);
+
+// A thread that computes without an access or a barrier is not asked whether its time is up: the second tick ends it.
+void on_signal(int number, siginfo_t* info, [[maybe_unused]] void* context)
+{
+    if (!pthread_equal(pthread_self(), runner)) {
+        pthread_kill(runner, number);
+        return;
+    }
+    std::uintptr_t pc = 0;
+#if defined(__x86_64__)
+    pc = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    pc = static_cast<ucontext_t*>(context)->uc_mcontext.pc;
+#endif
+    if (number == SIGPROF) {
+        if (out_of_time && current) stop(End::time, pc);
+        out_of_time = true;
+        return;
+    }
+    if (!current) {  // not the kernel's doing
+        sigaction(number, &earlier[std::find(signals, std::end(signals), number) - signals], nullptr);
+        return;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+    if (number == SIGFPE) stop(End::division, pc);
+    if (number == SIGILL) stop(End::instruction, pc);
+    const bool is_full = address - reinterpret_cast<std::uintptr_t>(current->stack) < guard_bytes;
+    stop(is_full ? End::stack : End::address, pc, address);
+}
+
+void catch_signals()
+{
+    static char own_stack[64 << 10];
+    stack_t alternative{};
+    alternative.ss_sp = own_stack;
+    alternative.ss_size = sizeof own_stack;
+    sigaltstack(&alternative, &earlier_stack);
+    struct sigaction action{};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (std::size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &action, &earlier[i]);
+    runner = pthread_self();
+    stopped = {};
+    last_access = 0;
+    out_of_time = false;
+    if (seconds_left <= 0) return;
+    const auto seconds = static_cast<time_t>(seconds_left);
+    const auto rest = static_cast<suseconds_t>(1e6 * (seconds_left - static_cast<double>(seconds)));
+    const itimerval timer{{0, 100000}, {seconds, std::max<suseconds_t>(1, rest)}};
+    setitimer(ITIMER_PROF, &timer, nullptr);
+}
+
+void release_signals()
+{
+    if (seconds_left > 0) {
+        const itimerval none{};
+        itimerval left{};
+        setitimer(ITIMER_PROF, &none, &left);
+        const double rest = static_cast<double>(left.it_value.tv_sec) + 1e-6 * static_cast<double>(left.it_value.tv_usec);
+        seconds_left = out_of_time ? 1e-6 : std::max(1e-6, rest);
+    }
+    for (std::size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &earlier[i], nullptr);
+    sigaltstack(&earlier_stack, nullptr);
+}
 
 // ---- One block ------------------------------------------------------------------------------------------------------
 
 Context main_context;
 std::vector<std::unique_ptr<Fiber>> fibers;  // kept from block to block and from launch to launch
 unsigned fresh;                              // fibers[fresh] and later ones run no thread of this block yet
-Fiber* current;
 std::vector<unsigned> order;                 // in which the threads of a block start
 unsigned started;                            // threads of this block that have started
-std::vector<Fiber*> ready, waiting;
+std::vector<Fiber*> ready, waiting;          // waiting: at the block's barrier
 std::size_t cursor;                          // ready[cursor] runs next
-bool abandoned;
+std::vector<Fiber*> warp_ready;              // lanes that go on together, before all others
+std::size_t warp_cursor;
+std::vector<Fiber*> sleeping;                // for something that another thread or a unit does
+std::vector<Fiber*> asking;                  // again and again
+bool something_happened;                     // since they asked last
+bool abandoned, descending;
+std::string message;                         // why a run was given up that nobody watches
 std::uint64_t seed;                          // of the order between barriers; 0: as they started
+std::uint32_t alive[32];                     // the lanes of each warp that have not ended
+unsigned predicates;                         // that held at the last barrier of the block
+
+/// Lanes that came to the same call, and wait for the rest of its mask.
+struct Group {
+    unsigned warp, mask, here;
+    const void* kind;
+    void (*act)(void* const*, unsigned);
+    const char* file;
+    int line;
+    void* records[32];
+    Fiber* lanes[32];
+};
+std::vector<Group> groups;
 Thread kernel_thread;
 
 // What the kernel is called with. Copied, because a kernel that is watched may read only what lies in its own library.
-constexpr std::size_t most_parameters = 1024, slot_bytes = 16;
+constexpr std::size_t most_parameters = 1024, slot_bytes = 64;  // a tensor map's alignment
 alignas(slot_bytes) char values[32 << 10];  // CUDA takes 32,764 bytes
 void* addresses[most_parameters];
 
@@ -143,30 +294,138 @@ void shuffle(Items& items)
     }
 }
 
-// All threads wait or have ended: makes those ready whose barrier is complete. Threads that have ended count as
-// arrived, as on the hardware. Lanes at a __syncwarp() go first: the rest of their warp, if it waits, waits elsewhere.
-void release()
+unsigned live_lanes(const Group& group) { return group.mask & alive[group.warp]; }
+
+// All lanes of a group are here, or are given up: they go on, one after the other, so that what they do next is still
+// one request of the warp.
+void go_on(std::size_t number)
 {
-    const bool warps = std::any_of(waiting.begin(), waiting.end(), [](Fiber* f) { return f->waits_at == Barrier::warp; });
+    Group group = groups[number];
+    groups.erase(groups.begin() + number);
+    for (const Group& other : groups)
+        if (other.warp == group.warp && other.kind == group.kind && other.mask & group.here && other.mask && group.mask) {
+            char text[160];
+            std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
+                          group.here, group.warp, group.mask, other.here, other.mask);
+            watch::divergence(text, group.file, group.line);
+        }
+    group.act(group.records, group.here);
+    Observer::warp_goes_on();
+    std::vector<Fiber*> lanes;
+    for (unsigned i = 0; i < 32; ++i) {
+        const unsigned lane = descending ? 31 - i : i;
+        if (group.here >> lane & 1) lanes.push_back(group.lanes[lane]);
+    }
+    if (seed) shuffle(lanes);
+    auto& to = seed ? ready : warp_ready;
+    to.insert(to.end(), lanes.begin(), lanes.end());
+    something_happened = true;
+}
+
+std::string thread_name(unsigned thread)
+{
+    const unsigned x = thread % blockDim.x, y = thread / blockDim.x % blockDim.y, z = thread / blockDim.x / blockDim.y;
+    std::string name = "thread (" + std::to_string(x) + ", " + std::to_string(y);
+    return name + (blockDim.z > 1 ? ", " + std::to_string(z) : "") + ")";
+}
+
+std::string where(const Fiber* fiber)
+{
+    const std::string at = fiber->pc ? watch::place(fiber->pc, fiber->file, fiber->line) : "line " + std::to_string(fiber->line);
+    return "waits at " + at +
+           (fiber->why ? " for " + fiber->why(fiber->object, fiber->detail) : " for the other threads of the block");
+}
+
+// Nothing can go on any more: who waits for what, one sentence for all threads that wait at one line.
+void report_deadlock()
+{
+    std::vector<Fiber*> all = sleeping;
+    all.insert(all.end(), waiting.begin(), waiting.end());
+    all.insert(all.end(), asking.begin(), asking.end());
+    std::sort(all.begin(), all.end(), [](Fiber* a, Fiber* b) { return a->thread < b->thread; });
+    std::string text;
+    std::vector<Fiber*> told;
+    for (Fiber* fiber : all) {
+        const auto same = [&](Fiber* f) {
+            return f->line == fiber->line && f->pc == fiber->pc && !std::strcmp(f->file, fiber->file);
+        };
+        if (std::any_of(told.begin(), told.end(), same)) continue;
+        told.push_back(fiber);
+        const auto others = std::count_if(all.begin(), all.end(), same) - 1;
+        text += (text.empty() ? "" : "; ") + thread_name(fiber->thread) + " " + where(fiber);
+        if (others) text += ", as " + std::to_string(others) + (others > 1 ? " others do" : " other does");
+    }
+    watch::deadlock(text, all[0]->file, all[0]->line, all[0]->pc);
+}
+
+// No thread can run: finds those whose wait is over, or ends it. False if none is left.
+bool release()
+{
     ready.clear();
-    std::vector<Fiber*> others;
-    for (Fiber* fiber : waiting) (warps && fiber->waits_at == Barrier::block ? others : ready).push_back(fiber);
-    waiting.swap(others);
-    if (!ready.empty()) Observer::barrier_releases(ready);
-    if (seed) shuffle(ready);
     cursor = 0;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+        const Group& group = groups[i];
+        // Lanes that have ended are not waited for, as on the hardware; mask 0 takes whoever came.
+        if (group.mask ? group.here == live_lanes(group) : true) return go_on(i), true;
+    }
+    if (!asking.empty() && something_happened) {
+        ready.swap(asking);
+        something_happened = false;
+        return true;
+    }
+    // Units work as late as they may: what nobody waits for, nobody gets.
+    if ((!sleeping.empty() || !asking.empty()) && beside.deliver && beside.deliver()) return something_happened = true;
+    if (!groups.empty()) {
+        const Group& group = groups[0];
+        const unsigned missing = __builtin_ctz(live_lanes(group) & ~group.here);
+        const unsigned thread = 32 * group.warp + missing, here = 32 * group.warp + __builtin_ctz(group.here);
+        std::string text = thread_name(here) + " waits here for lane " + std::to_string(missing) + " of its warp, but ";
+        const auto is_it = [&](const Fiber* f) { return f->thread == thread; };
+        std::string elsewhere = " is not here";
+        for (const auto* list : {&waiting, &sleeping, &asking})
+            for (const Fiber* f : *list)
+                if (is_it(f)) elsewhere = " " + where(f);
+        for (const Group& other : groups)
+            if (&other != &group && other.warp == group.warp && other.here >> missing & 1)
+                elsewhere = " waits at line " + std::to_string(other.line) +
+                            (other.mask == group.mask ? " in another call" : " with another mask");
+        watch::divergence(text + thread_name(thread) + elsewhere, group.file, group.line);
+        return go_on(0), true;
+    }
+    if (!sleeping.empty() || !asking.empty()) {
+        report_deadlock();
+        return false;
+    }
+    if (waiting.empty()) return false;
+    // Threads that have ended count as arrived, as on the hardware.
+    predicates = std::count_if(waiting.begin(), waiting.end(), [](Fiber* f) { return f->predicate; });
+    ready.swap(waiting);
+    Observer::barrier_releases(ready);
+    if (seed) shuffle(ready);
+    return true;
+}
+
+// Who runs next; null if no thread of the block is left, or none can go on.
+Fiber* next()
+{
+    while (!abandoned) {
+        if (warp_cursor < warp_ready.size()) return warp_ready[warp_cursor++];
+        warp_ready.clear();
+        warp_cursor = 0;
+        if (started < order.size()) {
+            if (fresh == fibers.size()) fibers.push_back(std::make_unique<Fiber>(fresh, run_threads));
+            return fibers[fresh++].get();
+        }
+        if (cursor < ready.size()) return ready[cursor++];
+        if (!release()) break;
+    }
+    return nullptr;
 }
 
 // Lets whoever is next run; returns when the caller is.
 void yield(Context& self, Fiber* fiber)
 {
-    if (started < order.size()) {
-        if (fresh == fibers.size()) fibers.push_back(std::make_unique<Fiber>(fresh, run_threads));
-        current = fibers[fresh++].get();
-    } else {
-        if (cursor == ready.size()) release();
-        current = cursor < ready.size() ? ready[cursor++] : nullptr;
-    }
+    current = next();
     if (current != fiber) self.switch_to(current ? current->context : main_context);
 }
 
@@ -175,13 +434,15 @@ void run_threads()
 {
     for (;;) {
         Fiber* self = current;
-        while (started < order.size()) {
+        while (started < order.size() && warp_cursor == warp_ready.size()) {
             self->thread = order[started++];
             const unsigned row = self->thread / blockDim.x;
             self->index = {self->thread % blockDim.x, row % blockDim.y, row / blockDim.y};
             threadIdx = self->index;
             Observer::thread_runs(self->thread);
             kernel_thread(addresses);
+            alive[self->thread / 32] &= ~(1u << self->thread % 32);
+            something_happened = true;
             Observer::thread_ends(self->thread);
         }
         yield(self->context, self);
@@ -192,24 +453,180 @@ void run_threads()
 [[maybe_unused]] void abandon()
 {
     abandoned = true;
-    current->context.switch_to(main_context);
+    if (current) current->context.switch_to(main_context);
 }
 
-}  // namespace
-
-void wait(Barrier barrier, const char* file, int line)
+void stop(End how, std::uintptr_t pc, std::uintptr_t address)
 {
-    Fiber* self = current;
-    self->waits_at = barrier;
+    stopped = {how, current->thread, {blockIdx.x, blockIdx.y, blockIdx.z}, library_offset(pc),
+               library_offset(last_access), address, current->file, current->line};
+    abandon();
+}
+
+void stay(Fiber* self, const char* file, int line)
+{
     self->file = file;
     self->line = line;
-    waiting.push_back(self);
+    if (out_of_time) stop(End::time, 0);
     yield(self->context, self);
     threadIdx = self->index;
     Observer::thread_runs(self->thread);
 }
 
+}  // namespace
+
+Units beside;
+
+unsigned thread_number() { return current->thread; }
+unsigned thread_count() { return order.size(); }
+bool is_random() { return seed != 0; }
+std::uint64_t random_number() { return (seed = seed * 6364136223846793005u + 1442695040888963407u) >> 33; }
+
+unsigned synchronise(bool predicate, const char* file, int line)
+{
+    Fiber* self = current;
+    self->predicate = predicate;
+    self->pc = nullptr;
+    self->why = nullptr;
+    waiting.push_back(self);
+    stay(self, file, line);
+    return predicates;
+}
+
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc,
+               bool now)
+{
+    Fiber* self = current;
+    self->pc = pc;
+    self->object = object;
+    self->why = why;
+    self->detail = detail;
+    sleeping.push_back(self);
+    if (now) wake(object);
+    stay(self, file, line);
+}
+
+void wake(const void* object)
+{
+    std::vector<Fiber*> awake;
+    for (std::size_t i = 0; i < sleeping.size();)
+        if (sleeping[i]->object == object) {
+            awake.push_back(sleeping[i]);
+            sleeping.erase(sleeping.begin() + i);
+        } else {
+            ++i;
+        }
+    if (seed) shuffle(awake);
+    else std::sort(awake.begin(), awake.end(), [](Fiber* a, Fiber* b) { return (a->thread < b->thread) != descending; });
+    ready.insert(ready.end(), awake.begin(), awake.end());
+    something_happened = true;
+}
+
+void let_others_run(const char* file, int line, const void* pc)
+{
+    Fiber* self = current;
+    self->pc = pc;
+    self->why = [](const void*, std::uint64_t) { return std::string("what it asks for again and again"); };
+    asking.push_back(self);
+    stay(self, file, line);
+}
+
+void together(unsigned mask, const void* kind, void* record, void (*act)(void* const*, unsigned), const char* file,
+              int line)
+{
+    Fiber* self = current;
+    const unsigned warp = self->thread / 32, lane = self->thread % 32;
+    if (mask && !(mask >> lane & 1)) {
+        char text[96];
+        std::snprintf(text, sizeof text, " calls with the mask 0x%x, which does not name its own lane %u", mask, lane);
+        watch::divergence(thread_name(self->thread) + text, file, line);
+        mask |= 1u << lane;
+    }
+    std::size_t i = 0;
+    while (i < groups.size() && !(groups[i].warp == warp && groups[i].kind == kind && groups[i].mask == mask &&
+                                  (mask || groups[i].line == line)))
+        ++i;
+    if (i == groups.size()) groups.push_back({warp, mask, 0, kind, act, file, line, {}, {}});
+    Group& group = groups[i];
+    group.records[lane] = record;
+    group.lanes[lane] = self;
+    group.here |= 1u << lane;
+    self->pc = nullptr;
+    self->why = nullptr;
+    if (mask && group.here == live_lanes(group)) go_on(i);
+    stay(self, file, line);
+}
+
+#ifndef EMULATOR_OBSERVED
+namespace watch {
+namespace {
+void give_up(const std::string& text, const char* file, int line)
+{
+    message = std::string(file) + ":" + std::to_string(line) + ": " + text;
+    abandon();
+}
+}  // namespace
+bool accesses(const void*, unsigned, bool, const void*) { return true; }
+void atomic(const void*, unsigned, const void*) {}
+void release(Known&) {}
+void acquire(const Known&) {}
+void join(const unsigned*, unsigned) {}
+void finished(Known&, unsigned) {}
+std::uint32_t now() { return 0; }
+void learn(unsigned, std::uint32_t) {}
+bool may_be_unwritten(bool) { return false; }
+bool uses(const void*, unsigned, bool, const void*) { return true; }
+void copy_begins(const void*, unsigned, const void*, bool) {}
+void copy_ends(const void*, unsigned, unsigned) {}
+void unit_reads(const void*, unsigned, const void*, unsigned) {}
+void proxy_fence() {}
+void global_request(const void*, unsigned, bool) {}
+void asynchrony(const std::string& text, const char* file, int line, const void*, bool last)
+{
+    if (last) give_up(text, file, line);
+}
+void divergence(const std::string&, const char*, int) {}
+void deadlock(const std::string& text, const char* file, int line, const void*) { give_up("deadlock: " + text, file, line); }
+std::string place(const void*, const char* file, int line) { return std::string(file) + ":" + std::to_string(line); }
+void trap(const std::string& text, const char* file, int line) { give_up(text, file, line); }
+}  // namespace watch
+#endif
+
 }  // namespace emulator
+
+/// How many seconds all the launches from now on may compute together; 0: as long as they like.
+extern "C" __attribute__((visibility("default"))) void emulator_limit(double seconds) { emulator::seconds_left = seconds; }
+
+/// How the last run ended.
+extern "C" __attribute__((visibility("default"))) const void* emulator_stopped() { return &emulator::stopped; }
+
+/// Where the shared arrays of the next launches lie: `offsets` are theirs in the library's TLS segment of `bytes` bytes,
+/// `places` those from the window's begin.
+extern "C" __attribute__((visibility("default"))) void emulator_place(
+    const std::uint64_t* offsets, const std::uint64_t* places, int count, std::uint64_t bytes)
+{
+    using namespace emulator;
+    placed.clear();
+    for (int i = 0; i < count; ++i) placed.push_back({offsets[i], places[i]});
+    if (elsewhere_bytes < bytes) {
+        std::free(elsewhere);
+        elsewhere = static_cast<char*>(std::calloc(bytes, 1));
+        elsewhere_bytes = bytes;
+    }
+}
+
+/// The address of a thread_local variable, in place of the C library's own: the compiler calls it by this name.
+struct EmulatorTlsIndex {
+    unsigned long module, offset;
+};
+extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTlsIndex* index)
+{
+    using namespace emulator;
+    for (const Placed& array : placed)
+        if (array.offset == index->offset) return window() + array.place;
+    return elsewhere + index->offset;
+}
+#include "warp.cpp"
 
 /// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
 /// (`reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
@@ -234,22 +651,36 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
     order.resize(block[0] * block[1] * block[2]);
     for (unsigned i = 0; i < order.size(); ++i) order[i] = reverse ? order.size() - 1 - i : i;
     abandoned = false;
+    descending = reverse;
+    message.clear();
+    shared_window = window();
     if (!blocks) block_count = std::uint64_t(grid[0]) * grid[1] * grid[2];
+    catch_signals();
     for (std::uint64_t i = 0; i < block_count && !abandoned; ++i) {
         const std::uint64_t number = blocks ? blocks[i] : reverse ? block_count - 1 - i : i;
         const std::uint64_t row = number / gridDim.x;
         blockIdx = {unsigned(number % gridDim.x), unsigned(row % gridDim.y), unsigned(row / gridDim.y)};
         if (seed) shuffle(order);
         started = fresh = 0;
+        for (unsigned w = 0; w < 32; ++w)
+            alive[w] = order.size() >= 32 * w + 32 ? ~0u : order.size() > 32 * w ? (1u << order.size() % 32) - 1 : 0;
         Observer::block_starts();
+        if (beside.block_starts) beside.block_starts();
         yield(main_context, nullptr);
+        if (beside.block_ends && !abandoned) beside.block_ends();
         Observer::block_ends();
     }
+    current = nullptr;
+    release_signals();
     if (abandoned) {  // its fibers hang in the middle of their threads
-        ready.clear();
-        waiting.clear();
+        for (auto* list : {&ready, &waiting, &warp_ready, &sleeping, &asking}) list->clear();
+        groups.clear();
+        warp_cursor = 0;
         cursor = 0;
         fibers.clear();
     }
     return !abandoned;
 }
+
+/// Why the last run was given up, if nobody watched it; else "".
+extern "C" __attribute__((visibility("default"))) const char* emulator_message() { return emulator::message.c_str(); }

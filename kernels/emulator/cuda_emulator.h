@@ -1,8 +1,9 @@
 // CUDA C++ for g++: enough of its vocabulary to compile a matmul kernel unchanged and run it on one CPU core.
 //
 // A __shared__ array becomes thread_local: C++ then gives an array inside a function static storage without another
-// word, allows `extern` before it, and puts every such array into one segment of memory (the TLS segment), by which
-// the tracer knows shared memory. All threads of a block run on one CPU thread, so they do share it.
+// word, allows `extern` before it, and asks for its address at run time, by a call that cuda_emulator.cpp answers: the
+// arrays of a kernel lie where a GPU has them. All threads of a block run on one CPU thread, so they do share it. `used`
+// keeps an array that is only read or only written, which g++ would otherwise replace by nothing.
 #pragma once
 
 #include <cfloat>
@@ -10,6 +11,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <type_traits>
 #include <utility>
 
@@ -49,10 +54,13 @@ namespace emulator {
 /// CUDA's kernelParams are.
 using Thread = void (*)(void* const*);
 
-/// A parameter of a kernel: its size in bytes, and what it is: (p)ointer, (i)nteger, (f)loating, or (o)ther.
+/// A parameter of a kernel: its size in bytes, and what it is: (p)ointer, (i)nteger, (f)loating, or (o)ther; and the same
+/// of what it points to.
 struct Parameter {
     std::uint32_t size;
     char kind;
+    std::uint32_t element_size;
+    char element;
 };
 
 /// A kernel that can be launched.
@@ -63,13 +71,19 @@ struct Instance {
 };
 
 template <typename P>
+constexpr char kind_of()
+{
+    return std::is_pointer_v<P> ? 'p' : std::is_integral_v<P> ? 'i' : std::is_floating_point_v<P> ? 'f' : 'o';
+}
+
+template <typename P>
 constexpr Parameter parameter()
 {
     static_assert(std::is_trivially_copyable_v<P>, "a parameter of a kernel is copied byte by byte");
-    return {sizeof(P), std::is_pointer_v<P>          ? 'p'
-                       : std::is_integral_v<P>       ? 'i'
-                       : std::is_floating_point_v<P> ? 'f'
-                                                     : 'o'};
+    using Element = std::remove_pointer_t<P>;
+    std::uint32_t element_size = 0;
+    if constexpr (std::is_floating_point_v<Element>) element_size = sizeof(Element);
+    return {sizeof(P), kind_of<P>(), element_size, kind_of<Element>()};
 }
 
 template <auto kernel, typename... P, std::size_t... I>
@@ -100,48 +114,20 @@ constexpr Instance instance(Thread thread, void (*)(P...))
     return {thread, parameters<P...>, sizeof...(P)};
 }
 
-enum class Barrier { block, warp };
-
-/// Suspends the calling thread until the others have come to the barrier; `file` and `line` say where it stands.
-void wait(Barrier, const char* file, int line);
-
 }  // namespace emulator
-
-inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE())
-{
-    emulator::wait(emulator::Barrier::block, file, line);
-}
-
-inline void __syncwarp(unsigned = 0xffffffff, const char* file = __builtin_FILE(), int line = __builtin_LINE())
-{
-    emulator::wait(emulator::Barrier::warp, file, line);
-}
 
 #define __global__
 #define __device__
 #define __host__
 #define __constant__
 #define __grid_constant__
-#define __shared__ thread_local
+#define __shared__ __attribute__((tls_model("global-dynamic"), used)) thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
+#define __noinline__ __attribute__((noinline))
+#define __restrict__ __restrict
 
-template <typename A, typename B>
-constexpr std::common_type_t<A, B> min(A a, B b)
-{
-    return b < a ? b : a;
-}
-template <typename A, typename B>
-constexpr std::common_type_t<A, B> max(A a, B b)
-{
-    return a < b ? b : a;
-}
-template <typename T>
-inline T __ldg(const T* address)
-{
-    return *address;
-}
-inline int __mul24(int a, int b) { return a * b; }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+#include "warp.h"
+#include "intrinsics.h"
+#include "ptx.h"

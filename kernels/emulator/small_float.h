@@ -7,18 +7,6 @@
 
 #include "cuda_emulator.h"
 
-namespace emulator {
-
-template <typename To, typename From>
-__forceinline__ To bits_of(From from)
-{
-    static_assert(sizeof(To) == sizeof(From));
-    To to;
-    __builtin_memcpy(&to, &from, sizeof to);
-    return to;
-}
-
-}  // namespace emulator
 
 /// Defines a type `name` and, as `name2`, a pair of it; `pack` takes a float to its 16 bits, `unpack` takes them back.
 #define EMULATOR_SMALL_FLOAT(name, name2, pack, unpack)                                                            \

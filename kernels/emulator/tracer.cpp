@@ -23,6 +23,7 @@ struct Observer {
     static void thread_ends(unsigned thread);
     template <typename Fibers>
     static void barrier_releases(const Fibers& fibers);
+    static void warp_goes_on();
     static void block_ends();
 };
 }  // namespace
@@ -32,12 +33,13 @@ struct Observer {
 
 #include <cstring>
 #include <link.h>
+#include <unordered_map>
 
 namespace emulator {
 namespace {
 
 enum Space { global, shared };
-enum Kind { race, out_of_bounds, uninitialised, divergence, misaligned };
+enum Kind { race, out_of_bounds, uninitialised, divergence, misaligned, asynchrony, deadlock, trapped };
 
 // ---- What Python reads ----------------------------------------------------------------------------------------------
 
@@ -55,18 +57,21 @@ struct Fault {
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], thread, other_thread;
     std::uint64_t count;
+    char text[600];  // what happened, if it is said here
 };
 
 Traffic traffic[2][2];  // [space][write]
 std::vector<Fault> faults;
 bool counting, watching, stopping;
+bool unknown_is_fine;  // whether what no thread wrote may be read: a copy may bring what nobody uses
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
 // What one unit of memory has seen. Stamps are times of the clock; 0 is never.
 struct Cell {
-    std::uint32_t write_stamp, read_stamp, first_read_stamp;
+    std::uint32_t write_stamp, read_stamp, second_read_stamp, first_read_stamp;
     std::uint16_t writer, first_reader, reader, second_reader, write_site, read_site;
+    std::uint16_t coming;  // 1 + the instruction of a copy that is under way
 };
 
 struct Array {
@@ -77,18 +82,19 @@ struct Array {
 };
 
 constexpr std::size_t element_alignment = 4096;  // cudaMalloc promises 256
-std::vector<Array> arrays;                       // A, B, C, and workspaces
+std::vector<Array> arrays;                       // A, B, C, workspaces, and then the kernel's __device__ variables
+std::size_t operand_count;                       // those of them that lie in the arena
+std::vector<std::vector<char>> initial;          // what the variables hold before a run
 std::uintptr_t arena;                            // holds them all, with room around each
 std::size_t arena_bytes;
-unsigned unit;                                   // bytes that share a cell: 4, or 2
-std::uintptr_t shared_begin;                     // the library's TLS segment
-std::size_t shared_bytes;
+unsigned unit;                                   // bytes that share a cell: 4, 2 or 1
+unsigned finest;                                 // the smallest access so far, if it is smaller than that
+std::uintptr_t shared_begin;                     // the window's
+std::size_t shared_bytes;                        // to the end of the last array
 std::vector<Cell> shared_cells;
-std::vector<std::int16_t> shared_owner;          // of each unit of the segment: the number of an array, or -1, or:
-constexpr int guard = -2;                        // g++ notes there that an array was constructed
-std::vector<std::uint64_t> shared_array_begin;
+std::vector<std::int16_t> shared_owner;          // of each unit: the number of an array, or -1
+std::vector<std::uint64_t> shared_array_begin, shared_array_bytes;
 std::uintptr_t library_begin, library_end;
-thread_local volatile char room_behind[1 << 20];  // for indices past the end of the last array; the linker puts it last
 
 void* reserve(std::size_t bytes)
 {
@@ -102,10 +108,9 @@ std::size_t units(std::size_t bytes) { return (bytes + unit - 1) / unit; }
 
 int find_library(dl_phdr_info* info, std::size_t, void*)
 {
-    std::uintptr_t begin = UINTPTR_MAX, end = 0, tls = 0;
+    std::uintptr_t begin = UINTPTR_MAX, end = 0;
     for (int i = 0; i < info->dlpi_phnum; ++i) {
         const auto& segment = info->dlpi_phdr[i];
-        if (segment.p_type == PT_TLS) tls = segment.p_memsz;
         if (segment.p_type != PT_LOAD) continue;
         begin = std::min<std::uintptr_t>(begin, info->dlpi_addr + segment.p_vaddr);
         end = std::max<std::uintptr_t>(end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
@@ -114,8 +119,6 @@ int find_library(dl_phdr_info* info, std::size_t, void*)
     if (here < begin || here >= end) return 0;
     library_begin = begin;
     library_end = end;
-    shared_begin = reinterpret_cast<std::uintptr_t>(info->dlpi_tls_data);
-    shared_bytes = tls;
     return 1;
 }
 
@@ -123,16 +126,28 @@ int find_library(dl_phdr_info* info, std::size_t, void*)
 
 std::uint32_t clock_now, launch_start, block_start, last_barrier;  // of the clock
 int launches;                                        // those that have begun
-std::uint32_t warp_barrier[32];                      // last __syncwarp() of each warp, if after last_barrier
+std::vector<Known> known;                            // of each thread: what it learned since the last barrier
+std::uint32_t fenced[1024], proxy_fenced[1024];      // when each thread last showed its writes: to the device, to the units
+std::unordered_map<std::uint32_t, std::uint32_t> known_blocks;  // by their start: up to when this block knows others
 std::vector<std::pair<std::uint32_t, uint3>> block_starts;
 unsigned running;                                    // thread
 int last_ended;                                      // thread of this block, or -1
 
+// Whether nothing orders what `thread` (or a unit) did at that time and what the running thread does now.
 bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
 {
-    if (stamp < block_start) return space == global && stamp >= launch_start;
-    if (stamp < last_barrier || thread == running) return false;
-    return thread / 32 != running / 32 || stamp >= warp_barrier[running / 32];
+    if (stamp < block_start) {
+        if (space != global || stamp < launch_start) return false;
+        if (known_blocks.empty()) return true;
+        auto after = std::upper_bound(block_starts.begin(), block_starts.end(), stamp,
+                                      [](std::uint32_t s, const auto& start) { return s < start.first; });
+        auto found = known_blocks.find((after - 1)->first);
+        return found == known_blocks.end() || stamp > found->second;
+    }
+    // A barrier of the block tells what threads did, but of a unit no more than one of them knew.
+    if (thread == running || (stamp < last_barrier && thread < wgmma_of_warp)) return false;
+    const Known& row = known[running];
+    return row.size() <= thread || row[thread] < stamp;
 }
 
 uint3 block_at(std::uint32_t stamp)
@@ -190,6 +205,7 @@ struct Site {  // an instruction, in one of the spaces
     unsigned size;
     std::vector<Request> requests;  // one for each time since the last barrier
     unsigned used;
+    bool atomic, unit;              // unit: what works beside the threads does it
 };
 
 std::vector<Site> sites;
@@ -290,7 +306,7 @@ unsigned site_at(std::uintptr_t pc, Space space, bool write, unsigned size)
 {
     std::uint16_t& number = site_numbers[space][pc - library_begin];
     if (!number) {
-        sites.push_back({pc, space, write, size, {}, 0});
+        sites.push_back({pc, space, write, size, {}, 0, false, false});
         occurrences.push_back(0);
         number = sites.size();
     }
@@ -320,6 +336,7 @@ struct Access {
     Space space;
     int array;  // or -1
     std::uint64_t begin;
+    bool atomic = false, inside = false;
 };
 
 [[gnu::noinline, gnu::cold]] void report_access(Kind kind, const Access& access, std::uint32_t stamp = 0,
@@ -342,6 +359,36 @@ struct Access {
     report(fault);
 }
 
+[[gnu::noinline, gnu::cold]] void report_under_way(const Access& access, unsigned coming)
+{
+    Fault fault = new_fault(asynchrony);
+    fault.space = access.space;
+    fault.write = access.write;
+    fault.size = access.size;
+    fault.array = access.array;
+    fault.address = access.address;
+    fault.offset = access.address - access.begin;
+    fault.pc = access.pc - library_begin;
+    fault.other_pc = sites[coming - 1].pc - library_begin;
+    report(fault);
+}
+
+// Remembers who read a unit: the last reader, and another one that nothing orders before the last.
+inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
+{
+    if (cell.first_read_stamp < launch_start) {
+        cell.first_read_stamp = clock_now;
+        cell.first_reader = reader;
+    }
+    if (cell.reader != reader && cell.read_stamp >= last_barrier && at_the_same_time(cell.read_stamp, cell.reader, space)) {
+        cell.second_read_stamp = cell.read_stamp;
+        cell.second_reader = cell.reader;
+    }
+    cell.read_stamp = clock_now;
+    cell.reader = reader;
+    cell.read_site = site;
+}
+
 // Looks the units of an access up in their cells and marks them. One fault per access is enough.
 inline void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
 {
@@ -349,27 +396,35 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     bool faulty = false;
     // Of accesses to less than a unit it is not known whether they touch the same bytes.
     const bool whole = access.size >= unit;
+    if (!whole) finest = std::min(finest, access.size);
     for (; cell != end; ++cell) {
         const bool is_written = access.space == global ? cell->write_stamp != 0 : cell->write_stamp >= block_start;
-        if (!access.write && !is_written && !initialised) {
+        if (access.space == shared && cell->coming) {
+            if (!faulty) report_under_way(access, cell->coming);
+            faulty = true;
+        }
+        if ((!access.write || access.atomic) && !is_written && !initialised && !unknown_is_fine) {
             if (!faulty) report_access(uninitialised, access);
             faulty = true;
         }
-        if (is_written && whole && at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
+        if (is_written && whole && !(access.atomic && sites[cell->write_site].atomic) &&
+            at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
             if (!faulty) report_access(race, access, cell->write_stamp, cell->writer, cell->write_site, true);
             faulty = true;
         }
         if (access.write) {
             std::uint32_t stamp = 0;
             unsigned reader = 0;
-            if (access.space == global && cell->first_read_stamp >= launch_start && cell->first_read_stamp < block_start) {
+            if (access.space == global && cell->first_read_stamp >= launch_start && cell->first_read_stamp < block_start &&
+                at_the_same_time(cell->first_read_stamp, cell->first_reader, global)) {
                 stamp = cell->first_read_stamp;
                 reader = cell->first_reader;
             } else if (cell->read_stamp && at_the_same_time(cell->read_stamp, cell->reader, access.space)) {
                 stamp = cell->read_stamp;
                 reader = cell->reader;
-            } else if (cell->read_stamp && at_the_same_time(cell->read_stamp, cell->second_reader, access.space)) {
-                stamp = cell->read_stamp;
+            } else if (cell->second_read_stamp &&
+                       at_the_same_time(cell->second_read_stamp, cell->second_reader, access.space)) {
+                stamp = cell->second_read_stamp;
                 reader = cell->second_reader;
             }
             if (stamp && whole && !faulty) {
@@ -380,42 +435,42 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             cell->writer = running;
             cell->write_site = site;
         } else if (whole) {
-            if (cell->first_read_stamp < launch_start) {
-                cell->first_read_stamp = clock_now;
-                cell->first_reader = running;
-            }
-            if (cell->read_stamp >= last_barrier) {
-                if (cell->reader != running) cell->second_reader = running;
-            } else {
-                cell->read_stamp = clock_now;
-                cell->reader = cell->second_reader = running;
-                cell->read_site = site;
-            }
+            mark_read(*cell, running, site, access.space);
         }
     }
 }
 
-[[gnu::always_inline]] inline void access_global(Access access)
+// Whether an access lies in one of the arrays from `first` on; then it is counted and examined.
+[[gnu::always_inline]] inline bool access_array(Access& access, std::size_t first)
 {
-    for (std::size_t k = 0; k < arrays.size(); ++k) {
+    for (std::size_t k = first; k < arrays.size(); ++k) {
         const Array& array = arrays[k];
         const std::uint64_t offset = access.address - array.begin;
         if (offset < array.bytes && offset + access.size <= array.bytes) {
             const unsigned site = site_at(access.pc, global, access.write, access.size);
+            sites[site].atomic = access.atomic;
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
             if (watching) examine(access, array.cells + offset / unit, site, array.written_by_host);
-            return;
+            return true;
         }
     }
-    // Outside: named by the array whose begin or end is nearest.
+    return false;
+}
+
+[[gnu::always_inline]] inline void access_global(Access access, bool& inside)
+{
+    inside = access_array(access, 0);
+    if (inside) return;
+    // Outside: named by the array in which it starts, or whose begin or end is nearest.
     std::uint64_t nearest = UINT64_MAX;
-    for (std::size_t k = 0; k < arrays.size(); ++k) {
-        const std::uint64_t before = arrays[k].begin - access.address;
-        const std::uint64_t after = access.address - (arrays[k].begin + arrays[k].bytes);
-        if (std::min(before, after) < nearest) {
-            nearest = std::min(before, after);
+    for (std::size_t k = 0; k < operand_count; ++k) {
+        const std::uint64_t begin = arrays[k].begin, end = begin + arrays[k].bytes;
+        const std::uint64_t distance =
+            access.address < begin ? begin - access.address : access.address >= end ? access.address - end + 1 : 0;
+        if (distance < nearest) {
+            nearest = distance;
             access.array = k;
             access.begin = arrays[k].begin;
         }
@@ -423,11 +478,11 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     report_access(out_of_bounds, access);
 }
 
-[[gnu::always_inline]] inline void access_shared(Access access)
+// Finds the array of an access to shared memory; reports it if it is in none. False also for what does not count.
+[[gnu::always_inline]] inline bool find_shared(Access& access)
 {
     const std::uint64_t offset = access.address - shared_begin;
-    int owner = shared_owner[offset / unit];
-    if (owner == guard) return;
+    int owner = offset < shared_bytes ? shared_owner[offset / unit] : -1;
     const std::uint64_t last = (offset + access.size - 1) / unit;
     const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
     // Outside: named by the array that begins last before it.
@@ -435,21 +490,29 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
         if (shared_array_begin[k] <= offset && (owner < 0 || shared_array_begin[k] > shared_array_begin[owner])) owner = k;
     access.array = owner;
     access.begin = owner < 0 ? shared_begin : shared_begin + shared_array_begin[owner];
-    if (!inside) {
-        report_access(out_of_bounds, access);
-        return;
-    }
+    if (!inside) report_access(out_of_bounds, access);
+    return inside;
+}
+
+[[gnu::always_inline]] inline void access_shared(Access access)
+{
+    if (!find_shared(access)) return;
     const unsigned site = site_at(access.pc, shared, access.write, access.size);
+    sites[site].atomic = access.atomic;
     if (counting) count(site, access.address);
-    if (watching) examine(access, shared_cells.data() + offset / unit, site, false);
+    if (watching) examine(access, shared_cells.data() + (access.address - shared_begin) / unit, site, false);
 }
 
 [[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
 {
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
-    if (access.address >= library_begin && access.address < library_end) return;
-    if (shared_begin - access.address < sizeof room_behind) access.space = shared;  // a negative index
+    if (access.address >= library_begin && access.address < library_end) {
+        access_array(access, operand_count);
+        return;
+    }
+    if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
+    if (shared_begin - access.address <= window_bytes) access.space = shared;  // a negative index
     stopping = true;  // nothing of the kernel's is there: the access itself could crash
     report_access(out_of_bounds, access);
 }
@@ -462,39 +525,67 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             access.array = k;
             access.begin = arrays[k].begin;
         }
-    if (access.address - shared_begin < shared_bytes) {
+    if (access.address - shared_begin < window_bytes) {
         access.space = shared;
-        access.array = shared_owner[(access.address - shared_begin) / unit];
+        if (access.address - shared_begin < shared_bytes) access.array = shared_owner[(access.address - shared_begin) / unit];
         access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
     }
     stopping = true;  // the CPU's own wide loads might crash, too
     report_access(misaligned, access);
 }
 
-[[gnu::always_inline]] inline void accessed(void* address, unsigned size, bool write, void* pc)
+// False if it is no place to touch: there is no such memory, or the GPU would refuse the address.
+[[gnu::always_inline]] inline bool accessed(const void* address, unsigned size, bool write, const void* pc,
+                                            bool atomic = false)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0};
+    Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0, atomic};
+    bool inside = true;
+    last_access = access.pc;
+    if (__builtin_expect(out_of_time, false)) stop(End::time, access.pc);
     if (at % size) {
         access_misaligned(access);
+        inside = false;
     } else if (at - arena < arena_bytes) {
-        access_global(access);
-    } else if (at - shared_begin < shared_bytes) {
+        access_global(access, inside);
+    } else if (at - shared_begin < window_bytes) {
         access.space = shared;
         access_shared(access);
     } else {
         access_elsewhere(access);
     }
+    return inside;
 }
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
+// All threads of the block know now which work of units any of them has waited for.
+template <typename Fibers>
+void share_what_units_did(const Fibers& fibers)
+{
+    static Known all;
+    all.assign(workers, 0);
+    bool any = false;
+    for (const Fiber* fiber : fibers) {
+        const Known& row = known[fiber->thread];
+        any |= !row.empty();
+        for (unsigned w = wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
+    }
+    for (const Fiber* fiber : fibers)
+        if (any) known[fiber->thread] = all;
+}
+
 void Observer::block_starts()
 {
     block_start = last_barrier = ++clock_now;
-    std::fill(warp_barrier, warp_barrier + 32, 0);
+    if (known.size() < order.size()) known.resize(order.size());
+    for (Known& row : known) row.clear();
+    known_blocks.clear();
     emulator::block_starts.push_back({block_start, blockIdx});
     last_ended = -1;
+    if (watching)
+        for (std::size_t k = 0; k < shared_array_begin.size(); ++k)
+            std::memset(reinterpret_cast<void*>(shared_begin + shared_array_begin[k]), 0xff, shared_array_bytes[k]);
     counted_warp = 0;
 }
 
@@ -515,11 +606,8 @@ void Observer::barrier_releases(const Fibers& fibers)
     if (counting) count_requests();
     ++clock_now;
     const Fiber& first = *fibers[0];
-    if (first.waits_at == Barrier::warp) {
-        for (const Fiber* fiber : fibers) warp_barrier[fiber->thread / 32] = clock_now;
-        return;
-    }
     last_barrier = clock_now;
+    share_what_units_did(fibers);
     Fault fault = new_fault(divergence);
     fault.file = first.file;
     fault.line = first.line;
@@ -538,9 +626,23 @@ void Observer::barrier_releases(const Fibers& fibers)
         }
 }
 
+// What its lanes do from here on are new requests.
+void Observer::warp_goes_on()
+{
+    if (!counting) return;
+    count_requests();
+    std::fill(occurrences.begin(), occurrences.end(), 0);
+}
+
 void Observer::block_ends()
 {
     if (counting) count_requests();
+}
+
+void restore_variables()
+{
+    for (std::size_t k = operand_count; k < arrays.size(); ++k)
+        std::copy(initial[k - operand_count].begin(), initial[k - operand_count].end(), reinterpret_cast<char*>(arrays[k].begin));
 }
 
 struct SourceLocation {
@@ -556,7 +658,252 @@ struct OutOfBounds {
     const TypeDescriptor *array, *index;
 };
 
+// What an atomic operation on an address was told by threads of other blocks, which had shown their writes before.
+std::unordered_map<std::uintptr_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> told;
+
+Fault said(Kind kind, const std::string& text, const char* file, int line, const void* pc = nullptr)
+{
+    Fault fault = new_fault(kind);
+    if (pc) fault.pc = reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin;
+    fault.file = file;
+    fault.line = line;
+    text.copy(fault.text, sizeof fault.text - 1);
+    return fault;
+}
+
+unsigned asynchronous_site(const void* pc, bool write)
+{
+    const unsigned site = site_at(reinterpret_cast<std::uintptr_t>(pc) - 1, shared, write, 16);
+    sites[site].unit = true;
+    return site;
+}
+
+Access of_unit(const void* address, bool write, const void* pc)
+{
+    return {reinterpret_cast<std::uintptr_t>(address), unit, write, reinterpret_cast<std::uintptr_t>(pc) - 1, shared, -1, 0};
+}
+
+Known& row_of(unsigned thread)
+{
+    if (known[thread].empty()) known[thread].resize(workers);
+    return known[thread];
+}
+
+void take(Known& to, const Known& from)
+{
+    if (to.size() < from.size()) to.resize(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);
+}
+
 }  // namespace
+
+void fence(int scope)
+{
+    if (scope > 0) fenced[running] = clock_now++;
+}
+
+namespace watch {
+
+bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
+
+bool may_be_unwritten(bool yes) { return std::exchange(unknown_is_fine, yes); }
+
+bool uses(const void* address, unsigned bytes, bool write, const void* pc)
+{
+    const bool counts = counting;
+    counting = false;
+    unknown_is_fine = true;
+    bool inside = true;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (unsigned offset = 0; inside && offset < bytes;) {
+        const auto rest = (at + offset) | (bytes - offset) | 16;
+        const unsigned piece = rest & -rest;
+        inside = accessed(static_cast<const char*>(address) + offset, piece, write, pc);
+        offset += piece;
+    }
+    unknown_is_fine = false;
+    counting = counts;
+    return inside;
+}
+
+void atomic(const void* address, unsigned size, const void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (watching && at - shared_begin >= shared_bytes) {
+        // What threads showed (__threadfence) before they came here is known to those who come later.
+        auto& here = told[at];
+        for (auto [start, until] : here)
+            if (start != block_start) known_blocks[start] = std::max(known_blocks[start], until);
+        if (fenced[running] >= block_start) {
+            for (auto& known_to : known_blocks) here.push_back(known_to);
+            // Also what the other threads did before the last barrier: they, or this one, have shown it.
+            here.push_back({block_start, std::max(fenced[running], last_barrier)});
+        }
+    }
+    accessed(address, size, true, pc, true);
+}
+
+void release(Known& to)
+{
+    if (to.empty()) to.resize(workers);
+    take(to, known[running]);
+    to[running] = clock_now++;
+}
+
+void acquire(const Known& from) { take(row_of(running), from); }
+
+void join(const unsigned* threads, unsigned count)
+{
+    Known all(workers);
+    for (unsigned i = 0; i < count; ++i) {
+        take(all, known[threads[i]]);
+        all[threads[i]] = clock_now;
+    }
+    ++clock_now;
+    for (unsigned i = 0; i < count; ++i) known[threads[i]] = all;
+}
+
+void finished(Known& to, unsigned worker)
+{
+    if (to.empty()) to.resize(workers);
+    to[worker] = clock_now++;
+}
+
+std::uint32_t now() { return clock_now++; }
+
+void learn(unsigned worker, std::uint32_t until)
+{
+    auto& knows = row_of(running)[worker];
+    knows = std::max(knows, until);
+}
+
+void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
+{
+    const unsigned site = asynchronous_site(pc, true);
+    if (counted) {
+        sites[site].size = bytes;
+        if (counting) count(site, reinterpret_cast<std::uintptr_t>(to));
+    }
+    if (!watching) return;
+    const char* at = static_cast<const char*>(to);
+    for (unsigned offset = 0; offset < bytes; offset += unit) {
+        Access access = of_unit(at + offset, true, pc);
+        if (access.address - shared_begin >= shared_bytes) {
+            access.size = bytes;
+            stopping = true;
+            report_access(out_of_bounds, access);
+            return;
+        }
+        if (!find_shared(access)) return;
+        Cell* cell = shared_cells.data() + (access.address - shared_begin) / unit;
+        const std::uint32_t before = cell->write_stamp;
+        const auto writer = cell->writer, write_site = cell->write_site;
+        const std::size_t faults_before = faults.empty() ? 0 : faults.size() + faults.back().count;
+        examine(access, cell, site, false);
+        const bool faulty = faults_before != (faults.empty() ? 0 : faults.size() + faults.back().count);
+        cell->write_stamp = before;
+        cell->writer = writer;
+        cell->write_site = write_site;
+        cell->coming = site + 1;
+        if (faulty) {
+            for (; offset < bytes; offset += unit)
+                if ((at + offset) - reinterpret_cast<char*>(shared_begin) < std::ptrdiff_t(shared_bytes))
+                    shared_cells[((at + offset) - reinterpret_cast<char*>(shared_begin)) / unit].coming = site + 1;
+            return;
+        }
+    }
+}
+
+void copy_ends(const void* to, unsigned bytes, unsigned worker)
+{
+    if (!watching) return;
+    const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(to) - shared_begin;
+    for (std::uintptr_t offset = begin; offset < begin + bytes && offset < shared_bytes; offset += unit) {
+        Cell& cell = shared_cells[offset / unit];
+        if (!cell.coming) continue;
+        cell.write_stamp = clock_now;
+        cell.writer = worker;
+        cell.write_site = cell.coming - 1;
+        cell.coming = 0;
+    }
+}
+
+void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker)
+{
+    if (!watching) return;
+    const unsigned site = asynchronous_site(pc, false);
+    const char* at = static_cast<const char*>(from);
+    bool faulty = false;
+    for (unsigned offset = 0; offset < bytes && !faulty; offset += unit) {
+        Access access = of_unit(at + offset, false, pc);
+        if (access.address - shared_begin >= shared_bytes || !find_shared(access)) return;
+        Cell& cell = shared_cells[(access.address - shared_begin) / unit];
+        faulty = true;
+        if (cell.coming) {
+            report_under_way(access, cell.coming);
+        } else if (cell.write_stamp < block_start) {
+            report_access(uninitialised, access);
+        } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
+            report_access(race, access, cell.write_stamp, cell.writer, cell.write_site, true);
+        } else if (cell.writer < 1024 && !sites[cell.write_site].unit && proxy_fenced[cell.writer] < cell.write_stamp &&
+                   proxy_fenced[running] <= cell.write_stamp) {
+            Fault fault = new_fault(emulator::asynchrony);
+            fault.space = shared;
+            fault.size = access.size;
+            fault.array = access.array;
+            fault.offset = access.address - access.begin;
+            fault.pc = access.pc - library_begin;
+            fault.other_pc = sites[cell.write_site].pc - library_begin;
+            fault.other_thread = cell.writer;
+            fault.other_write = 1;  // no fence.proxy.async
+            report(fault);
+        } else {
+            faulty = false;
+        }
+        const unsigned self = running;
+        mark_read(cell, worker, site, shared);
+        running = self;
+    }
+}
+
+void proxy_fence() { proxy_fenced[running] = clock_now++; }
+
+void global_request(const void* address, unsigned bytes, bool write)
+{
+    if (!counting) return;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    Traffic& to = traffic[global][write];
+    to.units += (at + bytes - 1) / 32 - at / 32 + 1;
+    to.bytes += bytes;
+    ++to.requests;
+}
+
+// Python puts the place in words: the line of the asm statement, and the line that calls the function around it.
+std::string place(const void* pc, const char*, int)
+{
+    char text[32];
+    std::snprintf(text, sizeof text, "\x01%zx\x01", static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin));
+    return text;
+}
+
+void asynchrony(const std::string& text, const char* file, int line, const void* pc, bool last)
+{
+    report(said(emulator::asynchrony, text, file, line, pc));
+    if (last) abandon();
+}
+void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
+void deadlock(const std::string& text, const char* file, int line, const void* pc)
+{
+    report(said(emulator::deadlock, text, file, line, pc));
+    abandon();
+}
+void trap(const std::string& text, const char* file, int line)
+{
+    report(said(trapped, text, file, line));
+    abandon();
+}
+
+}  // namespace watch
 }  // namespace emulator
 
 using namespace emulator;
@@ -568,12 +915,13 @@ using namespace emulator;
 /// `unit_bytes`, 4 or 2, is the size of the smallest elements. Returns 0, or -1 if there is not enough memory.
 EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* written, int unit_bytes, void** addresses)
 {
-    room_behind[0] = 0;  // makes the segment exist
+    shared_begin = reinterpret_cast<std::uintptr_t>(window());
     dl_iterate_phdr(find_library, nullptr);
     for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
     sites.clear();
     occurrences.clear();
-    unit = unit_bytes;
+    unit = finest = unit_bytes;
+    operand_count = count;
     char* memory = nullptr;
     std::size_t room;
     for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
@@ -596,9 +944,28 @@ EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* wri
     return 0;
 }
 
+/// After tracer_allocate: the kernel's __device__ variables, at these offsets in the library. A launch finds in them what
+/// the one before left there; each run begins with what they hold now.
+EXPORT int tracer_variables(int count, const std::uint64_t* offsets, const std::uint64_t* bytes)
+{
+    initial.clear();
+    for (int k = 0; k < count; ++k) {
+        auto* cells = static_cast<Cell*>(reserve(units(bytes[k]) * sizeof(Cell)));
+        arrays.push_back({library_begin + offsets[k], bytes[k], cells, true});
+        if (!cells) return -1;
+        const char* begin = reinterpret_cast<const char*>(arrays.back().begin);
+        initial.emplace_back(begin, begin + bytes[k]);
+    }
+    return 0;
+}
+
+/// The bytes of the smallest access that was smaller than a cell of the last run, or of a cell if there was none.
+EXPORT unsigned tracer_finest() { return finest; }
+
 /// Gives the memory of tracer_allocate back.
 EXPORT void tracer_free()
 {
+    restore_variables();
     for (Array& array : arrays)
         if (array.cells) munmap(array.cells, units(array.bytes) * sizeof(Cell));
     arrays.clear();
@@ -615,6 +982,7 @@ EXPORT void tracer_prepare(int count, int watch, int stop)
     stopping = stop;
     for (Array& array : arrays)
         if (array.cells) madvise(array.cells, units(array.bytes) * sizeof(Cell), MADV_DONTNEED);  // zero again
+    restore_variables();
     std::memset(traffic, 0, sizeof traffic);
     faults.clear();
     block_starts.clear();
@@ -626,19 +994,23 @@ EXPORT void tracer_prepare(int count, int watch, int stop)
     }
 }
 
-/// Before each launch of a run. `offsets` and `sizes` (bytes, in the TLS segment) are the shared arrays that the kernel
-/// may use; `guards` are the offsets of their guards.
-EXPORT void tracer_launch(const std::uint64_t* offsets, const std::uint64_t* sizes, int shared_arrays,
-                          const std::uint64_t* guards, int guard_count)
+/// Before each launch of a run. `places` (bytes from the window's begin) and `sizes` (bytes) are those of the shared
+/// arrays that the kernel may use.
+EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* sizes, int shared_arrays)
 {
     ++launches;
     launch_start = clock_now + 1;
+    shared_bytes = 0;
+    for (int k = 0; k < shared_arrays; ++k) shared_bytes = std::max(shared_bytes, places[k] + sizes[k]);
+    told.clear();
+    std::fill(fenced, fenced + 1024, 0);
+    std::fill(proxy_fenced, proxy_fenced + 1024, 0);
     shared_cells.assign(units(shared_bytes) + 1, Cell{});
     shared_owner.assign(units(shared_bytes) + 1, -1);
-    shared_array_begin.assign(offsets, offsets + shared_arrays);
-    for (int k = 0; k < guard_count; ++k) shared_owner[guards[k] / unit] = guard;
+    shared_array_begin.assign(places, places + shared_arrays);
+    shared_array_bytes.assign(sizes, sizes + shared_arrays);
     for (int k = 0; k < shared_arrays; ++k)
-        std::fill(shared_owner.begin() + offsets[k] / unit, shared_owner.begin() + units(offsets[k] + sizes[k]), k);
+        std::fill(shared_owner.begin() + places[k] / unit, shared_owner.begin() + units(places[k] + sizes[k]), k);
 }
 
 EXPORT const Traffic* tracer_traffic() { return traffic[0]; }

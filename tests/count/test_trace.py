@@ -14,7 +14,7 @@ from making import TURN, TWO, two_launches
 from tilewise import ROOT, UserError
 from tilewise.__main__ import main
 from tilewise.count.counters import cross_check_points
-from tilewise.count.trace import KINDS, block_classes, build, count_points, trace, trace_points, tracers
+from tilewise.count.trace import block_classes, build, count_points, left_out, trace, trace_points, tracers
 from tilewise.study import columns, points, registry
 from tilewise.study.registry import Kernel, LaunchEntry
 
@@ -593,8 +593,8 @@ def test_a_few_blocks_count_for_all(tmp_path, shape, dtype):
     compiled = tracers(asked, KERNELS, tmp_path)
     whole, _ = trace_points(asked, compiled, KERNELS)
     few = count_points(asked, compiled, KERNELS)
-    assert few[list(KINDS.values())].isna().all(axis=None)
-    counted = [column for column in COLUMNS if column not in KINDS.values()]
+    assert few[list(columns.FAULTS)].isna().all(axis=None)
+    counted = [column for column in COLUMNS if column not in columns.FAULTS]
     assert few[counted].to_dict("records") == whole[counted].to_dict("records")
 
 
@@ -605,13 +605,13 @@ def test_what_is_not_alike_in_every_block_is_counted_whole(tmp_path, monkeypatch
     compiled = tracers(asked, kernels, tmp_path)
     whole, _ = trace_points(asked, compiled, kernels)
     counted = count_points(asked, compiled, kernels)
-    same = [column for column in COLUMNS if column not in KINDS.values()]
+    same = [column for column in COLUMNS if column not in columns.FAULTS]
     assert counted[same].to_dict("records") == whole[same].to_dict("records")
     monkeypatch.setattr("tilewise.count.trace.MOST_COUNTED", 40 * 8 * 9)
     assert count_points(asked, compiled, kernels).n.tolist() == [40]
 
 
-def test_a_kernel_that_is_not_emulated_is_left_out(tmp_path):
+def test_a_kernel_that_is_not_emulated_says_so(tmp_path):
     kernel = dataclasses.replace(two_launches(tmp_path), emulated=False, reason="it uses wgmma")
     kernel.path.write_text(TWO.replace("T sum = 0;", "T sum = wgmma();"))
     kernels = KERNELS | {"mine": kernel}
@@ -621,10 +621,50 @@ def test_a_kernel_that_is_not_emulated_is_left_out(tmp_path):
     ]
     compiled = tracers(asked, kernels, tmp_path)
     frame, faults = trace_points(asked, compiled, kernels)
-    assert (list(frame.kernel), faults) == (["naive"], [])
+    assert (list(frame.status), faults) == (["unsupported", "ok"], [])
+    assert frame.message[0] == "the emulator does not run it: it uses wgmma"
+    assert frame.loc[0, [*columns.FAULTS, "global_load_requests"]].isna().all(), "not one fault is not known to be none"
+    assert left_out(frame) == ["mine float 9x5x7 was not traced: the emulator does not run it: it uses wgmma"]
     assert list(count_points(asked, compiled, kernels).kernel) == ["naive"]
     with pytest.raises(UserError, match="mine cannot be traced: the emulator does not run it: it uses wgmma"):
         trace(kernel, "float", (9, 5, 7))
+
+
+def test_what_cannot_be_traced_costs_its_own_row(tmp_path):
+    """A kernel that does not compile, one that no shape suits, and a launch that every device refuses."""
+    broken = two_launches(tmp_path, text=TWO.replace("T sum = 0;", "T sum = nothing;"))
+    wide = dataclasses.replace(KERNELS["tiled"], requires=("n % 128 == 0",))
+    kernels = KERNELS | {"mine": broken, "tiled": wide}
+    asked = [
+        points.point("t", "mine", "float", 9, 5, 7),
+        points.point("t", "tiled", "float", 33, 35, 70, tile=8),
+        points.point("t", "tiled", "float", 128, 8, 8, tile=8),
+        points.point("t", "multi_tile", "double", 9, 5, 7, tile=32, ntb=32),
+        points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
+    ]
+    compiled = tracers(asked, kernels, tmp_path)
+    frame, _ = trace_points(asked, compiled, kernels)
+    assert list(frame.status) == ["compile_error", "unsupported", "ok", "invalid_launch", "ok"]
+    assert "'nothing' was not declared" in frame.message[0]
+    assert (
+        frame.message[1] == "it requires n % 128 == 0, which 33x35x70 is not; add a shape that it takes to trace.shapes"
+    )
+    assert "shared memory per block" in frame.message[3]
+    assert (frame.block_x[1], frame.block_x[2], frame.block_x[3]) == (8, 8, 32), "the columns of a choice agree"
+    assert frame.races.isna().tolist() == [True, True, False, True, False]
+    assert count_points(asked, compiled, kernels).kernel.tolist() == ["tiled", "naive"]
+
+
+def test_a_row_has_the_faults_of_every_schedule(tmp_path):
+    """Thread 1 reads what thread 0 writes later: only the reverse order shows it out of bounds."""
+    body = """    __shared__ int at;
+    if (threadIdx.x == 0) at = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) at = 1 << 20;
+    C[threadIdx.x] = threadIdx.x == 1 && at == 0 ? A[1 << 20] : 0;"""
+    row, faults = trace(kernel_of(tmp_path, body), "float", (1, 1, 32), block_x=32, block_y=1)
+    assert {"race", "out_of_bounds"} <= {fault.kind for fault in faults}
+    assert row["out_of_bounds"] > 0 and row["stopped"] == 0
 
 
 def test_parameters_are_columns_in_the_order_of_the_registry(tmp_path):

@@ -10,7 +10,8 @@ import synthetic
 
 from tilewise import UserError
 from tilewise.build import build
-from tilewise.report import data, figures, tables
+from tilewise.report import data, figures, findings, tables
+from tilewise.report.layouts import LAYOUTS
 from tilewise.study import columns, points
 
 PUBLISHED = data.published()
@@ -298,10 +299,54 @@ def test_unstable_and_refused_points_are_marked(emulator):
 
 def test_overview_figures(emulator):
     words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
-    words["cache_lines"] = "lines into the first cache"
+    words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of the loop"}
+    words["instructions"] = "on the CUDA cores"
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))
+
+
+def with_traffic(emulator, *rows):
+    """The evidence with these rows of traffic.csv instead of its own; what they lack is empty."""
+    rows = [{"kernel": "naive", "dtype": "float", "n": 8, "p": 8, "m": 8} | row for row in rows]
+    table = columns.frame(rows, "traffic", emulator.parameters)
+    return dataclasses.replace(emulator, facts=emulator.facts | {"traffic": table})
+
+
+CLEAN = dict.fromkeys(columns.FAULTS, 0) | {"status": "ok", "global_load_requests": 3}
+
+
+def test_a_kernel_that_was_not_traced_is_not_clean(emulator):
+    unsuited = {"kernel": "tiled", "tile": 8, "status": "unsupported", "message": "it requires n % 128 == 0"}
+    counted = {"kernel": "tiled", "tile": 16, "global_load_requests": 3, "status": "ok"}
+    here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "divergence": 2}, unsuited, counted)
+    table = tables.traffic(here)
+    assert table["searched"].tolist() == [
+        "2 shapes",
+        "not traced: it requires n % 128 == 0",
+        "not traced: add a shape that it takes to trace.shapes",
+    ]
+    faults = table[list(columns.FAULTS)]
+    assert faults.loc[0].tolist() == [0, 0, 0, 2, 0, 0, 0, 0]
+    assert faults.loc[1:].isna().all(axis=None)
+    words = findings.summary(here, tables.ladder(here, PUBLISHED), tables.verification(here), tables.failures(here))
+    assert "**The emulator found faults: naive (divergence)**" in words
+    assert "The emulator did not search one kernel for faults (tiled)" in words
+
+
+def test_every_kind_of_fault_is_on_the_page(emulator):
+    others = tables.ladder(emulator, PUBLISHED), tables.verification(emulator), tables.failures(emulator)
+    for column in columns.FAULTS:
+        here = with_traffic(emulator, CLEAN | {column: 1})
+        assert f"naive ({columns.heading(column)})" in findings.summary(here, *others)
+        assert column in LAYOUTS["traffic"].of(tables.traffic(here))
+
+
+def test_a_shape_that_was_left_out_is_named_beside_the_others(emulator):
+    left = {"n": 9, "status": "timeout", "message": "not done after 60 s"}
+    here = with_traffic(emulator, CLEAN, left)
+    assert tables.traffic(here)["searched"].tolist() == ["1 shape; 1 not traced: not done after 60 s"]
+    assert tables.traffic(here)["global_load_requests"].tolist() == [3], "the row with counts"
 
 
 def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_path):

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -65,29 +64,6 @@ def test_this_machine_is_no_platform_of_a_cluster(config):
         Study(config, remote=True)
 
 
-def test_failed_jobs_are_named_with_their_rules_and_logs(tmp_path, monkeypatch):
-    monkeypatch.setattr(slurm, "_state", {"7": "TIMEOUT", "8": "COMPLETED"}.get)
-    log = tmp_path / "group_measure-gpu_measure/7.log"
-    log.parent.mkdir()
-    log.write_text("localrule measure:\n    input: a\n    wildcards: platform=gpu, task=task3\n    threads: 2\n")
-    (tmp_path / "8.log").touch()
-    found = slurm.failures(tmp_path, since=0)
-    assert found == f"Slurm job 7 ended as TIMEOUT: measure (platform=gpu, task=task3); its log is {log}"
-
-
-def test_a_controller_that_does_not_answer_is_waited_for(monkeypatch):
-    answers = iter([None, None, 300])
-    executor = SimpleNamespace(get_min_job_age=lambda: next(answers))
-    monkeypatch.setitem(sys.modules, "snakemake_executor_plugin_slurm", executor)
-    slurm.await_controller(pause_s=0)
-    assert executor.get_min_job_age() == 300
-
-
-def test_the_executor_still_asks_as_await_controller_expects():
-    executor = pytest.importorskip("snakemake_executor_plugin_slurm")
-    assert callable(executor.get_min_job_age)
-
-
 def hold(path, held, release):
     os.environ["SLURM_JOB_ID"] = "4711"
     with alone(path):
@@ -109,7 +85,7 @@ def test_the_second_of_two_processes_is_told_of_the_first_and_runs_when_it_has_e
 
 
 def test_another_kind_of_node_than_the_probes_is_refused(device):
-    here = device | {"cpu": probe._cpu()}
+    here = device | {"cpu": probe.processor()}
     probe.check_here(here)
     with pytest.raises(UserError, match="another machine"):
         probe.check_here(here | {"cpu": {"name": "another processor"}})

@@ -1,7 +1,7 @@
 from tilewise.report import data, figures, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
-PLATFORM = ["measurements", "occupancy", "traffic", "cache_lines"]
+PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
 
 for task in study.tasks:
 
@@ -57,6 +57,7 @@ rule overview:
         measured=expand("results/{{platform}}/{name}.csv", name=PLATFORM),
         facts=expand("results/{{platform}}/facts/{task}.csv", task=study.tasks),
         counters=study.counters_of,
+        instructions=study.instructions_of,
         kept=data.kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
@@ -81,6 +82,7 @@ rule page:
         measured=expand("results/{platform}/{name}.csv", platform=study.platforms, name=PLATFORM),
         facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
+        instructions=study.instructions_of,
         kept=data.kept_files(),
         notebook="report/report.py",
         template="report/template/report.html.j2",

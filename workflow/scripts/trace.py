@@ -16,11 +16,12 @@ with script(snakemake.log[0]):
     examined = study.traced_points(shapes["shapes"])
     counted = study.traced_points(shapes["counted"]) + counters.cross_check_points(study.kernels)
     with tempfile.TemporaryDirectory() as folder:
-        tracers = trace.tracers(examined + counted, study.kernels, folder)
+        tracers = trace.tracers(examined + counted, study.kernels, folder, shapes["limit_s"])
         traced, faults = trace.trace_points(examined, tracers, study.kernels)
         counts = trace.count_points(counted, tracers, study.kernels)
         lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
-    Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in [*faults, *messages]) or "no faults\n")
+    said = [*map(str, faults), *trace.left_out(traced), *messages]
+    Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n")
     # A point that was run whole also has its faults; it goes before its count from single blocks.
     keys = ["kernel", "dtype", *columns.SHAPE, *columns.choice(registry.parameters(study.kernels))]
     write_csv(pd.concat([traced, counts]).drop_duplicates(keys), snakemake.output.traffic)

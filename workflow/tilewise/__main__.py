@@ -1,6 +1,7 @@
-"""The command `tilewise`: `tilewise trace kernels/mine.cu --shape 64x64x64` finds what a kernel does to memory."""
+"""The command `tilewise`: what a kernel does to memory (trace), and what its machine code is made of (machine-code)."""
 
 import argparse
+import contextlib
 import difflib
 import math
 import re
@@ -13,14 +14,15 @@ from pathlib import Path
 from tilewise import ROOT, UserError
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
+from tilewise.build.functions import Function, functions
 from tilewise.count.trace import SCHEDULES, trace_point
 from tilewise.study import registry
+from tilewise.study.columns import COLUMNS
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
-from tilewise.study.expressions import FUNCTIONS
+from tilewise.study.expressions import FUNCTIONS, evaluate
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, LaunchEntry
-from tilewise.study.sources import code_of, files_of
 
 TABLE = {
     "global_load_requests": "global loads: requests of a warp",
@@ -48,10 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = {name: value for name in parameters if (value := getattr(options, f"parameter {name}")) is not None}
     try:
         kernel, point = find_kernel(options, given)
-        row, faults = trace_point(kernel, point)
+        lines, status = options.run(kernel, point, options)
     except (UserError, LaunchError) as error:
         print(f"tilewise: {error}", file=sys.stderr)
         return 2
+    print("\n".join(lines))
+    return status
+
+
+def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
+    """The faults and the traffic of a point as lines, and 1 if there is a fault, else 0."""
+    row, faults = trace_point(kernel, point, limit=options.limit)
     n, p, m = options.shape
     product = kernel.product(point)
     assert product is not None  # a CUDA kernel has one
@@ -59,13 +68,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [str(fault) for fault in faults]
     lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {block} threads")
     for column, words_of in TABLE.items():
-        value = row[column]
+        value = row.get(column)
         text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
         lines.append(f"  {words_of:36}{text:>16}")
     count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
     lines.append(f"{count} in {', '.join(SCHEDULES)} order of threads")
-    print("\n".join(lines))
-    return 1 if faults else 0
+    return lines, 1 if faults else 0
+
+
+def machine_code(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
+    """The instructions of the multiply-add loop of a point's machine code as lines, by kind; and 0."""
+    from tilewise.count import machine_code as reader  # not every installation has what it needs
+
+    row = reader.examine(kernel, point, options.capability)
+    lines = [
+        f"{row['instance']} for {row['architecture']}: {row['registers']} registers, {row['spill_bytes']} B spilled"
+    ]
+    if "instructions" not in row:
+        return [*lines, "  no loop with multiply-adds"], 0
+    total = row["instructions"]
+    lines.append(f"  {'innermost multiply-add loop: instructions':50}{total:>8,d}")
+    counts = {f"  {row['multiply_add']}": row["multiply_add_instructions"]}
+    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in (*reader.KINDS, "other")}
+    for words, count in counts.items():
+        if count:
+            lines.append(f"  {words:52}{count:>8,d}{count / total:>8.1%}")
+    lines.append(f"  {COLUMNS['reused_operands'].meaning:50}{row['reused_operands']:>8,d}")
+    return lines, 0
 
 
 def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
@@ -79,6 +108,11 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    epilog = (
+        "Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, the "
+        "integers of its template in lower case. For template <typename T, int TILE, int NTB> these are --tile 16 "
+        "--ntb 3."
+    )
     tracing = commands.add_parser(
         "trace",
         allow_abbrev=False,
@@ -87,19 +121,55 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
         "emulator; count what it asks of memory; report races, accesses out of bounds, reads of what was never "
         "written, barriers that not all threads reach, and wrong products. Exit status: 0 without a fault, 1 with one, "
         "2 if it cannot run.",
-        epilog="Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, "
-        "the integers of its template in lower case. For template <typename T, int TILE, int NTB> these are --tile 16 "
-        "--ntb 3.",
+        epilog=epilog,
     )
-    tracing.add_argument("file", type=Path, help="the .cu file")
-    tracing.add_argument("--dtype", default="float", choices=PRECISIONS, help="element type (float)")
-    tracing.add_argument(
-        "--shape", type=_sizes(3), default=(33, 35, 70), metavar="NxPxM", help="A is n x p, B p x m (33x35x70)"
+    reading = commands.add_parser(
+        "machine-code",
+        allow_abbrev=False,
+        help="count the instructions of a kernel's multiply-add loop, without a GPU",
+        description="Compile one kernel for a GPU, which need not be here, and count the instructions of its innermost "
+        "loop with the most multiply-adds, by kind. Exit status: 0, or 2 if it does not compile.",
+        epilog=epilog,
+    )
+    reading.add_argument(
+        "--capability",
+        type=_capability,
+        default="9.0",
+        metavar="X.Y",
+        help="compute capability to compile for (9.0); a kernel that is not in the registry may want 9.0a",
     )
     tracing.add_argument(
+        "--limit",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="give the kernel up after so many seconds of computing (120)",
+    )
+    tracing.set_defaults(run=trace)
+    reading.set_defaults(run=machine_code)
+    for command, shape in ((tracing, (33, 35, 70)), (reading, (4096, 4096, 4096))):
+        _add_kernel(command, shape)
+    own = {option for command in (tracing, reading) for action in command._actions for option in action.option_strings}
+    named = dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word))
+    parameters = [option.removeprefix("--") for option in named if option not in own]
+    for name in parameters:
+        for command in (tracing, reading):
+            command.add_argument(f"--{name}", type=_whole, dest=f"parameter {name}", help=argparse.SUPPRESS)
+    return parser, parameters
+
+
+def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -> None:
+    """Add the options that say which kernel, and at which point; `shape` is the default."""
+    command.add_argument("file", type=Path, help="the .cu file")
+    command.add_argument("--dtype", default="float", choices=PRECISIONS, help="element type (float)")
+    text = "x".join(map(str, shape))
+    command.add_argument(
+        "--shape", type=_sizes(3), default=shape, metavar="NxPxM", help=f"A is n x p, B p x m ({text})"
+    )
+    command.add_argument(
         "--block", type=_sizes(2, 3), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
     )
-    other = tracing.add_argument_group("a kernel that is not in the registry")
+    other = command.add_argument_group("a kernel that is not in the registry")
     other.add_argument("--name", help="the kernel's name (the file's)")
     other.add_argument(
         "--covers", type=_sizes(2), metavar="RxC", help="rows and columns of C per block (one per thread)"
@@ -111,16 +181,19 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     )
     other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
     other.add_argument("--dynamic-shared", type=int, metavar="BYTES", help="dynamic shared memory of a block")
-    own = {option for action in tracing._actions for option in action.option_strings}
-    named = dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word))
-    parameters = [option.removeprefix("--") for option in named if option not in own]
-    for name in parameters:
-        tracing.add_argument(f"--{name}", type=_whole, dest=f"parameter {name}", help=argparse.SUPPRESS)
-    return parser, parameters
 
 
 def _whole(text: str) -> int:
     return int(text)
+
+
+def _capability(text: str) -> str:
+    if not re.fullmatch(r"\d+\.\d[af]?", text):
+        raise ValueError
+    return text
+
+
+_capability.__name__ = "compute capability (such as 9.0)"
 
 
 _whole.__name__ = "whole number"  # argparse: invalid whole number value
@@ -131,6 +204,16 @@ def _positive(text: str) -> int:
     if value <= 0:
         raise ValueError
     return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise ValueError
+    return value
+
+
+_seconds.__name__ = "number of seconds"
 
 
 def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:
@@ -154,8 +237,14 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     parameter is missing or cannot be.
     """
     path = options.file
-    if not path.is_file():
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.cu")], n=1)
+    if '"' in str(path) or "\n" in str(path):
+        raise UserError(f"{path}: no compiler takes a file of that name; choose another")
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if not there:
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob("*.cu") if p.is_file()], n=1)
         hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
         raise UserError(f"there is no file {path}{hint}")
     defaults: dict[str, int] = {}
@@ -230,17 +319,20 @@ def _registered(path: Path) -> Kernel | None:
 
 def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -> tuple[Kernel, dict[str, int]]:
     """A kernel as the command line describes it, and the values that its template has for parameters not given."""
-    name = options.name or path.stem
-    functions = _functions("\n".join(map(code_of, files_of(path))))
-    if name not in functions:
-        hint = f"it has {', '.join(functions)}; name one with --name" if functions else "it has none"
-        raise UserError(f"{shown(path)}: there is no __global__ function '{name}'; {hint}")
+    declared = functions(path)
+    wanted = options.name or path.stem
+    name = _named(declared, wanted)
+    if not name and not options.name and len(declared) == 1:
+        [name] = declared
+    if not name:
+        hint = f"it has {', '.join(declared)}; name one with --name" if declared else "it has none"
+        raise UserError(f"{shown(path)}: there is no __global__ function '{wanted}'; {hint}")
     known = {*POINT_NAMES, *numbers(None), *FUNCTIONS, "dtype", "block_x", "block_y"}
     defaults: dict[str, int] = {}
     if options.template is not None:
         template = tuple(_split(options.template))
     else:
-        template, defaults = _template(functions[name], f"{shown(path)}: ", name, known)
+        template, defaults = _template(declared[name], f"{shown(path)}: ", known)
     own = [word for part in template for word in re.findall(r"[A-Za-z_]\w*", part)]
     parameters = tuple(dict.fromkeys(word for word in own if word not in known))
     block: tuple[str | int, ...] = ("tile", "tile")
@@ -270,6 +362,12 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
     return kernel, defaults
 
 
+def _named(declared: Iterable[str], name: str) -> str | None:
+    """The function of that name, in a namespace perhaps, if there is only one."""
+    found = [each for each in declared if each == name] or [each for each in declared if each.split("::")[-1] == name]
+    return found[0] if len(found) == 1 else None
+
+
 def _split(text: str) -> list[str]:
     """The parts of a list whose commas are not those of a function's arguments."""
     return [word.strip() for word in re.split(r",(?![^()]*\))", text) if word.strip()]
@@ -283,39 +381,29 @@ def _arguments(text: str) -> tuple:
 _INTEGERS = {"int", "unsigned", "signed", "long", "short", "char", "bool", "size_t", "uint", "const"}
 
 
-def _functions(text: str) -> dict[str, str]:
-    """The __global__ functions of a source text, each with its list of template parameters."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
-    found = {}
-    for head in re.finditer(r"(?:template\s*<([^>]*)>\s*)?(?:(?:static|inline)\s+)*__global__([^;{]*)", text):
-        declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", head[2])
-        function = re.search(r"(\w+)\s*\(", declared)
-        if function:
-            found[function[1]] = head[1] or ""
-    return found
-
-
-def _template(text: str, place: str, name: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The template arguments of a kernel, from its list of template parameters, and the defaults that are numbers."""
+def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The template arguments of a kernel, from its template parameters, and the defaults that are whole numbers."""
     template: list[str] = []
     defaults: dict[str, int] = {}
-    for parameter in filter(None, map(str.strip, text.split(","))):
-        declared, _, default = (part.strip() for part in parameter.partition("="))
-        *kind, word = declared.split()
-        option = word.lower()
-        if not kind or kind[0] in ("typename", "class"):
+    for parameter in function.template:
+        option = parameter.name.lower()
+        if parameter.type[0] in ("typename", "class"):
             template.append("dtype")
             continue
-        integer = all(part in _INTEGERS or re.fullmatch(r"(?:std::)?u?int\d+_t", part) for part in kind)
-        if not integer or option in known:
+        words = [word for word in parameter.type if word not in ("std", "::")]
+        integer = all(word in _INTEGERS or re.fullmatch(r"u?int\d+_t", word) for word in words)
+        if not integer or not option or option in known:
             raise UserError(
-                f"{place}what is the template argument '{option}' of {name}? Say it with --template, a list in the "
-                "order of the template, of dtype, numbers, and names of your own such as tile, which become options"
+                f"{place}what is the template argument '{option}' of {function.name}? Say it with --template, a list "
+                "in its order of dtype, numbers, and names of your own such as tile, which become options"
             )
         template.append(option)
+        default = re.sub(r"(?<=\d)[uUlL]+\b", "", parameter.default)
         default = {"false": "0", "true": "1"}.get(default, default)
-        if re.fullmatch(r"-?\d+", default):
-            defaults[option] = int(default)
+        with contextlib.suppress(UserError, ArithmeticError, TypeError, ValueError):
+            value = evaluate(default, {}) if default else None
+            if isinstance(value, int):
+                defaults[option] = int(value)
     return tuple(template), defaults
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from tilewise.files import digest
 from tilewise.measure import job
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
-from tilewise.study import points, registry, slurm
+from tilewise.study import durations, points, registry, slurm
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
@@ -86,7 +87,7 @@ class Study:
             self.platforms = {name: {"backend": backend}}
             self.gpus = max(1, gpus)
         else:
-            self.platforms = config["platforms"]
+            self.platforms = slurm.spread(config["platforms"])
             if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
                 self.gpus = max(1, this_machine()[2])
         for name in ("l1", "l2"):
@@ -103,6 +104,7 @@ class Study:
                 )
         self.cpu_job = slurm.cpu_job(config)
         self.gpu_job = slurm.gpu_job(config, self.platforms)
+        self.measuring_job = slurm.gpu_job(config, self.platforms, self.needs_gpu, measures=True)
         self.points = functools.cache(self._points)
         for task in self.tasks:
             self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
@@ -185,20 +187,40 @@ class Study:
         files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
         return [str(file) for file in files if file.is_file()]
 
+    def instructions_of(self, wildcards: Any) -> list[str]:
+        """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""
+        mine = wildcards.get("platform")
+        files = {name: Path(f"results/{name}/instructions.csv") for name in ([mine] if mine else self.platforms)}
+        on_gpu = {name for name in files if self.platforms[name]["backend"] == "gpu"}
+        return [str(file) for name, file in files.items() if name in on_gpu or file.is_file()]
+
+    def code_of(self, wildcards: Any) -> list[str]:
+        """What machine code is read of: the builds of a GPU's platform, or the sources of what is compiled for it."""
+        return self.cuda_builds_of(wildcards) if self.backend_of(wildcards) == "gpu" else self.files_of_kind("cuda")
+
     # ---- What is counted --------------------------------------------------------------------------------------------
 
     def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
-        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` that it takes,
-        or else at the smallest that it takes."""
+        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` that it takes.
+
+        If it takes none of them, at the smallest that it takes, with two blocks along each dimension if it can have
+        them; and if there is none either, at the first of `shapes`, so that the table says that it was not traced.
+        """
         found: dict[Point, None] = {}
         asked = (dataclasses.replace(p, task="trace") for task in self.with_method("sweep") for p in self.points(task))
         for point in dict.fromkeys(dataclasses.replace(p, n=1, p=1, m=1) for p in asked):
             kernel = self.kernels[point.kernel]
-            if kernel.kind == "cuda" and kernel.emulated:
+            if kernel.kind == "cuda":
                 at = [dataclasses.replace(point, n=shape["n"], p=shape["p"], m=shape["m"]) for shape in shapes]
                 taken = [each for each in at if kernel.unmet(each) is None]
-                found |= dict.fromkeys(taken or filter(None, [points.at_smallest_shape(point, kernel)]))
+                own = None if taken or not kernel.emulated else points.at_smallest_shape(point, kernel, blocks=2)
+                found |= dict.fromkeys(taken or [own or at[0]])
         return list(found)
+
+    def cuda_points(self) -> list[Point]:
+        """Every point of a CUDA kernel, as on a GPU."""
+        found = (point for task in self.tasks for point in self.points(task))
+        return [point for point in found if self.kernels[point.kernel].kind == "cuda"]
 
     def loop_points(self) -> list[Point]:
         """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
@@ -222,7 +244,9 @@ class Study:
         asked = self.points(wildcards.task, backend)
         used = sorted({job.backend_of(self.kernels[point.kernel], backend) for point in asked})
         settings = [[read(each, backend, self.config) for each in used] for read in (job.settings, job.limits)]
-        return digest([method.name, asked, settings, method.settings(self.config, backend), self._entries(asked)])
+        own = method.settings(self.config, backend)
+        claims = [method.asks(self.kernels[name]) for name in sorted({point.kernel for point in asked})]
+        return digest([method.name, asked, settings, own, claims, self._entries(asked)])
 
     def conditions_of_build(self, wildcards: Any) -> str:
         """The same for a build, beside its instances: how the kernel is compiled, and why it may not be."""
@@ -249,7 +273,14 @@ class Study:
         traced = [self.traced_points(shapes[name]) for name in ("shapes", "counted")]
         loops = [dataclasses.replace(point, task="") for point in self.loop_points()]
         counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
-        return digest([traced, loops, shapes["cache_lines"], self._entries(counted)])
+        left_out = [[kernel.name, kernel.reason] for kernel in self.kernels.values() if not kernel.emulated]
+        return digest([traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries(counted), left_out])
+
+    def conditions_of_code(self, wildcards: Any) -> str:
+        """The same for what is read of the machine code: the instances that make a product, and what compiles them."""
+        products = {(p.kernel, p.dtype, self.kernels[p.kernel].product(p)) for p in self.cuda_points()}
+        instances = sorted({(*names, launch.instance) for *names, launch in products if launch})
+        return digest([instances, self.backend_of(wildcards) == "emulator" and self.config["machine_code"]])
 
     def shown_of(self, wildcards: Any) -> str:
         """The same for a task's table and figure, beside its rows."""
@@ -285,6 +316,40 @@ class Study:
         if backend == "gpu":
             return self.cores and max(1, self.cores // self.gpus - (self.gpus > 1))
         return 1
+
+    def needs_gpu(self, wildcards: Any) -> bool:
+        """Whether a task's job needs its platform's own node: whether anything in it runs on a GPU, or on what stands
+        in for one."""
+        asked = self.points(wildcards.task, self.backend_of(wildcards)) if wildcards.get("task") else []
+        return not asked or any(self.kernels[point.kernel].on_gpu for point in asked)
+
+    def group_of(self, wildcards: Any) -> str | None:
+        """The group of jobs that share a submission; a task that needs no GPU has a job of its own."""
+        return f"measure-{wildcards.platform}" if self.needs_gpu(wildcards) else None
+
+    def seconds_of(self, wildcards: Any) -> int:
+        """How long a task takes, from recorded runs."""
+        backend = self.backend_of(wildcards)
+        asked = len(self.points(wildcards.task, backend))
+        return math.ceil(durations.of_task(wildcards.task, asked, self.length_of(wildcards), backend))
+
+    def cpus_of(self, wildcards: Any) -> int:
+        """Cores to ask Slurm for."""
+        return slurm.GPU_CORES if self.needs_gpu(wildcards) else slurm.LOOP_CORES
+
+    def probed_before(self, wildcards: Any) -> Sequence[str]:
+        """The device.json of the platforms whose nodes the probe has to leave out."""
+        return slurm.probed_before(self.platforms, wildcards)
+
+    def memory_of(self, wildcards: Any, attempt: int = 1) -> int:
+        """MB of the host's memory for a task: 4 GB for Python and CUDA; for a product on the CPU also its matrices, as
+        stored and in float64 to verify them. Twice as much for a second try."""
+        products = [0.0]
+        for point in self.points(wildcards.task, self.backend_of(wildcards)):
+            if not self.kernels[point.kernel].on_gpu or self.backend_of(wildcards) == "emulator":
+                elements = point.n * point.p + point.p * point.m + point.n * point.m
+                products.append(elements * (PRECISIONS[point.dtype].itemsize + 3 * 8))
+        return attempt * (4000 + int(max(products) / 1e6))
 
     def length_of(self, wildcards: Any, **_: Any) -> int:
         """How long a task takes, in points of a sweep."""

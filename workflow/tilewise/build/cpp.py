@@ -1,11 +1,15 @@
 """Compile C++ text to a shared library with the machine's own compiler."""
 
+import atexit
+import contextlib
+import hashlib
 import os
 import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,46 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
     return output
 
 
+def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
+    """Compile a C++ source that every run shares to an object file, once; returns its path.
+
+    It lies in the user's cache, under a name that depends on all that goes into it: the compiler, the flags, and the
+    files in the folder of `source`. If there is no place for a cache, it lies in a folder that goes with the process.
+    """
+    own = [flag for flag in (*FLAGS, *flags) if flag != "-shared"]
+    digest = hashlib.sha256(repr((own, run_compiler(["--version"]))).encode())
+    for path in sorted(source.parent.iterdir()):
+        if path.is_file():
+            digest.update(path.name.encode() + path.read_bytes())
+    folder = _cache()
+    output = folder / f"{source.stem}-{digest.hexdigest()[:24]}.o"
+    if not output.exists():
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f".{output.name}.") as temporary:
+            made = Path(temporary, output.name)
+            run_compiler([*own, "-c", source, "-o", made])
+            made.replace(output)
+    return output
+
+
+@cache
+def _cache() -> Path:
+    for place in (os.environ.get("XDG_CACHE_HOME"), Path.home() / ".cache"):
+        if place:
+            with contextlib.suppress(OSError):
+                folder = Path(place, "tilewise")
+                folder.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+                return folder
+    temporary = tempfile.TemporaryDirectory(prefix="tilewise-")
+    atexit.register(temporary.cleanup)
+    return Path(temporary.name)
+
+
+def preprocess(text: str, flags: Iterable[Any] = ()) -> str:
+    """`text`, a C++ translation unit, after the preprocessor, with line markers."""
+    return run_compiler([*(flag for flag in FLAGS if flag != "-shared"), *flags, "-E", "-x", "c++", "-"], text)
+
+
 def beside(path: Path) -> list[str]:
     """Flags with which `#include "NAME"` finds a file by its name alone, whatever its folder is called."""
     return ["-iquote", str(path.resolve().parent)]
@@ -42,17 +86,20 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX") or "g++")
 
 
+@cache
 def tool(name: str) -> str:
     """Path of a tool that comes with the compiler, such as nm; in a conda environment its name has a prefix."""
     return run_compiler([f"-print-prog-name={name}"]).strip()
 
 
-def run_compiler(arguments: Iterable[Any]) -> str:
-    """Run the compiler and return what it prints. Raises UserError if it is missing or fails."""
+def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
+    """Run the compiler, which may read `text`, and return what it prints; UserError if it is missing or fails."""
     command = [*compiler(), *map(str, arguments)]
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:
-        done = subprocess.run(command, env=english, check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=english, input=text, check=False, capture_output=True, text=True, errors="replace"
+        )
     except OSError:
         raise UserError(
             f"there is no C++ compiler '{command[0]}'; install one (apt install g++, dnf install gcc-c++, "

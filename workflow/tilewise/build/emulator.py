@@ -6,6 +6,8 @@ import json
 import math
 import re
 import subprocess
+import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from tilewise import KERNELS, UserError
-from tilewise.build.cpp import beside, compile_library, shown, tool
+from tilewise.build import ptx
+from tilewise.build.cpp import FLAGS, beside, compile_object, preprocess, run_compiler, shown, tool
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
@@ -34,44 +37,72 @@ class LaunchError(Exception):
 
 # ---- Compiling -------------------------------------------------------------------------------------------------------
 
+#: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
+COMPILE = (
+    *(flag for flag in FLAGS if flag != "-shared"),
+    "-fno-strict-aliasing",  # a kernel reads floats as int4
+    "-fno-extern-tls-init",
+    "-fstack-clash-protection",  # a thread that needs too much local memory meets the end of its stack
+    "-ffunction-sections",
+    "-fdata-sections",
+)
+
 
 def build(
     kernel: Kernel,
     instances: Sequence[str],
     output: Path | str,
     flags: Iterable[Any] = (),
-    runtime: Path = FOLDER / "cuda_emulator.cpp",
+    runtime: str = "cuda_emulator.cpp",
 ) -> Path:
     """Compile a kernel with all its instances into one shared library at `output`; returns the path.
 
-    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file. `runtime` is the scheduler, as
-    source or object. Raises UserError if the kernel does not compile, or if an instance's static shared memory passes
-    CUDA's limit, which is a compile error there.
+    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file. `flags` are for the compiler,
+    beside COMPILE; `runtime` is the scheduler's file in FOLDER. Raises UserError if the kernel does not compile, or if
+    an instance's static shared memory passes CUDA's limit, which is a compile error there.
     """
-    # The runtime before the flags: libraries among these serve it too. Sections, so that the linker drops kernels that
-    # are never launched and their shared memory with them.
-    own = [*beside(kernel.path), f"-I{INCLUDE}", f"-I{FOLDER}", "-fno-strict-aliasing", "-fno-extern-tls-init"]
-    sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
-    compile_library(_wrapper(kernel, instances), output, [*own, *sections, runtime, *flags])
-    for instance, used in static_shared_bytes(shared_arrays(output), instances).items():
-        if used > DEFAULT_SHARED_BYTES:
-            Path(output).unlink()
-            raise UserError(
-                f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
-                f"{DEFAULT_SHARED_BYTES} B of static shared memory; use smaller tiles, or `extern __shared__` with "
-                "dynamic_shared_bytes in the registry"
-            )
-    return Path(output)
+    output = Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    own = [*COMPILE, *flags, *beside(kernel.path), f"-I{INCLUDE}", f"-I{FOLDER}"]
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
+        source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
+        text, objects = _wrapper(kernel, instances), [compile_object(FOLDER / runtime)]
+        if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
+            text = ptx.rewritten(preprocess(text, own), own=["<stdin>"])
+            objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
+        source.write_text(text)
+        try:
+            run_compiler([*own, "-c", source, "-o", compiled])
+        except UserError as error:
+            raise UserError(_in_kernel(str(error), kernel, source)) from None
+        alignments, variables = _symbols(kernel, compiled)
+        shared.write_text(_shared_memory(alignments, variables))
+        library = Path(folder, output.name)
+        run_compiler(
+            ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
+        )
+        for instance, used in static_shared_bytes(shared_arrays(library, alignments), instances).items():
+            if used > DEFAULT_SHARED_BYTES:
+                raise UserError(
+                    f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
+                    f"{DEFAULT_SHARED_BYTES} B of static shared memory; use smaller tiles, or `extern __shared__` with "
+                    "dynamic_shared_bytes in the registry"
+                )
+        library.replace(output)
+    return output
+
+
+def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
+    """A compiler's message about the text around a kernel, as one about the kernel."""
+    where, _, what = message.partition(": ")
+    if not where.startswith(str(source)):
+        return message
+    hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
+    return f"{shown(kernel.path)}: {what}{hint}"
 
 
 def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
     """C++ text that includes the kernel, unchanged, and makes each instance callable as a thread of a grid."""
-    # `extern __shared__` arrays of any name are one and the same memory, as large as a block can have.
-    text = "\n".join(code_of(path) for path in kernel.files)
-    names = sorted(set(re.findall(r"\bextern\s+__shared__\b[^;]*?(\w+)\s*\[\s*\]", text)))
-    labels = "".join(rf".globl {name}\n.hidden {name}\n.type {name}, @tls_object\n{name}:\n" for name in names)
-    size = EMULATED_LIMITS["shared_bytes_per_block_optin"]
-    dynamic = rf'asm(".pushsection .tbss,\"awT\",@nobits\n.balign 256\n{labels}.zero {size}\n.popsection");'
     used = set(re.findall(r"\w+", " ".join(instances)))
     headers = sorted({p.header for p in PRECISIONS.values() if p.header and p.cpp in used})
     functions = [f"&{name.removesuffix('<>')}" for name in instances]
@@ -82,7 +113,6 @@ def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
             '#include "cuda_emulator.h"',
             *(f'#include "{header}"' for header in headers),
             f'#include "{kernel.path.name}"',
-            dynamic if names else "",
             f"{visible} emulator::Instance emulator_instances[] = {{",
             f"{rows}}};",
             f"{visible} char emulator_names[] =",
@@ -96,47 +126,93 @@ def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
 
 # ---- Shared memory ---------------------------------------------------------------------------------------------------
 
+#: The system keeps the first bytes of the window through which a block of Hopper sees its shared memory. The arrays are
+#: aligned behind them, relative to their end: so no array is aligned to more than these bytes, whatever it asks for.
+RESERVED_SHARED_BYTES = 1024
+#: Where dynamic shared memory begins, unless it asks for more.
+DYNAMIC_ALIGNMENT = 16
+
 
 @dataclass(frozen=True)
 class SharedArray:
-    """A __shared__ array: the instance it belongs to (None: to no kernel alone), its name, where it begins in the
-    library's TLS segment and its size, both in bytes. The dynamic array has size 0, for the launch decides."""
+    """A __shared__ array: the instance it belongs to (None: to no kernel alone), its name, where g++ has it in the
+    library's TLS segment, its size and the alignment that it asks for, in bytes. The dynamic array has size 0, for the
+    launch decides."""
 
     owner: str | None
     name: str
     offset: int
     size: int
+    alignment: int
 
 
-def shared_arrays(library: Path | str) -> list[SharedArray]:
-    """All SharedArrays of a library, by its symbol table."""
-    found = []
-    for symbol, offset, size in _thread_locals(library):
-        if not symbol.startswith(_GUARD):
-            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
-            found.append(SharedArray(owner and owner[1], symbol.rsplit("::", 1)[-1], offset, size))
-    return found
-
-
-def guards(library: Path | str) -> list[int]:
-    """Where in the TLS segment g++ notes that an array was constructed; its elements need not be, but have a class."""
-    return [offset for symbol, offset, _ in _thread_locals(library) if symbol.startswith(_GUARD)]
-
-
-_GUARD = "guard variable for "
-
-
-def _thread_locals(library: Path | str) -> list[tuple[str, int, int]]:
-    """Name, offset and size of what lies in the library's TLS segment, but for the emulator's own."""
-    command = [tool("nm"), "-C", "-f", "sysv", str(library)]
+def _symbols(kernel: Kernel, compiled: Path) -> tuple[dict[str, tuple[int, bool]], list[str]]:
+    """What an object file says of memory: its shared arrays by symbol, each with the alignment in bytes and whether the
+    array is `extern`; and the symbols of its __device__ variables."""
+    command = [tool("readelf"), "-W", "-S", "-s", str(compiled)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = re.findall(r"^ *\[ *(\d+)\] (\S+).*?(\d+)$", listing, re.MULTILINE)
+    sections = {number: (name, int(alignment)) for number, name, alignment in rows}
+    symbols = re.findall(r"^ *\d+: \S+ +\S+ TLS +\S+ +\S+ +(\w+) (\S+)$", listing, re.MULTILINE)
+    objects = re.findall(r"^ *\d+: \S+ +\S+ OBJECT +\S+ +\S+ +(\d+) (\S+)$", listing, re.MULTILINE)
+    variables = [name for section, name in objects if re.match(r"\.(bss|data(?!\.rel\.ro))", sections[section][0])]
+    text = "\n".join(code_of(path) for path in kernel.files)
+    alignments = {
+        name: (_alignment_of_extern(name, text), True) if section == "UND" else (sections[section][1], False)
+        for section, name in symbols
+    }
+    return alignments, variables
+
+
+def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequence[str]) -> str:
+    """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and how all are aligned."""
+    extern = sorted(name for name, (_, is_extern) in alignments.items() if is_extern)
+    labels = "".join(f".globl {name}\n.hidden {name}\n.type {name}, @tls_object\n{name}: .zero 1\n" for name in extern)
+    words = json.dumps(json.dumps([alignments, variables]))
+    return (
+        f'.section .tbss,"awT",@nobits\n{labels}'
+        '.section .rodata.emulator_shared,"a"\n.globl emulator_shared\n.protected emulator_shared\n'
+        f'emulator_shared: .asciz {words}\n.section .note.GNU-stack,"",@progbits\n'
+    )
+
+
+def _alignment_of_extern(name: str, text: str) -> int:
+    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it."""
+    declared = re.findall(rf"\bextern\b[^;{{}}]*\b{name}\s*\[", text)
+    asked = (int(number) for part in declared for number in re.findall(r"(?:align\w*)\s*\(+\s*(\d+)\s*\)", part))
+    return max(DYNAMIC_ALIGNMENT, *asked, 0)
+
+
+def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
+    """All SharedArrays of a library, in the order of their declarations, by its symbol table and their alignments."""
     found = []
-    for line in listing.splitlines():
+    for mangled, symbol, offset, size in _listed(library, "TLS"):
+        if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
+            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
+            name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
+            found.append(SharedArray(owner and owner[1], name, offset, size, alignment))
+    return sorted(found, key=lambda array: -array.offset)  # g++ writes the last declaration first
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A __device__ variable: its name, where it begins in the library, and its size in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def _listed(library: Path | str, kind: str) -> list[tuple[str, str, int, int]]:
+    """Mangled and plain name, offset and size of a library's symbols of a kind: TLS, or OBJECT, a variable."""
+    listings = []
+    for options in ([], ["-C"]):
+        command = [tool("nm"), "-p", *options, "-f", "sysv", str(library)]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
-        cells = [cell.strip() for cell in line.rsplit("|", 6)]
-        if len(cells) == 7 and cells[3] == "TLS" and not cells[0].startswith("emulator::"):
-            found.append((cells[0], int(cells[1], 16), int(cells[4] or "0", 16)))
-    return found
+        cells = ([cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines())
+        listings.append([row for row in cells if len(row) == 7 and row[3] == kind and row[1]])
+    return [(row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)) for row, plain in zip(*listings)]
 
 
 def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[str]) -> list[SharedArray]:
@@ -151,17 +227,43 @@ def _plain(instance: str) -> str:
     return re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", plain))
 
 
+def places_of(arrays: Sequence[SharedArray]) -> list[int]:
+    """Where in the window of a block each of its SharedArrays begins, in bytes, as NVIDIA's linker lays them out.
+
+    Static arrays come in the order of their declarations, each at a multiple of its alignment from the end of what is
+    reserved; then dynamic memory, which all `extern` arrays share.
+    """
+    end, places = 0, {}
+    for array in arrays:
+        if array.size:
+            places[array] = -(-end // array.alignment) * array.alignment
+            end = places[array] + array.size
+    dynamic = [array for array in arrays if not array.size]
+    most = max((array.alignment for array in dynamic), default=1)
+    places |= dict.fromkeys(dynamic, -(-end // most) * most)
+    return [RESERVED_SHARED_BYTES + places[array] for array in arrays]
+
+
 def static_shared_bytes(arrays: Iterable[SharedArray], instances: Sequence[str]) -> dict[str, int]:
     """Bytes of static shared memory of a block, for each instance."""
-    arrays = list(arrays)
-    return {name: sum(array.size for array in arrays_of(arrays, name, instances)) for name in instances}
+    arrays, used = list(arrays), {}
+    for name in instances:
+        own = [array for array in arrays_of(arrays, name, instances) if array.size]
+        ends = (place + array.size - RESERVED_SHARED_BYTES for place, array in zip(places_of(own), own))
+        used[name] = max(ends, default=0)
+    return used
 
 
 # ---- Running ---------------------------------------------------------------------------------------------------------
 
 
 class _Parameter(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("kind", ctypes.c_char)]
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("kind", ctypes.c_char),
+        ("element_size", ctypes.c_uint32),
+        ("element", ctypes.c_char),
+    ]
 
 
 class _Instance(ctypes.Structure):
@@ -172,8 +274,37 @@ class _Instance(ctypes.Structure):
     ]
 
 
+class Stopped(ctypes.Structure):
+    """How a run ended before its end, as cuda_emulator.cpp says it: `how` is a number of HOW, `pc` the instruction's
+    offset in the library, or 0, `last` that of its last access; `file` and `line` say where it waited last."""
+
+    _fields_ = [
+        ("how", ctypes.c_int32),
+        ("thread", ctypes.c_uint32),
+        ("block", ctypes.c_uint32 * 3),
+        ("pc", ctypes.c_uint64),
+        ("last", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("file", ctypes.c_char_p),
+        ("line", ctypes.c_int32),
+    ]
+
+
+#: What a thread did that was stopped.
+HOW = {
+    1: "has not come to its end",
+    2: "divides by zero; a GPU would go on with a number that means nothing",
+    3: "needs more local memory than the 512 KiB that a GPU gives a thread: recursion without end, or large arrays",
+    4: "reads or writes address {address:#x}, where nothing is",
+    5: "comes to an instruction that ends it, such as where a function without `return` ends",
+}
+
 #: What a parameter of a kernel can be, as cuda_emulator.h says it.
 KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
+
+
+def _text(library: ctypes.CDLL, symbol: str) -> str:
+    return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, symbol))).decode()
 
 
 class Emulator:
@@ -187,28 +318,67 @@ class Emulator:
         self.library = ctypes.PyDLL(str(path))
         # Closed when no longer used: else a library that is built again at this path would not be loaded.
         weakref.finalize(self, _ctypes.dlclose, self.library._handle)
-        self.entry = self._text("emulator_entry")
-        self.instances = self._text("emulator_names").split("\n")
+        self.entry = _text(self.library, "emulator_entry")
+        if hasattr(self.library, "emulator_ptx_unknown"):
+            self.library.emulator_ptx_unknown.restype = ctypes.c_char_p
+            if unknown := self.library.emulator_ptx_unknown().decode():
+                raise UserError(shown(unknown))
+        self.instances = _text(self.library, "emulator_names").split("\n")
         self._instances = (_Instance * len(self.instances)).in_dll(self.library, "emulator_instances")
         self.parameters = {
             name: [(p.size, p.kind.decode()) for p in held.parameters[: held.parameter_count]]
             for name, held in zip(self.instances, self._instances)
         }
-        self.shared = shared_arrays(path)
+        #: float or double for each parameter that points to one; else "".
+        self.elements = {
+            name: [
+                {(b"f", 4): "float", (b"f", 8): "double"}.get((p.element, p.element_size), "") * (p.kind == b"p")
+                for p in held.parameters[: held.parameter_count]
+            ]
+            for name, held in zip(self.instances, self._instances)
+        }
+        alignments, variables = json.loads(_text(self.library, "emulator_shared"))
+        self.shared = shared_arrays(path, alignments)
+        self.thread_local_bytes = max((offset + size for _, _, offset, size in _listed(path, "TLS")), default=0) + 8
+        objects = _listed(path, "OBJECT") if variables else []
+        self.variables = [
+            Variable(name, at, size) for mangled, name, at, size in objects if mangled in variables and size
+        ]
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
+        self.library.emulator_stopped.restype = ctypes.POINTER(Stopped)
+        #: Seconds of computing that are left for all further launches; None: no limit.
+        self.seconds_left: float | None = None
 
-    def _text(self, symbol: str) -> str:
-        return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(self.library, symbol))).decode()
+    def stopped(self) -> Stopped | None:
+        """How the last launch ended, if a thread could not go on or the time was up."""
+        found = self.library.emulator_stopped()[0]
+        return found if found.how else None
 
     def check(self, launch: Launch, limits: Mapping[str, Any] = EMULATED_LIMITS) -> None:
         """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
         called with its arguments, or if the emulator cannot do what it asks for."""
         if launch.cluster != (1, 1, 1):
             raise UserError(
-                f"{self.entry}: the emulator has no clusters; give the entry `emulated: false` with the reason"
+                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; trace it with clusters "
+                "of one block, or give the entry `emulated: false` with the reason"
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
+
+    def check_elements(self, launch: Launch, types: Mapping[str, str]) -> None:
+        """Raise UserError if a function takes a pointer to float or double where its launch gives it an array of
+        another type; `types` are those of the arrays by name, in C++."""
+        for number, (argument, element) in enumerate(zip(launch.arguments, self.elements[launch.instance]), 1):
+            if isinstance(argument, Array) and element and types[argument.name] != element:
+                raise UserError(
+                    f"{self.entry}: {launch.instance}: argument {number} is the array {argument.name} of "
+                    f"{types[argument.name]}, but the function takes a pointer to {element}; choose that element type "
+                    f"(--dtype {element} of `tilewise trace`)"
+                )
+
+    def shared_of(self, launch: Launch) -> list[SharedArray]:
+        """The shared arrays that a launch may use."""
+        return arrays_of(self.shared, launch.instance, self.instances)
 
     def launch(
         self,
@@ -226,12 +396,22 @@ class Emulator:
         its end: the tracer gives up some. Raises, with all arrays untouched, what `check` raises.
         """
         self.check(launch, limits)
+        shared = self.shared_of(launch)
+        integers = ctypes.c_uint64 * len(shared)
+        self.library.emulator_place(
+            integers(*(array.offset for array in shared)),
+            integers(*places_of(shared)),
+            ctypes.c_int(len(shared)),
+            ctypes.c_uint64(self.thread_local_bytes),
+        )
+        self.library.emulator_limit(ctypes.c_double(self.seconds_left or 0.0))
+        started = time.process_time()
         held = [_packed(argument, arrays) for argument in launch.arguments]
         addresses = (ctypes.c_void_p * max(1, len(held)))(*(ctypes.addressof(value) for value in held))
         triple = ctypes.c_uint * 3
         across, down, _ = launch.grid
         numbers = [x + across * (y + down * z) for x, y, z in blocks]
-        return bool(
+        ended = bool(
             self.library.emulator_run(
                 ctypes.byref(self._instances[self.instances.index(launch.instance)]),
                 triple(*launch.block),
@@ -243,6 +423,12 @@ class Emulator:
                 ctypes.c_uint64(len(numbers)),
             )
         )
+        if self.seconds_left is not None:
+            self.seconds_left = max(1e-3, self.seconds_left - (time.process_time() - started))
+        self.library.emulator_message.restype = ctypes.c_char_p
+        if message := self.library.emulator_message().decode():
+            raise UserError(f"{shown(message)}")
+        return ended
 
 
 def run(
@@ -257,13 +443,22 @@ def run(
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
     Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
-    untouched.
+    untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
         library.check(launch, limits)
     arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
     for launch in launches:
-        library.launch(launch, arrays, limits, **order)
+        if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
+            block, thread = tuple(stopped.block), thread_of(stopped.thread, launch)
+            how = HOW[stopped.how].format(address=stopped.address)
+            raise UserError(f"{library.entry}: {launch.instance}: thread {thread} of block {block} {how}")
+
+
+def thread_of(number: int, launch: Launch) -> Three:
+    """threadIdx of a thread by its number in a block, counted along x, y, then z."""
+    x, y, _ = launch.block
+    return number % x, number // x % y, number // (x * y)
 
 
 def product(
@@ -286,9 +481,37 @@ def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:
     """An argument as ctypes holds it."""
     if isinstance(argument, Number):
         return argument.packed()
-    assert isinstance(argument, Array)  # check has refused the rest
-    array = arrays[argument.name]
-    return ctypes.c_void_p(array if isinstance(array, int) else array.ctypes.data)
+    array = arrays[argument.name if isinstance(argument, Array) else argument.array]
+    address = array if isinstance(array, int) else array.ctypes.data
+    return ctypes.c_void_p(address) if isinstance(argument, Array) else _tensor_map(argument, address)
+
+
+class _TensorMap(ctypes.Structure):
+    """What ptx.cpp reads as TensorMap; the dimensions begin with the innermost."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint32) for name in ("magic", "rank", "itemsize", "swizzle")),
+        ("base", ctypes.c_uint64),
+        ("shape", ctypes.c_uint64 * 5),
+        ("pitch", ctypes.c_uint64 * 5),
+        ("box", ctypes.c_uint16 * 5),
+        ("step", ctypes.c_uint16 * 5),
+        ("rest", ctypes.c_uint8 * 4),
+    ]
+
+
+def _tensor_map(tensor: TensorMap, address: int) -> _TensorMap:
+    itemsize, shape = PRECISIONS[tensor.dtype].itemsize, tensor.shape[::-1]
+    packed = _TensorMap(_MAP_MAGIC, len(shape), itemsize, tensor.swizzle, address)
+    for d, extent in enumerate(shape):
+        packed.shape[d] = extent
+        packed.pitch[d] = itemsize * math.prod(shape[:d])
+        packed.box[d] = tensor.box[::-1][d]
+        packed.step[d] = tensor.strides[::-1][d] if tensor.strides else 1
+    return packed
+
+
+_MAP_MAGIC = 0x70616D54
 
 
 def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int, str]]) -> None:
@@ -301,11 +524,8 @@ def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int,
         )
     for number, (argument, (size, kind)) in enumerate(zip(launch.arguments, parameters), 1):
         if isinstance(argument, TensorMap):
-            raise UserError(
-                f"{place}: argument {number} is a tensor map, which the emulator does not have; give the entry "
-                "`emulated: false` with the reason"
-            )
-        if isinstance(argument, Array):
+            given, said = (ctypes.sizeof(_TensorMap), "o"), "a tensor map"
+        elif isinstance(argument, Array):
             given, said = (ctypes.sizeof(ctypes.c_void_p), "p"), f"the array {argument.name}"
         else:
             floating = argument.type in ("float", "double")

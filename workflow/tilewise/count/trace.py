@@ -4,7 +4,6 @@ kernels/emulator/tracer.cpp explains how; study/columns.py explains the columns 
 together are one point: their traffic is summed.
 """
 
-import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -14,17 +13,17 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 
 from tilewise import UserError
 from tilewise.build import emulator
-from tilewise.build.cpp import FLAGS, run_compiler, shown, tool
-from tilewise.build.emulator import FOLDER, Emulator, LaunchError, SharedArray
+from tilewise.build.cpp import shown, tool
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -32,6 +31,10 @@ from tilewise.study.launch import Launch, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, Precision
 from tilewise.study.registry import Kernel
+from tilewise.study.sources import code_of
+
+#: Workers of these numbers and more are no threads, as runtime.h says.
+THREADS = 1024
 
 Shape = tuple[int, int, int]
 Row = dict[str, Any]
@@ -40,14 +43,24 @@ Row = dict[str, Any]
 MOST_COUNTED = 200_000_000
 
 #: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
-#: vectorise them. Overflow wraps around, as it does on a GPU. Our own functions stand in for the sanitizers' libraries.
-#: DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for those of the including file.
+#: vectorise them, nor drop them or move them to where a condition guards them or no longer does; test_microscope.py has
+#: a kernel for each. Overflow wraps around, as it does on a GPU, and a loop without an end has none. Our own functions
+#: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
+#: those of the including file.
 TRACED = [
     "-g1",
     "-gdwarf-4",
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "--param=tsan-instrument-func-entry-exit=0",
+    "-ftrivial-auto-var-init=pattern",  # a register that nobody set holds no 0 by chance
+    "-fno-tree-sink",  # a load goes into the `if` that uses it
+    "-fno-tree-dce",  # a load that nobody uses goes
+    "-fno-tree-dse",  # a store that a later one overwrites goes
+    "-fno-tree-loop-im",  # a load of shared memory goes out of the `if` and the loop around it
+    "-fno-hoist-adjacent-loads",  # both members are loaded where the source loads one
+    "-fno-finite-loops",
+    "-fno-aggressive-loop-optimizations",
     "-fwrapv",
     "-fno-tree-vectorize",
     "-fno-store-merging",
@@ -59,24 +72,24 @@ TRACED = [
     "-fno-tree-tail-merge",
     "-fno-split-paths",
     "-fno-ipa-icf",
-    "-nodefaultlibs",
-    "-lstdc++",
-    "-lm",
-    "-lgcc_s",
-    "-lgcc",
-    "-lc",
 ]
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch.
 SCHEDULES: dict[str, dict[str, Any]] = {"forward": {}, "reverse": {"reverse": True}, "random": {"seed": 524}}
 
-#: What the tracer itself finds, numbered as in tracer.cpp: kind of a Fault -> column of the row.
+#: Kind of a Fault -> column of the row. The first are what the tracer itself finds, numbered as in tracer.cpp.
 KINDS = {
     "race": "races",
     "out_of_bounds": "out_of_bounds",
     "uninitialised": "uninitialised",
     "divergence": "divergence",
     "misaligned": "misaligned",
+    "asynchrony": "asynchrony",
+    "deadlock": "deadlocks",
+    "trap": "traps",
+    "order": "order_dependent",
+    "incorrect": "incorrect",
+    "stopped": "stopped",
 }
 TITLES = {
     "race": "race",
@@ -84,8 +97,12 @@ TITLES = {
     "uninitialised": "read of what was never written",
     "divergence": "barrier that not all threads reach",
     "misaligned": "misaligned address",
+    "asynchrony": "asynchronous work not waited for",
+    "deadlock": "deadlock",
+    "trap": "trap",
     "order": "result depends on the order of threads",
     "incorrect": "wrong product",
+    "stopped": "run that does not come to its end",
 }
 
 
@@ -122,6 +139,7 @@ def trace(
     seed: int = 524,
     blocks: Iterable[Three] = (),
     stop: bool = False,
+    limit: float = 0,
     **parameters: int,
 ) -> tuple[Row, list[Fault]]:
     """Run a kernel at a shape (n, p, m) under every schedule; returns (row of traffic.csv as a dict, list of Faults).
@@ -129,11 +147,12 @@ def trace(
     `parameters` are the kernel's own; for `block` they are block_x and block_y. `library` is its library made by
     `build`; without one it is compiled. `blocks`, triples (x, y, z), restricts every launch to these blocks: then the
     operands are zeros that take no memory until they are read, so that shapes far beyond this machine's memory can be
-    tried, and the product is not checked. `stop` ends a run at its first fault. Raises UserError if the kernel does not
-    compile or cannot be emulated, LaunchError if a device would refuse a launch.
+    tried, and the product is not checked. `stop` ends a run at its first fault, `limit` the whole after that many
+    seconds of computing (0: never). Raises UserError if the kernel does not compile or cannot be emulated, or if this
+    machine has not enough memory, LaunchError if a device would refuse a launch.
     """
     point = points.point("trace", kernel.name, dtype, *shape, **parameters)
-    return trace_point(kernel, point, library, seed, blocks, stop)
+    return trace_point(kernel, point, library, seed, blocks, stop, limit)
 
 
 def trace_point(
@@ -143,6 +162,7 @@ def trace_point(
     seed: int = 524,
     blocks: Iterable[Three] = (),
     stop: bool = False,
+    limit: float = 0,
 ) -> tuple[Row, list[Fault]]:
     """The same for a Point."""
     if not kernel.emulated:
@@ -150,57 +170,91 @@ def trace_point(
     if library is None:
         with tempfile.TemporaryDirectory() as folder:
             library = build(kernel, kernel.instances(point), Path(folder, f"{kernel.name}.so"))
-            return Tracer(library, kernel).trace(point, seed, blocks, stop)
-    return Tracer(library, kernel).trace(point, seed, blocks, stop)
+            return Tracer(library, kernel, limit).trace(point, seed, blocks, stop)
+    return Tracer(library, kernel, limit).trace(point, seed, blocks, stop)
 
 
-def tracers(points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str) -> dict[str, "Tracer"]:
-    """A Tracer for each kernel among the points that the emulator runs, by name: compiled once, with all instances,
-    into `folder`."""
+def tracers(
+    points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str, limit: float = 0
+) -> dict[str, "Tracer | UserError"]:
+    """A Tracer for each kernel among the points that the emulator runs, by name, compiled once, with all instances,
+    into `folder`; or, for a kernel that does not compile, the error. `limit` as in Tracer."""
     instances: dict[str, set[str]] = {}
     for point in points:
-        if kernels[point.kernel].emulated:
-            instances.setdefault(point.kernel, set()).update(kernels[point.kernel].instances(point))
-    return {
-        name: Tracer(build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so"), kernels[name])
-        for name, wanted in instances.items()
-    }
+        kernel = kernels[point.kernel]
+        if kernel.emulated and not kernel.unmet(point):
+            instances.setdefault(point.kernel, set()).update(kernel.instances(point))
+    found: dict[str, Tracer | UserError] = {}
+    for name, wanted in instances.items():
+        try:
+            library = build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so")
+            found[name] = Tracer(library, kernels[name], limit)
+        except UserError as error:
+            found[name] = error
+    return found
 
 
 def trace_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
 ) -> tuple[pd.DataFrame, list[Fault]]:
     """Trace the points of CUDA kernels; returns (table of traffic.csv with one row per point, list of Faults).
 
     `tracers` is what the function of that name makes of these points, `kernels` the registry, whose parameters are
-    columns. A launch that a device would refuse has no row, nor has a kernel that the emulator does not run.
+    columns. A point that cannot be traced is a row without counts, whose status and message say why.
     """
     rows, faults = [], []
     for point in points:
-        if kernels[point.kernel].emulated:
-            with contextlib.suppress(LaunchError):
-                row, found = tracers[point.kernel].trace(point)
-                rows.append(row)
-                faults += found
+        row, found = _traced(point, kernels[point.kernel], tracers.get(point.kernel))
+        rows.append(row)
+        faults += found
     return columns.frame(rows, "traffic", registry.parameters(kernels)), faults
 
 
+def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> tuple[Row, list[Fault]]:
+    """A point's row of traffic.csv and its Faults, whatever becomes of it."""
+    if not kernel.emulated:
+        status, message = "unsupported", f"the emulator does not run it: {kernel.reason}"
+    elif unmet := kernel.unmet(point):
+        n, p, m = point.shape.values()
+        status = "unsupported"
+        message = f"it requires {unmet}, which {n}x{p}x{m} is not; add a shape that it takes to trace.shapes"
+    elif isinstance(tracer, Tracer):
+        try:
+            return tracer.trace(point)
+        except LaunchError as error:
+            status, message = "invalid_launch", str(error)
+        except UserError as error:
+            status, message = "error", str(error)
+    else:
+        status, message = "compile_error", str(tracer)
+    return _about(kernel, point) | {"status": status, "message": message}, []
+
+
+def left_out(traced: pd.DataFrame) -> list[str]:
+    """A line for each row of `trace_points` that was not traced."""
+    rows = traced[traced["status"] != "ok"]
+    named = (f"{row['kernel']} {row['dtype']} {row['n']}x{row['p']}x{row['m']}" for row in rows.to_dict("records"))
+    return [f"{name} was not traced: {message}" for name, message in zip(named, rows["message"])]
+
+
 def count_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer"], kernels: Mapping[str, Kernel]
+    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
 ) -> pd.DataFrame:
     """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
     Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie
     alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of
     each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
-    run whole, or left out if that takes too long. The columns of faults are blank: what was not run was not examined.
+    run whole, or left out if that takes too long, as is one that cannot run. The columns of faults are blank: what was
+    not run was not examined.
     """
     rows = []
     for point in points:
-        kernel = kernels[point.kernel]
-        if kernel.emulated and (_covers(kernel) or point.multiply_adds <= MOST_COUNTED):
-            with contextlib.suppress(LaunchError):
-                rows.append(tracers[point.kernel].count(point))
+        kernel, tracer = kernels[point.kernel], tracers.get(point.kernel)
+        small = _covers(kernel) or point.multiply_adds <= MOST_COUNTED
+        if isinstance(tracer, Tracer) and not kernel.unmet(point) and small:
+            with contextlib.suppress(LaunchError, UserError):
+                rows.append(tracer.count(point))
     return columns.frame(rows, "traffic", registry.parameters(kernels))
 
 
@@ -227,17 +281,11 @@ def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
 
 def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `emulator.build` with every access to memory watched."""
-    return emulator.build(kernel, instances, output, flags=TRACED, runtime=_runtime())
+    return emulator.build(kernel, instances, output, flags=TRACED, runtime="tracer.cpp")
 
 
-@cache
-def _runtime() -> Path:
-    """The scheduler with the tracer in it, as an object file: compiled once per process, and not instrumented."""
-    folder = tempfile.TemporaryDirectory(prefix="tilewise-")
-    atexit.register(folder.cleanup)
-    output = Path(folder.name, "tracer.o")
-    run_compiler([*(flag for flag in FLAGS if flag != "-shared"), "-c", FOLDER / "tracer.cpp", "-o", output])
-    return output
+#: How tracer.cpp writes the place of an instruction into a text.
+_OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
 
 class _Traffic(ctypes.Structure):
@@ -256,12 +304,13 @@ class _Fault(ctypes.Structure):
         ("other_block", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
+        ("text", ctypes.c_char * 600),
     ]
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """An array in global memory: A, B, C or a workspace."""
+    """An array in global memory: A, B, C, a workspace, or a __device__ variable, whose elements may be of any type."""
 
     name: str
     precision: Precision
@@ -282,15 +331,47 @@ def _operands(kernel: Kernel, point: Point) -> list[_Operand]:
     return found
 
 
+#: What a byte of the operands takes beside itself: in the tracer, per 4 bytes, and in NumPy, which checks the product.
+CELL_BYTES = 32
+CHECK_BYTES = 6
+
+
+def _check_memory(kernel: Kernel, point: Point) -> None:
+    """Raise UserError if a point needs more memory than this machine, or this process's share of it, has left."""
+    operands = _operands(kernel, point)
+    unit = min(4, *(operand.precision.itemsize for operand in operands))
+    needed = sum(operand.bytes for operand in operands) * (1 + CELL_BYTES / unit + CHECK_BYTES)
+    left = psutil.virtual_memory().available
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # a container's own limit, if it has one
+            allowed, taken = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
+            left = min(left, allowed - taken)
+    if needed > left:
+        raise UserError(
+            f"{point.label()}: tracing it needs about {needed / 1e9:,.1f} GB of memory, and {left / 1e9:,.1f} GB are "
+            "free here; choose smaller sizes"
+        )
+
+
 class Tracer:
     """A library made by `build`, ready to trace points of its kernel."""
 
-    def __init__(self, library: Path | str, kernel: Kernel) -> None:
+    def __init__(self, library: Path | str, kernel: Kernel, limit: float = 0) -> None:
+        """`limit` is how many seconds of computing a point may take; 0: as many as it likes."""
         self.kernel = kernel
+        self.limit = limit
+        self.launched = 0  # the launch that began last
+        self.unit = 4  # bytes that a cell of the tracer stands for
         self.path = Path(library)
         self.emulator = Emulator(library)
-        self.guards = emulator.guards(library)
+        constants = set(re.findall(r"__constant__[^;=(){}]*?(\w+)\s*[\[=;{]", "\n".join(map(code_of, kernel.files))))
+        # Of constant memory nothing is counted, and nobody writes it.
+        self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.lines: dict[int, tuple[str, int | None]] = {0: (shown(kernel.path), None)}  # by offset of an instruction
+        self.callers: dict[int, str] = {}  # where the kernel calls the function that has an instruction
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(_Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(_Fault)
 
@@ -298,12 +379,28 @@ class Tracer:
         self, point: Point, seed: int = 524, blocks: Iterable[Three] = (), stop: bool = False
     ) -> tuple[Row, list[Fault]]:
         """As `trace` says."""
-        blocks, n, p, m = list(blocks), point.n, point.p, point.m
-        with self._allocated(point) as arrays:
+        blocks = list(blocks)
+        if not blocks:
+            _check_memory(self.kernel, point)
+        unit = 4
+        while True:  # once more if there are accesses of fewer bytes than were told apart
+            self.emulator.seconds_left = self.limit or None
+            row, faults, finest = self._trace(point, seed, blocks, stop, unit)
+            if finest >= unit:
+                return row, faults
+            unit = finest
+
+    def _trace(
+        self, point: Point, seed: int, blocks: Sequence[Three], stop: bool, unit: int
+    ) -> tuple[Row, list[Fault], int]:
+        """The same with cells of up to `unit` bytes, and the bytes of the smallest access; if it is smaller than a
+        cell, row and faults are worth nothing."""
+        n, p, m = point.n, point.p, point.m
+        with self._allocated(point, unit) as arrays:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
             C, first = arrays["C"], None
             row: Row = {}
-            faults: dict[Any, Fault] = {}
+            faults: dict[Any, Fault] = dict(self._too_aligned(point))
             for name, order in SCHEDULES.items():
                 if operands:
                     arrays["A"][:], arrays["B"][:] = operands
@@ -311,12 +408,18 @@ class Tracer:
                     for workspace in self.kernel.workspaces_at(point):
                         arrays[workspace.name].view(np.uint8).fill(0xFF)
                 self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
-                found = self._faults(point)
+                finest = self.emulator.library.tracer_finest()
+                if finest < self.unit:
+                    return row, [], finest
+                found, stopped = self._faults(point), self._stopped(point)
                 for fault in found:
                     faults.setdefault((fault.kind, fault.file, fault.line), fault)
+                if stopped:  # what was counted up to there says nothing
+                    status, faults["stopped"] = stopped
+                    row = _about(self.kernel, point) | {"status": status, "message": str(faults["stopped"])}
+                    break
                 if not row:
-                    found_by_kind = {c: sum(f.count for f in found if f.kind == kind) for kind, c in KINDS.items()}
-                    row = self._row(point, self._traffic()) | found_by_kind
+                    row = self._row(point, self._traffic())
                 if operands and first is None:
                     first = C.copy()
                 elif first is not None and C.tobytes() != first.tobytes():
@@ -326,33 +429,66 @@ class Tracer:
                 check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
                 if not check.ok:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
-        return row, list(faults.values())
+        found = list(faults.values())
+        by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
+        return row | by_kind, found, unit
 
     def count(self, point: Point) -> Row:
         """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
+        self.emulator.seconds_left = self.limit or None
         total = np.zeros((4, len(_Traffic._fields_)), np.int64)
         classes = block_classes(self.kernel, point) if _covers(self.kernel) else {None: 1}
         with self._allocated(point) as arrays:
             for block, number in classes.items():
                 self._run(point, arrays, [block] if block else [], counting=True, watching=False)
+                if stopped := self._stopped(point):
+                    raise UserError(str(stopped[1]))
                 total += number * self._traffic()
         return self._row(point, total)
 
+    def _stopped(self, point: Point) -> tuple[str, Fault] | None:
+        """Status and Fault of the last run, if a thread could not go on or the time was up."""
+        stopped = self.emulator.stopped()
+        if not stopped:
+            return None
+        self._look_up({stopped.pc, stopped.last})
+        places = [self.lines[stopped.pc], self.lines[stopped.last]]
+        if stopped.file and not stopped.pc:
+            places.insert(0, (shown(stopped.file.decode()), stopped.line))
+        # Not every one has a line: what overflows a stack may be the emulator itself.
+        file, line = next((at for at in places if at[1]), (shown(self.kernel.path), None))
+        place = _Place(self.kernel.at(point)[self.launched], [], [])
+        text = f"{place.name_thread(stopped.thread)} of {place.name_block(stopped.block)} {HOW[stopped.how]}"
+        text = text.format(address=stopped.address)
+        if stopped.how == 1:
+            text += f" after {self.limit:g} s of computing (--limit, trace.limit_s)"
+        fault = Fault("stopped", file, line, text, place.cut(stopped.block), place.thread(stopped.thread))
+        return "timeout" if stopped.how == 1 else "error", fault
+
     @contextlib.contextmanager
-    def _allocated(self, point: Point) -> Iterator[dict[str, np.ndarray]]:
-        """All arrays by name in the tracer's memory, zeroed, for a `with` statement."""
+    def _allocated(self, point: Point, unit: int = 4) -> Iterator[dict[str, np.ndarray]]:
+        """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
+        smaller, for a `with` statement."""
+        operands = _operands(self.kernel, point)
         for launch in self.kernel.at(point):
             self.emulator.check(launch)
-        operands = _operands(self.kernel, point)
+            self.emulator.check_elements(launch, {operand.name: operand.precision.cpp for operand in operands})
         number = len(operands)
+        self.unit = min(unit, *(operand.precision.itemsize for operand in operands))
         addresses = (ctypes.c_void_p * number)()
         try:
             failed = self.emulator.library.tracer_allocate(
                 ctypes.c_int(number),
                 (ctypes.c_uint64 * number)(*(operand.bytes for operand in operands)),
                 (ctypes.c_int * number)(*(operand.written_by_host for operand in operands)),
-                ctypes.c_int(min(4, *(operand.precision.itemsize for operand in operands))),
+                ctypes.c_int(self.unit),
                 addresses,
+            )
+            integers = ctypes.c_uint64 * len(self.variables)
+            failed |= self.emulator.library.tracer_variables(
+                ctypes.c_int(len(self.variables)),
+                integers(*(variable.offset for variable in self.variables)),
+                integers(*(variable.size for variable in self.variables)),
             )
             if failed:
                 raise UserError(f"{point.label()}: not enough memory on this machine to trace it; choose smaller sizes")
@@ -363,9 +499,6 @@ class Tracer:
             yield arrays
         finally:
             self.emulator.library.tracer_free()
-
-    def _shared(self, launch: Launch) -> list[SharedArray]:
-        return emulator.arrays_of(self.emulator.shared, launch.instance, self.emulator.instances)
 
     def _run(
         self,
@@ -379,15 +512,14 @@ class Tracer:
     ) -> None:
         """One run of all launches: `counting` traffic, `watching` for faults, or both."""
         self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)))
-        for launch in self.kernel.at(point):
-            shared = self._shared(launch)
+        for number, launch in enumerate(self.kernel.at(point)):
+            self.launched = number
+            shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
             self.emulator.library.tracer_launch(
-                integers(*(array.offset for array in shared)),
+                integers(*emulator.places_of(shared)),
                 integers(*(array.size or launch.dynamic_shared_bytes for array in shared)),
                 ctypes.c_int(len(shared)),
-                (ctypes.c_uint64 * len(self.guards))(*self.guards),
-                ctypes.c_int(len(self.guards)),
             )
             if not self.emulator.launch(launch, arrays, **order, blocks=blocks):
                 return
@@ -399,10 +531,7 @@ class Tracer:
 
     def _row(self, point: Point, traffic: np.ndarray) -> Row:
         """The row of a point that causes this `traffic`, without faults."""
-        product = self.kernel.product(point)
-        assert product is not None  # a CUDA kernel has one
-        own = {name: value for name, value in point.columns().items() if name != "task"}
-        return own | {"block_x": product.block[0], "block_y": product.block[1]} | _counts(point, traffic)
+        return _about(self.kernel, point) | _counts(point, traffic) | {"status": "ok", "message": ""}
 
     def _order_fault(self, schedule: str, dtype: str, first: np.ndarray, C: np.ndarray) -> Fault:
         differ = first.view(f"V{first.itemsize}") != C.view(f"V{C.itemsize}")
@@ -411,15 +540,32 @@ class Tracer:
         text = f"C[{row}, {column}] is {before} in ascending and {after} in {schedule} order"
         return Fault("order", shown(self.kernel.path), None, text, count=int(differ.sum()))
 
+    def _too_aligned(self, point: Point) -> Iterator[tuple[str, Fault]]:
+        """A Fault by name for each shared array that asks for more alignment than the device gives."""
+        for launch in self.kernel.at(point):
+            for array in self.emulator.shared_of(launch):
+                if array.alignment > RESERVED_SHARED_BYTES:
+                    text = (
+                        f"{array.name} asks for an address that is a multiple of {array.alignment}; a GPU gives "
+                        f"{RESERVED_SHARED_BYTES}: a block's arrays begin that many bytes into its shared memory"
+                    )
+                    file, line = _declaration(self.kernel, array.name)
+                    yield array.name, Fault("misaligned", file, line, text)
+
     # ---- Faults in words --------------------------------------------------------------------------------------------
 
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
         launches, operands = self.kernel.at(point), _operands(self.kernel, point)
+        precision = PRECISIONS[point.dtype]
+        for variable in self.variables:
+            shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
+            operands.append(_Operand(variable.name, precision, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
-        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)})
+        told = {int(offset, 16) for fault in raw for offset in _OFFSET.findall(fault.text.decode(errors="replace"))}
+        self._look_up({offset for fault in raw for offset in (fault.pc, fault.other_pc)} | told)
         found: dict[Any, Fault] = {}
         for fault in raw:
             kind = list(KINDS)[fault.kind]
@@ -429,8 +575,11 @@ class Tracer:
                 found[kind, file, line] = dataclasses.replace(joined, count=joined.count + fault.count)
                 continue
             launch = launches[fault.launch]
-            place = _Place(launch, operands, self._shared(launch))
-            text = getattr(self, f"_{kind}")(fault, place)
+            place = _Place(launch, operands, self.emulator.shared_of(launch))
+            said = _OFFSET.sub(lambda told: self._named(int(told[1], 16)), fault.text.decode(errors="replace"))
+            text = said or getattr(self, f"_{kind}")(fault, place)
+            if fault.pc in self.callers:
+                text += f" (called at {self.callers[fault.pc]})"
             found[kind, file, line] = Fault(
                 kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
             )
@@ -441,21 +590,42 @@ class Tracer:
         unknown = sorted(offsets - set(self.lines))
         if not unknown:
             return
-        command = [tool("addr2line"), "-a", "-i", "-e", str(self.path), *map(hex, unknown)]
+        command = [tool("addr2line"), "-a", "-i", "-f", "-e", str(self.path), *map(hex, unknown)]
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         for chunk in re.split(r"^0x", answer, flags=re.MULTILINE)[1:]:
             offset, *frames = chunk.splitlines()
             # Innermost first: what the emulator's headers define was called from the kernel.
-            places = [frame.split(" (")[0].rsplit(":", 1) for frame in frames]
-            file, line = next((p for p in places if not p[0].startswith(str(FOLDER))), places[-1])
+            places = [
+                (name, *frame.split(" (")[0].rsplit(":", 1))
+                for name, frame in zip(frames[::2], frames[1::2], strict=True)
+            ]
+            own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
+            _, file, line = own[0]
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
+            # The kernel is the outermost of its functions; g++ may have cut it in two, of the same name.
+            _, outer, at = next(place for place in own if place[0] == own[-1][0])
+            if (outer, at) != (file, line):
+                self.callers[int(offset, 16)] = f"{shown(outer)}:{at}"
+
+    def _named(self, offset: int) -> str:
+        """The line of an instruction in words: of the kernel, and of the function that it calls."""
+        file, line = self.lines[offset]
+        own = f"{file}:{line}"
+        return f"{self.callers[offset]} ({own})" if offset in self.callers else own
+
+    def _at(self, offset: int, file: str) -> str:
+        """The same as seen from a line of `file`."""
+        own, line = self.lines[offset]
+        at = f"line {line}" if own == file else f"line {line} of {own}"
+        return f"{at} (called at {self.callers[offset]})" if offset in self.callers else at
 
     def _race(self, fault: Any, place: "_Place") -> str:
-        other, why = place.name_thread(fault.other_thread), "with no __syncthreads() between"
+        other, why = place.name_worker(fault.other_thread), "with no __syncthreads() between"
+        if fault.other_thread >= THREADS:
+            why = "and nothing waits for that"
         if tuple(fault.other_block) != tuple(fault.block):
             other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
-        (file, _), (other_file, line) = self.lines[fault.pc], self.lines[fault.other_pc]
-        at = f"line {line}" if other_file == file else f"line {line} of {other_file}"
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
         return f"{place.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
@@ -463,6 +633,8 @@ class Tracer:
     def _out_of_bounds(self, fault: Any, place: "_Place") -> str:
         if fault.type:
             return f"{place.who(fault)} uses index {fault.offset} of an array of type {fault.type.decode()}"
+        if place.starts_inside(fault):
+            return f"{place.access(fault)} as {fault.size} bytes, past the end of {place.extent(fault)}"
         return f"{place.access(fault)}, {place.extent(fault)}"
 
     def _uninitialised(self, fault: Any, place: "_Place") -> str:
@@ -471,6 +643,16 @@ class Tracer:
 
     def _misaligned(self, fault: Any, place: "_Place") -> str:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
+
+    def _asynchrony(self, fault: Any, place: "_Place") -> str:
+        at = self._at(fault.other_pc, self.lines[fault.pc][0])
+        if fault.other_write:  # written by a thread, read by a unit
+            who = place.name_thread(fault.other_thread)
+            return (
+                f"the asynchronous unit reads {place.element(fault)} of shared memory, which {who} writes at {at}, "
+                "with no fence.proxy.async between"
+            )
+        return f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
 
     def _divergence(self, fault: Any, place: "_Place") -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
@@ -501,6 +683,25 @@ def _counts(point: Point, traffic: np.ndarray) -> Row:
     }
 
 
+def _declaration(kernel: Kernel, name: str) -> tuple[str, int | None]:
+    """File and line of a shared array's declaration, as far as the text tells it."""
+    for path in kernel.files:
+        for number, line in enumerate(code_of(path).splitlines(), 1):
+            if "__shared__" in line and re.search(rf"\b{name}\b", line):
+                return shown(path), number
+    return shown(kernel.path), None
+
+
+def _about(kernel: Kernel, point: Point) -> Row:
+    """The columns of a row that name its point; without a block if the point has no launch."""
+    row = {name: value for name, value in point.columns().items() if name != "task"}
+    with contextlib.suppress(UserError):
+        product = kernel.product(point)
+        assert product is not None  # a CUDA kernel has one
+        row |= {"block_x": product.block[0], "block_y": product.block[1]}
+    return row
+
+
 def _numbers(values: Iterable[int]) -> str:
     return f"({', '.join(map(str, values))})"
 
@@ -525,6 +726,15 @@ class _Place:
     def name_thread(self, number: int) -> str:
         return f"thread {_numbers(self.thread(number))}"
 
+    def name_worker(self, number: int) -> str:
+        """A thread, or a unit that works beside the threads, numbered as in runtime.h."""
+        if number < THREADS:
+            return self.name_thread(number)
+        number -= THREADS
+        if number < 32:
+            return f"the product (wgmma) of warp {number}"
+        return "an asynchronous copy" if number < 32 + 64 else "a copy to global memory"
+
     def name_block(self, block: Iterable[int]) -> str:
         return f"block {_numbers(self.cut(block))}"
 
@@ -539,13 +749,20 @@ class _Place:
         if fault.array < 0:
             return f"address {fault.address:#x}" if not fault.space else "shared memory"
         if fault.space:
-            # A shared array does not tell the size of its elements: those of C are meant.
-            return f"{self.shared[fault.array].name}[{fault.offset // self.operands[2].precision.itemsize}]"
+            # A shared array does not tell the size of its elements: those of C are meant, or the access if smaller.
+            size = min(self.operands[2].precision.itemsize, max(1, fault.size))
+            return f"{self.shared[fault.array].name}[{fault.offset // size}]"
         operand = self.operands[fault.array]
         index = fault.offset // operand.precision.itemsize
+        if not operand.shape:
+            return operand.name
         if 0 <= index < math.prod(operand.shape):
             return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
         return f"element {index} of {operand.name}"
+
+    def starts_inside(self, fault: Any) -> bool:
+        """Whether the first byte of an access is in a global array."""
+        return not fault.space and fault.array >= 0 and 0 <= fault.offset < self.operands[fault.array].bytes
 
     def extent(self, fault: Any) -> str:
         if fault.array < 0:
@@ -554,4 +771,5 @@ class _Place:
             return "past its end"
         shape = self.operands[fault.array].shape
         size = f" = {math.prod(shape)}" if len(shape) > 1 else ""
-        return f"which has {' x '.join(map(str, shape))}{size}"
+        which = f"{self.operands[fault.array].name}, " if self.starts_inside(fault) else ""
+        return f"{which}which has {' x '.join(map(str, shape))}{size}"

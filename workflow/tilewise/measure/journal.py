@@ -9,6 +9,7 @@ from types import TracebackType
 
 from tilewise import UserError
 from tilewise.files import REMEDIES, alone
+from tilewise.measure import place
 from tilewise.measure.job import Row
 
 #: Outcomes that another run would repeat; what ended by accident is tried again.
@@ -35,7 +36,8 @@ class Journal:
         self._open.__exit__(kind, error, trace)
 
     def add(self, key: str, row: Row) -> None:
-        """Add a row, to the file too if another run would give the same."""
+        """Add a row and where it was measured, to the file too if another run would give the same."""
+        row = row | place.columns(row.get("gpu_uuid"))
         self.rows[key] = row
         if row["status"] in LASTING:
             # The break before it ends a line that a kill may have cut short; empty lines are passed over.

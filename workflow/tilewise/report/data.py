@@ -33,6 +33,7 @@ SOURCES = "abcde"
 COUNTED = {
     "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
     "counters": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "instructions": ["kernel", "dtype", "instance", "architecture"],
     "cache_lines": ["kernel", "element_bytes", *SHAPE],
 }
 
@@ -242,7 +243,8 @@ def load(
     measured = _with_columns(measured, parameters)
     facts |= {name: _with_columns(facts[name], parameters) for name in with_parameters}
     for name, keys in COUNTED.items():
-        facts[name] = facts[name].drop_duplicates([*keys, *parameters], keep="last")
+        own = parameters if name in with_parameters else ()
+        facts[name] = facts[name].drop_duplicates([*keys, *own], keep="last")
     cpu = measured["kernel"].isin(on_cpu)
     gpu = measured["platform"].isin([platform.name for platform in gpus])
     return Evidence(

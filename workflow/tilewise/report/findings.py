@@ -11,6 +11,7 @@ import pandas as pd
 
 from tilewise.report import claims, tables
 from tilewise.report.data import Evidence, Platform
+from tilewise.study import columns
 from tilewise.study.expressions import evaluate
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -76,13 +77,8 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     if pd.notna(worst):
         sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
     points.append(f"{sentence}.")
-    traffic = evidence.facts["traffic"]
-    faulty = traffic.loc[(traffic["races"] > 0) | (traffic["out_of_bounds"] > 0), "kernel"].unique()
-    if len(faulty):
-        points.append(
-            f"**The emulator found races or accesses out of bounds in {', '.join(faulty)}**; see What the kernels ask "
-            "of memory, and `logs/<platform>/trace.log` for the lines."
-        )
+    points += company(evidence)
+    points += _faults(evidence.facts["traffic"])
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
         points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")
@@ -91,6 +87,60 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
         kinds = ", ".join(f"{count} {status}" for status, count in counts.items())
         points.append(f"{_count(int(counts.sum()), 'point').capitalize()} did not give a time or a product ({kinds}).")
     return "\n".join(f"- {point}" for point in points)
+
+
+def _faults(traffic: pd.DataFrame) -> list[str]:
+    """What the emulator found wrong in kernels, and which it did not search at any shape."""
+    by_kernel = traffic.groupby("kernel", sort=False)[list(columns.FAULTS)].sum(min_count=1)
+    points, where = [], "see What the kernels ask of memory"
+    faulty = by_kernel[(by_kernel > 0).any(axis=1)]
+    if len(faulty):
+        kinds = (
+            (kernel, [columns.heading(name) for name in faulty if row[name] > 0]) for kernel, row in faulty.iterrows()
+        )
+        said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
+        points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")
+    left = by_kernel.index[by_kernel.isna().all(axis=1)]
+    if len(left):
+        points.append(
+            f"The emulator did not search {_count(len(left), 'kernel')} for faults ({', '.join(left)}); {where} for "
+            "the reasons."
+        )
+    return points
+
+
+def company(evidence: Evidence) -> list[str]:
+    """What shared a machine with the study, as far as it is known: one sentence per platform that was not alone."""
+    found = []
+    for platform in evidence.everyone:
+        label, busy = _label(evidence, platform), (platform.device["gpu"] or {}).get("busy")
+        if busy:
+            found.append(
+                f"**When the study began, {label} was in use**: {plain('; '.join(busy))}. Times may be too long."
+            )
+        known = platform.measurements["alone"].dropna()
+        beside = int((~known.astype(bool)).sum())
+        if beside:
+            found.append(
+                f"On {label}, {beside:,} of {_count(len(known), 'point')} were measured beside other work on the same "
+                "GPU or node; `alone` in measurements.csv tells which."
+            )
+    return found
+
+
+def cards(compared: pd.DataFrame, evidence: Evidence) -> str:
+    """How far the cards of each model are apart, and which is the slowest; `compared` is tables.cards."""
+    models = {each.name: each.device["gpu"]["name"] for each in evidence.platforms if each.has_gpu}
+    lines = []
+    for model, rows in compared.groupby(compared["platform"].map(models), sort=False):
+        slow, fast = rows.loc[rows["rate_percent"].idxmin()], rows.loc[rows["rate_percent"].idxmax()]
+        lines.append(
+            f"{_count(len(rows), 'card').capitalize()} of the model {plain(model)} were compared at "
+            f"{_count(int(slow['compared']), 'point')}: from the slowest to the fastest is "
+            f"{fast['rate_percent'] - slow['rate_percent']:.2g} % of the median rate. The slowest is "
+            f"{plain(slow['gpu_uuid'])} on {plain(slow['node'] or slow['platform'])}, at {slow['rate_percent']:.4g} %."
+        )
+    return "\n\n".join(lines)
 
 
 def verdict_counts(verdicts: pd.DataFrame, evidence: Evidence) -> str:
@@ -194,6 +244,88 @@ def found(evidence: Evidence, sentence: str, platforms: Iterable[Platform] | Non
         functions = claims.Machine(evidence, platform).functions() | {"platform": evidence.labels[platform.name]}
         with contextlib.suppress(claims.Untestable):
             lines.append(_filled(" ".join(sentence.split()), functions))
+    return "\n\n".join(lines)
+
+
+def rung(
+    evidence: Evidence, rows: pd.DataFrame, rungs: pd.DataFrame, kernel: str, *sentences: str, dtype: str = "float"
+) -> str:
+    """A paragraph about one rung of a ladder for each GPU that climbed it: its rate, then sentences with their figures.
+
+    `rows` and `rungs` are those of `tables.climb` and `tables.rungs`. Braces hold expressions as in report/claims.yaml.
+    There are further functions: this(column), last(column) of the fastest rung before, rung(kernel, column), and
+    row(column, **conditions) of any row at the same shape. A sentence without its figures is left out.
+    """
+    lines = []
+    for gpu in evidence.gpus:
+        own = rungs[(rungs["platform"] == gpu.name) & (rungs["dtype"] == dtype)].set_index("kernel", drop=False)
+        if kernel not in own.index:
+            continue
+        functions = claims.Machine(evidence, gpu).functions() | _of_rungs(own, rows, kernel)
+        this = own.loc[kernel]
+        words = f"**{_label(evidence, gpu)}:** " if len(evidence.gpus) > 1 else ""
+        words += f"**{this['gflops'] / 1000:.3g}\u00a0TFLOP/s**"
+        if this["before"]:
+            words += f", {_times(this['gain'])} the rate of `{this['before']}`"
+        if pd.notna(this["percent_of_anchor"]):
+            words += f", {this['percent_of_anchor']:.3g}\u00a0% of cuBLAS"
+        said = [f"{words}."]
+        for sentence in sentences:
+            with contextlib.suppress(claims.Untestable):
+                said.append(_filled(" ".join(sentence.split()), functions))
+        lines.append(" ".join(said).replace(" %", "\u00a0%").replace(" TFLOP/s", "\u00a0TFLOP/s"))
+    return "\n\n".join(lines)
+
+
+def _of_rungs(own, rows, kernel):
+    """The functions that sentences about a rung may use beside those of claims."""
+    here = rows.merge(own.head(1)[["platform", "dtype", "n", "p", "m"]], on=["platform", "dtype", "n", "p", "m"])
+
+    def value(table, column):
+        if table.empty or pd.isna(found := table.iloc[-1][column]):
+            raise claims.Untestable(f"{column} is not known")
+        return found if isinstance(found, str) else float(found)
+
+    def of(name, column):
+        return value(own[own["kernel"] == name], column)
+
+    def row(column, **where):
+        fits = here
+        for name, wanted in where.items():
+            fits = fits[(fits[name] == wanted).fillna(False)] if name in fits else fits.head(0)
+        return value(fits, column)
+
+    before = own.loc[kernel, "before"]
+    return {"this": lambda c: of(kernel, c), "last": lambda c: of(before, c), "rung": of, "row": row}
+
+
+def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
+    """How near the fastest rung of each GPU comes to its loop's ceiling, to the multiply-adds' rate and to the peak."""
+    lines = []
+    for (platform, dtype), own in rungs.groupby(["platform", "dtype"], sort=False):
+        own = own[~own["anchor"]]
+        best = own.loc[own["gflops"].idxmax()]
+        gpu = next(gpu for gpu in evidence.gpus if gpu.name == platform)
+        shares = {}
+        if pd.notna(best["percent_of_anchor"]):
+            shares["of cuBLAS's rate"] = best["percent_of_anchor"]
+        if pd.notna(best["ceiling_gflops"]):
+            shares["of what its loop allows"] = best["percent_of_ceiling"]
+        on_vector_units = "MMA" not in str(best["multiply_add"])  # of which the roofs are
+        with contextlib.suppress(claims.Untestable):
+            roof = claims.Machine(evidence, gpu).roof("multiply_add_rate", dtype).value
+            if on_vector_units:
+                shares["of the rate that multiply-adds alone reach"] = 100 * best["gflops"] / roof
+        peak = (gpu.device["gpu"]["peak_gflops"] or {}).get(dtype)
+        if peak and on_vector_units:
+            shares["of the datasheet's peak"] = 100 * best["gflops"] / peak
+        words = [f"{share:.3g}\u00a0% {of}" for of, share in shares.items()]
+        clocks = own["sm_clock_mhz"].dropna()
+        held = f" The clock held {clocks.min():,.0f} to {clocks.max():,.0f} MHz over all rungs." if len(clocks) else ""
+        rate = f"{best['gflops'] / 1000:.3g}\u00a0TFLOP/s"
+        lines.append(
+            f"On {_label(evidence, gpu)} the fastest is `{best['kernel']}` with {rate}: {', '.join(words)}.{held}"
+        )
     return "\n\n".join(lines)
 
 

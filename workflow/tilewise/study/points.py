@@ -135,12 +135,19 @@ def expand(
     return list(found)
 
 
-def at_smallest_shape(point: Point, kernel: "Kernel") -> Point | None:
-    """The point at the smallest shape of powers of two that its kernel takes; None if there is none up to 512."""
-    sizes = (32, 64, 128, 256, 512)
+def at_smallest_shape(point: Point, kernel: "Kernel", blocks: int = 1) -> Point | None:
+    """The point at the smallest shape that its kernel takes, whose rows and columns are `blocks` times as many if it
+    takes that too; None if there is none of sizes up to 512.
+
+    Tried are powers of two and the multiples of what the kernel's numbers say: its parameters and what a block covers.
+    """
+    numbers = {value for _, value in point.parameters} | set(kernel.covered(point))
+    sizes = {32, 64, 128, 256, 512} | {k * number for number in numbers for k in (1, 2, 3) if 8 <= k * number <= 512}
     shapes = sorted(itertools.product(sizes, repeat=3), key=lambda shape: (math.prod(shape), shape))
     tried = (dataclasses.replace(point, n=n, p=p, m=m) for n, p, m in shapes)
-    return next((each for each in tried if kernel.unmet(each) is None), None)
+    found = next((each for each in tried if kernel.unmet(each) is None), None)
+    larger = found and dataclasses.replace(found, n=blocks * found.n, m=blocks * found.m)
+    return larger if larger and kernel.unmet(larger) is None else found
 
 
 def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]:

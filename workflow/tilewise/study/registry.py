@@ -70,6 +70,7 @@ class Kernel:
     capability: str | None = None
     emulated: bool = True
     reason: str = ""
+    accuracy: Mapping[str, Any] = field(default_factory=dict)
     library: str | None = None
     folder: Path = KERNELS
 
@@ -92,6 +93,10 @@ class Kernel:
     def columns(self) -> tuple[str, ...]:
         """The columns that hold its parameters: one each, and block_x and block_y for `block`."""
         return tuple(c for name in self.parameters for c in (("block_x", "block_y") if name == "block" else (name,)))
+
+    def claims_accuracy(self, operands: str, p: int) -> bool:
+        """Whether it claims to be as accurate as SGEMM in sums of p products of this kind of operands."""
+        return operands in self.accuracy.get("claims", ()) and p >= self.accuracy.get("from_p", 1)
 
     @cached_property
     def _place(self) -> str:
@@ -132,6 +137,11 @@ class Kernel:
                 if isinstance(argument, TensorMap) and (broken := _broken(argument)):
                     return broken
         return None
+
+    def covered(self, point: Point) -> list[int]:
+        """The rows and columns of C that a block of each launch makes, as far as the launches say it."""
+        sizes = ((f"{key}covers", size) for key, entry in self._entries() for size in entry.covers)
+        return [value for key, size in sizes if isinstance(value := self._value(key, size, point), int)]
 
     # ---- What runs --------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,10 @@ class Method:
         """What of the config its rows depend on, beside what every point does, on a platform of this backend."""
         return None
 
+    def asks(self, kernel: Kernel) -> Any:
+        """What of a kernel's entry its rows depend on, beside how the kernel runs."""
+        return None
+
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """Raise UserError, which names the place in the config, for points that it cannot serve."""
         refuse_too_many_threads(points, kernels, place)

@@ -1,0 +1,109 @@
+// The groups of CUDA's header of this name that kernels of one launch use: block, tile, coalesced threads.
+#pragma once
+
+#include "cuda_emulator.h"
+
+namespace cooperative_groups {
+
+class thread_block {
+public:
+    static void sync(EMULATOR_PLACE) { __syncthreads(file, line); }
+    static unsigned thread_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+    static unsigned num_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+    static unsigned size() { return num_threads(); }
+    static dim3 thread_index() { return {threadIdx.x, threadIdx.y, threadIdx.z}; }
+    static dim3 group_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+    static dim3 group_dim() { return blockDim; }
+    static dim3 dim_threads() { return blockDim; }
+};
+inline thread_block this_thread_block() { return {}; }
+
+/// Lanes of a warp; `mask` names them.
+class coalesced_group {
+public:
+    explicit coalesced_group(unsigned mask) : mask(mask) {}
+    void sync(EMULATOR_PLACE) const { __syncwarp(mask, file, line); }
+    unsigned num_threads() const { return __popc(mask); }
+    unsigned size() const { return num_threads(); }
+    unsigned thread_rank() const { return __popc(mask & ((1u << lane()) - 1)); }
+    unsigned meta_group_size() const { return 1; }
+    unsigned meta_group_rank() const { return 0; }
+    int any(int predicate, EMULATOR_PLACE) const { return __any_sync(mask, predicate, file, line); }
+    int all(int predicate, EMULATOR_PLACE) const { return __all_sync(mask, predicate, file, line); }
+    template <typename T>
+    T shfl(T value, unsigned rank, EMULATOR_PLACE) const
+    {
+        return __shfl_sync(mask, value, lane_of(rank), 32, file, line);
+    }
+
+protected:
+    static unsigned lane() { return thread_block::thread_rank() % 32; }
+    unsigned lane_of(unsigned rank) const
+    {
+        unsigned rest = mask;
+        while (rank--) rest &= rest - 1;
+        return __ffs(rest) - 1;
+    }
+    unsigned mask;
+};
+inline coalesced_group coalesced_threads(EMULATOR_PLACE) { return coalesced_group(__activemask(file, line)); }
+
+template <unsigned SIZE, typename Parent = void>
+class thread_block_tile {
+    static_assert(SIZE <= 32 && (SIZE & (SIZE - 1)) == 0, "the emulator has tiles of up to 32 threads");
+
+public:
+    static void sync(EMULATOR_PLACE) { __syncwarp(mask(), file, line); }
+    static unsigned thread_rank() { return thread_block::thread_rank() % SIZE; }
+    static constexpr unsigned num_threads() { return SIZE; }
+    static constexpr unsigned size() { return SIZE; }
+    static unsigned meta_group_rank() { return thread_block::thread_rank() / SIZE; }
+    static unsigned meta_group_size() { return (thread_block::size() + SIZE - 1) / SIZE; }
+    template <typename T>
+    static T shfl(T value, int rank, EMULATOR_PLACE) { return __shfl_sync(mask(), value, rank, SIZE, file, line); }
+    template <typename T>
+    static T shfl_down(T value, unsigned by, EMULATOR_PLACE) { return __shfl_down_sync(mask(), value, by, SIZE, file, line); }
+    template <typename T>
+    static T shfl_up(T value, unsigned by, EMULATOR_PLACE) { return __shfl_up_sync(mask(), value, by, SIZE, file, line); }
+    template <typename T>
+    static T shfl_xor(T value, unsigned by, EMULATOR_PLACE) { return __shfl_xor_sync(mask(), value, by, SIZE, file, line); }
+    static int any(int predicate, EMULATOR_PLACE) { return __any_sync(mask(), predicate, file, line); }
+    static int all(int predicate, EMULATOR_PLACE) { return __all_sync(mask(), predicate, file, line); }
+    static unsigned ballot(int predicate, EMULATOR_PLACE) { return __ballot_sync(mask(), predicate, file, line) >> first(); }
+
+private:
+    static unsigned first() { return thread_block::thread_rank() % 32 / SIZE * SIZE; }
+    static unsigned mask() { return (SIZE == 32 ? ~0u : (1u << SIZE % 32) - 1) << first(); }
+};
+template <unsigned SIZE, typename Parent>
+thread_block_tile<SIZE, Parent> tiled_partition(const Parent&)
+{
+    return {};
+}
+
+template <typename Group>
+inline void sync(const Group& group, EMULATOR_PLACE)
+{
+    group.sync(file, line);
+}
+
+template <typename T>
+struct plus {
+    T operator()(T a, T b) const { return a + b; }
+};
+template <typename T>
+struct greater {
+    T operator()(T a, T b) const { return a < b ? b : a; }
+};
+template <typename T>
+struct less {
+    T operator()(T a, T b) const { return b < a ? b : a; }
+};
+template <unsigned SIZE, typename Parent, typename T, typename F>
+inline T reduce(const thread_block_tile<SIZE, Parent>& tile, T value, F f, EMULATOR_PLACE)
+{
+    for (unsigned by = SIZE / 2; by; by /= 2) value = f(value, tile.shfl_xor(value, by, file, line));
+    return value;
+}
+
+}  // namespace cooperative_groups

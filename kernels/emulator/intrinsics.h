@@ -1,0 +1,293 @@
+// The functions of CUDA C++ that one thread calls by itself: atomics, intrinsics, casts of bits, hinted accesses.
+//
+// What reads or writes memory is inlined, so that the tracer sees the access in the kernel.
+#pragma once
+
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+
+namespace emulator {
+
+void atomic_access(const void* address, unsigned size);
+void trap(const char* text, const char* file, int line);
+std::uint32_t number_of_shared(const void* address);
+void* shared_at(std::uint64_t number);
+
+template <typename To, typename From>
+__forceinline__ To bits_of(From from)
+{
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+/// The value before; afterwards it is what `change` makes of it. Not watched: atomic_access has told the tracer.
+template <typename T, typename F>
+__attribute__((noinline, no_sanitize("thread"), no_sanitize("bounds"))) T exchange(T* address, F change)
+{
+    const T before = *const_cast<volatile std::remove_const_t<T>*>(address);
+    *const_cast<volatile std::remove_const_t<T>*>(address) = change(before);
+    return before;
+}
+
+template <typename T, typename F>
+__forceinline__ T atomically(T* address, F change)
+{
+    atomic_access(address, sizeof(T));
+    return exchange(address, change);
+}
+
+template <typename T>
+using Same = typename std::common_type<T>::type;  // no deduction from this argument
+
+}  // namespace emulator
+
+// ---- Least and largest, as CUDA overloads them -----------------------------------------------------------------------
+
+template <typename A, typename B, typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>>>
+constexpr std::common_type_t<A, B> min(A a, B b)
+{
+    using T = std::common_type_t<A, B>;
+    return T(b) < T(a) ? T(b) : T(a);
+}
+template <typename A, typename B, typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>>>
+constexpr std::common_type_t<A, B> max(A a, B b)
+{
+    using T = std::common_type_t<A, B>;
+    return T(a) < T(b) ? T(b) : T(a);
+}
+inline int umin(unsigned a, unsigned b) { return b < a ? b : a; }
+inline int umax(unsigned a, unsigned b) { return a < b ? b : a; }
+
+// ---- Atomics ----------------------------------------------------------------------------------------------------------
+
+#define EMULATOR_ATOMIC(name, expression)                                                                             \
+    template <typename T>                                                                                             \
+    __forceinline__ T name(T* address, emulator::Same<T> value)                                                       \
+    {                                                                                                                 \
+        return emulator::atomically(address, [=](T old) -> T { return expression; });                                 \
+    }                                                                                                                 \
+    template <typename T>                                                                                             \
+    __forceinline__ T name##_block(T* address, emulator::Same<T> value) { return name(address, value); }              \
+    template <typename T>                                                                                             \
+    __forceinline__ T name##_system(T* address, emulator::Same<T> value) { return name(address, value); }
+EMULATOR_ATOMIC(atomicAdd, old + value)
+EMULATOR_ATOMIC(atomicSub, old - value)
+EMULATOR_ATOMIC(atomicExch, (static_cast<void>(old), value))
+EMULATOR_ATOMIC(atomicMin, value < old ? value : old)
+EMULATOR_ATOMIC(atomicMax, old < value ? value : old)
+EMULATOR_ATOMIC(atomicAnd, old & value)
+EMULATOR_ATOMIC(atomicOr, old | value)
+EMULATOR_ATOMIC(atomicXor, old ^ value)
+EMULATOR_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
+EMULATOR_ATOMIC(atomicDec, old == 0 || old > value ? value : T(old - 1))
+#undef EMULATOR_ATOMIC
+
+template <typename T>
+__forceinline__ T atomicCAS(T* address, emulator::Same<T> expected, emulator::Same<T> value)
+{
+    return emulator::atomically(address, [=](T old) -> T {
+        return __builtin_memcmp(&old, &expected, sizeof old) == 0 ? value : old;
+    });
+}
+template <typename T>
+__forceinline__ T atomicCAS_block(T* address, emulator::Same<T> expected, emulator::Same<T> value)
+{
+    return atomicCAS(address, expected, value);
+}
+template <typename T>
+__forceinline__ T atomicCAS_system(T* address, emulator::Same<T> expected, emulator::Same<T> value)
+{
+    return atomicCAS(address, expected, value);
+}
+
+// ---- Hinted loads and stores -------------------------------------------------------------------------------------------
+
+#define EMULATOR_LOAD(name)                                                                                           \
+    template <typename T>                                                                                             \
+    __forceinline__ T name(const T* address)                                                                          \
+    {                                                                                                                 \
+        return *address;                                                                                              \
+    }
+EMULATOR_LOAD(__ldg)
+EMULATOR_LOAD(__ldca)
+EMULATOR_LOAD(__ldcg)
+EMULATOR_LOAD(__ldcs)
+EMULATOR_LOAD(__ldlu)
+EMULATOR_LOAD(__ldcv)
+#undef EMULATOR_LOAD
+#define EMULATOR_STORE(name)                                                                                          \
+    template <typename T>                                                                                             \
+    __forceinline__ void name(T* address, emulator::Same<T> value)                                                    \
+    {                                                                                                                 \
+        *address = value;                                                                                             \
+    }
+EMULATOR_STORE(__stwb)
+EMULATOR_STORE(__stcg)
+EMULATOR_STORE(__stcs)
+EMULATOR_STORE(__stwt)
+#undef EMULATOR_STORE
+
+__forceinline__ std::size_t __cvta_generic_to_shared(const void* address) { return emulator::number_of_shared(address); }
+__forceinline__ void* __cvta_shared_to_generic(std::size_t number) { return emulator::shared_at(number); }
+__forceinline__ std::size_t __cvta_generic_to_global(const void* address) { return reinterpret_cast<std::size_t>(address); }
+__forceinline__ void* __cvta_global_to_generic(std::size_t address) { return reinterpret_cast<void*>(address); }
+
+// ---- Integers ----------------------------------------------------------------------------------------------------------
+
+inline int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }
+inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
+inline int __mulhi(int a, int b) { return static_cast<long long>(a) * b >> 32; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned long long>(a) * b >> 32; }
+inline long long __mul64hi(long long a, long long b) { return static_cast<__int128>(a) * b >> 64; }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return static_cast<unsigned __int128>(a) * b >> 64;
+}
+inline int __popc(unsigned a) { return __builtin_popcount(a); }
+inline int __popcll(unsigned long long a) { return __builtin_popcountll(a); }
+inline int __clz(int a) { return a ? __builtin_clz(a) : 32; }
+inline int __clzll(long long a) { return a ? __builtin_clzll(a) : 64; }
+inline int __ffs(int a) { return __builtin_ffs(a); }
+inline int __ffsll(long long a) { return __builtin_ffsll(a); }
+inline unsigned __brev(unsigned a)
+{
+    unsigned reversed = 0;
+    for (int bit = 0; bit < 32; ++bit) reversed |= (a >> bit & 1) << (31 - bit);
+    return reversed;
+}
+inline unsigned long long __brevll(unsigned long long a)
+{
+    return static_cast<unsigned long long>(__brev(a)) << 32 | __brev(a >> 32);
+}
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
+{
+    const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) {
+        const unsigned pick = selector >> 4 * i & 0xf;
+        unsigned byte = bytes >> 8 * (pick & 7) & 0xff;
+        if (pick & 8) byte = byte & 0x80 ? 0xff : 0;
+        result |= byte << 8 * i;
+    }
+    return result;
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned by)
+{
+    return (static_cast<unsigned long long>(high) << 32 | low) << (by & 31) >> 32;
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by)
+{
+    return (static_cast<unsigned long long>(high) << 32 | low) >> (by & 31);
+}
+inline int __sad(int a, int b, unsigned c) { return (a < b ? b - a : a - b) + c; }
+inline int __dp4a(int a, int b, int c)
+{
+    for (int i = 0; i < 4; ++i) c += static_cast<signed char>(a >> 8 * i) * static_cast<signed char>(b >> 8 * i);
+    return c;
+}
+inline unsigned __dp4a(unsigned a, unsigned b, unsigned c)
+{
+    for (int i = 0; i < 4; ++i) c += (a >> 8 * i & 0xff) * (b >> 8 * i & 0xff);
+    return c;
+}
+
+// ---- Floating point ----------------------------------------------------------------------------------------------------
+
+#define EMULATOR_ROUNDED(suffix)                                                                                      \
+    inline float __fadd_##suffix(float a, float b) { return a + b; }                                                  \
+    inline float __fsub_##suffix(float a, float b) { return a - b; }                                                  \
+    inline float __fmul_##suffix(float a, float b) { return a * b; }                                                  \
+    inline float __fdiv_##suffix(float a, float b) { return a / b; }                                                  \
+    inline float __fmaf_##suffix(float a, float b, float c) { return fmaf(a, b, c); }                                 \
+    inline float __frcp_##suffix(float a) { return 1 / a; }                                                           \
+    inline float __fsqrt_##suffix(float a) { return sqrtf(a); }                                                       \
+    inline double __dadd_##suffix(double a, double b) { return a + b; }                                               \
+    inline double __dsub_##suffix(double a, double b) { return a - b; }                                               \
+    inline double __dmul_##suffix(double a, double b) { return a * b; }                                               \
+    inline double __ddiv_##suffix(double a, double b) { return a / b; }                                               \
+    inline double __fma_##suffix(double a, double b, double c) { return fma(a, b, c); }                               \
+    inline double __drcp_##suffix(double a) { return 1 / a; }                                                         \
+    inline double __dsqrt_##suffix(double a) { return sqrt(a); }
+EMULATOR_ROUNDED(rn)  // to nearest: the only way in which the emulator rounds
+#undef EMULATOR_ROUNDED
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __expf(float a) { return expf(a); }
+inline float __exp10f(float a) { return powf(10, a); }
+inline float __logf(float a) { return logf(a); }
+inline float __log2f(float a) { return log2f(a); }
+inline float __log10f(float a) { return log10f(a); }
+inline float __powf(float a, float b) { return powf(a, b); }
+inline float __sinf(float a) { return sinf(a); }
+inline float __cosf(float a) { return cosf(a); }
+inline float __tanf(float a) { return tanf(a); }
+inline float __saturatef(float a) { return a > 0 ? a < 1 ? a : 1 : 0; }
+inline float rsqrtf(float a) { return 1 / sqrtf(a); }
+inline double rsqrt(double a) { return 1 / sqrt(a); }
+inline float __frsqrt_rn(float a) { return rsqrtf(a); }
+
+__forceinline__ int __float_as_int(float a) { return emulator::bits_of<int>(a); }
+__forceinline__ unsigned __float_as_uint(float a) { return emulator::bits_of<unsigned>(a); }
+__forceinline__ float __int_as_float(int a) { return emulator::bits_of<float>(a); }
+__forceinline__ float __uint_as_float(unsigned a) { return emulator::bits_of<float>(a); }
+__forceinline__ long long __double_as_longlong(double a) { return emulator::bits_of<long long>(a); }
+__forceinline__ double __longlong_as_double(long long a) { return emulator::bits_of<double>(a); }
+__forceinline__ int __double2loint(double a) { return static_cast<int>(emulator::bits_of<long long>(a)); }
+__forceinline__ int __double2hiint(double a) { return static_cast<int>(emulator::bits_of<long long>(a) >> 32); }
+__forceinline__ double __hiloint2double(int high, int low)
+{
+    return emulator::bits_of<double>(static_cast<long long>(high) << 32 | static_cast<unsigned>(low));
+}
+
+#define EMULATOR_TO_INTEGER(from, From, to, To)                                                                       \
+    inline To __##from##2##to##_rn(From a) { return static_cast<To>(rint(a)); }                                       \
+    inline To __##from##2##to##_rz(From a) { return static_cast<To>(a); }                                             \
+    inline To __##from##2##to##_rd(From a) { return static_cast<To>(floor(a)); }                                      \
+    inline To __##from##2##to##_ru(From a) { return static_cast<To>(ceil(a)); }
+EMULATOR_TO_INTEGER(float, float, int, int)
+EMULATOR_TO_INTEGER(float, float, uint, unsigned)
+EMULATOR_TO_INTEGER(float, float, ll, long long)
+EMULATOR_TO_INTEGER(float, float, ull, unsigned long long)
+EMULATOR_TO_INTEGER(double, double, int, int)
+EMULATOR_TO_INTEGER(double, double, uint, unsigned)
+EMULATOR_TO_INTEGER(double, double, ll, long long)
+EMULATOR_TO_INTEGER(double, double, ull, unsigned long long)
+#undef EMULATOR_TO_INTEGER
+inline float __int2float_rn(int a) { return a; }
+inline float __uint2float_rn(unsigned a) { return a; }
+inline float __ll2float_rn(long long a) { return a; }
+inline double __int2double_rn(int a) { return a; }
+inline double __uint2double_rn(unsigned a) { return a; }
+inline float __double2float_rn(double a) { return a; }
+
+// ---- Clocks, traps, hints ----------------------------------------------------------------------------------------------
+
+namespace emulator {
+long long tick();  // time passes with every question
+}
+inline long long clock64() { return emulator::tick(); }
+#define clock() static_cast<int>(clock64())
+inline unsigned long long globaltimer() { return emulator::tick(); }
+inline void __nanosleep(unsigned) {}
+inline void __trap(EMULATOR_PLACE) { emulator::trap(" calls __trap()", file, line); }
+inline void __brkpt() {}
+#define __builtin_assume(condition) static_cast<void>(0)
+#define __builtin_assume_aligned(pointer, bytes) (pointer)
+#undef assert
+#define assert(condition) \
+    ((condition) ? static_cast<void>(0) : emulator::trap(" fails the assertion `" #condition "`", __FILE__, __LINE__))
+
+template <typename T>
+__forceinline__ bool __isGlobal(const T* address)
+{
+    return emulator::number_of_shared(address) >= 1u << 24;
+}
+template <typename T>
+__forceinline__ bool __isShared(const T* address)
+{
+    return emulator::number_of_shared(address) < 1u << 24;
+}
+inline void __prefetch_global_l1(const void*) {}
+inline void __prefetch_global_l2(const void*) {}

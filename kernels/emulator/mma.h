@@ -1,0 +1,106 @@
+// WMMA: products of fragments that a warp holds. Which element a lane holds is as little known here as on a GPU.
+#pragma once
+
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+
+namespace emulator {
+/// All lanes of the warp: d = a b + c of m x n x k, each matrix row by row at `a`, ..., of which a lane brings and takes
+/// `count / 32` elements from its number on.
+void multiply_fragments(int m, int n, int k, int kind, bool half_sums, const float* a, const float* b, const float* c,
+                        float* d, const char* file, int line);
+}  // namespace emulator
+
+namespace nvcuda::wmma {
+
+struct row_major {};
+struct col_major {};
+struct matrix_a {};
+struct matrix_b {};
+struct accumulator {};
+enum layout_t { mem_row_major, mem_col_major };
+namespace precision {
+struct tf32 {};
+}
+
+template <typename T>
+struct Stored {
+    using type = T;
+};
+template <>
+struct Stored<precision::tf32> {
+    using type = float;
+};
+
+/// Lane l holds elements l, l + 32, ... of the matrix, row by row. On a GPU the lanes of a warp hold each element of A
+/// and B twice; so num_elements counts them twice.
+template <typename Use, int M, int N, int K, typename T, typename Layout = void>
+struct fragment {
+    static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
+    static constexpr int rows = is_b ? K : M, columns = is_a ? K : N, own = rows * columns / 32;
+    static constexpr int num_elements = is_a || is_b ? 2 * own : own, num_storage_elements = num_elements;
+    using element_type = T;
+    using storage_element_type = typename Stored<T>::type;
+    storage_element_type x[num_elements];
+};
+
+template <typename Fragment, typename T>
+inline void fill_fragment(Fragment& f, T value)
+{
+    for (int i = 0; i < f.num_elements; ++i) f.x[i] = value;
+}
+
+inline int lane_number() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
+
+template <typename Use, int M, int N, int K, typename T, typename Layout, typename From>
+__forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const From* from, unsigned pitch, EMULATOR_PLACE)
+{
+    emulator::vote(emulator::Vote::any, ~0u, false, file, line);
+    for (int i = 0; i < f.own; ++i) {
+        const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
+        f.x[i] = f.x[i + f.num_elements - f.own] =
+            from[std::is_same_v<Layout, row_major> ? row * pitch + column : column * pitch + row];
+    }
+}
+template <int M, int N, int K, typename T, typename From>
+__forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const From* from, unsigned pitch, layout_t layout, EMULATOR_PLACE)
+{
+    emulator::vote(emulator::Vote::any, ~0u, false, file, line);
+    for (int i = 0; i < f.own; ++i) {
+        const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
+        f.x[i] = from[layout == mem_row_major ? row * pitch + column : column * pitch + row];
+    }
+}
+template <int M, int N, int K, typename T, typename To>
+__forceinline__ void store_matrix_sync(To* to, const fragment<accumulator, M, N, K, T>& f, unsigned pitch, layout_t layout, EMULATOR_PLACE)
+{
+    emulator::vote(emulator::Vote::any, ~0u, false, file, line);
+    for (int i = 0; i < f.own; ++i) {
+        const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
+        to[layout == mem_row_major ? row * pitch + column : column * pitch + row] = f.x[i];
+    }
+}
+
+template <int M, int N, int K, typename T, typename LA, typename LB, typename D, typename C>
+inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, N, K, T, LA>& a,
+                     const fragment<matrix_b, M, N, K, T, LB>& b, const fragment<accumulator, M, N, K, C>& c, EMULATOR_PLACE)
+{
+    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, precision::tf32>,
+                  "the emulator's fragments are of half, bfloat16 or tf32");
+    float own_a[32], own_b[32], own_c[32], own_d[32];
+    for (int i = 0; i < a.own; ++i) own_a[i] = a.x[i];
+    for (int i = 0; i < b.own; ++i) own_b[i] = b.x[i];
+    for (int i = 0; i < c.own; ++i) own_c[i] = c.x[i];
+    constexpr int kind = std::is_same_v<T, __half> ? 0 : std::is_same_v<T, __nv_bfloat16> ? 1 : 2;
+    emulator::multiply_fragments(M, N, K, kind, std::is_same_v<D, __half>, own_a, own_b, own_c, own_d, file, line);
+    for (int i = 0; i < d.own; ++i) d.x[i] = own_d[i];
+}
+
+inline float __float_to_tf32(float a)
+{
+    const unsigned bits = __float_as_uint(a);
+    return (bits & 0x7f800000) == 0x7f800000 ? a : __uint_as_float((bits + 0x1000) & 0xffffe000u);
+}
+
+}  // namespace nvcuda::wmma
+using nvcuda::wmma::__float_to_tf32;

@@ -1,0 +1,53 @@
+// Inline PTX: what build/ptx.py makes of an asm statement. ptx.cpp interprets it.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace emulator::ptx {
+
+/// The text of an asm statement, and where it stands.
+struct Source {
+    const char *text, *file;
+    int line;
+};
+
+/// Runs statement `number` of emulator_ptx_sources; `values` are its operands, outputs first.
+void run(unsigned number, std::uint64_t* values, unsigned count);
+
+template <char CONSTRAINT, typename T>
+__forceinline__ void put(std::uint64_t& slot, const T& value)
+{
+    if constexpr (CONSTRAINT == 'n' || std::is_integral_v<T> || std::is_enum_v<T>) {
+        slot = static_cast<std::uint64_t>(value);
+    } else if constexpr (std::is_pointer_v<T>) {
+        slot = reinterpret_cast<std::uintptr_t>(value);
+    } else if constexpr (std::is_array_v<T>) {
+        slot = reinterpret_cast<std::uintptr_t>(&value);
+    } else {
+        static_assert(sizeof(T) <= 8, "an operand of inline PTX has at most 8 bytes");
+        T copy = value;
+        slot = 0;
+        __builtin_memcpy(&slot, &copy, sizeof copy);
+    }
+}
+
+template <char CONSTRAINT, typename T>
+__forceinline__ void take(std::uint64_t slot, T& value)
+{
+    constexpr unsigned bytes = CONSTRAINT == 'h' ? 2 : CONSTRAINT == 'r' || CONSTRAINT == 'f' ? 4 : 8;
+    static_assert(sizeof(T) <= 8, "an operand of inline PTX has at most 8 bytes");
+    if constexpr (std::is_same_v<T, bool>) {
+        value = slot != 0;
+    } else if constexpr (sizeof(T) > bytes && std::is_integral_v<T>) {
+        value = static_cast<T>(slot);
+    } else {
+        T copy;
+        __builtin_memcpy(&copy, &slot, sizeof copy);
+        value = copy;
+    }
+}
+
+}  // namespace emulator::ptx
+
+extern const emulator::ptx::Source emulator_ptx_sources[];

@@ -1,0 +1,96 @@
+// What the parts of the emulator's runtime share: the scheduler (cuda_emulator.cpp), the warp's own functions (warp.cpp),
+// the interpreter of PTX (ptx.cpp), and whoever watches (tracer.cpp).
+#pragma once
+
+#include "cuda_emulator.h"
+#undef __noinline__  // the standard library's own word
+
+#include <string>
+#include <vector>
+
+namespace emulator {
+
+// ---- What the scheduler offers ---------------------------------------------------------------------------------------
+
+unsigned thread_number();  // of the running thread in its block, counted along x, y, then z
+unsigned thread_count();   // of a block
+bool is_random();          // whether threads run in a random order: then units that work by themselves may, too
+std::uint64_t random_number();
+
+/// Why a thread sleeps, in words, asked only if it sleeps for ever: "barrier at 0x400: 3 of 4 threads have arrived".
+using Why = std::string (*)(const void* object, std::uint64_t detail);
+
+/// Suspends the running thread until wake(object) is called.
+/// With `now` it wakes all that sleep for the object, itself too: then they go on together.
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc,
+               bool now = false);
+void wake(const void* object);
+
+/// Lets the other threads run first; for a thread that asks again and again whether something has happened.
+void let_others_run(const char* file, int line, const void* pc);
+
+/// Does what the running thread's lane does together with the other lanes of its warp: when all lanes of `mask` that have
+/// not ended are here with a call of the same `kind`, `act` is called once with each lane's `record` (null for the
+/// others), and all go on. Mask 0 stands for all lanes that come here.
+void together(unsigned mask, const void* kind, void* record, void (*act)(void* const* records, unsigned lanes),
+              const char* file, int line);
+
+/// __syncthreads() that also adds up the threads whose `predicate` holds; returns how many there are.
+unsigned synchronise(bool predicate, const char* file, int line);
+
+/// What units that work beside the threads (ptx.cpp) are asked by the scheduler.
+struct Units {
+    void (*block_starts)();
+    bool (*deliver)();  // finishes the next piece of work that is under way; false if there is none
+    void (*block_ends)();
+};
+extern Units beside;
+
+// ---- What is told to the tracer, if there is one ---------------------------------------------------------------------
+
+/// Up to which time a thread knows what each other thread, and each unit that works beside them, has done.
+using Known = std::vector<std::uint32_t>;
+
+/// Workers that are no threads: the products of each warp, the copies that each barrier counts, stores of boxes.
+enum Worker : unsigned { wgmma_of_warp = 1024, copies_of_barrier = wgmma_of_warp + 32, stores = copies_of_barrier + 64, workers };
+
+namespace watch {
+bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
+bool may_be_unwritten(bool yes);  // whether that may be read which no thread wrote: it is not a number, if it is used
+bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
+void atomic(const void* address, unsigned size, const void* pc);
+void release(Known& to);           // what the running thread has done and knows is now known to `to`
+void acquire(const Known& from);
+void join(const unsigned* threads, unsigned count);  // they all know now what any of them knows
+void finished(Known& to, unsigned worker);           // `worker` has done what was asked of it; `to` knows it
+std::uint32_t now();
+void learn(unsigned worker, std::uint32_t until);    // the running thread knows what `worker` has done up to that time
+/// A copy to shared memory begins: until it ends nobody may touch what it writes. It ends on behalf of `worker`, or of
+/// the thread that waits for it.
+void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted);
+void copy_ends(const void* to, unsigned bytes, unsigned worker);
+/// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
+void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);
+void proxy_fence();
+/// One request of a warp to shared memory or of a unit to global memory, counted by itself.
+void global_request(const void* address, unsigned bytes, bool write);
+void asynchrony(const std::string& text, const char* file, int line, const void* pc,
+                bool last = false);  // last: gives up
+std::string place(const void* pc, const char* file, int line);  // in words
+void deadlock(const std::string& text, const char* file, int line, const void* pc);
+void divergence(const std::string& text, const char* file, int line);
+void trap(const std::string& text, const char* file, int line);  // does not return if the run is given up
+}  // namespace watch
+
+// ---- Shared memory as 32-bit numbers -----------------------------------------------------------------------------------
+
+/// Numbers of addresses of shared memory, as PTX takes them, count from the window's begin.
+extern char* shared_window;
+
+inline std::uint32_t shared_number(const void* address)
+{
+    return static_cast<std::uint32_t>(static_cast<const char*>(address) - shared_window);
+}
+inline char* shared_pointer(std::uint64_t number) { return shared_window + static_cast<std::uint32_t>(number); }
+
+}  // namespace emulator

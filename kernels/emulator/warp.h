@@ -1,0 +1,119 @@
+// What the threads of a block, and the lanes of a warp, do together: barriers, votes, shuffles. The lanes of a mask run
+// in step there: none goes on before all have come (cuda_emulator.cpp: together).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#define EMULATOR_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+namespace emulator {
+
+unsigned synchronise(bool predicate, const char* file, int line);
+void synchronise_warp(unsigned mask, const char* file, int line);
+unsigned active_mask(const char* file, int line);
+void fence(int scope);  // 0: of the block, 1: of the device, 2: of the system
+
+enum class Vote { ballot, any, all, uniform };
+unsigned vote(Vote, unsigned mask, bool predicate, const char* file, int line);
+
+enum class Shuffle { index, up, down, exclusive_or };
+std::uint64_t shuffle(Shuffle, unsigned mask, std::uint64_t value, int operand, int width, const char* file, int line);
+
+/// The lanes whose value is the caller's; or, if `all`, the mask if all have the same, otherwise 0.
+unsigned match(bool all, unsigned mask, std::uint64_t value, const char* file, int line);
+
+enum class Reduction { add, minimum, maximum, conjunction, disjunction, exclusive_or };
+std::uint32_t reduce(Reduction, bool is_signed, unsigned mask, std::uint32_t value, const char* file, int line);
+
+/// One lane of those in the mask: the lowest.
+bool elect(unsigned mask, unsigned* lane, const char* file, int line);
+
+template <typename T>
+inline std::uint64_t word_of(T value)
+{
+    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a lane passes on at most 8 bytes");
+    std::uint64_t word = 0;
+    __builtin_memcpy(&word, &value, sizeof value);
+    return word;
+}
+template <typename T>
+inline T from_word(std::uint64_t word)
+{
+    T value;
+    __builtin_memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+}  // namespace emulator
+
+inline void __syncthreads(EMULATOR_PLACE) { emulator::synchronise(false, file, line); }
+inline int __syncthreads_count(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate != 0, file, line); }
+inline int __syncthreads_or(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate != 0, file, line) != 0; }
+inline int __syncthreads_and(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate == 0, file, line) == 0; }
+inline void __syncwarp(unsigned mask = 0xffffffff, EMULATOR_PLACE) { emulator::synchronise_warp(mask, file, line); }
+inline unsigned __activemask(EMULATOR_PLACE) { return emulator::active_mask(file, line); }
+inline void __threadfence_block() { emulator::fence(0); }
+inline void __threadfence() { emulator::fence(1); }
+inline void __threadfence_system() { emulator::fence(2); }
+
+inline int __any_sync(unsigned mask, int predicate, EMULATOR_PLACE)
+{
+    return emulator::vote(emulator::Vote::any, mask, predicate != 0, file, line);
+}
+inline int __all_sync(unsigned mask, int predicate, EMULATOR_PLACE)
+{
+    return emulator::vote(emulator::Vote::all, mask, predicate != 0, file, line);
+}
+inline int __uni_sync(unsigned mask, int predicate, EMULATOR_PLACE)
+{
+    return emulator::vote(emulator::Vote::uniform, mask, predicate != 0, file, line);
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate, EMULATOR_PLACE)
+{
+    return emulator::vote(emulator::Vote::ballot, mask, predicate != 0, file, line);
+}
+
+#define EMULATOR_SHUFFLE(name, kind, Operand)                                                                         \
+    template <typename T>                                                                                             \
+    inline T name(unsigned mask, T value, Operand operand, int width = 32, EMULATOR_PLACE)                            \
+    {                                                                                                                 \
+        return emulator::from_word<T>(                                                                                \
+            emulator::shuffle(emulator::Shuffle::kind, mask, emulator::word_of(value), operand, width, file, line));  \
+    }
+EMULATOR_SHUFFLE(__shfl_sync, index, int)
+EMULATOR_SHUFFLE(__shfl_up_sync, up, unsigned)
+EMULATOR_SHUFFLE(__shfl_down_sync, down, unsigned)
+EMULATOR_SHUFFLE(__shfl_xor_sync, exclusive_or, int)
+#undef EMULATOR_SHUFFLE
+
+template <typename T>
+inline unsigned __match_any_sync(unsigned mask, T value, EMULATOR_PLACE)
+{
+    return emulator::match(false, mask, emulator::word_of(value), file, line);
+}
+template <typename T>
+inline unsigned __match_all_sync(unsigned mask, T value, int* all, EMULATOR_PLACE)
+{
+    const unsigned found = emulator::match(true, mask, emulator::word_of(value), file, line);
+    *all = found != 0;
+    return found;
+}
+
+#define EMULATOR_REDUCE(name, kind)                                                                                   \
+    inline unsigned name(unsigned mask, unsigned value, EMULATOR_PLACE)                                               \
+    {                                                                                                                 \
+        return emulator::reduce(emulator::Reduction::kind, false, mask, value, file, line);                           \
+    }                                                                                                                 \
+    inline int name(unsigned mask, int value, EMULATOR_PLACE)                                                         \
+    {                                                                                                                 \
+        return emulator::reduce(emulator::Reduction::kind, true, mask, value, file, line);                            \
+    }
+EMULATOR_REDUCE(__reduce_add_sync, add)
+EMULATOR_REDUCE(__reduce_min_sync, minimum)
+EMULATOR_REDUCE(__reduce_max_sync, maximum)
+EMULATOR_REDUCE(__reduce_and_sync, conjunction)
+EMULATOR_REDUCE(__reduce_or_sync, disjunction)
+EMULATOR_REDUCE(__reduce_xor_sync, exclusive_or)
+#undef EMULATOR_REDUCE

@@ -1,0 +1,250 @@
+// As constructs.cu, for what works beside the threads: copies, barriers in shared memory, tensor cores.
+#include <cuda_fp16.h>
+
+#define KERNEL(name) template <typename T> __global__ void name(const T* A, const T* B, T* C, int n, int p, int m)
+#define ME (static_cast<int>(threadIdx.x))
+
+__device__ __forceinline__ unsigned number(const void* shared) { return static_cast<unsigned>(__cvta_generic_to_shared(shared)); }
+__device__ __forceinline__ void copy(void* to, const void* from, int bytes = 4)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(number(to)), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+__device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+__device__ __forceinline__ void make(unsigned long long* b, int count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(number(b)), "r"(count) : "memory");
+}
+__device__ __forceinline__ void arrive(unsigned long long* b)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(number(b)) : "memory");
+}
+__device__ __forceinline__ void expect(unsigned long long* b, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(number(b)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void wait_for(unsigned long long* b, int parity)
+{
+    asm volatile("{\n.reg .pred p;\nL: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra L;\n}"
+                 ::"r"(number(b)), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void bulk(void* to, const void* from, int bytes, unsigned long long* b)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 ::"r"(number(to)), "l"(from), "r"(bytes), "r"(number(b)) : "memory");
+}
+__device__ __forceinline__ void show() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+KERNEL(clean_copies)
+{
+    __shared__ T tile[2][64];
+    copy(&tile[0][ME], A + ME);
+    commit();
+    copy(&tile[1][ME], A + ME, 0);
+    commit();
+    wait<1>();
+    assert(tile[0][ME] == A[ME]);
+    wait<0>();
+    __syncthreads();
+    assert(tile[1][ME ^ 1] == T(0) && tile[0][63 - ME] == A[63 - ME]);
+    C[ME] = 0;
+}
+KERNEL(faulty_copy_not_waited_for)
+{
+    __shared__ T tile[64];
+    copy(&tile[ME], A + ME);
+    commit();
+    wait<1>();
+    C[ME] = tile[ME];  // FAULT
+}
+KERNEL(faulty_copy_without_barrier)
+{
+    __shared__ T tile[64];
+    copy(&tile[ME], A + ME);
+    commit();
+    wait<0>();
+    C[ME] = tile[63 - ME];  // FAULT
+}
+KERNEL(faulty_copy_overwrites)
+{
+    __shared__ T tile[64];
+    tile[ME] = ME;
+    __syncthreads();
+    const T mine = tile[63 - ME];
+    copy(&tile[ME], A + ME);  // FAULT
+    wait<0>();
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    C[ME] = mine;
+}
+KERNEL(clean_mbarrier)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full, empty;
+    if (ME == 0) make(&full, 1), make(&empty, 2), show();
+    __syncthreads();
+    for (int round = 0; round < 3; ++round) {
+        if (ME == 0) {
+            if (round) wait_for(&empty, round - 1 & 1);
+            expect(&full, 64 * sizeof(T));
+            bulk(tile, A, 64 * sizeof(T), &full);
+        }
+        wait_for(&full, round & 1);
+        assert(tile[63 - ME] == A[63 - ME]);
+        __syncwarp();
+        if (ME % 32 == 0) arrive(&empty);
+    }
+    C[ME] = 0;
+}
+KERNEL(faulty_mbarrier_not_waited_for)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full;
+    if (ME == 0) make(&full, 1), show();
+    __syncthreads();
+    if (ME == 0) expect(&full, 64 * sizeof(T)), bulk(tile, A, 64 * sizeof(T), &full);
+    if (ME < 32) wait_for(&full, 0);
+    C[ME] = tile[ME];  // FAULT
+}
+KERNEL(faulty_mbarrier_count)
+{
+    __shared__ unsigned long long full;
+    if (ME == 0) make(&full, 65), show();
+    __syncthreads();
+    arrive(&full);
+    wait_for(&full, 0);  // FAULT
+    C[ME] = 0;
+}
+KERNEL(faulty_mbarrier_too_many)
+{
+    __shared__ unsigned long long full;
+    if (ME == 0) make(&full, 3), show();
+    __syncthreads();
+    if (ME == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], 4;" ::"r"(number(&full)) : "memory");  // FAULT
+    C[ME] = 0;
+}
+KERNEL(faulty_mbarrier_bytes)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full;
+    if (ME == 0) make(&full, 1), show();
+    __syncthreads();
+    if (ME == 0) expect(&full, 32 * sizeof(T)), bulk(tile, A, 64 * sizeof(T), &full);
+    wait_for(&full, 0);  // FAULT
+    C[ME] = tile[ME];
+}
+KERNEL(faulty_mbarrier_not_shown)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full;
+    if (ME == 0) make(&full, 1);
+    __syncthreads();
+    if (ME == 0) expect(&full, 64 * sizeof(T)), bulk(tile, A, 64 * sizeof(T), &full);  // FAULT
+    wait_for(&full, 0);
+    C[ME] = tile[ME];
+}
+KERNEL(faulty_mbarrier_not_made)
+{
+    __shared__ unsigned long long full;
+    arrive(&full);  // FAULT
+    C[ME] = 0;
+}
+KERNEL(faulty_stage_overwritten)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full, empty;
+    if (ME == 0) make(&full, 1), make(&empty, 1), show();  // of two warps
+    __syncthreads();
+    for (int round = 0; round < 3; ++round) {
+        if (ME == 0) {
+            if (round) wait_for(&empty, round - 1 & 1);
+            expect(&full, 64 * sizeof(T));
+            bulk(tile, A, 64 * sizeof(T), &full);  // FAULT
+        }
+        wait_for(&full, round & 1);
+        C[ME] = tile[63 - ME];
+        __syncwarp();
+        if (ME == 0) arrive(&empty);
+    }
+}
+__device__ __forceinline__ void store_run(void* to, const void* from, int bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\ncp.async.bulk.commit_group;"
+                 ::"l"(to), "r"(number(from)), "r"(bytes) : "memory");
+}
+KERNEL(clean_bulk_store)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    if (ME == 0) {
+        store_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    }
+    __syncthreads();
+    tile[ME] = 0;
+}
+KERNEL(faulty_bulk_store_without_fence)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    __syncthreads();
+    if (ME == 0) {
+        store_run(C, tile, 64 * sizeof(T));  // FAULT
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    }
+}
+KERNEL(faulty_bulk_store_not_waited_for)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    if (ME == 0) store_run(C, tile, 64 * sizeof(T));
+    __syncthreads();
+    tile[ME] = 0;  // FAULT
+}
+
+// ---- ldmatrix and mma.sync --------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void load_matrices(unsigned (&r)[4], const void* row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(number(row)) : "memory");
+}
+KERNEL(clean_mma)  // 16 x 16 times 16 x 8 of half: A[i][k] = i, B[k][j] = (k == j)
+{
+    __shared__ alignas(16) __half a[16][16];
+    for (int i = ME; i < 256; i += 64) a[i / 16][i % 16] = __float2half(i / 16 + 16 * (i % 16));
+    __syncthreads();
+    const int lane = ME % 32, g = lane / 4, t = lane % 4;
+    unsigned r[4];
+    load_matrices(r, &a[lane % 16][lane / 16 * 8]);
+    unsigned b[2] = {0, 0};
+    const __half one = __float2half(1);
+    for (int e = 0; e < 2; ++e) if (2 * t + e == g) b[0] = static_cast<unsigned>(__half_as_ushort(one)) << 16 * e;
+    float c[4] = {1, 1, 1, 1};
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(b[0]), "r"(b[1]));
+    for (int v = 0; v < 4; ++v) assert(c[v] == g + 8 * (v / 2) + 16 * (2 * t + v % 2) + 1);
+    C[ME] = 0;
+}
+KERNEL(faulty_mma_without_some_lanes)
+{
+    float c[4] = {};
+    if (ME % 32 < 31)
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%4,%4}, {%0,%1,%2,%3};"  // FAULT
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(0));
+    C[ME] = c[0];
+    __syncwarp();
+}
+KERNEL(faulty_ldmatrix_misaligned)
+{
+    __shared__ alignas(16) __half a[512];
+    for (int i = ME; i < 512; i += 64) a[i] = __float2half(1);
+    __syncthreads();
+    unsigned r[4];
+    load_matrices(r, a + ME % 32 * 8 + 4);  // FAULT
+    C[ME] = r[0];
+}

@@ -1,0 +1,93 @@
+"""What people write in CUDA C++: of each construct the clean kernel is clean, and the faulty one is found at its line."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tilewise.count.trace import Tracer, build
+from tilewise.study import points
+from tilewise.study.registry import Kernel, LaunchEntry
+
+FILES = [Path(__file__).with_name(name) for name in ("constructs.cu", "asynchrony.cu")]
+NAMES = {name: file for file in FILES for name in re.findall(r"^KERNEL\((\w+)\)", file.read_text(), re.MULTILINE)}
+CLEAN = [name for name in NAMES if name.startswith("clean")]
+FAULTY = [name for name in NAMES if name.startswith("faulty")]
+#: What is no wonder in kernels that compute no product.
+UNINTERESTING = {"incorrect", "order"}
+KIND = {  # of the fault, by words in the kernel's name
+    "shuffle_lane": "divergence",
+    "lane_outside": "divergence",
+    "mask": "divergence",
+    "vote": "divergence",
+    "counting": "divergence",
+    "not_begun": "uninitialised",
+    "load": "out_of_bounds",
+    "address": "out_of_bounds",
+    "assertion": "trap",
+    "trap": "trap",
+    "barrier_count": "deadlock",
+    "mbarrier": "asynchrony",
+    "mbarrier_count": "deadlock",
+    "mbarrier_bytes": "deadlock",
+    "copy_not": "asynchrony",
+    "store_without": "asynchrony",
+    "some_lanes": "divergence",
+    "misaligned": "misaligned",
+}
+
+
+def kind_of(name):
+    """The kind of fault that a kernel's name promises: that of the longest word in it, or a race."""
+    return KIND[max((word for word in KIND if word in name), key=len)] if any(w in name for w in KIND) else "race"
+
+
+def kernel_of(name):
+    launch = LaunchEntry(function=name, template=("dtype",), block=("64",), grid=("m // 64",))
+    return Kernel(
+        name=name,
+        title=name,
+        kind="cuda",
+        dtypes=("float",),
+        source=NAMES[name].name,
+        launches=(launch,),
+        folder=NAMES[name].parent,
+        reads_c=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    """Both files, each compiled once with all its kernels."""
+    folder = tmp_path_factory.mktemp("constructs")
+    built = {}
+    for file in FILES:
+        names = [name for name, own in NAMES.items() if own == file]
+        built[file] = build(kernel_of(names[0]), [f"{name}<float>" for name in names], folder / f"{file.stem}.so")
+    return built
+
+
+def traced(name, libraries):
+    kernel = kernel_of(name)
+    blocks = 2 if "last_block" in name else 1
+    point = points.point("t", name, "float", 2, 128, 64 * blocks)
+    row, faults = Tracer(libraries[NAMES[name]], kernel).trace(point)
+    return row, [fault for fault in faults if fault.kind not in UNINTERESTING]
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name, libraries):
+    _, faults = traced(name, libraries)
+    assert not faults, [str(fault) for fault in faults]
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_faulty(name, libraries):
+    _, faults = traced(name, libraries)
+    lines = NAMES[name].read_text().splitlines()
+    begin = next(i for i, line in enumerate(lines) if line == f"KERNEL({name})" or line.startswith(f"KERNEL({name}) "))
+    wanted = next(i for i, line in enumerate(lines[begin:], begin + 1) if "// FAULT" in line)
+    said = [str(fault) for fault in faults]
+    assert faults, "no fault"
+    # A fault in a function that the kernel calls names the line of the call, too.
+    assert any(f.kind == kind_of(name) and (f.line == wanted or f":{wanted}" in f.text) for f in faults), said

@@ -1,0 +1,173 @@
+"""The __global__ functions of a CUDA file: what they are called, their template and their parameters.
+
+The text is read after g++'s preprocessor, so that macros, conditions and comments are as the compiler sees them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewise.build.cpp import beside, preprocess
+from tilewise.build.emulator import FOLDER
+from tilewise.study.sources import INCLUDE, files_of
+
+_HEADS = ("cuda_emulator.h", "cuda_fp16.h", "cuda_bf16.h")
+_WORDS = re.compile(
+    r"""^[ \t]*\#[ \t]*(?:line[ \t]+)?\d+[ \t]+"(?P<file>(?:\\.|[^"\\\n])*)"[^\n]*$"""
+    r"""|R"(?P<tag>[^()\s\\]{0,16})\((?:.|\n)*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+    r"""|::|[A-Za-z_]\w*|\.?\d(?:[\w.']|(?<=[eE])[+-])*|[^\w\s]""",
+    re.MULTILINE,
+)
+_OPEN, _CLOSE = "([{<", ")]}>"
+#: Words before a function's name that are followed by parentheses of their own.
+_ATTRIBUTES = (
+    "__attribute__",
+    "__attribute",
+    "alignas",
+    "__declspec",
+    "__cluster_dims__",
+    "__maxnreg__",
+    "__block_size__",
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a template or a function: the words of its type, its name and its default, "" if it has none."""
+
+    type: tuple[str, ...]
+    name: str
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A __global__ function with its namespaces (`ns::mine`)."""
+
+    name: str
+    template: tuple[Parameter, ...]
+    parameters: tuple[Parameter, ...]
+
+
+def functions(path: Path) -> dict[str, Function]:
+    """The __global__ functions that a file, or a file that it includes in quotes, defines or declares, by name.
+
+    Raises UserError if a file is no text, or the preprocessor fails, or there is no compiler.
+    """
+    own = {str(file.resolve()) for file in files_of(path)}
+    head = "".join(f'#include "{name}"\n' for name in _HEADS)
+    text = f'{head}#undef __global__\n#define __global__ __global__\n#include "{path.name}"\n'
+    done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{FOLDER}"])
+    found: dict[str, Function] = {}
+    for function in _found(list(_own_words(done, own))):
+        found.setdefault(function.name, function)  # the first declaration has the defaults
+    return found
+
+
+def _own_words(text: str, own: set[str]) -> Iterator[str]:
+    """The words of a preprocessed text that come from the files `own`."""
+    inside = False
+    for word in _WORDS.finditer(text):
+        if word["file"] is not None:
+            inside = str(Path(re.sub(r"\\(.)", r"\1", word["file"])).resolve()) in own
+        elif inside:
+            yield word[0]
+
+
+def _found(words: Sequence[str]) -> Iterator[Function]:
+    scopes: list[str | None] = []  # the namespaces around, None for other braces
+    template: tuple[Parameter, ...] = ()
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "{":
+            scopes.append(_namespace(words, at))
+        elif word == "}":
+            scopes = scopes[:-1]
+        elif word == "template" and words[at + 1 : at + 2] == ["<"]:
+            end = _closing(words, at + 1)
+            template = tuple(map(_parameter, _parts(words[at + 2 : end])))
+            at = end
+        elif word == "__global__":
+            name, open_at = _name(words, at + 1)
+            if name:
+                end = _closing(words, open_at)
+                around = [scope for scope in scopes if scope]
+                yield Function(
+                    "::".join([*around, name]), template, tuple(map(_parameter, _parts(words[open_at + 1 : end])))
+                )
+                at = end
+            template = ()
+        elif word == ";":
+            template = ()
+        at += 1
+
+
+def _namespace(words: Sequence[str], brace: int) -> str | None:
+    """The namespace that a brace opens, such as `a::b`; None for any other brace, and for one without a name."""
+    start = brace
+    while start and (words[start - 1] == "::" or re.match(r"[A-Za-z_]", words[start - 1])):
+        start -= 1
+        if words[start] == "namespace":
+            return "".join(word for word in words[start + 1 : brace] if word != "inline") or None
+    return None
+
+
+def _name(words: Sequence[str], at: int) -> tuple[str, int]:
+    """A function's name and where its parameters open; "" if it is none, such as a declaration of a friend."""
+    while at + 1 < len(words) and words[at] not in (";", "{"):
+        if words[at] in _ATTRIBUTES and words[at + 1] == "(":
+            at = _closing(words, at + 1)
+        elif words[at] == "[":
+            at = _closing(words, at)
+        elif re.match(r"[A-Za-z_]", words[at]) and words[at + 1] == "(":
+            return words[at], at + 1
+        at += 1
+    return "", at
+
+
+def _closing(words: Sequence[str], start: int) -> int:
+    """Where the bracket that opens at `start` closes."""
+    for at, depth in enumerate(_depths(words[start:])):
+        if at and not depth:
+            return start + at - 1
+    return len(words)
+
+
+def _parts(words: Sequence[str]) -> list[list[str]]:
+    """The words between the commas that no bracket encloses."""
+    parts: list[list[str]] = [[]]
+    for word, depth in zip(words, _depths(words)):
+        if word == "," and not depth:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [part for part in parts if part]
+
+
+def _depths(words: Sequence[str]) -> Iterator[int]:
+    """How many brackets are open before each word, and after the last. `<` and `>` are brackets outside of others."""
+    opened: list[str] = []
+    for word in words:
+        yield len(opened)
+        if word in _OPEN and (word != "<" or not opened or opened[-1] == "<"):
+            opened.append(word)
+        elif word in _CLOSE and opened and (word != ">" or opened[-1] == "<"):
+            while len(opened) > 1 and word != ">" and opened[-1] == "<":  # it was a comparison
+                opened.pop()
+            opened.pop()
+    yield len(opened)
+
+
+def _parameter(words: Sequence[str]) -> Parameter:
+    declared, default = list(words), ""
+    if "=" in declared:
+        equals = declared.index("=")
+        declared, default = declared[:equals], " ".join(declared[equals + 1 :])
+    if "[" in declared:  # an array of a parameter
+        declared = declared[: declared.index("[")]
+    name = ""
+    if len(declared) > 1 and re.match(r"[A-Za-z_]", declared[-1]):
+        name = declared.pop()
+    return Parameter(tuple(declared), name, default)
