@@ -122,9 +122,10 @@ class LogHandler(LogHandlerBase):
         for name, job in self.failed.items():
             said = causes[name] or "\n".join(words) or "it ended without a word"
             print(f"\n{_full_name(job)} failed:\n{said}", file=self.stream)
+            words = words if causes[name] else ["it ended as the one above"]  # whose words are whose is not known
             if job.log and job.log.is_file():
                 print(f"(its log: {job.log})", file=self.stream)
-        others = [text for text in words if not (self.failed and OF_A_JOB.search(text))]
+        others = [text for text in dict.fromkeys(self.errors) if not (self.failed and OF_A_JOB.search(text))]
         if others:
             print("\n".join(others), file=self.stream)
         elif run and not self.failed and all(job.state == "done" for job in run.jobs.values()):
