@@ -1,4 +1,4 @@
-"""What people write in CUDA C++: of each construct the clean kernel is clean, and the faulty one is found at its line."""
+"""What people write in CUDA C++: the clean kernel of each is clean, the faulty one is found at its line."""
 
 import re
 from pathlib import Path

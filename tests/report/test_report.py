@@ -19,13 +19,13 @@ The ladder, float. The ladder at all shapes. Instructions of the multiply-add lo
 Float results.
 The accuracy gate, floats made of short numbers beside SGEMM.
 GFLOP per joule, from one thread per element to the tensor cores.
-Kernels that the emulator does not run.
+Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance. How long it took."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
-Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float.
+Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float. Variants by rank.
 The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
 The accuracy gate, floats made of short numbers beside SGEMM.
 GFLOP per joule, from one thread per element to the tensor cores.

@@ -211,6 +211,41 @@ def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:
     return "\n\n".join(lines)
 
 
+def tuned(table: pd.DataFrame, evidence: Evidence) -> str:
+    """How much the choice of parameters matters on each machine, and where the registry's could be better.
+
+    `table` is that of `tables.tuning`.
+    """
+    lines = []
+    for platform, rows in table.groupby("platform", sort=False):
+        tried, failed = int(rows["variants"].sum()), int(rows["failed"].sum())
+        place = plain(evidence.labels[platform])
+        sentences = [f"On {place} the tuner made {tried:,} trials of a variant at a shape; {failed:,} failed."]
+        timed = rows[rows["gflops"].notna()]
+        if len(timed):
+            shares = 100 * timed["within_percent"] / timed["variants"]
+            sentences.append(
+                f"In the median, {shares.median():.0f}\u00a0% of the variants are within 5\u00a0% of the best."
+            )
+            least, most = timed.loc[shares.idxmin()], timed.loc[shares.idxmax()]
+            sentences.append(
+                f"The choice matters most for `{least['kernel']}` ({least['dtype']}) at {least['shape']}, with "
+                f"{_count(int(least['within_percent']), 'such variant')} of {least['variants']}, and least for "
+                f"`{most['kernel']}` ({most['dtype']}) at {most['shape']}, with {int(most['within_percent'])} of "
+                f"{most['variants']}."
+            )
+            gains = timed[timed["gain_percent"] > 0]
+            if len(gains):
+                largest = gains.loc[gains["gain_percent"].idxmax()]
+                sentences.append(
+                    f"The best is faster than the registry's choice in {len(gains)} of {len(timed)} cases, at most by "
+                    f"{largest['gain_percent']:.1f}\u00a0% (`{largest['kernel']}`, {largest['dtype']}, "
+                    f"{largest['shape']})."
+                )
+        lines.append(" ".join(sentences))
+    return "\n\n".join(lines)
+
+
 def lines_explain(table: pd.DataFrame, evidence: Evidence) -> str:
     """What more cache lines cost a CPU loop, on each machine, compared with the same loop at the smallest product."""
     keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"

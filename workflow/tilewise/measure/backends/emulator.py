@@ -32,6 +32,10 @@ class Backend:
         for job in jobs:
             answer(self.once(job))
 
+    def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """As Device says; nothing has a time."""
+        self.measure(jobs, answer)
+
     def once(self, job: Job) -> Row:
         """As Device says; the whole product is checked."""
         try:
@@ -75,6 +79,6 @@ class Backend:
 
     def _checked(self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping) -> verify.Check:
         """Run a job and check what it leaves in C. Raises LaunchError if a device of these limits would refuse."""
-        [file] = {file for file, _ in job.files.values()}
-        run(_opened(file), job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
+        libraries = {name: _opened(file) for name, (file, _) in job.files.items()}
+        run(libraries, job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
         return verify.check(C, *verify.reference(A, B, job.point.dtype), job.point.dtype, job.point.p)
