@@ -12,31 +12,36 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: report test lint clean
 
+# $(call step,what,command): a line with how long it took; what the command prints is shown if it fails. pip's warnings,
+# such as those of an index that is not there, are no failures.
+step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); said=$$($(2) 2>&1) && echo "$$(($$(date +%s) - begin)) s" \
+	|| { status=$$?; printf 'failed\n%s\n' "$$said"; exit $$status; }
+pip = $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
+
 report: $(VENV)/run$(EXTRAS)
-	python -m snakemake --cores $(CORES) --quiet progress -- all
-	@echo "The report is $$PWD/results/report.html"
+	@python -m snakemake --cores $(CORES) -- all
 
 test: $(VENV)/test$(EXTRAS)
-	python -m pytest $(PYTEST)
+	@python -m pytest $(PYTEST)
 
 lint: $(VENV)/test$(EXTRAS)
-	python -m ruff check .
-	python -m ruff format --check .
-	python -m snakefmt --check Snakefile workflow/rules
-	python -m mypy
-	python -m snakemake --lint --cores 1
+	$(call step,ruff check,python -m ruff check .)
+	$(call step,ruff format,python -m ruff format --check .)
+	$(call step,snakefmt,python -m snakefmt --check Snakefile workflow/rules)
+	$(call step,mypy,python -m mypy)
+	$(call step,snakemake --lint,python -m snakemake --lint --cores 1)
 
 clean:
 	rm -rf results logs .snakemake
 
 $(VENV)/run$(EXTRAS): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .$(if $(EXTRAS),[gpu])
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
+	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(VENV))
+	$(call step,installing the packages$(if $(EXTRAS), with those of the GPU),$(pip) .$(if $(EXTRAS),[gpu]))
+	@touch $@
 
 $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .[test$(if $(EXTRAS),$(comma)gpu)]
-	touch $@
+	$(call step,installing the packages of the tests,$(pip) .[test$(if $(EXTRAS),$(comma)gpu)])
+	@touch $@
 
 comma := ,

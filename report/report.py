@@ -14,9 +14,9 @@
 # # Tilewise: how fast can a GPU multiply matrices, and why?
 #
 # Several kernels compute the same product, C = A B. Each differs in one idea: from the textbook's one thread per
-# element, through tiles in shared memory, to several tiles per block. Every product is checked. The results stand
-# beside those of a published study on an RTX 2080 Ti (*source a*), so that you can see what carries over to another
-# machine and what does not.
+# element, through tiles in shared memory and in registers, past NVIDIA's own library. Every product is checked. The
+# results stand beside those of a published study on an RTX 2080 Ti (*source a*), so that you can see what carries over
+# to another machine and what does not.
 
 # %% tags=["parameters"]
 import sys
@@ -244,6 +244,353 @@ task_table(
 
 # %%
 task_figure("task4", "<b>Ragged shapes.</b> Rates for each type, on a logarithmic axis.")
+
+# %% [markdown]
+# ## From one load per multiply-add to the limit
+#
+# Here each kernel changes one idea of the one before, from the textbook's loop to the last file of `kernels/ladder/`,
+# all in float on the CUDA cores. Two limits help to say why each is faster. First, a scheduler issues one instruction
+# per cycle, and whatever is not a multiply-add takes a multiply-add's place. So the share of multiply-adds in the
+# innermost loop, read from the machine code, is a ceiling: this share of the rate that multiply-adds alone reach.
+# Second, a multiprocessor has four schedulers and one pipe to its caches and shared memory, which takes at most one
+# request of a warp per cycle. From 25 requests per 100 multiply-adds on, this pipe sets the pace.
+
+# %%
+climb = tables.climb(evidence, tables.CLIMB)
+rungs = tables.rungs(climb, evidence)
+told = []
+
+
+def rung(name, *sentences):
+    """Heading, paragraph and picture of a rung, if it was timed."""
+    told.append(name)
+    if name in set(rungs["kernel"]):
+        title = evidence.kernels[name].title
+        display(text(f"### {findings.plain(title if title.startswith(name) else f'{name}: {title}')}"))
+        display(text(findings.rung(evidence, climb, rungs, name, *sentences)))
+        before = rungs.loc[rungs["kernel"] == name, "before"].iloc[0]
+        beside = f", beside {before}" if before else ""
+        caption = (
+            f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling."
+        )
+        display(show_figure(figures.rung(rungs, name, evidence), caption))
+
+
+if rungs.empty:
+    display(text("No rung was timed: there is no GPU, and no recorded run of the ladder."))
+else:
+    display(
+        show_figure(
+            figures.rungs(rungs, evidence),
+            "<b>The ladder, float.</b> The rate of every rung. A black mark is what its loop allows; a rung in orange "
+            "is slower than one before it.",
+        )
+    )
+    display(text(findings.top(evidence, rungs)))
+
+# %%
+rung(
+    "naive",
+    """
+    Every operand comes from global memory each time it is used: {this('global_bytes_per_multiply_add')} bytes for each
+    multiply-add. Of the loop's {this('instructions')} instructions only {this('multiply_add_percent')} % are
+    multiply-adds; the rest are loads and their addresses. That alone would allow {this('ceiling_gflops') / 1000}
+    TFLOP/s.
+    """,
+    """
+    But the pipe to the caches has to take {this('accesses_per_100')} loads for 100 multiply-adds, which allows no more
+    than {25 / this('accesses_per_100') * roof('multiply_add_rate') / 1000}.
+    """,
+)
+
+# %%
+rung(
+    "tiled",
+    """
+    The threads of a block share what they load. Loads from global memory fall from
+    {last('global_bytes_per_multiply_add')} to {this('global_bytes_per_multiply_add')} bytes per multiply-add. The same
+    operands now come from shared memory, {this('shared_bytes_per_multiply_add')} bytes per multiply-add, but at fixed
+    offsets: the addresses vanish, and {this('others_per_100')} other instructions for 100 multiply-adds remain of
+    {last('others_per_100')}.
+    """,
+    """
+    The pipe still takes {this('accesses_per_100')} requests for 100 multiply-adds, since the compiler joins only the
+    reads of A. That allows {25 / this('accesses_per_100') * roof('multiply_add_rate') / 1000} TFLOP/s, and the threads
+    wait for each other twice per tile.
+    """,
+)
+
+# %%
+rung(
+    "multi_tile",
+    """
+    An element of A, once read, serves several tiles of C ({this('choice')}). So {this('shared_bytes_per_multiply_add')}
+    bytes per multiply-add come from shared memory instead of {last('shared_bytes_per_multiply_add')}, and the loop
+    needs {this('others_per_100')} other instructions for 100 multiply-adds instead of {last('others_per_100')}.
+    """,
+    """
+    Every multiply-add still reads its own element of B: {this('accesses_per_100')} requests for 100 multiply-adds,
+    where {25 / this('accesses_per_100') * roof('multiply_add_rate') / 1000} TFLOP/s is the most. Elements of B must be
+    shared as well.
+    """,
+)
+
+# %%
+rung(
+    "register_tile",
+    """
+    A thread now computes a square of C: 8 elements of A and 8 of B, held in registers, make 64 multiply-adds. Reads of
+    shared memory fall from {last('shared_bytes_per_multiply_add')} bytes per multiply-add to
+    {this('shared_bytes_per_multiply_add')}, and {this('multiply_add_percent')} % of the loop multiply
+    ({last('multiply_add_percent')} % before). It reaches {this('percent_of_ceiling')} % of the new ceiling.
+    """,
+    """
+    One cause is occupancy: with {this('registers')} registers per thread a multiprocessor holds {this('warps')} warps,
+    where it held {last('warps')}, to work while others wait.
+    """,
+    """
+    Another is shared memory: the threads of a warp read columns that begin 32 bytes apart, so
+    {this('conflict_percent')} % of its passes are bank conflicts, and 100 multiply-adds take
+    {this('wavefronts_per_100')} passes (the emulator's count, before the compiler joins reads).
+    """,
+)
+
+# %%
+rung(
+    "vector_loads",
+    """
+    One instruction moves four floats as well as one, if they lie side by side; so A is transposed on its way into
+    shared memory. The copies of register_tile, element by element, shrink: {this('others_per_100')} other instructions
+    for 100 multiply-adds instead of {last('others_per_100')}. (A second branch, for rows that do not begin at multiples
+    of 16 bytes, is counted too, although it does not run here.)
+    """,
+    """
+    A pass of shared memory serves more of them: {this('wavefronts_per_100')} passes for 100 multiply-adds instead of
+    {last('wavefronts_per_100')}.
+    """,
+    """
+    And {this('registers')} registers instead of {last('registers')} let {this('warps')} warps in, where there were
+    {last('warps')}.
+    """,
+)
+
+# %%
+rung(
+    "warp_tile",
+    """
+    The machine code is nearly the same: {this('multiply_add_percent')} % multiply-adds
+    ({last('multiply_add_percent')} % before), {this('registers')} registers ({last('registers')}). What changes is
+    which thread computes what.
+    """,
+    """
+    Neighbours now read neighbouring 16 bytes or the same ones: bank conflicts fall from {last('conflict_percent')} % of
+    the passes of shared memory to {this('conflict_percent')} %, and 100 multiply-adds need {this('wavefronts_per_100')}
+    passes instead of {last('wavefronts_per_100')}: shared memory, which can deliver 25 in that time, no longer sets the
+    pace.
+    """,
+)
+
+# %%
+rung(
+    "pipelined",
+    """
+    The next tile and the next fragments are fetched while these are multiplied. Where nothing is waited for,
+    {this('warps')} warps per multiprocessor are enough ({last('warps')} before), a thread may have twice as many sums,
+    and reads {this('shared_bytes_per_multiply_add')} bytes of shared memory per multiply-add. Other instructions fall
+    from {last('others_per_100')} for 100 multiply-adds to {this('others_per_100')}: the ceiling rises to
+    {this('ceiling_gflops') / 1000} TFLOP/s, and the kernel comes nearer to it, {this('percent_of_ceiling')} % where it
+    was {last('percent_of_ceiling')}.
+    """,
+    """
+    The order of the multiply-adds matters too. In serpentine order they take {this('reused_per_multiply_add')} operands
+    each from what the one before has kept. Row by row it is {row('reused_per_multiply_add', kernel='pipelined',
+    walk=80)}, more wait for the register file, and the same loop makes {row('gflops', kernel='pipelined', walk=80) /
+    1000} TFLOP/s.
+    """,
+)
+
+# %%
+rung(
+    "async_copies",
+    """
+    A rung that lost on the H200, for which it was written. Here both tiles bypass the registers, by cp.async. But
+    cp.async cannot transpose, so A stays as it lies, and the elements that meet in a multiply-add land in registers of
+    the same bank. The loop has as many multiply-adds ({this('multiply_add_percent')} %; {last('multiply_add_percent')}
+    % in pipelined), but they keep {this('reused_per_multiply_add')} operands each for the next one, not
+    {last('reused_per_multiply_add')}, and the kernel reaches {this('percent_of_ceiling')} % of its ceiling where
+    pipelined reaches {last('percent_of_ceiling')}.
+    """,
+)
+
+# %%
+rung(
+    "tma_ring",
+    """
+    One thread of its own fetches whole tiles by TMA, and what does not multiply leaves the loop: {this('integer')}
+    instructions for addresses and conditions are left of {last('integer')}, and no barrier holds all warps at once.
+    {this('multiply_add_percent')} % are multiply-adds, each takes {this('reused_per_multiply_add')} kept operands
+    ({last('reused_per_multiply_add')} in pipelined), and the kernel reaches {this('percent_of_ceiling')} % of its
+    ceiling where pipelined reached {last('percent_of_ceiling')}. Its time includes a first launch that transposes A.
+    """,
+    """
+    What is left is partly the end: the blocks make {this('waves')} waves over the multiprocessors, so
+    {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all places stay empty, those at the end of the last.
+    """,
+)
+
+# %%
+rung(
+    "transposing_ring",
+    """
+    The threads beside the one that starts TMA transpose A on its way into the ring, so there is no launch before. The
+    loop that multiplies is the same ({this('instructions')} instructions, {rung('tma_ring', 'instructions')} in
+    tma_ring). The launch costs less than these stores if C is wide.
+    """,
+    """
+    At n = p = 8192 and m = 1024 it makes {rate(kernel='transposing_ring', n=8192, p=8192, m=1024) / 1000} TFLOP/s and
+    tma_ring {rate(kernel='tma_ring', n=8192, p=8192, m=1024) / 1000}.
+    """,
+)
+
+# %%
+rung(
+    "stream_k",
+    """
+    As many blocks as there are multiprocessors take tiles in turn, and the last tiles are cut into equal shares:
+    {this('waves')} wave instead of {last('waves')}. The loop is that of the ring ({this('multiply_add_percent')} %
+    multiply-adds), and it reaches {this('percent_of_ceiling')} % of its ceiling.
+    """,
+    """
+    It decides where there are few tiles: at 1024 cubed it makes {rate(kernel='stream_k', cube=1024) / 1000} TFLOP/s,
+    tma_ring {rate(kernel='tma_ring', cube=1024) / 1000}, and cuBLAS {rate(kernel='cublas', dtype='float', cube=1024) /
+    1000}.
+    """,
+)
+
+# %%
+for name in rungs.loc[~rungs["anchor"], "kernel"].unique():
+    if name not in told:
+        rung(
+            name,
+            """
+            {this('multiply_add_percent')} % of the {this('instructions')} instructions of its loop are multiply-adds,
+            which allows {this('ceiling_gflops') / 1000} TFLOP/s; it reaches {this('percent_of_ceiling')} % of that.
+            """,
+        )
+
+# %% [markdown]
+# ### All rungs in numbers
+#
+# *Others per 100* and *reused* come from the machine code: other instructions for 100 multiply-adds, and operands that
+# a multiply-add takes from what the one before has kept. *Wavefronts* are passes of shared memory for 100 multiply-adds
+# of a warp; the emulator counts them as the source reads, before the compiler joins reads. *Waves* are the blocks of
+# the grid, divided by those that the whole chip holds at a time.
+
+# %%
+show_table(rungs, "rungs", "<b>The ladder, float.</b> What was measured, and what explains it.", labels)
+
+# %%
+task_table(
+    "ladder_float",
+    "sweep",
+    "<b>The ladder at all shapes.</b> Every point, with the parameters that were best on an H200.",
+    hide=("bound_ratio", "block", "grid", "dtype", "published_ms", "ratio"),
+)
+
+# %% [markdown]
+# ### What the loops are made of
+#
+# nvdisasm takes the machine code of every kernel apart, which needs no GPU. The figure shows the innermost loop with
+# the most multiply-adds. On the tensor cores one instruction makes hundreds or thousands of multiply-adds, so a small
+# share of such instructions is no ceiling.
+
+# %%
+loops = tables.loops(evidence)
+if loops.empty:
+    display(text("No machine code was read: neither this run nor a recorded one has it."))
+else:
+    display(
+        show_figure(
+            figures.instructions(loops, evidence),
+            "<b>Instructions of the multiply-add loop.</b> The fastest choice of each kernel and element type.",
+        )
+    )
+    display(
+        show_table(
+            loops,
+            "instructions",
+            "<b>Instructions of the multiply-add loop.</b> Counted in the machine code; rates are at the best shape.",
+            labels,
+        )
+    )
+
+# %% [markdown]
+# ## The climb in double
+#
+# The vector units take a double multiply-add in every second cycle, so other instructions find free slots, and the
+# units themselves are the ceiling. The way past it leads through the tensor cores, which have instructions for double
+# too (DMMA).
+
+# %%
+climb_double = tables.climb(evidence, "ladder_double")
+rungs_double = tables.rungs(climb_double, evidence)
+if not rungs_double.empty:
+    display(
+        show_figure(
+            figures.rungs(rungs_double, evidence),
+            "<b>The ladder, double.</b> pipelined multiplies on the CUDA cores, dmma and dmma_pipelined on the tensor "
+            "cores.",
+        )
+    )
+    display(text(findings.top(evidence, rungs_double)))
+    for name, sentence in {
+        "pipelined": """
+            The rung of the float ladder, on the vector units: {this('percent_of_ceiling')} % of what multiply-adds
+            alone reach there.
+            """,
+        "dmma": """
+            The tensor cores fed straight from tiles in shared memory. {this('multiply_add_instructions')} of the
+            loop's {this('instructions')} instructions are {this('multiply_add')}, and everything else is in their way.
+            """,
+        "dmma_pipelined": """
+            The copies run ahead by cp.async, and the fragments are read 16 bytes at a time:
+            {this('others_per_100') / 100} other instructions for each {this('multiply_add')} instead of
+            {rung('dmma', 'others_per_100') / 100}. The clock held {this('sm_clock_mhz')} MHz, and
+            {rung('cublas', 'sm_clock_mhz')} MHz with cuBLAS.
+            """,
+    }.items():
+        said = findings.rung(evidence, climb_double, rungs_double, name, sentence, dtype="double")
+        if said:
+            display(text(f"`{name}`: {said}"))
+
+# %%
+task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", hide=("bound_ratio", "block", "grid"))
+
+# %% [markdown]
+# ## Short numbers on the tensor cores
+#
+# bfloat16, half and TF32: `mma_sync` keeps fragments in registers; with `wgmma` the tensor cores read shared memory,
+# which TMA fills; `warp_specialised` gives fetching a warp group of its own; and in `clusters` the blocks stay, and
+# store their results while the next tiles arrive.
+
+# %%
+task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside cuBLAS.", hide=("block", "grid"))
+
+# %%
+task_figure("ladder_short", "<b>Short numbers.</b> Rates for each type.")
+
+# %% [markdown]
+# ## Float results from short numbers
+#
+# The tensor cores have no float. But a float is the sum of two or three short numbers, and a product of floats a sum
+# of a few short products. `float_from_half` and `float_from_bf16` do that, and keep their sums in float;
+# `three_tf32` leaves all sums to the tensor cores.
+
+# %%
+task_table("float_accuracy", "sweep", "<b>Float results.</b> All with the whole time of a product, splitting included.")
+
+# %%
+task_figure("float_accuracy", "<b>Float results.</b> Rates beside cuBLAS's in float.")
 
 # %% [markdown]
 # ## The kernels side by side
@@ -562,9 +909,36 @@ text(
 )
 
 # %%
+if not evidence.facts["tune"].empty:
+    display(
+        text(
+            "## Choosing the parameters\n\n"
+            "The tuner tries every variant of a kernel's space: it verifies each, times it in a few runs, and measures "
+            "the best few like every other point. If the line of a kernel is flat at its left end, the choice hardly "
+            "matters; if it falls at once, a choice that was made for another machine or shape costs much."
+        )
+    )
+    display(
+        show_table(
+            tables.tuning(evidence, published),
+            "tuning",
+            "<b>Variants.</b> How many were tried, how many are as good as the best, and what the best gains over the "
+            "choice that the registry had.",
+            labels,
+        )
+    )
+    display(
+        show_figure(
+            figures.tuning(evidence, published),
+            "<b>Variants by rank.</b> How flat is the optimum? The dashed line is at 95 % of the best.",
+        )
+    )
+    display(text(findings.tuned(tables.tuning(evidence, published), evidence)))
+
+# %%
 known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
-known += " rectangular dynamic_tile matrix_struct bandwidth"
-for name in [name for name in tasks if name not in known.split()]:
+known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
+for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
     title = findings.plain(tasks[name]["title"])
     display(text(f"## {title}\n\nThe task `{name}` of the config."))
     display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))
@@ -653,6 +1027,19 @@ show_table(verified, "verification", "<b>Verified points.</b> For each machine, 
 
 # %%
 show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column per machine.")
+
+# %%
+compared = tables.cards(evidence)
+if not compared.empty:
+    display(
+        show_table(
+            compared,
+            "cards",
+            "<b>Cards of one model.</b> The rate of each at the points that all have measured, against their median.",
+            labels,
+        )
+    )
+    display(text(findings.cards(compared, evidence)))
 
 # %%
 if not evidence.facts["sweep"].empty:

@@ -35,13 +35,13 @@ def kernels():
 
 
 @pytest.fixture(scope="session")
-def device(config):
+def device():
     """device.json of a machine without a GPU, as far as the measurements read it."""
     return {
         "platform": "emulator",
         "backend": "emulator",
         "gpu": None,
-        "limits": EMULATED_LIMITS | {"memory_bytes": config["emulator"]["memory_bytes"]},
+        "limits": EMULATED_LIMITS,
         "versions": {},
         "cpu": {},
         "host_compiler": "g++",

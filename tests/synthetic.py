@@ -6,7 +6,7 @@ import math
 import yaml
 
 from tilewise import ROOT
-from tilewise.study import columns, points, registry
+from tilewise.study import columns, points, registry, tuning
 
 #: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = registry.load()
@@ -91,7 +91,7 @@ def failed(values, status, message):
     )
 
 
-def device(platform, backend, study):
+def device(platform, backend):
     """A device.json with the keys that the probe writes."""
     gpu = {
         "name": "Invented H200",
@@ -123,7 +123,6 @@ def device(platform, backend, study):
         "host_compiler": "g++ 12.2.0",
         "commit": "0123456789abcdef0123456789abcdef01234567",
         "dirty": False,
-        "config": study,
     }
 
 
@@ -182,6 +181,77 @@ def lines():
     return columns.frame(rows, "cache_lines", parameters())
 
 
+def variants(platform, backend="gpu"):
+    """Rows of tune/<kernel>.csv for one kernel at two shapes: the third of four variants is best, the fourth failed."""
+    rows = []
+    for n in (4096, 8192):
+        for tile_k, rate in ((4, 20_000.0), (8, 30_000.0), (16, 40_000.0), (32, None)):
+            at = points.point("tune", "register_tile", "float", n, n, n, tile_n=128, tile_m=128, tile_k=tile_k)
+            rate = rate if backend == "gpu" else None
+            row = at.columns() | {"platform": platform, "shape_class": tuning.shape_class(at.shape), "message": ""}
+            row |= {"status": "ok", "registers": 128, "spill_bytes": 64 if tile_k == 4 else 0, "shared_bytes": 4096}
+            row |= {"registered": tile_k == 8, "chosen": rate == 40_000.0, "gflops": rate}
+            row |= {"screen_ms": 2e-6 * n**3 / rate if rate else None, "samples": 3, "build_sha256": "0" * 64}
+            if tile_k == 32:
+                row |= {"status": "incorrect", "message": "C[0, 0] is 1, should be 0"}
+            if rate == 40_000.0:
+                row |= {"time_ms": 2e-6 * n**3 / rate, "noise": 0.001, "sm_clock_mhz": 1965.0}
+            rows.append(row)
+    return columns.frame(rows, "tune", parameters())
+
+
+def accuracy(platform, backend):
+    """Rows of the accuracy gate, in which one accumulator fails and half parts have their limits."""
+    rows = []
+    for at in points.expand(config(), KERNELS, "accuracy_gate"):
+        for kind in ("mixed", "along_k", "steep_along_k"):
+            row = at.columns() | {"platform": platform, "operands": kind, "status": "ok", "message": ""}
+            row |= {"claimed": KERNELS[at.kernel].claims_accuracy(kind, at.p)}
+            row |= {"sgemm_relative_error": 2e-8 * at.p**0.5, "sgemm_worst_error": 3e-7}
+            verdict, error = {"float_from_half": ("passes", 2e-7), "three_tf32": ("fails", 6e-9 * at.p)}.get(
+                at.kernel, ("passes", 1.5e-7)
+            )
+            if at.kernel == "float_from_half" and kind != "mixed":
+                verdict, error = ("fails", 2e-6) if kind == "along_k" else ("refuses", None)
+            row |= {"relative_error": error, "worst_error": error, "verdict": verdict}
+            rows += [row | {"origin": "measured"}] if backend == "gpu" else []
+            rows.append(row | {"origin": "predicted", "n": 32, "m": 32})
+    return rows
+
+
+def energy(platform, backend):
+    """Rows of the energy task, in which faster kernels take as many watts."""
+    rows = []
+    for at in points.expand(config(), KERNELS, "energy", backend, emulators_shapes=False):
+        row = at.columns() | {"platform": platform, "status": "not_timed", "message": "emulated"}
+        if backend == "gpu":
+            gflops = _gflops(at)
+            each = 2e-9 * at.n * at.p * at.m
+            row |= {"counted_products": 100, "energy_s": 100 * each / gflops, "joules": 650 * 100 * each / gflops}
+            row |= {"joules_per_product": 650 * each / gflops, "watts": 650.0, "gflops": gflops}
+            row |= {"gflop_per_joule": gflops / 650, "status": "ok", "message": ""}
+        rows.append(row)
+    return rows
+
+
+def instructions(asked):
+    """The loops of the products of some points: half of each are multiply-adds, on the tensor cores in `dmma` alone."""
+    kinds = dict.fromkeys(columns.FILES["instructions"].split()[8:-3], 0)
+    rows = {}
+    for point in asked:
+        kernel = KERNELS[point.kernel]
+        if kernel.kind == "cuda":
+            opcode = "DMMA.16x8x4" if point.kernel == "dmma" else {"double": "DFMA", "int32": "IMAD"}.get(point.dtype)
+            about = {"kernel": kernel.name, "dtype": point.dtype, "instance": kernel.product(point).instance}
+            about["architecture"] = f"sm_{kernel.architecture or 90}"
+            loop = {"instructions": 100, "multiply_add_instructions": 50, "multiply_add_share": 0.5}
+            loop |= {"multiply_add": opcode or "FFMA", "shared_loads_32": 30, "integer": 20, "reused_operands": 25}
+            rows[tuple(about.values())] = (
+                about | kinds | loop | {"registers": 64, "spill_bytes": 0, "build_sha256": "0"}
+            )
+    return columns.frame(rows.values(), "instructions")
+
+
 def facts(platform, backend):
     """The facts of all methods except sweeps, by file: what an H200 might say, and what the emulator says."""
     timed = backend == "gpu"
@@ -218,6 +288,8 @@ def facts(platform, backend):
     return {
         "facts/task1c.csv": columns.frame([maximum_size(platform, backend)], "maximum_size"),
         "facts/cold_start.csv": columns.frame(calls, "cold_start"),
+        "facts/accuracy_gate.csv": columns.frame(accuracy(platform, backend), "accuracy", parameters()),
+        "facts/energy.csv": columns.frame(energy(platform, backend), "energy", parameters()),
         "facts/launch_limits.csv": columns.frame(launches, "launch_limits"),
         "facts/bandwidth.csv": columns.frame(roofs, "bandwidth"),
         "occupancy.csv": columns.frame([held] if timed else [], "occupancy", parameters()),
@@ -229,12 +301,13 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified."""
     study = study or config()
     platform = folder.name
-    rows = []
+    rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
-        if entry.get("method") in ("bandwidth", "launch_limits"):
+        if entry.get("method") in ("bandwidth", "launch_limits", "tune", "accuracy", "energy"):
             continue
         expanded = points.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
+        everything += expanded
         if "method" not in entry:
             took = {"platform": platform, "task": task, "wall_s": 12.5, "timed_s": 10.25, "remembered": 0}
             took = columns.frame([took | {"points": len(expanded)}], "sweep")
@@ -257,10 +330,15 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     for task, part in measurements.groupby("task"):
         part.to_csv(folder / "tasks" / f"{task}.csv", index=False)
     measurements.to_csv(folder / "measurements.csv", index=False)
+    (folder / "tune").mkdir()
+    variants(platform, backend).to_csv(folder / "tune" / "register_tile.csv", index=False)
     for name, table in facts(platform, backend).items():
         table.to_csv(folder / name, index=False)
-    (folder / "device.json").write_text(json.dumps(device(platform, backend, study), indent=1))
+    (folder / "device.json").write_text(json.dumps(device(platform, backend), indent=1))
+    (folder / "config.json").write_text(json.dumps(study))
     if with_traffic:
+        if backend == "gpu":
+            instructions(everything).to_csv(folder / "instructions.csv", index=False)
         traffic().to_csv(folder / "traffic.csv", index=False)
         lines().to_csv(folder / "cache_lines.csv", index=False)
         traffic(counted=False).to_csv(folder / "counters.csv", index=False)

@@ -1,11 +1,16 @@
 """One set of dependencies, written down once: in pyproject.toml, which conda installs too."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 
+import pytest
 import yaml
+from clones import copy_repository
+from packaging.requirements import Requirement
 
 from tilewise import ROOT
 
@@ -46,3 +51,71 @@ def test_every_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     assert all("==" in line or line.startswith("tilewise[") for line in project["dependencies"] + extras)
+
+
+def test_the_gpu_packages_leave_pip_nothing_to_try():
+    """pip takes a name with other extras for another package, and tries every version of one that has no pin."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = [Requirement(line) for lines in extras.values() for line in lines]
+    assert [str(each) for each in named if "ctk" in each.extras] == []
+    [toolkit] = [each for each in named if each.name == "cuda-toolkit"]
+    assert {"cublas", "cudart", "curand", "nvrtc"} <= toolkit.extras
+    pinned = {each.name: str(each.specifier) for each in named}
+    assert pinned["cuda-toolkit"].startswith("==13.0.") and pinned["nvidia-cuda-nvrtc"].startswith("==13.0.")
+
+
+#: A Python whose pip warns of an index that is not there; its second argument is the folder of the new environment.
+PYTHON = """#!/bin/sh
+case "$*" in
+  *"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python;;
+  *"-m pip"*) echo "WARNING: Location 'file:///nowhere/' is ignored" >&2
+    test -z "$BROKEN" || { echo no space left; exit 1; };;
+esac
+"""
+
+
+def make(folder, *arguments, **variables):
+    """Run make in a folder that has nothing but the Makefile, with a Python that installs nothing."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "python").write_text(PYTHON)
+    (folder / "python").chmod(0o755)
+    command = ["make", f"PYTHON={folder}/python", *arguments]
+    environment = {"PATH": "/usr/bin:/bin", **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_make_prints_a_line_for_each_step_with_its_seconds_whatever_pip_says(tmp_path):
+    done = make(tmp_path, ".venv/test")
+    assert done.returncode == 0 and not done.stderr
+    steps = ["making the environment .venv", "installing the packages", "installing the packages of the tests"]
+    assert [re.sub(r"\d+ s$", "N s", line) for line in done.stdout.splitlines()] == [
+        f"{name} ... N s" for name in steps
+    ]
+
+
+def test_make_shows_what_a_failed_step_said(tmp_path):
+    done = make(tmp_path, ".venv/run", BROKEN="1")
+    assert done.returncode != 0 and not (tmp_path / ".venv/run").exists()
+    assert "installing the packages ... failed\n" in done.stdout and "no space left" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_recipe_for_nodes_without_a_network_works_as_written(tmp_path):
+    """The commands of docs/cluster.md, without the GPU's packages, in an environment that has pip as venv brings it."""
+    recipe = re.search(
+        r"```bash\n(pip wheel .*)\n(pip install --no-index .*)\n```", (ROOT / "docs/cluster.md").read_text()
+    )
+    collect, install = (line.split("#")[0].replace("'.[gpu]'", ".") for line in recipe.groups())
+    clone = copy_repository(tmp_path / "clone")
+    shutil.copy(ROOT / "LICENSE", clone)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "new"], check=True)
+    online = os.environ | {"PATH": f"{tmp_path}/new/bin:{os.environ['PATH']}"}
+    subprocess.run(collect, shell=True, cwd=clone, env=online, check=True, capture_output=True)
+    assert {path.suffix for path in (clone / "wheels").iterdir()} == {".whl"}
+    offline = {name: value for name, value in online.items() if not name.startswith("PIP_")}
+    offline |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+    done = subprocess.run(install, shell=True, cwd=clone, env=offline, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = subprocess.run(["tilewise", "--version"], env=online, capture_output=True, text=True).stdout
+    assert said.startswith("tilewise ")

@@ -6,6 +6,7 @@ import shutil
 
 import pandas as pd
 import pytest
+import yaml
 from clones import copy_repository, edit, snakemake
 
 QUICK = ("--configfile", "config/quick.yaml")
@@ -113,6 +114,25 @@ def test_the_quick_study_runs_end_to_end(finished):
     assert set(rows[rows.task == "cpu"].status) <= {"ok", "timeout"}
     assert rows[(rows.task == "cpu") & (rows.status == "ok")].time_ms.gt(0).all()
     assert (clone / "results/report.html").stat().st_size > 50_000
+
+
+def test_in_a_pipe_a_run_tells_how_far_it_is_and_ends_with_the_page(finished):
+    clone, done = finished
+    *lines, last = done.stderr.splitlines()
+    assert "\x1b" not in done.stdout + done.stderr and "\r" not in done.stderr
+    assert last.startswith("done in ") and last.endswith(f"the report is {clone / 'results/report.html'}")
+    told = [line for line in lines if re.match(r"\d+:\d\d \d+ %, .* left: \S", line)]
+    assert told and len(lines) < 10 + len(told), "nothing else but what Snakemake says before it begins"
+    assert any(re.search(r" \d+/\d+ \w+ \w+ \d+x\d+x\d+", line) for line in told), "points with their results"
+
+
+def test_a_tasks_log_has_a_line_for_each_point(finished):
+    clone, _ = finished
+    rows = pd.read_csv(clone / "results/emulator/tasks/task3.csv")
+    head, *lines = (clone / "logs/emulator/measure/task3.log").read_text().splitlines()
+    assert head.endswith(f" {len(rows)} points, 0 of them from the journal")
+    assert [line.split()[1] for line in lines] == [f"{n}/{len(rows)}" for n in range(1, len(rows) + 1)]
+    assert all(line.endswith(" of its bound") and " multi_tile " in line for line in lines)
 
 
 def test_a_users_kernels_are_beside_the_others(finished):
@@ -231,7 +251,10 @@ def test_a_kernel_that_does_not_compile_ends_with_its_line_and_keeps_results(fin
     assert done.returncode != 0
     assert "Traceback" not in said
     line = next(i for i, t in enumerate((broken / "kernels/tiled.cu").read_text().splitlines(), 1) if "zero;" in t)
-    assert f"kernels/tiled.cu:{line}:" in said and "zero" in said
+    *_, place, cause, log = said.splitlines()
+    assert place == "build tiled on emulator failed:"
+    assert cause.startswith(f"kernels/tiled.cu:{line}: ") and "zero" in cause
+    assert log == "(its log: logs/emulator/build/tiled.log)"
     assert (broken / "results/emulator/measurements.csv").read_text() == before
 
 
@@ -241,3 +264,24 @@ def test_a_missing_compiler_is_named(clone):
     assert done.returncode != 0
     assert "Traceback" not in said
     assert "no-such-compiler" in said and "apt install g++" in said
+
+
+def test_tuning_runs_if_it_is_named_and_only_then(tmp_path):
+    clone = copy_repository(tmp_path / "clone")
+    path = clone / "config/config.yaml"
+    study = yaml.safe_load(path.read_text())
+    sweep = {"kernel": "register_tile", "dtype": "float", "shapes": "square_1024", "tile_m": 64, "tile_k": 4}
+    study["tasks"]["tune"]["sweeps"] = [sweep | {"tile_n": [32, 64]}]
+    study["emulator"]["shapes"] = [{"n": 33, "p": 7, "m": 65}, {"n": 64, "p": 8, "m": 64}]
+    path.write_text(yaml.safe_dump(study, sort_keys=False))
+    whole = snakemake(clone, "--dry-run")
+    assert whole.returncode == 0 and "measure_tune" not in whole.stdout and "build_tune" not in whole.stdout
+    done = snakemake(clone, "tune")
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(clone / "results/emulator/tune/register_tile.csv")
+    assert sorted(zip(rows["n"], rows["tile_n"])) == [(33, 32), (33, 64), (64, 32), (64, 64)]
+    assert set(rows["status"]) == {"ok"} and not rows["chosen"].any()
+    assert (clone / "results/emulator/figures/tune.svg").read_text().startswith("<svg")
+    assert pd.read_csv(clone / "results/emulator/tables/tune.csv")["variants"].tolist() == [2, 2]
+    assert len((clone / "results/emulator/journal/tune.jsonl").read_text().split()) > 4
+    assert "Nothing to be done" in snakemake(clone, "tune").stderr

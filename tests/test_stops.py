@@ -121,7 +121,8 @@ def test_a_killed_run_takes_its_scripts_along_and_its_lock_is_taken_over(clone):
     run = start(clone, "results/emulator/traffic.csv")
     try:
         scripts = wait_until(lambda: [process for process in ours(clone) if process != run.pid], message="a script")
-        time.sleep(2)  # until it works
+        for script in scripts:
+            os.kill(script, signal.SIGSTOP)  # so that it cannot end while the second run looks
         assert list((clone / ".snakemake/locks").iterdir())
         second = snakemake(clone, "results/emulator/traffic.csv")
         assert second.returncode == 1
@@ -131,9 +132,17 @@ def test_a_killed_run_takes_its_scripts_along_and_its_lock_is_taken_over(clone):
     finally:
         run.kill()
         run.wait()
-    wait_until(lambda: all(map(has_ended, scripts)), 5, "the end of the script")
+    for script in scripts:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(script, signal.SIGCONT)  # it may not have asked for its parent's death yet; then it looks itself
+    wait_until(lambda: all(map(has_ended, scripts)), 20, "the end of the script")
     assert list((clone / ".snakemake/locks").iterdir()), "nobody removed them"
     assert snakemake(clone, "results/emulator/target.json").returncode == 0
+
+
+def test_a_copy_without_git_does_not_say_that_it_is_clean(clone):
+    device = json.loads((clone / "results/emulator/device.json").read_text())
+    assert device["commit"] is None and device["dirty"] is None
 
 
 def test_what_was_left_unfinished_is_made_again_without_advice(clone):
@@ -145,6 +154,25 @@ def test_what_was_left_unfinished_is_made_again_without_advice(clone):
     done = snakemake(clone, target)
     assert done.returncode == 0, done.stderr
     assert json.loads((clone / target).read_text())["backend"] == "emulator"
+
+
+def test_a_killed_make_leaves_nothing_at_work(clone):
+    (clone / "results/emulator/traffic.csv").unlink(missing_ok=True)
+    shutil.copy(ROOT / "Makefile", clone)
+    if not (clone / ".venv").exists():
+        (clone / ".venv").symlink_to(sys.prefix)
+    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    command = ["make", "-o", ".venv/run", "-o", ".venv/run-gpu", "CORES=2", "report"]
+    make = subprocess.Popen(command, cwd=clone, env=environment, **quiet)
+    try:
+        # A script's first word of its own comes after Snakemake has read the study.
+        wait_until(lambda: len(ours(clone)) > 1, message="a script")
+        working = ours(clone)
+    finally:
+        make.kill()
+        make.wait()
+    wait_until(lambda: all(map(has_ended, working)), 20, "the end of Snakemake and its scripts")
 
 
 NOTEBOOK = """# # A page

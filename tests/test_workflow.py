@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -56,11 +57,36 @@ def test_a_job_that_times_nothing_takes_one_core(config):
 
 
 def test_every_rule_has_its_name_for_itself(config):
-    assert {"all", "build", "measure", "collect", "occupancy", "trace", "counters", "page"} <= workflow.rules()
+    assert {
+        "all",
+        "build",
+        "measure",
+        "collect",
+        "occupancy",
+        "trace",
+        "counters",
+        "instructions",
+        "page",
+    } <= workflow.rules()
     for name in workflow.rules():
         tasks = {name: config["tasks"]["task1a"]}
         with pytest.raises(UserError, match=f"tasks.{name}: the study has a rule or table of that name"):
             Study(config | {"tasks": tasks})
+
+
+def test_machine_code_belongs_to_all_on_a_gpu_and_elsewhere_only_if_asked_for(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    platforms = {"here": {"backend": "gpu"}, "emulator": {"backend": "emulator"}}
+    study = Study(config | {"platforms": platforms})
+    assert study.instructions_of({}) == study.instructions_of({"platform": "here"}) == ["results/here/instructions.csv"]
+    assert study.instructions_of({"platform": "emulator"}) == []
+    asked = tmp_path / "results/emulator/instructions.csv"
+    asked.parent.mkdir(parents=True)
+    asked.touch()
+    assert study.instructions_of({"platform": "emulator"}) == ["results/emulator/instructions.csv"]
+    assert "results/here/build/naive" in study.code_of(Wildcards(platform="here"))
+    sources = [Path(path).name for path in study.code_of(Wildcards(platform="emulator"))]
+    assert "naive.cu" in sources and "kij.cpp" not in sources
 
 
 def test_what_a_task_depends_on(config):
@@ -77,7 +103,8 @@ def test_what_a_task_depends_on(config):
 
     assert changed(lambda c: c["tasks"]["task3"].update(title="another")) == set()
     assert changed(lambda c: c["maximum_size"].update(budget_s=7)) == {"task1c"}
-    assert changed(lambda c: c["timing"].update(min_samples=7)) == set(before)
+    on_cpu_or_own = {"cpu", "loop_orders", "bandwidth"}
+    assert changed(lambda c: c["timing"].update(min_samples=7)) == set(before) - on_cpu_or_own
     assert changed(lambda c: c["tasks"]["task2a"]["sweeps"][0].update(tile=[16])) == {"task2a"}
 
 

@@ -10,6 +10,8 @@ from making import work_of
 from tilewise import UserError
 from tilewise.measure import probe
 from tilewise.measure import task as measure
+from tilewise.measure.methods import METHODS
+from tilewise.measure.methods.tune import Tune
 from tilewise.study import registry
 from tilewise.study.points import expand, point
 
@@ -96,6 +98,44 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(run, config, kernel
     assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
     assert set(rows.status[too_short]) <= {"ok", "incorrect"}
     assert set(rows.status[too_short & (rows.n == 1021)]) == {"incorrect"}, "a million sums of one product"
+
+
+def test_the_tuner_screens_all_variants_and_measures_the_best(tmp_path, gpu, config, kernels):
+    points = [point("t", "tiled", "float", n, n, n, tile=tile) for tile in (2, 8, 16, 32) for n in (512, 500)]
+    settings = config | {"tuning": config["tuning"] | {"finalists": 2, "min_time_s": 0.01}}
+    found, rows = Tune().run(work_of(points, kernels, gpu, settings, tmp_path))
+    assert set(rows.status) == {"ok"} and (rows.screen_ms > 0).all() and (rows.registers > 0).all()
+    assert rows.groupby("shape_class").time_ms.count().to_dict() == {"small": 2, "small_ragged": 2} and len(found) == 4
+    assert (rows[rows.chosen].tile > 2).all() and len(rows[rows.chosen]) == 2
+    both = rows[rows.time_ms.notna()]
+    assert ((both.screen_ms / both.time_ms).between(0.5, 2)).all(), "a few runs tell about the same as NVBench"
+
+
+def test_the_accuracy_gate_on_the_gpu(gpu, config, kernels, tmp_path):
+    """What the registry claims holds, one accumulator fails, and the model predicts the errors within a factor of 2."""
+    method = METHODS["accuracy"]
+    points = [at for at in expand(config, kernels, "accuracy_gate") if at.p == 1024]
+    _, rows = method.run(work_of(points, kernels, gpu, config, tmp_path))
+    measured, predicted = (rows[rows.origin == origin] for origin in ("measured", "predicted"))
+    assert set(measured.status) == {"ok"}, measured.message.tolist()
+    assert set(measured.verdict[measured.claimed]) == {"passes"}
+    assert set(measured.verdict[measured.kernel == "three_tf32"]) == {"fails"}
+    refused = measured[(measured.kernel == "float_from_half") & (measured.operands == "steep_along_k")]
+    assert set(refused.verdict) == {"refuses"}
+    both = measured.merge(predicted, on=["kernel", "p", "operands"], suffixes=("", "_model"))
+    both = both[both.relative_error.notna()]
+    factor = both.relative_error / both.relative_error_model
+    assert len(both) == 20 and factor.between(0.5, 2).all(), both.assign(factor=factor).to_string()
+
+
+def test_energy_on_the_gpu(gpu, config, kernels, tmp_path):
+    shape = {"n": 2048, "p": 2048, "m": 2048}
+    points = [point("t", "cublas", "float", **shape), point("t", "tiled", "float", **shape, tile=32)]
+    _, rows = METHODS["energy"].run(work_of(points, kernels, gpu, config, tmp_path))
+    assert set(rows.status) == {"ok"}, rows.message.tolist()
+    assert (rows.energy_s >= config["energy"]["seconds"]).all() and (rows.counted_products > 10).all()
+    assert rows.watts.between(50, 2000).all(), "a board takes hundreds of watts"
+    assert rows.gflop_per_joule[0] > rows.gflop_per_joule[1]
 
 
 def test_cublas_is_verified_and_timed(run, tmp_path):

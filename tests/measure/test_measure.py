@@ -247,7 +247,7 @@ def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels, 
     work = work_of(points, kernels, device, config, tmp_path)
     rows, facts = maximum.MaximumSize().run(work)
     fact = facts.iloc[0]
-    total = device["limits"]["memory_bytes"]
+    total = config["emulator"]["memory_bytes"]
     assert 12 * fact.theoretical_n**2 <= total < 12 * (fact.theoretical_n + 1) ** 2
     assert 0 < fact.allocatable_n <= fact.theoretical_n
     assert rows.n[0] == fact.timed_n == fact.allocatable_n

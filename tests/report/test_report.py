@@ -15,17 +15,23 @@ TABLES = """
 Claims. CPU times. Table 1. Table 2. Table 3. Table 4. Table 4 in double. Table 5. Ragged and degenerate shapes.
 Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rectangles. Run-time tile. Occupancy.
 Matrix struct.
-The ladder on the CUDA cores, float, from naive past cuBLAS. The ladder in double, on CUDA cores and on tensor cores.
-The ladder on the tensor cores, bfloat16, half and TF32. Float results from short numbers on the tensor cores.
-Kernels that the emulator does not run.
+The ladder, float. The ladder at all shapes. Instructions of the multiply-add loop. The ladder, double. Short numbers.
+Float results.
+The accuracy gate, floats made of short numbers beside SGEMM.
+GFLOP per joule, from one thread per element to the tensor cores.
+Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance. How long it took."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
-Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float.
-The ladder on the CUDA cores, float, from naive past cuBLAS. The ladder in double, on CUDA cores and on tensor cores.
-The ladder on the tensor cores, bfloat16, half and TF32. Float results from short numbers on the tensor cores."""
+Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float. Variants by rank.
+The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
+The accuracy gate, floats made of short numbers beside SGEMM.
+GFLOP per joule, from one thread per element to the tensor cores.
+naive. tiled, beside naive. multi_tile, beside tiled. register_tile, beside multi_tile. vector_loads, beside multi_tile.
+warp_tile, beside multi_tile. pipelined, beside multi_tile. async_copies, beside multi_tile.
+tma_ring, beside multi_tile. transposing_ring, beside multi_tile. stream_k, beside multi_tile."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
 
 

@@ -281,6 +281,28 @@ def test_counted_against_hardware(emulator):
     assert by_count["shared_load_wavefronts"] == pytest.approx(4.8576)
 
 
+def test_what_the_tuner_found(gpu, emulator):
+    table = tables.tuning(gpu, PUBLISHED)
+    assert table["shape"].tolist() == ["(4096, 4096, 4096)", "(8192, 8192, 8192)"]
+    assert table["shape_class"].tolist() == ["medium", "large"]
+    row = table.iloc[1]
+    assert (row["variants"], row["failed"], row["spilled"], row["within_percent"]) == (4, 1, 1, 1)
+    assert row["choice"] == "tile_n 128, tile_m 128, tile_k 16" and row["gflops"] == 40_000
+    assert row["registry_gflops"] == 30_000 and row["gain_percent"] == pytest.approx(100 / 3)
+    assert row["percent_of_anchor"] == pytest.approx(100 * 40 / 51, rel=0.01)
+    ranks = tables.variants(gpu).set_index(["n", "tile_k"])["rank"]
+    assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
+    words = findings.tuned(table, gpu)
+    assert "made 8 trials of a variant at a shape; 2 failed." in words
+    assert "in 2 of 2 cases, at most by 33.3\u00a0%" in words
+    drawing = figures.svg(figures.task("tune", gpu, PUBLISHED))
+    assert "register_tile, float" in drawing and "spills registers" in drawing
+    # Without a GPU the recorded variants are shown beside what the emulator verified.
+    both = tables.tuning(emulator, PUBLISHED).set_index("platform")
+    assert both.loc["nvidia-h200", "gflops"].tolist() == [40_000, 40_000]
+    assert both.loc["emulator", "gflops"].isna().all() and (both.loc["emulator", "variants"] == 4).all()
+
+
 # Figures: each is drawn, and shows what it must.
 
 
@@ -299,7 +321,8 @@ def test_unstable_and_refused_points_are_marked(emulator):
 
 def test_overview_figures(emulator):
     words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
-    words["cache_lines"] = "lines into the first cache"
+    words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of the loop"}
+    words["instructions"] = "on the CUDA cores"
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))
@@ -391,10 +414,9 @@ def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):
 def test_what_a_task_no_longer_asked_for_left_behind_is_not_shown(tmp_path, recorded):
     study = synthetic.config()
     folder = synthetic.write(tmp_path / "other-gpu", study=study)
-    device = json.loads((folder / "device.json").read_text())
     assert len(data.load([folder], recorded=recorded).facts["maximum_size"]) == 1
-    del device["config"]["tasks"]["task1c"]
-    (folder / "device.json").write_text(json.dumps(device))
+    del study["tasks"]["task1c"]
+    (folder / "config.json").write_text(json.dumps(study))
     assert data.load([folder], recorded=recorded).facts["maximum_size"].empty
 
 

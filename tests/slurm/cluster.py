@@ -15,11 +15,14 @@ SCRIPT = Path(__file__).with_name("slurm.sh")
 
 
 class Cluster:
-    """A Slurm with one node and two GPUs, red and blue; `environment` is that of a user who is logged in to it."""
+    """A Slurm of nodes with two GPUs, red and blue; `environment` is that of a user who is logged in to it.
 
-    def __init__(self, folder):
+    `options` are those of slurm.sh.
+    """
+
+    def __init__(self, folder, **options):
         self.folder = folder
-        self.environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "CPUS": "16"}
+        self.environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "CPUS": "16"} | options
 
     def script(self, action, *arguments):
         subprocess.run([SCRIPT, action, self.folder, *arguments], env=self.environment, check=True, timeout=120)
@@ -60,17 +63,17 @@ class Cluster:
 class Run:
     """One `snakemake --cores 1 --profile slurm` in a clone, started in the background."""
 
-    def __init__(self, cluster, clone, *arguments):
+    def __init__(self, cluster, clone, *arguments, python=sys.executable, **environment):
         self.cluster, self.clone = cluster, clone
         self.before = set(cluster.jobs())
         self.began = time.time()
         self.log = clone / f"snakemake.{len(list(clone.glob('snakemake.*.out')))}.out"
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--profile", "slurm", *arguments]
+        command = [python, "-m", "snakemake", "--cores", "1", "--profile", "slurm", *arguments]
         with self.log.open("w") as out:
             self.process = subprocess.Popen(
                 command,
                 cwd=clone,
-                env=cluster.environment | {"PYTHONPATH": str(clone / "workflow")},
+                env=cluster.environment | {"PYTHONPATH": str(clone / "workflow")} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -81,6 +84,15 @@ class Run:
     @property
     def output(self):
         return self.log.read_text()
+
+    def last_words(self):
+        """The lines at the end that say what failed."""
+        return [line for line in self.output.splitlines() if line.startswith("Slurm ")]
+
+    @property
+    def snakemakes_log(self):
+        """What Snakemake wrote of the clone's runs, whatever was on the screen."""
+        return "".join(path.read_text() for path in sorted((self.clone / ".snakemake/log").glob("*.log")))
 
     def jobs(self):
         """The jobs that this run submitted, by id, once Slurm has released their resources."""
@@ -111,7 +123,7 @@ class Run:
         mine = [line.split("|")[1:] for line in lines if int(line.split("|")[0]) not in self.before]
         spans = [tuple(time.mktime(time.strptime(when, "%Y-%m-%dT%H:%M:%S")) for when in span) for span in mine]
         remote = "probe|build|measure|trace"
-        seen = re.findall(rf"^\[(.*)\]\nFinished jobid: \d+ \(Rule: (?:{remote})\)", self.output, re.MULTILINE)
+        seen = re.findall(rf"^\[(.*)\]\nFinished jobid: \d+ \(Rule: (?:{remote})\)", self.snakemakes_log, re.MULTILINE)
         looks = sorted({time.mktime(time.strptime(when, "%a %b %d %H:%M:%S %Y")) for when in seen})
         waits = {}
         for look in looks:

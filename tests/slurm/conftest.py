@@ -1,5 +1,7 @@
 """A real Slurm for the tests, which starts in seconds with its own state and ports, and clones of the study for it."""
 
+import contextlib
+import getpass
 import os
 import shutil
 import tempfile
@@ -10,6 +12,7 @@ import yaml
 from cluster import Cluster, Run
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue")
+ACCOUNTING = ("slurmdbd", "mariadbd")
 
 
 def pytest_collection_modifyitems(items):
@@ -19,24 +22,39 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slurm)
 
 
-@pytest.fixture(scope="session")
-def cluster():
-    """The private Slurm."""
-    missing = [name for name in PROGRAMS if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
+@contextlib.contextmanager
+def running(programs=PROGRAMS, **options):
+    """A private Slurm, for the block."""
+    missing = [name for name in programs if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
     if missing:
         message = f"no {', '.join(missing)}: apt-get install munge slurmctld slurmd slurm-client"
+        message += " slurmdbd mariadb-server-core" if programs != PROGRAMS else ""
         if "slurm" in os.environ.get("TILEWISE_REQUIRE", "").split(","):
             pytest.fail(message)
         pytest.skip(message)
     # Not in pytest's own folder, because munge wants a socket that every user can reach.
     folder = Path(tempfile.mkdtemp(prefix="tilewise-slurm-"))
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, **options)
     try:
         cluster.script("start")
         yield cluster
     finally:
         cluster.script("stop")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A private Slurm of one node."""
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def accounting():
+    """A private Slurm of two nodes whose accounting refuses what is not in its database."""
+    with running((*PROGRAMS, *ACCOUNTING), ACCOUNTING="yes", SECOND="other") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -53,15 +71,16 @@ def emulated(new_clone):
 
 
 @pytest.fixture
-def start(cluster):
+def start(request):
     """A function that starts the study in a clone; if it still runs when the test ends, it is ended."""
     runs = []
 
-    def start(clone, *arguments):
-        runs.append(Run(cluster, clone, *arguments))
+    def start(clone, *arguments, on=None, **options):
+        runs.append(Run(on or request.getfixturevalue("cluster"), clone, *arguments, **options))
         return runs[-1]
 
     yield start
     for run in runs:
         run.stop()
-    cluster("scancel", "--user=root" if os.getuid() == 0 else f"--user={os.environ['USER']}")
+    for cluster in {id(run.cluster): run.cluster for run in runs}.values():
+        cluster("scancel", f"--user={getpass.getuser()}")

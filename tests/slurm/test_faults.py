@@ -13,6 +13,7 @@ import time
 
 import pandas as pd
 import pytest
+import yaml
 from waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -135,12 +136,57 @@ def test_after_a_killed_snakemake_the_next_one_waits_for_the_job_that_runs_on(cl
     job = in_the_middle(run)
     cluster.signal(job, signal.SIGSTOP)  # otherwise it may end before the next one looks
     run.stop()
-    assert "Directory cannot be locked" in start(clone, "--", CSV).ends(status=1).output
-    start(clone, "--unlock").ends()
-    # On one node the second job gets the GPU only after the first; with one more GPU it would wait for the journal.
-    (clone / "config/cluster.yaml").write_text((clone / "config/cluster.yaml").read_text().replace("red", "blue"))
-    run = start(clone, "--", CSV)
-    wait_until(lambda: set(cluster.running()) - run.before, 60, "the second job")
+    run = start(clone, "--", CSV)  # the killed one's locks need no --unlock; `--unlock` works all the same
+    wait_until(lambda: f"Slurm job {job} of an earlier run still works on measure" in run.output, 60, "the wait")
     cluster.signal(job, signal.SIGCONT)
     run.ends()
+    assert not run.jobs(), "a second allocation"
     assert whole(clone)
+    start(clone, "--unlock").ends()
+
+
+def test_after_a_killed_snakemake_other_settings_are_measured_when_its_job_has_ended(cluster, clone, start):
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run)
+    cluster.signal(job, signal.SIGSTOP)
+    run.stop()
+    settings = clone / "config/cluster.yaml"
+    config = yaml.safe_load(settings.read_text())
+    config["tasks"]["task1a"]["sweeps"][0]["block"] = BLOCKS[1:]
+    settings.write_text(yaml.safe_dump(config))
+    run = start(clone, "--", CSV)
+    wait_until(lambda: f"Slurm job {job} of an earlier run still works on measure" in run.output, 60, "the wait")
+    assert not set(cluster.running()) - {job}
+    cluster.signal(job, signal.SIGCONT)
+    run.ends()
+    [(state, comment)] = run.jobs().values()
+    assert (state, "measure" in comment) == ("COMPLETED", True)
+    assert len(pd.read_csv(clone / CSV)) == len(BLOCKS) - 1
+    assert len(measured(clone)) == len(set(measured(clone))) == len(BLOCKS), "from the journal"
+
+
+def test_a_row_tells_whether_it_was_alone_and_a_setting_gives_it_the_whole_node(cluster, clone, start):
+    neighbour = int(cluster("sbatch", "--parsable", "--output=/dev/null", "--time=10", "--mem=100", "--wrap=sleep 600"))
+    wait_until(lambda: cluster.jobs()[neighbour][0] == "RUNNING", message="the neighbour")
+    run = start(clone, "--", CSV)
+    job = in_the_middle(run)
+    run.ends()
+    rows = pd.read_csv(clone / CSV)
+    assert list(rows.alone) == [False] * len(BLOCKS)
+    assert set(rows.slurm_job) == {job}
+    assert set(rows.node) == {cluster("sinfo", "-h", "-o", "%n")}
+
+    settings = clone / "config/cluster.yaml"
+    config = yaml.safe_load(settings.read_text())
+    config["platforms"]["emulated"]["slurm"]["exclusive"] = "node"
+    settings.write_text(yaml.safe_dump(config))
+    shutil.rmtree(clone / "results/emulated/journal")
+    (clone / CSV).unlink()
+    run = start(clone, "--", CSV)
+    wait_until(lambda: set(cluster.running()) - run.before, 60, "the job")
+    [job] = set(cluster.running()) - run.before
+    assert cluster.jobs()[job][0] == "PENDING"
+    cluster("scancel", str(neighbour))
+    run.ends()
+    assert "OverSubscribe=NO" in cluster("scontrol", "show", "job", str(job))
+    assert list(pd.read_csv(clone / CSV).alone) == [True] * len(BLOCKS)

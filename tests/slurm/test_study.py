@@ -47,12 +47,38 @@ def test_measuring_jobs_have_a_gpu_of_their_own_and_the_others_none(cluster, qui
     spans = []
     for number, (_, comment) in run.jobs().items():
         facts = dict(re.findall(r"(\w+)=(\S+)", cluster("scontrol", "show", "job", str(number))))
-        on_gpu = "measure" in comment or "probe" in comment
+        loops = re.search("emulated_(cpu|loop_orders)$", comment)  # tasks of the CPU alone
+        on_gpu = not loops and ("measure" in comment or "probe" in comment)
         assert facts.get("TresPerNode") == ("gres:gpu:1" if on_gpu else None)
         if on_gpu:
             spans.append((facts["StartTime"], facts["EndTime"]))
     for moment, _ in spans:
         assert sum(start <= moment < end for start, end in spans) <= 2, "more jobs than GPUs"
+
+
+@pytest.mark.slow
+def test_jobs_ask_for_what_they_need(cluster, quick):
+    """Minutes as little as the tasks together took where they were recorded, with a margin; a core to compile with."""
+    _, run = quick
+    loops = 0
+    for number, (_, comment) in run.jobs().items():
+        facts = dict(re.findall(r"(\w+)=(\S+)", cluster("scontrol", "show", "job", str(number))))
+        hours, minutes, _ = map(int, facts["TimeLimit"].split(":"))
+        assert 5 <= 60 * hours + minutes <= 20, comment
+        loops += facts["NumCPUs"] == "8"
+        if "build" in comment:
+            assert facts["NumCPUs"] == "1"
+        assert int(facts["MinMemoryNode"].removesuffix("M")) <= 8000
+    assert loops == 2, "the two tasks of CPU loops"
+
+
+@pytest.mark.slow
+def test_the_page_names_nodes_and_what_was_counted_was_counted_once(quick):
+    clone, run = quick
+    assert sum("trace" in comment for _, comment in run.jobs().values()) == 1
+    rows = pd.read_csv(clone / "results/emulated/measurements.csv")
+    assert set(rows.loc[rows.status == "ok", "slurm_job"]) <= set(run.jobs())
+    assert "<td>node</td>" in (clone / "results/report.html").read_text()
 
 
 @pytest.mark.slow
@@ -114,5 +140,5 @@ def test_the_login_nodes_own_platform_is_refused(emulated, start, tmp_path):
 def test_a_gpu_that_the_cluster_lacks_is_reported(emulated, start, tmp_path):
     clone = emulated(tmp_path / "clone", {"emulated": {"gpu_model": "green"}})
     run = start(clone, *QUICK, "--retries", "0", "--", "results/emulated/device.json").ends(status=1)
-    wait_until(lambda: "rule probe" in run.output)
+    wait_until(lambda: "rule probe" in run.snakemakes_log)
     assert "Requested node configuration is not available" in run.output

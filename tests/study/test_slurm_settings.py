@@ -1,16 +1,18 @@
 """What the config says about Slurm, and the guards of a job on a node: all that does not need Slurm itself."""
 
+import functools
+import json
 import multiprocessing
 import os
-import sys
 from types import SimpleNamespace
 
 import pytest
+from snakemake.iocontainers import Wildcards
 
 from tilewise import UserError
 from tilewise.files import alone
 from tilewise.measure import probe
-from tilewise.study import slurm
+from tilewise.study import durations, slurm
 from tilewise.study.schema import validate
 from tilewise.workflow import Study
 
@@ -46,6 +48,68 @@ def test_a_platforms_settings_go_before_those_of_all_jobs(config):
     assert asked(config, "other") == {"slurm_account": "us", "slurm_partition": "cpu", "gpu": 1}
 
 
+def test_a_task_of_cpu_loops_asks_for_no_gpu_and_for_the_settings_of_all_jobs(config):
+    mine = {"backend": "gpu", "slurm": {"partition": "gpu", "gpu_model": "h200", "exclusive": "node"}}
+    settings = {"partition": "cpu", "max_minutes": 30, "extra": "-v"}
+    study = Study(config | {"slurm": settings, "platforms": {"mine": mine}}, remote=True)
+
+    def resources(task):
+        wildcards = Wildcards(fromdict={"platform": "mine", "task": task})
+        found = {name: value(wildcards) for name, value in study.measuring_job.items()}
+        found |= {"cpus": study.cpus_of(wildcards), "group": study.group_of(wildcards)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    shared = {"max_minutes": 30}
+    loops = shared | {"slurm_partition": "cpu", "gpu": 0, "slurm_extra": "-v", "cpus": slurm.LOOP_CORES}
+    on_gpu = {"slurm_partition": "gpu", "gpu": 1, "gpu_model": "h200", "slurm_extra": "-v --exclusive"}
+    on_gpu |= shared | {"cpus": slurm.GPU_CORES, "group": "measure-mine"}
+    assert resources("cpu") == resources("loop_orders") == loops
+    # `integers` has a CPU loop beside its kernels; `bandwidth` has no points of its own.
+    assert resources("task3") == resources("integers") == resources("bandwidth") == on_gpu
+
+
+def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    platforms = slurm.spread(
+        {
+            "a": {"backend": "gpu", "nodes": ["Node7", "n8"]},
+            "b": {"backend": "gpu", "nodes": 2},
+            "c": {"backend": "gpu"},
+        }
+    )
+    assert list(platforms) == ["a-node7", "a-n8", "b-1", "b-2", "c"]
+    probe, measure = (slurm.gpu_job({}, platforms, measures=flag)["slurm_extra"] for flag in (False, True))
+
+    def asked(name):
+        return [extra(SimpleNamespace(platform=name)) for extra in (probe, measure)]
+
+    assert asked("a-node7") == ["--nodelist=Node7"] * 2
+    assert asked("c") == [None, None]
+    assert slurm.probed_before(platforms, SimpleNamespace(platform="b-2")) == ["results/b-1/device.json"]
+    with pytest.raises(FileNotFoundError):
+        asked("b-2")
+    for name, node in (("b-1", "n4"), ("b-2", "n5")):
+        (tmp_path / "results" / name).mkdir(parents=True)
+        (tmp_path / "results" / name / "device.json").write_text(json.dumps({"node": node}))
+    assert asked("b-1") == [None, "--nodelist=n4"]
+    assert asked("b-2") == ["--exclude=n4", "--nodelist=n5"]
+
+
+def test_times_come_from_the_recorded_run_by_the_number_of_points(tmp_path):
+    folder = tmp_path / "card"
+    (folder / "facts").mkdir(parents=True)
+    (folder / "measurements.csv").write_text("task,time_ms,samples\na,1,5\na,1,5\nb,500,4\nc,,0\n")
+    (folder / "facts/a.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,a,30.5,20,2,0\n")
+    (folder / "facts/b.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,b,0.5,0,1,1\n")
+    seconds = functools.partial(durations.of_task, folder=tmp_path)
+    assert seconds("a", 2, 2, "gpu") == 30.5
+    assert seconds("a", 4, 4, "gpu") == 61
+    assert seconds("b", 1, 1, "gpu") == 3, "its points came from a journal; a second, and four samples of half a second"
+    assert seconds("c", 1, 80, "gpu") == 80 * durations.POINT_S["gpu"], "what the method does besides is not recorded"
+    assert seconds("new", 3, 3, "gpu") == 3 * durations.POINT_S["gpu"]
+    assert seconds("a", 2, 2, "emulator") == 2 * durations.POINT_S["emulator"]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -63,29 +127,6 @@ def test_a_mistake_in_the_settings_names_the_remedy(config, settings, message):
 def test_this_machine_is_no_platform_of_a_cluster(config):
     with pytest.raises(UserError, match=r"config/cluster\.yaml"):
         Study(config, remote=True)
-
-
-def test_failed_jobs_are_named_with_their_rules_and_logs(tmp_path, monkeypatch):
-    monkeypatch.setattr(slurm, "_state", {"7": "TIMEOUT", "8": "COMPLETED"}.get)
-    log = tmp_path / "group_measure-gpu_measure/7.log"
-    log.parent.mkdir()
-    log.write_text("localrule measure:\n    input: a\n    wildcards: platform=gpu, task=task3\n    threads: 2\n")
-    (tmp_path / "8.log").touch()
-    found = slurm.failures(tmp_path, since=0)
-    assert found == f"Slurm job 7 ended as TIMEOUT: measure (platform=gpu, task=task3); its log is {log}"
-
-
-def test_a_controller_that_does_not_answer_is_waited_for(monkeypatch):
-    answers = iter([None, None, 300])
-    executor = SimpleNamespace(get_min_job_age=lambda: next(answers))
-    monkeypatch.setitem(sys.modules, "snakemake_executor_plugin_slurm", executor)
-    slurm.await_controller(pause_s=0)
-    assert executor.get_min_job_age() == 300
-
-
-def test_the_executor_still_asks_as_await_controller_expects():
-    executor = pytest.importorskip("snakemake_executor_plugin_slurm")
-    assert callable(executor.get_min_job_age)
 
 
 def hold(path, held, release):
@@ -109,7 +150,7 @@ def test_the_second_of_two_processes_is_told_of_the_first_and_runs_when_it_has_e
 
 
 def test_another_kind_of_node_than_the_probes_is_refused(device):
-    here = device | {"cpu": probe._cpu()}
+    here = device | {"cpu": probe.processor()}
     probe.check_here(here)
     with pytest.raises(UserError, match="another machine"):
         probe.check_here(here | {"cpu": {"name": "another processor"}})

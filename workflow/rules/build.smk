@@ -1,3 +1,6 @@
+from tilewise.study import durations
+
+
 # The part of device.json that a build depends on, in the group of the builds: they are one job because of it.
 rule target:
     input:
@@ -10,6 +13,9 @@ rule target:
         "build-{platform}"
     resources:
         **study.cpu_job,
+        seconds=durations.TARGET_S,
+        mem_mb=4000,
+        cpus_per_task=1,
     script:
         "../scripts/target.py"
 
@@ -27,7 +33,11 @@ rule build:
         "build-{platform}"
     resources:
         **study.cpu_job,
+        seconds=durations.BUILD_S,
+        mem_mb=4000,
+        cpus_per_task=1,
     params:
         instances=study.instances_of,
+        conditions=study.conditions_of_build,
     script:
         "../scripts/build.py"

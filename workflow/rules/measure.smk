@@ -1,3 +1,9 @@
+from tilewise.study import durations, slurm
+
+# A group that a function names has its size in the profile only if Snakemake knows which entry is meant.
+workflow.parent_groupids.update({f"measure-{name}": "measure-{platform}" for name in study.platforms})
+
+
 # A job that times the CPU takes every core of the machine: nothing else may run beside it. One that times a GPU takes a
 # GPU, and its share of the cores, so that a machine with several GPUs measures several tasks at a time.
 rule measure:
@@ -12,10 +18,13 @@ rule measure:
         "logs/{platform}/measure/{task}.log",
     priority: study.length_of  # the longest first, so that several GPUs end at about the same time
     group:
-        "measure-{platform}"
+        study.group_of
     threads: study.cores_of
     resources:
-        **study.gpu_job,
+        **study.measuring_job,
+        seconds=study.seconds_of,
+        mem_mb=study.memory_of,
+        cpus_per_task=study.cpus_of,
     params:
         conditions=study.conditions_of,
         samples="results/{platform}/samples/{task}",
@@ -33,6 +42,22 @@ rule collect:
         "logs/{platform}/collect.log",
     priority: 1  # with the page, the last piece of a run: other tables can be drawn beside it
     localrule: True
+    params:
+        file="measurements",
+    script:
+        "../scripts/collect.py"
+
+
+rule accuracy:
+    input:
+        tasks=expand("results/{{platform}}/facts/{task}.csv", task=study.with_method("accuracy")),
+    output:
+        "results/{platform}/accuracy.csv",
+    log:
+        "logs/{platform}/accuracy.log",
+    localrule: True
+    params:
+        file="accuracy",
     script:
         "../scripts/collect.py"
 
@@ -50,8 +75,11 @@ rule occupancy:
         "measure-{platform}"
     threads: study.cores_of
     resources:
-        **study.gpu_job,
+        **study.measuring_job,
+        seconds=durations.OCCUPANCY_S,
+        mem_mb=4000,
+        cpus_per_task=slurm.GPU_CORES,
     params:
-        conditions=study.conditions_of_trace(),
+        conditions=study.conditions_of_occupancy,
     script:
         "../scripts/occupancy.py"

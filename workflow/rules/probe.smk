@@ -1,15 +1,19 @@
-from tilewise.files import digest
+from tilewise.study import durations, slurm
 
 
 rule probe:
+    input:
+        study.probed_before,
     output:
         "results/{platform}/device.json",
     log:
         "logs/{platform}/probe.log",
     resources:
         **study.gpu_job,
+        seconds=durations.PROBE_S,
+        mem_mb=4000,
+        cpus_per_task=slurm.GPU_CORES,
     params:
         backend=study.backend_of,
-        config=digest(study.config),
     script:
         "../scripts/probe.py"

@@ -1,7 +1,7 @@
 from tilewise.report import data, figures, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
-PLATFORM = ["measurements", "occupancy", "traffic", "cache_lines"]
+PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
 
 for task in study.tasks:
 
@@ -12,9 +12,23 @@ for task in study.tasks:
             expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=task),
 
 
+# What the report tells of the study. Nothing that is measured depends on this file.
+rule config:
+    output:
+        "results/{platform}/config.json",
+    log:
+        "logs/{platform}/config.log",
+    localrule: True
+    params:
+        config=study.resolved,
+    script:
+        "../scripts/config.py"
+
+
 rule show_task:
     input:
         device="results/{platform}/device.json",
+        config=ancient("results/{platform}/config.json"),  # of which `shown` is what it reads
         task="results/{platform}/tasks/{task}.csv",
         facts="results/{platform}/facts/{task}.csv",
         kept=data.kept_files(),
@@ -29,6 +43,8 @@ rule show_task:
     log:
         "logs/{platform}/show/{task}.log",
     localrule: True
+    params:
+        shown=study.shown_of,
     script:
         "../scripts/show_task.py"
 
@@ -36,9 +52,12 @@ rule show_task:
 rule overview:
     input:
         device="results/{platform}/device.json",
+        config="results/{platform}/config.json",
+        registry="kernels/registry.yaml",
         measured=expand("results/{{platform}}/{name}.csv", name=PLATFORM),
         facts=expand("results/{{platform}}/facts/{task}.csv", task=study.tasks),
         counters=study.counters_of,
+        instructions=study.instructions_of,
         kept=data.kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
@@ -58,9 +77,12 @@ rule overview:
 rule page:
     input:
         devices=expand("results/{platform}/device.json", platform=study.platforms),
+        configs=expand("results/{platform}/config.json", platform=study.platforms),
+        registry="kernels/registry.yaml",
         measured=expand("results/{platform}/{name}.csv", platform=study.platforms, name=PLATFORM),
         facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
+        instructions=study.instructions_of,
         kept=data.kept_files(),
         notebook="report/report.py",
         template="report/template/report.html.j2",
@@ -76,5 +98,7 @@ rule page:
         "logs/report.log",
     priority: 1
     localrule: True
+    params:
+        variants=study.variants(),
     script:
         "../scripts/page.py"

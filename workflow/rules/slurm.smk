@@ -1,8 +1,9 @@
-from tilewise.study import slurm
-
 if workflow.nodes is not None:  # jobs are submitted
-    slurm.await_controller()
+    from snakemake.logging import logger
 
+    from tilewise import cluster
 
-onerror:
-    print(slurm.failures())
+    cluster.use()
+
+    onerror:
+        logger.error(cluster.failures())

@@ -6,13 +6,16 @@ import sys
 import snakemake.exceptions
 from snakemake.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.settings import ExecMode
-from tilewise import UserError, files, start
+from tilewise import UserError, files, progress, start
 from tilewise.report import figures, tables
 from tilewise.study.schema import read_yaml
 from tilewise.workflow import Study
 
+files.end_with_make()
 # A script is a child of this process, not of a shell, and ends with it.
 os.environ[files.RUN] = str(os.getpid())
+if workflow.exec_mode == ExecMode.REMOTE:  # the run that shows its progress is elsewhere
+    os.environ.pop(files.SHOWN, None)
 shell.prefix("exec ")
 sys.executable = shlex.quote(sys.executable)  # Snakemake writes it into commands as it is, also with a space in it
 
@@ -55,3 +58,7 @@ wildcard_constraints:
     platform="|".join(study.platforms),
     task="|".join(study.tasks),
     kernel="|".join(study.kernels),
+
+
+onstart:
+    progress.begin(workflow, study)

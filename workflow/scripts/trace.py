@@ -22,7 +22,6 @@ with script(snakemake.log[0]):
         lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
     said = [*map(str, faults), *trace.left_out(traced), *messages]
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n")
-    print(*said, sep="\n")
     # A point that was run whole also has its faults; it goes before its count from single blocks.
     keys = ["kernel", "dtype", *columns.SHAPE, *columns.choice(registry.parameters(study.kernels))]
     write_csv(pd.concat([traced, counts]).drop_duplicates(keys), snakemake.output.traffic)

@@ -1,4 +1,4 @@
-"""The command `tilewise`: `tilewise trace kernels/mine.cu --shape 64x64x64` finds what a kernel does to memory."""
+"""The command `tilewise`: what a kernel does to memory (trace), and what its machine code is made of (machine-code)."""
 
 import argparse
 import contextlib
@@ -7,15 +7,17 @@ import math
 import re
 import signal
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tilewise import UserError
+from tilewise import KERNELS, ROOT, UserError
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
 from tilewise.build.functions import Function, functions
 from tilewise.count.trace import SCHEDULES, trace_point
-from tilewise.study import registry
+from tilewise.study import registry, tuning
+from tilewise.study.columns import COLUMNS
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
 from tilewise.study.expressions import FUNCTIONS, evaluate
 from tilewise.study.points import Point
@@ -45,13 +47,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser, parameters = _parser(words)
     options = parser.parse_args(words)
+    if options.command == "tuned":
+        return _tuned(options)
     given = {name: value for name in parameters if (value := getattr(options, f"parameter {name}")) is not None}
     try:
         kernel, point = find_kernel(options, given)
-        row, faults = trace_point(kernel, point, limit=options.limit)
+        lines, status = options.run(kernel, point, options)
     except (UserError, LaunchError) as error:
         print(f"tilewise: {error}", file=sys.stderr)
         return 2
+    print("\n".join(lines))
+    return status
+
+
+def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
+    """The faults and the traffic of a point as lines, and 1 if there is a fault, else 0."""
+    row, faults = trace_point(kernel, point, limit=options.limit)
     n, p, m = options.shape
     product = kernel.product(point)
     assert product is not None  # a CUDA kernel has one
@@ -64,14 +75,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines.append(f"  {words_of:36}{text:>16}")
     count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
     lines.append(f"{count} in {', '.join(SCHEDULES)} order of threads")
-    print("\n".join(lines))
-    return 1 if faults else 0
+    return lines, 1 if faults else 0
+
+
+def machine_code(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
+    """The instructions of the multiply-add loop of a point's machine code as lines, by kind; and 0."""
+    from tilewise.count import machine_code as reader  # not every installation has what it needs
+
+    row = reader.examine(kernel, point, options.capability)
+    lines = [
+        f"{row['instance']} for {row['architecture']}: {row['registers']} registers, {row['spill_bytes']} B spilled"
+    ]
+    if "instructions" not in row:
+        return [*lines, "  no loop with multiply-adds"], 0
+    total = row["instructions"]
+    lines.append(f"  {'innermost multiply-add loop: instructions':50}{total:>8,d}")
+    counts = {f"  {row['multiply_add']}": row["multiply_add_instructions"]}
+    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in (*reader.KINDS, "other")}
+    for words, count in counts.items():
+        if count:
+            lines.append(f"  {words:52}{count:>8,d}{count / total:>8.1%}")
+    lines.append(f"  {COLUMNS['reused_operands'].meaning:50}{row['reused_operands']:>8,d}")
+    return lines, 0
+
+
+def _tuned(options: argparse.Namespace) -> int:
+    """`tilewise tuned`: print the tuner's choices, or write them into the registry; returns the exit status."""
+    from tilewise.report import data  # pandas and what comes with it: a second that the microscope does not need
+
+    try:
+        found = data.choices(options.folder, registry.load())
+        if options.write:
+            print(f"written into {shown(tuning.write(found, KERNELS))}; see what changed with `git diff`")
+        else:
+            print(tuning.text(found), end="")
+    except UserError as error:
+        print(f"tilewise: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser, and the names of the parameters among its options: every name in `words` that is not its own."""
-    parser = argparse.ArgumentParser(prog="tilewise", description=(__doc__ or "").split(": ", 1)[0])
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser = argparse.ArgumentParser(
+        prog="tilewise",
+        description="Tilewise is a reproducible study of CUDA matrix multiplication: `make report` in its folder "
+        "measures this machine and renders results/report.html. This command looks at one kernel, without a GPU.",
+        epilog="`tilewise trace --help` tells the options. docs/microscope.md shows what it finds.",
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    epilog = (
+        "Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, the "
+        "integers of its template in lower case. For template <typename T, int TILE, int NTB> these are --tile 16 "
+        "--ntb 3."
+    )
     tracing = commands.add_parser(
         "trace",
         allow_abbrev=False,
@@ -80,23 +139,63 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
         "emulator; count what it asks of memory; report races, accesses out of bounds, reads of what was never "
         "written, barriers that not all threads reach, and wrong products. Exit status: 0 without a fault, 1 with one, "
         "2 if it cannot run.",
-        epilog="Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, "
-        "the integers of its template in lower case. For template <typename T, int TILE, int NTB> these are --tile 16 "
-        "--ntb 3.",
+        epilog=epilog,
     )
-    tracing.add_argument("file", type=Path, help="the .cu file")
-    tracing.add_argument("--dtype", default="float", choices=PRECISIONS, help="element type (float)")
-    tracing.add_argument(
-        "--shape", type=_sizes(3), default=(33, 35, 70), metavar="NxPxM", help="A is n x p, B p x m (33x35x70)"
+    reading = commands.add_parser(
+        "machine-code",
+        allow_abbrev=False,
+        help="count the instructions of a kernel's multiply-add loop, without a GPU",
+        description="Compile one kernel for a GPU, which need not be here, and count the instructions of its innermost "
+        "loop with the most multiply-adds, by kind. Exit status: 0, or 2 if it does not compile.",
+        epilog=epilog,
+    )
+    reading.add_argument(
+        "--capability",
+        type=_capability,
+        default="9.0",
+        metavar="X.Y",
+        help="compute capability to compile for (9.0); a kernel that is not in the registry may want 9.0a",
     )
     tracing.add_argument(
-        "--block", type=_sizes(2, 3), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
-    )
-    tracing.add_argument(
-        "--limit", type=_seconds, default=120.0, metavar="SECONDS",
+        "--limit",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
         help="give the kernel up after so many seconds of computing (120)",
-    )  # fmt: skip
-    other = tracing.add_argument_group("a kernel that is not in the registry")
+    )
+    keeping = commands.add_parser(
+        "tuned",
+        help="show the choices of the tuner, and keep them in the registry",
+        description="Print what `snakemake --cores all tune` chose on a machine, as lines of kernels/tuned.yaml, from "
+        "which sweeps with `tuned: true` take their parameters. Exit status: 0, or 2 if nothing was chosen.",
+    )
+    keeping.add_argument("folder", type=Path, help="results of a machine, such as results/nvidia-h200")
+    keeping.add_argument("--write", action="store_true", help="write them into kernels/tuned.yaml")
+    tracing.set_defaults(run=trace)
+    reading.set_defaults(run=machine_code)
+    for command, shape in ((tracing, (33, 35, 70)), (reading, (4096, 4096, 4096))):
+        _add_kernel(command, shape)
+    own = {option for command in (tracing, reading) for action in command._actions for option in action.option_strings}
+    named = dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word))
+    parameters = [option.removeprefix("--") for option in named if option not in own]
+    for name in parameters:
+        for command in (tracing, reading):
+            command.add_argument(f"--{name}", type=_whole, dest=f"parameter {name}", help=argparse.SUPPRESS)
+    return parser, parameters
+
+
+def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -> None:
+    """Add the options that say which kernel, and at which point; `shape` is the default."""
+    command.add_argument("file", type=Path, help="the .cu file")
+    command.add_argument("--dtype", default="float", choices=PRECISIONS, help="element type (float)")
+    text = "x".join(map(str, shape))
+    command.add_argument(
+        "--shape", type=_sizes(3), default=shape, metavar="NxPxM", help=f"A is n x p, B p x m ({text})"
+    )
+    command.add_argument(
+        "--block", type=_block_size, metavar="XxY", help="threads of a block, 32 along x in 32x8; 256 and 8x8x4, too"
+    )
+    other = command.add_argument_group("a kernel that is not in the registry")
     other.add_argument("--name", help="the kernel's name (the file's)")
     other.add_argument(
         "--covers", type=_sizes(2), metavar="RxC", help="rows and columns of C per block (one per thread)"
@@ -108,16 +207,20 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     )
     other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
     other.add_argument("--dynamic-shared", type=int, metavar="BYTES", help="dynamic shared memory of a block")
-    own = {option for action in tracing._actions for option in action.option_strings}
-    named = dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word))
-    parameters = [option.removeprefix("--") for option in named if option not in own]
-    for name in parameters:
-        tracing.add_argument(f"--{name}", type=_whole, dest=f"parameter {name}", help=argparse.SUPPRESS)
-    return parser, parameters
+    other.add_argument("--reads-c", action="store_true", help="it reads C, as alpha * sum + beta * C does")
 
 
 def _whole(text: str) -> int:
     return int(text)
+
+
+def _capability(text: str) -> str:
+    if not re.fullmatch(r"\d+\.\d[af]?", text):
+        raise ValueError
+    return text
+
+
+_capability.__name__ = "compute capability (such as 9.0)"
 
 
 _whole.__name__ = "whole number"  # argparse: invalid whole number value
@@ -138,6 +241,14 @@ def _seconds(text: str) -> float:
 
 
 _seconds.__name__ = "number of seconds"
+
+
+def _block_size(text: str) -> tuple[int, ...]:
+    sizes = _sizes(1, 2, 3)(text)
+    return (*sizes, 1) if len(sizes) == 1 else sizes
+
+
+_block_size.__name__ = "size (wanted: 64x64)"
 
 
 def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:
@@ -175,8 +286,8 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     registered = _registered(path)
     if registered:
         kernel = registered
-        for option in ("covers", "grid", "arguments", "template", "dynamic_shared"):
-            if getattr(options, option) is not None:
+        for option in ("covers", "grid", "arguments", "template", "dynamic_shared", "reads_c"):
+            if getattr(options, option):
                 place = shown(kernel.folder / "registry.yaml")
                 raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
     else:
@@ -281,6 +392,7 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
         parameters=parameters,
         least=dict.fromkeys(parameters, -(2**31)),  # whatever its template takes
         launches=(launch,),
+        reads_c=options.reads_c,
         folder=path.resolve().parent,
     )
     return kernel, defaults

@@ -5,6 +5,7 @@ import ctypes
 import errno
 import hashlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 #: prctl's PR_SET_PDEATHSIG
 DEATH_SIGNAL = 1
+#: What a message of ours starts with, so that it is found in a log that is mostly others'.
+MESSAGE = "tilewise: "
+#: The environment's name for whether the screen is Snakemake's logger's, so that a script speaks to its log alone.
+SHOWN = "TILEWISE_SHOWN"
 #: The environment's name for the process of Snakemake that runs the scripts.
 RUN = "TILEWISE_RUN"
 #: What to do if a file cannot be written.
@@ -129,25 +134,55 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
+def end_with_make() -> None:
+    """Let the system end this process when make ends, if make started it: a make that was killed stops nothing else."""
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{os.getppid()}/comm").read_text().strip() in ("make", "gmake"):
+            end_with_parent()
+
+
 @contextlib.contextmanager
 def script(log: Path | str) -> Iterator[None]:
     """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1.
 
-    So does the system's refusal to read or write a file. The script does not outlive Snakemake: it would work beside
-    the run that takes its task up again.
+    So does the system's refusal to read or write a file. The log also has what the package tells through `logging`, and
+    all that is printed if Snakemake's logger has the screen for itself. The script does not outlive Snakemake: it would
+    work beside the run that takes its task up again.
     """
     end_with_parent()
     if not Path("/proc", os.environ.get(RUN, "self")).exists():  # Snakemake ended before we asked
         sys.exit(1)
     try:
-        yield
+        with _told(Path(log)):
+            yield
     except (UserError, OSError) as error:
         message = str(error)
         if isinstance(error, OSError):
             message = f"{error.filename or log}: {error.strerror or error}; {REMEDIES}"
-        with contextlib.suppress(OSError):  # the disk may be full
-            Path(log).write_text(f"{message}\n")
-        print(f"\n{message}\n", file=sys.stderr)
+        if SHOWN not in os.environ:
+            with contextlib.suppress(OSError), open(log, "a") as file:  # the disk may be full
+                file.write(f"\n{MESSAGE}{message}\n")
+        print(f"\n{MESSAGE}{message}\n", file=sys.stderr, flush=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+@contextlib.contextmanager
+def _told(log: Path) -> Iterator[None]:
+    """Let a log, which begins empty, receive what is told and perhaps printed."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("")
+    if SHOWN in os.environ:
+        with open(log, "ab") as file:
+            for stream in (1, 2):
+                os.dup2(file.fileno(), stream)
+    teller, handler = logging.getLogger("tilewise"), logging.FileHandler(log)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    teller.setLevel(logging.INFO)
+    teller.addHandler(handler)
+    try:
+        yield
+    finally:
+        teller.removeHandler(handler)
+        handler.close()

@@ -1,5 +1,7 @@
 """Compile CUDA C++ to cubins with NVRTC, which needs neither a driver nor a GPU."""
 
+import contextlib
+import importlib.metadata
 import io
 import re
 from pathlib import Path
@@ -17,6 +19,13 @@ SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 def architecture(kernel: Kernel, capability: str) -> str:
     """What to compile a kernel for on a GPU of this compute capability: its own wish, or the GPU itself."""
     return f"sm_{kernel.architecture or capability.replace('.', '')}"
+
+
+def compiler() -> str:
+    """The compiler's name and version; empty if it is not installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return f"nvrtc {importlib.metadata.version('nvidia-cuda-nvrtc')}"
+    return ""
 
 
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:

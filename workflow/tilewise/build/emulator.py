@@ -35,6 +35,10 @@ class LaunchError(Exception):
     """A launch that a device would refuse; the message begins with the CUDA error's own name."""
 
 
+class NotEmulated(UserError):
+    """A launch that a device would run, and the emulator cannot."""
+
+
 # ---- Compiling -------------------------------------------------------------------------------------------------------
 
 #: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
@@ -225,10 +229,22 @@ def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequen
 
 
 def _alignment_of_extern(name: str, text: str) -> int:
-    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it."""
-    declared = re.findall(rf"\bextern\b[^;{{}}]*\b{name}\s*\[", text)
+    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it. A struct, which may ask
+    for it inside, is given the most that anything in the text asks for."""
+    declared = re.findall(rf"\bextern\b[^;{{}}]*\b{_last_of(name)}\s*\[", text)
+    if not declared and re.search(rf"\bextern\b[^;{{}}]*\b{_last_of(name)}\s*;", text):
+        declared = [text]
     asked = (int(number) for part in declared for number in re.findall(r"(?:align\w*)\s*\(+\s*(\d+)\s*\)", part))
     return max(DYNAMIC_ALIGNMENT, *asked, 0)
+
+
+def _last_of(mangled: str) -> str:
+    """The name of a variable without the namespaces that it is in: `_ZN4mine6memoryE` is `memory`."""
+    name, rest = mangled, mangled.removeprefix("_ZN") if mangled.startswith("_ZN") else ""
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        name, rest = rest[length.end() : end], rest[end:]
+    return name
 
 
 def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
@@ -236,7 +252,7 @@ def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]
     found = []
     for mangled, symbol, offset, size in _listed(library, "TLS"):
         if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
-            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
+            owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
             found.append(SharedArray(owner and owner[1], name, offset, size, alignment))
     return sorted(found, key=lambda array: -array.offset)  # g++ writes the last declaration first
@@ -406,9 +422,8 @@ class Emulator:
         """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
         called with its arguments, or if the emulator cannot do what it asks for."""
         if launch.cluster != (1, 1, 1):
-            raise UserError(
-                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; trace it with clusters "
-                "of one block, or give the entry `emulated: false` with the reason"
+            raise NotEmulated(
+                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; choose clusters of one block"
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
@@ -480,23 +495,25 @@ class Emulator:
 
 
 def run(
-    library: Emulator,
+    libraries: Mapping[str, Emulator],
     launches: Sequence[Launch],
     workspaces: Iterable[Workspace],
     operands: Mapping[str, np.ndarray],
     limits: Mapping[str, Any] = EMULATED_LIMITS,
     **order: Any,
 ) -> None:
-    """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order.
+    """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order, each from its instance's
+    library.
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
     Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
     untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
-        library.check(launch, limits)
+        libraries[launch.instance].check(launch, limits)
     arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
     for launch in launches:
+        library = libraries[launch.instance]
         if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
             block, thread = tuple(stopped.block), thread_of(stopped.thread, launch)
             how = HOW[stopped.how].format(address=stopped.address)
@@ -522,7 +539,8 @@ def product(
     """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     limits = EMULATED_LIMITS if device is None else device["limits"]
     spaces = kernel.workspaces_at(point, device)
-    run(library, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
+    libraries = dict.fromkeys(library.instances, library)
+    run(libraries, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
 
 
 def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:

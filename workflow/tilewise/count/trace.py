@@ -22,7 +22,7 @@ import psutil
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, NotEmulated, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -225,6 +225,8 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
             return tracer.trace(point)
         except LaunchError as error:
             status, message = "invalid_launch", str(error)
+        except NotEmulated as error:
+            status, message = "unsupported", str(error)
         except UserError as error:
             status, message = "error", str(error)
     else:

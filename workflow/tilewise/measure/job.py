@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewise.build.build import row_sha256
+from tilewise.build.build import sha256_of
 from tilewise.files import digest
 from tilewise.study import columns
 from tilewise.study.launch import Launch, Workspace
@@ -44,17 +44,20 @@ def prepare(
     config: Mapping[str, Any],
 ) -> Job:
     """A point as a Job. Its row has the status `error` until it is run, or already the reason why it cannot be."""
-    backend = _backend(kernel, device)
-    launches, product = kernel.at(point, device), kernel.product(point, device)
+    backend = backend_of(kernel, device["backend"])
+    launches = kernel.at(point, device)
+    product = kernel.product_among(launches)
+    workspaces = kernel.workspaces_at(point, device)
     row: Row = dict.fromkeys(columns.of("measurements", kernel.columns)) | point.columns()
     row |= {"platform": device["platform"], "status": "error", "message": "", "samples": 0}
     if product:
         row |= dict(zip(("block_x", "block_y", "grid_x", "grid_y"), (*product.block[:2], *product.grid[:2])))
     files: dict[str, tuple[str, str]] = {}
     if kernel.source:
-        row["build_sha256"] = row_sha256(kernel, point, device)
+        names = list(dict.fromkeys(launch.instance for launch in launches)) or kernel.instances(point)
+        row["build_sha256"] = sha256_of(kernel, names, device)
         manifest, folder = manifests[kernel.name], Path(builds[kernel.name])
-        entries = {name: manifest["instances"][name] for name in kernel.instances(point)}
+        entries = {name: manifest["instances"][name] for name in names}
         broken = next((entry["error"] for entry in entries.values() if "error" in entry), None)
         if manifest["unsupported"]:
             row |= {"status": "unsupported", "message": manifest["unsupported"]}
@@ -73,24 +76,41 @@ def prepare(
             point.columns(),
             row["build_sha256"],
             [dataclasses.asdict(launch) | {"note": ""} for launch in launches],
+            [dataclasses.asdict(workspace) for workspace in workspaces],
+            kernel.reads_c,
             _circumstances(backend, kernel, device),
-            {name: config[name] for name in _SETTINGS[backend]},
+            settings(backend, device["backend"], config),
         ]
     )
-    return Job(key, backend, kernel, point, row, launches, kernel.workspaces_at(point, device), files)
+    return Job(key, backend, kernel, point, row, launches, workspaces, files)
 
 
-#: The keys of the config that a row depends on, by what measures it.
-_SETTINGS = {
-    "cuda": ("seed", "timing", "verification"),
-    "emulator": ("seed",),
-    "host": ("seed", "cpu", "verification"),
-}
+def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the config a finished row depends on, by what measures it and the platform's backend.
+
+    Not the limits: a longer one does not change a row that was done in time.
+    """
+    found = {"seed": config["seed"]}
+    if backend == "cuda":
+        found |= {name: value for name, value in config["timing"].items() if name != "point_limit_s"}
+    if backend == "host":
+        found |= {"samples": config["cpu"]["samples"], "repeat_s": config["cpu"]["repeat_s"][where]}
+    if backend != "emulator":
+        limit = config["verification"]["full_limit_gflop"]["gpu" if backend == "cuda" else "cpu"]
+        found |= {"full_limit_gflop": limit, "rows": config["verification"]["rows"]}
+    return found
 
 
-def _backend(kernel: Kernel, device: Mapping[str, Any]) -> str:
+def limits(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the config decides whether a point ends as `timeout`; such a point is measured again."""
+    found = {"point_limit_s": config["timing"]["point_limit_s"]}
+    return found | ({"budget_s": config["cpu"]["budget_s"][where]} if backend == "host" else {})
+
+
+def backend_of(kernel: Kernel, where: str) -> str:
+    """What runs a kernel on a platform whose backend is `where`: cuda, emulator or host."""
     if kernel.on_gpu:
-        return "cuda" if device["backend"] == "gpu" else "emulator"
+        return "cuda" if where == "gpu" else "emulator"
     return "host"
 
 

@@ -8,10 +8,12 @@ import platform as python_platform
 import socket
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tilewise import ROOT, UserError
 from tilewise.build.cpp import compiler
+from tilewise.measure import place
 from tilewise.measure.lease import text
 from tilewise.study.device import EMULATED_LIMITS
 
@@ -32,7 +34,7 @@ LANES: dict[str, dict[str, int]] = {
 PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc")
 
 
-def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def capture(platform: str, backend: str) -> dict[str, Any]:
     """Everything about this machine that a reader of its numbers may ask, as data for device.json.
 
     `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
@@ -40,18 +42,19 @@ def capture(platform: str, backend: str, config: Mapping[str, Any]) -> dict[str,
     if backend == "gpu":
         gpu, limits, versions = _gpu()
     else:
-        gpu, limits, versions = None, EMULATED_LIMITS | {"memory_bytes": config["emulator"]["memory_bytes"]}, {}
+        gpu, limits, versions = None, EMULATED_LIMITS, {}
     return {
         "platform": platform,
         "backend": backend,
+        "node": place.node(),
+        "slurm_job": place.slurm_job(),
         "captured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "gpu": gpu,
         "limits": limits,
         "versions": versions | _packages(),
-        "cpu": _cpu(),
+        "cpu": processor(),
         "host_compiler": _first_line([*compiler(), "--version"]),
         **_commit(),
-        "config": config,
     }
 
 
@@ -60,7 +63,7 @@ def check_here(device: Mapping[str, Any]) -> None:
 
     On a cluster, the measuring jobs of a platform may run on other nodes than its probe.
     """
-    captured, here = [device["cpu"]["name"]], [_cpu()["name"]]
+    captured, here = [device["cpu"]["name"]], [processor()["name"]]
     if device["backend"] == "gpu":
         import pynvml
 
@@ -89,7 +92,7 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     except ImportError as error:
         raise UserError(
             f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
-            "installs the GPU packages, or `pip install -e .[gpu]`"
+            "installs the GPU packages, or `pip install -e '.[gpu]'`"
         ) from None
     runtime = cupy.cuda.runtime
     try:
@@ -111,9 +114,11 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     power_limit = None
     with contextlib.suppress(pynvml.NVMLError):  # not every card reports it
         power_limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
+    uuid = text(pynvml.nvmlDeviceGetUUID(handle))
     gpu = {
         "name": text(facts["name"]),
-        "uuid": text(pynvml.nvmlDeviceGetUUID(handle)),
+        "uuid": uuid,
+        "busy": busy(pynvml, handle, uuid),
         "all_uuids": [
             text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
             for index in range(pynvml.nvmlDeviceGetCount())
@@ -157,6 +162,37 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     return gpu, limits, versions
 
 
+#: A GPU that did nothing in the seconds before is seldom reported above this percentage; our own probe is below it.
+IDLE_PERCENT = 10
+
+
+def busy(nvml: Any, handle: Any, uuid: str) -> list[str]:
+    """What else uses a GPU, in words for the report; `nvml` is the module pynvml, and this process has a context."""
+    found = []
+    with contextlib.suppress(nvml.NVMLError):  # cards without MIG say so with an error
+        if nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE:
+            found.append("MIG is on, so that the card is divided")
+    others = [pid for pid in place.processes(uuid) or () if pid != os.getpid()]
+    names = []
+    for pid in others:
+        with contextlib.suppress(nvml.NVMLError):
+            names.append(text(nvml.nvmlSystemGetProcessName(pid)))
+    if (
+        any("mps-server" in name for name in names)
+        or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
+    ):
+        found.append("MPS shares it between processes")
+    # In a container the driver may tell the numbers of the host, so that our own process is among the others.
+    count = len(others) - (os.getpid() not in (place.processes(uuid) or [os.getpid()]))
+    if count > 0:
+        found.append(f"{count} other process{'es' if count > 1 else ''} on it")
+    with contextlib.suppress(nvml.NVMLError):
+        percent = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
+        if percent > IDLE_PERCENT:
+            found.append(f"{percent} % of the last second in use")
+    return found
+
+
 def _commit() -> dict[str, Any]:
     """The commit and whether files differ from it; None for both in a copy without git's history."""
     commit = _first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
@@ -176,15 +212,14 @@ def _packages() -> dict[str, str]:
     return found
 
 
-def _cpu() -> dict[str, Any]:
-    name = python_platform.machine()
-    with contextlib.suppress(OSError):
-        for line in open("/proc/cpuinfo"):
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
+def processor() -> dict[str, Any]:
+    """The processor: its name, the cores that this process may use, and the memory of the machine in GiB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"name": name, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory / 2**30)}
+    return {
+        "name": place.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory / 2**30),
+    }
 
 
 def _first_line(command: list[str]) -> str | None:

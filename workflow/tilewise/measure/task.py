@@ -7,6 +7,7 @@ was measured under the same conditions.
 
 import contextlib
 import json
+import logging
 import os
 import pickle
 import queue
@@ -24,10 +25,12 @@ import pandas as pd
 from tilewise.build import build
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
+from tilewise.measure.rows import told
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
+LOG = logging.getLogger(__name__)
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.
 KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 #: Python and its packages may take so many seconds to start on a busy machine or a slow file system.
@@ -81,16 +84,23 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         rows |= {job.key: job.row for job in jobs if job.row["status"] in ("compile_error", "unsupported")}
         waiting = [job for job in jobs if job.key not in rows]
         waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
-        for key, row in run_jobs(waiting, work.device, work.config, work.samples):
+        LOG.info("%d points, %d of them from the journal", len(jobs), len(jobs) - len(waiting))
+        names = {job.key: job.point.label() for job in waiting}
+        for number, (key, row) in enumerate(run_jobs(waiting, work.device, work.config, work.samples), 1):
             remembered.add(key, row)
+            LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
     found = [rows[job.key] for job in jobs]
     spent = {"wall_s": time.monotonic() - start, "timed_s": sum(row.get("timed_s") or 0 for row in found)}
     facts = {"platform": work.device["platform"], "task": work.task, "points": len(jobs), "remembered": known} | spent
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
 
 
-def run_jobs(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path) -> Iterator[tuple[str, Row]]:
+def run_jobs(
+    jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path, how: str = "measure"
+) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
+
+    `how` is what a backend is to do with them: measure or screen.
 
     A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
     worker was killed from outside, the job has a second try. The CPU's loops have a budget of their own, on top of
@@ -99,7 +109,7 @@ def run_jobs(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Pat
     jobs, tried_again = list(jobs), set()
     while jobs:
         finished = 0
-        for index, row in _one_worker(jobs, device, config, samples):
+        for index, row in _one_worker(jobs, device, config, samples, how):
             key = jobs[index].key
             if row.pop("killed", False) and key not in tried_again:
                 tried_again.add(key)
@@ -109,13 +119,15 @@ def run_jobs(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Pat
         jobs = jobs[finished:]
 
 
-def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path) -> Iterator[tuple[int, Row]]:
+def _one_worker(
+    jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path, how: str
+) -> Iterator[tuple[int, Row]]:
     """Yield (index, row) from one worker until it ends; the job that ended it is the last one yielded.
 
     If a signal from outside ended the worker, that row has the entry `killed`, which is no column.
     """
     Path(samples).mkdir(parents=True, exist_ok=True)
-    request = {"jobs": jobs, "device": device, "config": config, "samples": Path(samples)}
+    request = {"how": how, "jobs": jobs, "device": device, "config": config, "samples": Path(samples)}
     read_end, write_end = os.pipe()
     log_path = Path(samples) / "worker.log"
     with open(log_path, "w") as log:

@@ -98,7 +98,8 @@ class Machine:
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
         names = (
-            "time rate best wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak not_here"
+            "time rate best worst wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak "
+            "only_on not_here"
         )
         return {name: getattr(self, name) for name in names.split()} | {"abs": abs}
 
@@ -116,8 +117,13 @@ class Machine:
         """The value of a column in the fastest row; its range covers all rows that are as fast within the spread."""
         rows = self._fastest(where)
         _known(rows, [column])
-        close = sorted({float(value) for value in rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column]})
-        return Spread(float(rows[column].iloc[0]), close[0], close[-1], among=tuple(close))
+        return _one_of(rows[column].iloc[0], rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column])
+
+    def worst(self, column, **where):
+        """The value of a column in the slowest row; its range covers all rows that are as slow within the spread."""
+        rows = self._fastest(where)
+        _known(rows, [column])
+        return _one_of(rows[column].iloc[-1], rows.loc[rows["time_q3_ms"] >= rows["time_q1_ms"].iloc[-1], column])
 
     def wrong(self, **where):
         """How many of the verified products came out wrong."""
@@ -171,6 +177,13 @@ class Machine:
         """The tile width that dynamic_tile gets from the device's limits."""
         return self._fact("tile_choice", "tile", {"chosen": True})
 
+    def only_on(self, model, value):
+        """A value of this GPU, for a claim about a GPU whose name contains `model`."""
+        name = self.platform.device["gpu"]["name"]
+        if model not in name:
+            raise Untestable(f"the claim is about an {model}; this GPU is an {name}")
+        return value
+
     def not_here(self, reason):
         """For a claim that nothing in the study can test; `reason` says why."""
         raise Untestable(reason)
@@ -219,6 +232,11 @@ class Machine:
         return value if isinstance(value, str) else float(value)
 
 
+def _one_of(value, close):
+    among = tuple(sorted({float(each) for each in close}))
+    return Spread(float(value), among[0], among[-1], among=among)
+
+
 def _known(rows, columns):
     missing = [name for name in columns if name not in rows]
     if missing:
@@ -230,9 +248,10 @@ def _fitting(rows, where):
     if "cube" in where:
         where |= dict.fromkeys(SHAPE, where.pop("cube"))
     _known(rows, where)
+    fits = np.ones(len(rows), dtype=bool)  # the rows are copied once, for claims are checked at every start
     for name, value in where.items():
-        rows = rows[(rows[name] == value).fillna(False)]
-    return rows
+        fits &= (rows[name] == value).to_numpy(dtype=bool, na_value=False)
+    return rows[fits]
 
 
 def _entry(table, name, where):

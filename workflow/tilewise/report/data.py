@@ -15,11 +15,11 @@ from typing import Any
 import pandas as pd
 
 from tilewise import ROOT, UserError
-from tilewise.files import remedy
-from tilewise.study import columns, registry
+from tilewise.files import read_json, remedy
+from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
-from tilewise.study.points import Point
+from tilewise.study.points import Point, in_words
 from tilewise.study.registry import Kernel
 
 PUBLISHED = ROOT / "report" / "published"
@@ -33,16 +33,18 @@ SOURCES = "abcde"
 COUNTED = {
     "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
     "counters": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "instructions": ["kernel", "dtype", "instance", "architecture"],
     "cache_lines": ["kernel", "element_bytes", *SHAPE],
 }
 
 
 @dataclass(frozen=True)
 class Platform:
-    """One machine as data: device.json and the tables beside it; the repository keeps those that are `recorded`."""
+    """One machine as data: device.json, the resolved config and the tables; the repository keeps those `recorded`."""
 
     name: str
     device: dict[str, Any]
+    config: dict[str, Any]
     measurements: pd.DataFrame
     facts: dict[str, pd.DataFrame]
     recorded: bool = False
@@ -91,7 +93,7 @@ class Evidence:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved config of this run."""
-        return self.platforms[0].device["config"]
+        return self.platforms[0].config
 
     @property
     def max_noise(self) -> float:
@@ -150,7 +152,9 @@ def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | No
 
 def kept_files() -> list[str]:
     """The published files, the recorded files and the claims: what the report needs beside this run's results."""
-    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/facts/*.csv"), *RECORDED.glob("*/device.json")]
+    recorded = [
+        path for name in ("*.csv", "facts/*.csv", "tune/*.csv", "*.json") for path in RECORDED.glob(f"*/{name}")
+    ]
     return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
@@ -168,18 +172,50 @@ def load_platform(
     measured = columns.read(source, "measurements", parameters)
     device = read_device(file)
     # Not all files that exist: an earlier config may have had other tasks.
-    methods = {name: entry.get("method", "sweep") for name, entry in device["config"]["tasks"].items()}
+    config = read_json(folder / "config.json")
+    try:
+        methods = {name: entry.get("method", "sweep") for name, entry in config["tasks"].items()}
+    except (LookupError, AttributeError):
+        file = folder / "config.json"
+        raise UserError(f"{file}: this is not a config of tasks; {remedy(file)}") from None
     methods = {name: method for name, method in methods.items() if task in (None, name)}
     facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
-    if folder.resolve().parent != RECORDED:  # there, tasks may have been taken up again in part
-        _check_whole(measured, facts["sweep"], source)
+    tried = _variants(folder, parameters)
+    facts["tune"] = tried[tried["task"] == task] if task else tried
+    _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
+        config=config,
         measurements=measured[measured["task"] == task] if task else measured,
         facts=facts | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
         recorded=recorded,
     )
+
+
+def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices:
+    """What the tuner chose on the platform in a folder such as results/nvidia-h200, as kernels/tuned.yaml has it.
+
+    Raises UserError if it chose nothing there.
+    """
+    folder = Path(folder)
+    rows = _variants(folder, registry.parameters(kernels))
+    found: tuning.Choices = {}
+    for row in rows[rows["chosen"].fillna(False)].to_dict("records"):
+        kernel = kernels.get(row["kernel"])
+        point = kernel and point_of(row, kernel)
+        if not point:
+            raise UserError(
+                f"{folder}/tune/{row['kernel']}.csv: the registry's {row['kernel']} has other parameters today; run "
+                "the tuner again"
+            )
+        types = found.setdefault(folder.resolve().name, {}).setdefault(row["kernel"], {})
+        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(point.parameters)
+    if not found:
+        raise UserError(
+            f"{folder}: the tuner has chosen nothing here; run `snakemake --cores all tune` on a machine with a GPU"
+        )
+    return tuning.merged({}, found)
 
 
 def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> None:
@@ -189,6 +225,14 @@ def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> 
         if rows.get(task, 0) != points:
             found = rows.get(task, 0)
             raise UserError(f"{source}: it has {found} rows of {task}, which measured {points}; {remedy(source)}")
+
+
+def _variants(folder: Path, parameters: list[str]) -> pd.DataFrame:
+    """The variants of all kernels that were tuned on a platform."""
+    paths = sorted((folder / "tune").glob("*.csv"))
+    return _joined(
+        [columns.read(path, "tune", parameters) for path in paths] or [columns.frame([], "tune", parameters)]
+    )
 
 
 def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], parameters: list[str]) -> pd.DataFrame:
@@ -236,7 +280,8 @@ def load(
     measured = _with_columns(measured, parameters)
     facts |= {name: _with_columns(facts[name], parameters) for name in with_parameters}
     for name, keys in COUNTED.items():
-        facts[name] = facts[name].drop_duplicates([*keys, *parameters], keep="last")
+        own = parameters if name in with_parameters else ()
+        facts[name] = facts[name].drop_duplicates([*keys, *own], keep="last")
     cpu = measured["kernel"].isin(on_cpu)
     gpu = measured["platform"].isin([platform.name for platform in gpus])
     return Evidence(

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
@@ -40,6 +41,7 @@ _STYLE = {
     "legend.title_fontsize": "small",
 }
 _GREY = "0.45"
+_BLUE, _ORANGE = sns.color_palette("colorblind", 2)
 #: Element types whose peak is that of the tensor cores.
 _ON_TENSOR_CORES = {"half", "bfloat16", "tf32"}
 
@@ -449,6 +451,38 @@ def cache_lines(evidence: Evidence) -> Figure:
 
 
 @_styled
+def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """How flat is the optimum: the rates of all variants by rank, in % of the best; one line per shape.
+
+    One panel per platform, kernel and element type. A cross marks variants that spill registers.
+    """
+    table = tables.variants(evidence)
+    table = table[table["rank"].notna()]
+    if table.empty:
+        return _nothing("No variant was timed: there is no GPU and no recorded run of the tuner.")
+    groups = list(table.groupby(["platform", "kernel", "dtype"], sort=False))
+    shapes = list(dict.fromkeys(table["shape"]))
+    colours = dict(zip(shapes, _palette(shapes), strict=True))
+    figure, axes = _panels(len(groups), height=2.6, columns=3, width=8.8, sharey=True)
+    for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
+        for shape, line in part.sort_values("rank").groupby("shape", sort=False):
+            axis.plot(line["rank"], line["percent_of_best"], color=colours[shape], linewidth=1.2)
+            spilled = line[line["spill_bytes"] > 0]
+            axis.scatter(spilled["rank"], spilled["percent_of_best"], color=colours[shape], marker="x", s=12)
+        axis.axhline(100 * tables.AS_GOOD, color=_GREY, linewidth=0.8, linestyle="--")
+        axis.set(title=_title(f"{kernel}, {dtype}", platform, evidence), xlabel="rank of the variant", xscale="log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_ylim(0, 103)
+    for axis in axes[::3]:
+        axis.set_ylabel("% of the best")
+    lines = [Line2D([], [], color=colours[shape], label=shape) for shape in shapes]
+    lines.append(Line2D([], [], color=_GREY, marker="x", linestyle="none", label="spills registers"))
+    figure.legend(handles=lines, loc="outside lower center", ncols=4, title="(n, m, p)")
+    return figure
+
+
+@_styled
 def cold_start(evidence: Evidence, published: pd.DataFrame) -> Figure:
     """Whole calls in a fresh process, stacked by step: one panel per platform, one bar per call."""
     table = tables.cold_start(evidence, published)
@@ -511,7 +545,224 @@ def bandwidth(evidence: Evidence, published: pd.DataFrame) -> Figure:
     return figure
 
 
+@_styled
+def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """Errors as multiples of SGEMM's on the same operands, in both measures; one line of panels per machine and origin.
+
+    What lies right of the line at 1 fails the gate; a kernel that refuses operands has no mark.
+    """
+    table = tables.accuracy(evidence, published)
+    if table["relative_error"].isna().all():
+        return _nothing("No product was compared with SGEMM's.")
+    kinds, kernels = list(dict.fromkeys(table["operands"])), list(dict.fromkeys(table["kernel"]))
+    sums = sorted(set(table["p"]))
+    options = {"hue": "kernel", "hue_order": kernels, "palette": _palette(kernels), "style": "p", "style_order": sums}
+    groups = list(table.groupby(["platform", "origin"], sort=False))
+    figure, axes = _panels(2 * len(groups), height=1.2 + 0.3 * len(kinds), width=8.8, sharex=True, sharey=True)
+    measures = {"relative_error": "in the Frobenius norm", "worst_error": "in the worst element"}
+    for number, ((platform, origin), part) in enumerate(groups):
+        part = part.assign(_place=[kinds.index(kind) for kind in part["operands"]])
+        for axis, (measure, words) in zip(axes[2 * number :], measures.items()):
+            points = part.assign(_ratio=part[measure] / part[f"sgemm_{measure}"])
+            sns.scatterplot(points, x="_ratio", y="_place", markers=_markers(sums), s=40, ax=axis, **options)
+            axis.axvline(1, color="black", linestyle="--", linewidth=1)
+            axis.set(xscale="log", title=_title(f"{words}, {origin}", platform, evidence))
+            axis.set(xlabel="error / SGEMM's error", ylabel="")
+            axis.set_yticks(range(len(kinds)), kinds)
+    axes[0].set_ylim(len(kinds) - 0.5, -0.5)
+    _legend_of_all(figure, axes, columns=8)
+    return figure
+
+
+@_styled
+def energy(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """10⁹ operations per joule, a bar for each kernel and type with its rate; libraries in grey."""
+    table = tables.energy(evidence, published)
+    table = table[table["gflop_per_joule"].notna()]
+    if table.empty:
+        return _nothing("No energy was measured: there is no GPU and no recorded run of this task.")
+    groups = list(table.groupby("platform", sort=False))
+    most = max(len(part) for _, part in groups)
+    figure, axes = _panels(len(groups), columns=1, height=1 + 0.3 * most)
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        part = part.sort_values("gflop_per_joule", kind="stable")
+        names = [f"{row.kernel}, {row.dtype}" for row in part.itertuples()]
+        colours = ["0.6" if kernel in evidence.libraries else _palette(names)[0] for kernel in part["kernel"]]
+        bars = axis.barh(names, part["gflop_per_joule"], color=colours)
+        words = [f" {row.gflop_per_joule:,.0f} ({row.gflops / 1000:,.3g} TFLOP/s)" for row in part.itertuples()]
+        axis.bar_label(bars, words, fontsize="small")
+        axis.set(xlabel="GFLOP/J", title=_title("", platform, evidence), xlim=(0, 1.4 * part["gflop_per_joule"].max()))
+        axis.grid(axis="y", visible=False)
+        axis.invert_yaxis()
+    return figure
+
+
+#: What the loops are drawn of: words -> columns of instructions.csv.
+_MIX = {
+    "multiply-adds": ["multiply_add_instructions"],
+    "shared loads": ["shared_loads_128", "shared_loads_64", "shared_loads_32", "matrix_loads"],
+    "global loads, copies": [
+        *("global_loads_128", "global_loads_64", "global_loads_32", "async_copies", "tensor_copies")
+    ],
+    "stores": ["shared_stores", "global_stores", "spills"],
+    "addresses, conditions": ["integer"],
+    "moves": ["moves"],
+    "other arithmetic": ["arithmetic"],
+    "barriers": ["synchronisation"],
+    "branches, others": ["control", "other"],
+}
+_MIX_COLOURS = dict(
+    zip(
+        _MIX,
+        "#0173b2 #de8f05 #029e73 #d55e00 #949494 #ca9161 #cc78bc #ece133 #56b4e9".split(),
+    )
+)
+
+
+def _mix(axis, rows, labels):
+    """Stacked bars: of what each row's loop is made, in percent; the share of multiply-adds is written into its bar."""
+    left = np.zeros(len(rows))
+    for words, names in _MIX.items():
+        width = (100 * rows[names].sum(axis=1) / rows["instructions"]).astype("float64").to_numpy()
+        if width.any():
+            axis.barh(labels, width, left=left, color=_MIX_COLOURS[words], label=words, height=0.72)
+        if words == "multiply-adds":
+            for place, share in enumerate(width):
+                inside = {"x": share / 2, "ha": "center", "color": "white"}
+                beside = {"x": share + 1, "ha": "left", "color": "black"}
+                axis.text(
+                    y=place, s=f"{share:.0f} %", va="center", fontsize="small", **(inside if share > 9 else beside)
+                )
+        left += width
+    axis.set(xlim=(0, 100), xticks=range(0, 100, 20), xlabel="% of the instructions of the loop")
+    axis.grid(axis="y", visible=False)
+    axis.invert_yaxis()
+
+
+def _beside_all(figure, axes, columns):
+    """One legend below all panels, of every entry of any of them."""
+    entries = {}
+    for axis in axes:
+        entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    order = [words for words in (*_MIX, *entries) if words in entries]
+    handles = {words: entries[words] for words in order}
+    place = {"loc": "outside lower center", "ncols": min(columns, len(handles)), "columnspacing": 1.2}
+    figure.legend(handles.values(), handles.keys(), handlelength=1.5, **place)
+
+
+@_styled
+def instructions(loops: pd.DataFrame, evidence: Evidence) -> Figure:
+    """What the multiply-add loops are made of: one bar per kernel and element type, by the share of multiply-adds."""
+    loops = loops[loops["instructions"].notna()]
+    if loops.empty:
+        return _nothing("No machine code was read.")
+    tensor = loops["multiply_add"].str.contains("MMA")
+    parts = {"on the CUDA cores": loops[~tensor], "on the tensor cores": loops[tensor]}
+    parts = {title: part for title, part in parts.items() if len(part)}
+    heights = [1.2 + len(part) for part in parts.values()]
+    stacked = {"columns": 1, "height": 0.45 + 0.21 * sum(heights) / len(parts), "height_ratios": heights}
+    figure, axes = _panels(len(parts), width=8.8, **stacked)
+    several = loops["platform"].nunique() > 1
+    for axis, (title, part) in zip(axes, parts.items(), strict=True):
+        part = part.sort_values("multiply_add_share", kind="stable")
+        names = [f"{row.kernel}, {row.dtype}" for row in part.itertuples()]
+        if several:
+            names = [f"{name}, {where}" for name, where in zip(names, part["platform"])]
+        _mix(axis, part, names)
+        axis.set_title(title)
+        if axis is not axes[-1]:
+            axis.set_xlabel("")
+    _beside_all(figure, axes, columns=3)
+    return figure
+
+
+def _ceilings(axis, rows, places):
+    """A mark at the rate that each row's loop allows."""
+    known = rows["ceiling_gflops"].notna().to_numpy()
+    if known.any():
+        at = np.array(places)[known]
+        mark = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
+        axis.scatter(rows["ceiling_gflops"][known] / 1000, at, label="ceiling of the loop", **mark)
+
+
+@_styled
+def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
+    """The ladder: the rate of every rung, and as lines the library, multiply-adds alone, and the datasheet's peak."""
+    if rungs.empty:
+        return _nothing("No ladder: no rung was timed.")
+    groups = list(rungs.groupby(["platform", "dtype"], sort=False))
+    most = max((~part["anchor"]).sum() for _, part in groups)
+    figure, axes = _panels(len(groups), columns=1, width=8.8, height=1.5 + 0.34 * most)
+    roofs = evidence.facts["bandwidth"]
+    roofs = roofs[roofs["quantity"] == "multiply_add_rate"]
+    for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
+        own = part[~part["anchor"]]
+        colours = [_ORANGE if gain < 1 else _BLUE for gain in own["gain"].fillna(1)]
+        bars = axis.barh(own["kernel"], own["gflops"] / 1000, color=colours, height=0.7)
+        words = [f"{rate / 1000:.1f}" for rate in own["gflops"]]
+        axis.bar_label(bars, words, fontsize="small", label_type="center", color="white")
+        _ceilings(axis, own, range(len(own)))
+        gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
+        roof = roofs.loc[(roofs["platform"] == platform) & (roofs["dtype"] == dtype), "measured"].dropna()
+        units = " on the vector units" if own["multiply_add"].fillna("").str.contains("MMA").any() else ""
+        lines = {
+            "cuBLAS": (part.loc[part["anchor"], "gflops"].max(), "-.", "black"),
+            f"multiply-adds alone{units}, measured": (roof.max(), "-", "black"),
+            f"the datasheet's peak{units}": ((gpu["peak_gflops"] or {}).get(dtype), "--", "black"),
+        }
+        for name, (rate, dashes, colour) in lines.items():
+            if pd.notna(rate):
+                label = f"{name}: {rate / 1000:.1f}" if len(groups) == 1 else name
+                axis.axvline(rate / 1000, color=colour, linestyle=dashes, linewidth=1.3, label=label)
+        axis.set(title=_title(f"{dtype}, {own['shape'].iloc[0]}", platform, evidence), xlabel="TFLOP/s", xlim=(0, None))
+        axis.grid(axis="y", visible=False)
+        axis.invert_yaxis()
+    _beside_all(figure, axes, columns=2)
+    return figure
+
+
+@_styled
+def rung(rungs: pd.DataFrame, kernel: str, evidence: Evidence) -> Figure:
+    """One rung beside the fastest one before it: what their loops are made of, and their rates."""
+    own = rungs[~rungs["anchor"]]
+    groups = [
+        (platform, part[part["kernel"].isin([kernel, part.loc[part["kernel"] == kernel, "before"].iloc[0]])], part)
+        for platform, part in own.groupby("platform", sort=False)
+        if (part["kernel"] == kernel).any()
+    ]
+    height = 1.3 + 0.3 * max(len(pair) for _, pair, _ in groups)
+    figure, axes = _panels(2 * len(groups), width=8.8, height=height, width_ratios=[3, 2])
+    for number, (platform, pair, part) in enumerate(groups):
+        left, right = axes[2 * number : 2 * number + 2]
+        _mix(left, pair.fillna({"instructions": 1}), pair["kernel"])
+        colours = [_BLUE if name == kernel else "0.5" for name in pair["kernel"]]
+        bars = right.barh(pair["kernel"], pair["gflops"] / 1000, color=colours, height=0.72)
+        right.bar_label(
+            bars,
+            [f"{rate / 1000:.3g}" for rate in pair["gflops"]],
+            label_type="center",
+            fontsize="small",
+            color="white",
+        )
+        _ceilings(right, pair, range(len(pair)))
+        library = rungs.loc[rungs["anchor"] & (rungs["platform"] == platform), "gflops"].max()
+        if pd.notna(library):
+            right.axvline(library / 1000, color="black", linestyle="-.", linewidth=1.3, label="cuBLAS")
+        largest = np.nanmax([part["gflops"].max(), part["ceiling_gflops"].max(), library])
+        right.set(xlim=(0, 1.05 * largest / 1000), xlabel="TFLOP/s")
+        right.set_yticklabels([])
+        right.invert_yaxis()
+        right.grid(axis="y", visible=False)
+        if len(groups) > 1:
+            left.set_title(_title("", platform, evidence))
+    _beside_all(figure, axes, columns=5)
+    return figure
+
+
 _OF_METHOD = {
+    "tune": tuning,
+    "accuracy": accuracy,
+    "energy": energy,
     "maximum_size": gauge,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
@@ -522,6 +773,8 @@ OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
     "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
     "roofline": lambda evidence, published: roofline(evidence),
+    "rungs": lambda evidence, published: rungs(tables.OVERVIEW["rungs"](evidence, published), evidence),
+    "instructions": lambda evidence, published: instructions(tables.loops(evidence), evidence),
     "cache_lines": lambda evidence, published: cache_lines(evidence),
 }
 

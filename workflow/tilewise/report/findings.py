@@ -77,6 +77,7 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     if pd.notna(worst):
         sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
     points.append(f"{sentence}.")
+    points += company(evidence)
     points += _faults(evidence.facts["traffic"])
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
@@ -98,7 +99,7 @@ def _faults(traffic: pd.DataFrame) -> list[str]:
             (kernel, [columns.heading(name) for name in faulty if row[name] > 0]) for kernel, row in faulty.iterrows()
         )
         said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
-        points.append(f"**The emulator found faults: {said}**; {where}, and `logs/<platform>/trace.log` for the lines.")
+        points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")
     left = by_kernel.index[by_kernel.isna().all(axis=1)]
     if len(left):
         points.append(
@@ -106,6 +107,40 @@ def _faults(traffic: pd.DataFrame) -> list[str]:
             "the reasons."
         )
     return points
+
+
+def company(evidence: Evidence) -> list[str]:
+    """What shared a machine with the study, as far as it is known: one sentence per platform that was not alone."""
+    found = []
+    for platform in evidence.everyone:
+        label, busy = _label(evidence, platform), (platform.device["gpu"] or {}).get("busy")
+        if busy:
+            found.append(
+                f"**When the study began, {label} was in use**: {plain('; '.join(busy))}. Times may be too long."
+            )
+        known = platform.measurements["alone"].dropna()
+        beside = int((~known.astype(bool)).sum())
+        if beside:
+            found.append(
+                f"On {label}, {beside:,} of {_count(len(known), 'point')} were measured beside other work on the same "
+                "GPU or node; `alone` in measurements.csv tells which."
+            )
+    return found
+
+
+def cards(compared: pd.DataFrame, evidence: Evidence) -> str:
+    """How far the cards of each model are apart, and which is the slowest; `compared` is tables.cards."""
+    models = {each.name: each.device["gpu"]["name"] for each in evidence.platforms if each.has_gpu}
+    lines = []
+    for model, rows in compared.groupby(compared["platform"].map(models), sort=False):
+        slow, fast = rows.loc[rows["rate_percent"].idxmin()], rows.loc[rows["rate_percent"].idxmax()]
+        lines.append(
+            f"{_count(len(rows), 'card').capitalize()} of the model {plain(model)} were compared at "
+            f"{_count(int(slow['compared']), 'point')}: from the slowest to the fastest is "
+            f"{fast['rate_percent'] - slow['rate_percent']:.2g} % of the median rate. The slowest is "
+            f"{plain(slow['gpu_uuid'])} on {plain(slow['node'] or slow['platform'])}, at {slow['rate_percent']:.4g} %."
+        )
+    return "\n\n".join(lines)
 
 
 def verdict_counts(verdicts: pd.DataFrame, evidence: Evidence) -> str:
@@ -176,6 +211,41 @@ def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:
     return "\n\n".join(lines)
 
 
+def tuned(table: pd.DataFrame, evidence: Evidence) -> str:
+    """How much the choice of parameters matters on each machine, and where the registry's could be better.
+
+    `table` is that of `tables.tuning`.
+    """
+    lines = []
+    for platform, rows in table.groupby("platform", sort=False):
+        tried, failed = int(rows["variants"].sum()), int(rows["failed"].sum())
+        place = plain(evidence.labels[platform])
+        sentences = [f"On {place} the tuner made {tried:,} trials of a variant at a shape; {failed:,} failed."]
+        timed = rows[rows["gflops"].notna()]
+        if len(timed):
+            shares = 100 * timed["within_percent"] / timed["variants"]
+            sentences.append(
+                f"In the median, {shares.median():.0f}\u00a0% of the variants are within 5\u00a0% of the best."
+            )
+            least, most = timed.loc[shares.idxmin()], timed.loc[shares.idxmax()]
+            sentences.append(
+                f"The choice matters most for `{least['kernel']}` ({least['dtype']}) at {least['shape']}, with "
+                f"{_count(int(least['within_percent']), 'such variant')} of {least['variants']}, and least for "
+                f"`{most['kernel']}` ({most['dtype']}) at {most['shape']}, with {int(most['within_percent'])} of "
+                f"{most['variants']}."
+            )
+            gains = timed[timed["gain_percent"] > 0]
+            if len(gains):
+                largest = gains.loc[gains["gain_percent"].idxmax()]
+                sentences.append(
+                    f"The best is faster than the registry's choice in {len(gains)} of {len(timed)} cases, at most by "
+                    f"{largest['gain_percent']:.1f}\u00a0% (`{largest['kernel']}`, {largest['dtype']}, "
+                    f"{largest['shape']})."
+                )
+        lines.append(" ".join(sentences))
+    return "\n\n".join(lines)
+
+
 def lines_explain(table: pd.DataFrame, evidence: Evidence) -> str:
     """What more cache lines cost a CPU loop, on each machine, compared with the same loop at the smallest product."""
     keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"
@@ -212,6 +282,88 @@ def found(evidence: Evidence, sentence: str, platforms: Iterable[Platform] | Non
     return "\n\n".join(lines)
 
 
+def rung(
+    evidence: Evidence, rows: pd.DataFrame, rungs: pd.DataFrame, kernel: str, *sentences: str, dtype: str = "float"
+) -> str:
+    """A paragraph about one rung of a ladder for each GPU that climbed it: its rate, then sentences with their figures.
+
+    `rows` and `rungs` are those of `tables.climb` and `tables.rungs`. Braces hold expressions as in report/claims.yaml.
+    There are further functions: this(column), last(column) of the fastest rung before, rung(kernel, column), and
+    row(column, **conditions) of any row at the same shape. A sentence without its figures is left out.
+    """
+    lines = []
+    for gpu in evidence.gpus:
+        own = rungs[(rungs["platform"] == gpu.name) & (rungs["dtype"] == dtype)].set_index("kernel", drop=False)
+        if kernel not in own.index:
+            continue
+        functions = claims.Machine(evidence, gpu).functions() | _of_rungs(own, rows, kernel)
+        this = own.loc[kernel]
+        words = f"**{_label(evidence, gpu)}:** " if len(evidence.gpus) > 1 else ""
+        words += f"**{this['gflops'] / 1000:.3g}\u00a0TFLOP/s**"
+        if this["before"]:
+            words += f", {_times(this['gain'])} the rate of `{this['before']}`"
+        if pd.notna(this["percent_of_anchor"]):
+            words += f", {this['percent_of_anchor']:.3g}\u00a0% of cuBLAS"
+        said = [f"{words}."]
+        for sentence in sentences:
+            with contextlib.suppress(claims.Untestable):
+                said.append(_filled(" ".join(sentence.split()), functions))
+        lines.append(" ".join(said).replace(" %", "\u00a0%").replace(" TFLOP/s", "\u00a0TFLOP/s"))
+    return "\n\n".join(lines)
+
+
+def _of_rungs(own, rows, kernel):
+    """The functions that sentences about a rung may use beside those of claims."""
+    here = rows.merge(own.head(1)[["platform", "dtype", "n", "p", "m"]], on=["platform", "dtype", "n", "p", "m"])
+
+    def value(table, column):
+        if table.empty or pd.isna(found := table.iloc[-1][column]):
+            raise claims.Untestable(f"{column} is not known")
+        return found if isinstance(found, str) else float(found)
+
+    def of(name, column):
+        return value(own[own["kernel"] == name], column)
+
+    def row(column, **where):
+        fits = here
+        for name, wanted in where.items():
+            fits = fits[(fits[name] == wanted).fillna(False)] if name in fits else fits.head(0)
+        return value(fits, column)
+
+    before = own.loc[kernel, "before"]
+    return {"this": lambda c: of(kernel, c), "last": lambda c: of(before, c), "rung": of, "row": row}
+
+
+def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
+    """How near the fastest rung of each GPU comes to its loop's ceiling, to the multiply-adds' rate and to the peak."""
+    lines = []
+    for (platform, dtype), own in rungs.groupby(["platform", "dtype"], sort=False):
+        own = own[~own["anchor"]]
+        best = own.loc[own["gflops"].idxmax()]
+        gpu = next(gpu for gpu in evidence.gpus if gpu.name == platform)
+        shares = {}
+        if pd.notna(best["percent_of_anchor"]):
+            shares["of cuBLAS's rate"] = best["percent_of_anchor"]
+        if pd.notna(best["ceiling_gflops"]):
+            shares["of what its loop allows"] = best["percent_of_ceiling"]
+        on_vector_units = "MMA" not in str(best["multiply_add"])  # of which the roofs are
+        with contextlib.suppress(claims.Untestable):
+            roof = claims.Machine(evidence, gpu).roof("multiply_add_rate", dtype).value
+            if on_vector_units:
+                shares["of the rate that multiply-adds alone reach"] = 100 * best["gflops"] / roof
+        peak = (gpu.device["gpu"]["peak_gflops"] or {}).get(dtype)
+        if peak and on_vector_units:
+            shares["of the datasheet's peak"] = 100 * best["gflops"] / peak
+        words = [f"{share:.3g}\u00a0% {of}" for of, share in shares.items()]
+        clocks = own["sm_clock_mhz"].dropna()
+        held = f" The clock held {clocks.min():,.0f} to {clocks.max():,.0f} MHz over all rungs." if len(clocks) else ""
+        rate = f"{best['gflops'] / 1000:.3g}\u00a0TFLOP/s"
+        lines.append(
+            f"On {_label(evidence, gpu)} the fastest is `{best['kernel']}` with {rate}: {', '.join(words)}.{held}"
+        )
+    return "\n\n".join(lines)
+
+
 def _filled(sentence, functions):
     def figure(part):
         value = evaluate(part[1], functions)
@@ -225,7 +377,7 @@ def configuration(evidence: Evidence) -> str:
     """The resolved config of every machine, collapsed."""
     parts = []
     for platform in evidence.everyone:
-        text = json.dumps(platform.device["config"], indent=1)
+        text = json.dumps(platform.config, indent=1)
         parts.append(
             f"<details><summary>Resolved config: {plain(platform.label)}</summary>\n\n```\n{text}\n```\n\n</details>"
         )

@@ -70,6 +70,9 @@ def _cell(row, column, labels):
     if column.startswith("verdict "):
         kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
         return f'<span class="verdict {kind}">{html.escape(value)}</span>'
+    if column == "verdict" and value:
+        kind = {"passes": "yes", "fails": "no"}.get(value, "unknown")
+        return f'<span class="verdict {kind}">{html.escape(value)}</span>'
     if column in ("emulator", "status") and isinstance(value, str) and value != "ok":
         return f'<span class="status">{html.escape(value)}</span>'
     text = number(value, column)

@@ -5,13 +5,16 @@ measured time. A row that did not run keeps its place, with its status. Shapes a
 (n, m, p), where C is n x m.
 """
 
+import dataclasses
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.build import build
+from tilewise.build import build, cuda
+from tilewise.count.occupancy import occupancy as held_by
 from tilewise.report import claims
 from tilewise.report.data import COUNTED, Evidence, Platform, point_of
 from tilewise.study import columns
@@ -301,7 +304,65 @@ def occupancy(evidence: Evidence) -> pd.DataFrame:
     return rows.assign(choice=choice, occupancy_percent=100 * rows["occupancy"])
 
 
+#: A variant is as good as the best if its rate is at least this fraction of the best one's.
+AS_GOOD = 0.95
+
+
+def variants(evidence: Evidence) -> pd.DataFrame:
+    """Every variant that the tuner tried, with its rank and its rate in % of the best one's.
+
+    Ranks count from 1 among those that ran at the same shape on the same platform.
+    """
+    rows = evidence.facts["tune"]
+    rates = rows.groupby(_CASE, sort=False)["gflops"]
+    return _with_words(rows, evidence).assign(
+        rank=rates.rank(ascending=False, method="first").astype("Int64"),
+        percent_of_best=100 * rows["gflops"] / rates.transform("max"),
+    )
+
+
+def tuning(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """What the tuner found, one row per kernel, element type and shape.
+
+    The best is the variant that was chosen for the class of the shape. Without times, on the emulator, nothing is best.
+    """
+    rows, found = variants(evidence), []
+    for _, case in rows.groupby(_CASE, sort=False):
+        ran, chosen = case[case["status"] == "ok"], case[case["chosen"]]
+        registry = ran[ran["registered"]]
+        best = (chosen if len(chosen) else case).iloc[0]
+        about = {name: best[name] for name in [*_CASE, "shape", "shape_class"]}
+        gflops = best["gflops"] if len(chosen) else None
+        before = registry["gflops"].iloc[0] if len(registry) else None
+        found.append(
+            about
+            | {"variants": len(case), "failed": len(case) - len(ran), "spilled": int((ran["spill_bytes"] > 0).sum())}
+            | {"within_percent": int((ran["percent_of_best"] >= 100 * AS_GOOD).sum()) if gflops else None}
+            | {"choice": best["choice"] if len(chosen) else "", "gflops": gflops, "registry_gflops": before}
+            | {"time_ms": best["time_ms"] if len(chosen) else None}
+            | {"gain_percent": 100 * (gflops / before - 1) if gflops and before else None}
+        )
+    names = ["shape", "shape_class", "variants", "failed", "spilled", "within_percent", "choice", "time_ms", "gflops"]
+    table = pd.DataFrame(found, columns=[*_CASE, *names, "registry_gflops", "gain_percent"])
+    return _beside_anchor(columns.typed(table), evidence.gpu, evidence)
+
+
+def accuracy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """The accuracy gate: errors of each kernel on each kind of operands beside those of SGEMM, longest sums first."""
+    rows = evidence.facts["accuracy"]
+    rows = rows.assign(operands=rows["operands"].str.replace("_", " "))
+    return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
+
+
+def energy(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
+    """What each product costs in energy, beside its rate while the counter was watched."""
+    return _with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
+
+
 _OF_METHOD = {
+    "tune": tuning,
+    "accuracy": accuracy,
+    "energy": energy,
     "maximum_size": maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
@@ -369,7 +430,7 @@ def _points(evidence):
 def _but_asked_refusals(rows, evidence):
     tasks = {}
     for platform in evidence.everyone:
-        tasks |= platform.device["config"]["tasks"]
+        tasks |= platform.config["tasks"]
     asked = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
     return rows[~(rows["task"].isin(asked) & (rows["status"] == "invalid_launch"))]
 
@@ -502,6 +563,233 @@ def _largest(percents):
     return known.loc[known.abs().idxmax()] if len(known) else None
 
 
+# ---- The climb -------------------------------------------------------------------------------------------------------
+# A scheduler issues one instruction per cycle. So the share of multiply-adds in a kernel's loop is a ceiling of its
+# rate, in units of the rate that multiply-adds alone reach (`multiply_add_rate` of the task `bandwidth`).
+
+#: A multiprocessor has so many schedulers, each of which issues an instruction of a warp of so many threads per cycle.
+SCHEDULERS = 4
+WARP = 32
+#: The task whose kernels climb from naive to the limit of the chip.
+CLIMB = "ladder_float"
+#: A product so many times as high and as wide has hardly any edges.
+MANY = 64
+#: What a load brings per thread, by column, in bytes.
+WIDTHS = {"128": 16, "64": 8, "32": 4}
+#: The kinds of instructions that the memory pipe of a multiprocessor takes, one request of a warp per cycle at best.
+ACCESSES = [
+    *(f"{where}_loads_{bits}" for where in ("shared", "global") for bits in WIDTHS),
+    *("matrix_loads", "shared_stores", "async_copies", "global_stores"),
+]
+
+
+def _with_instances(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Timed rows with the instance that makes the product, what it is compiled for, and how it lies on the device.
+
+    Adds instance, architecture, warps (that a multiprocessor holds), occupancy_percent, limiter and waves (blocks of
+    the grid per blocks that the device holds). They are empty for a library, and for a row of an older kernel.
+    """
+    gpus = {gpu.name: gpu for gpu in evidence.gpus}
+    found = [_of_row(row, gpus[row["platform"]], evidence) for row in rows.to_dict("records")]
+    names = ["instance", "architecture", "warps", "occupancy_percent", "limiter", "waves"]
+    added = pd.DataFrame(found, columns=names, index=rows.index)
+    words = dict.fromkeys(("instance", "architecture", "limiter"), "str")
+    return rows.join(added.astype(words | dict.fromkeys(("warps", "occupancy_percent", "waves"), "float64")))
+
+
+def _of_row(row: Mapping[str, Any], gpu: Platform, evidence: Evidence) -> dict[str, Any]:
+    kernel = evidence.kernels.get(row["kernel"])
+    at = point_of(row, kernel) if kernel and kernel.kind == "cuda" else None
+    if kernel is None or at is None or kernel.unmet(at):
+        return {"instance": "", "architecture": "", "limiter": ""}
+    launch, capability = kernel.product(at, gpu.device), gpu.device["gpu"]["compute_capability"]
+    assert launch is not None
+    found: dict[str, Any] = {"instance": launch.instance, "architecture": cuda.architecture(kernel, capability)}
+    if pd.isna(row["registers"]):
+        return found | {"limiter": ""}
+    limits, warp = gpu.device["limits"], gpu.device["limits"]["warp_size"]
+    held = held_by(launch.threads, row["registers"], row["shared_bytes"], limits, capability)
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    return found | {
+        "warps": held.active_blocks * -(-launch.threads // warp),
+        "occupancy_percent": 100 * held.occupancy,
+        "limiter": held.limiter,
+        "waves": blocks / (held.active_blocks * gpu.device["gpu"]["sms"]) if held.active_blocks else None,
+    }
+
+
+def instructions(evidence: Evidence) -> pd.DataFrame:
+    """The multiply-add loop of every instance whose machine code was read, with its rate and its ceiling.
+
+    The rate is the best of the instance at any shape. `ceiling_gflops` is known for instances that multiply on the CUDA
+    cores, on a device whose rate of multiply-adds was measured.
+    """
+    rows = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["gflops"].notna()]
+    rows = _with_instances(describe(rows, evidence), evidence)
+    key = ["kernel", "dtype", "instance", "architecture"]
+    best = rows.sort_values("gflops", kind="stable").drop_duplicates(["platform", *key], keep="last")
+    shown = ["platform", *key, "shape", "choice", "gflops", "warps", "occupancy_percent", "limiter"]
+    return _beside_ceiling(evidence.facts["instructions"].merge(best[shown], how="left", on=key), evidence)
+
+
+def _beside_ceiling(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds what follows from the counts of a loop, and `ceiling_gflops` and percent_of_ceiling."""
+    adds = table["multiply_add_instructions"].astype("float64")
+    read = {
+        f"{where}_bytes_per_multiply_add": sum(size * table[f"{where}_loads_{bits}"] for bits, size in WIDTHS.items())
+        for where in ("shared", "global")
+    }
+    ceilings = [_ceiling(row, evidence) for row in table.to_dict("records")]
+    accesses = sum(table[name] for name in ACCESSES)
+    table = table.assign(
+        multiply_add_percent=100 * table["multiply_add_share"],
+        others_per_100=100 * (table["instructions"].astype("float64") - adds) / adds,
+        accesses_per_100=100 * accesses.astype("float64") / adds,
+        **{name: count.astype("float64") / adds for name, count in read.items()},
+        reused_per_multiply_add=table["reused_operands"].astype("float64") / adds,
+        ceiling_gflops=pd.Series(ceilings, index=table.index, dtype="float64"),
+    )
+    return table.assign(percent_of_ceiling=100 * table["gflops"] / table["ceiling_gflops"])
+
+
+def _ceiling(row: Mapping[str, Any], evidence: Evidence) -> float | None:
+    """The highest rate in GFLOP/s that a loop can reach on the CUDA cores; None if that is not known.
+
+    Units that take a multiply-add in every second cycle, such as Hopper's for double, leave the other slots free.
+    """
+    gpu = next((gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == row["platform"]), None)
+    roofs = evidence.facts["bandwidth"]
+    roofs = roofs[(roofs["quantity"] == "multiply_add_rate") & (roofs["dtype"] == row["dtype"])]
+    measured = roofs.loc[roofs["platform"] == row["platform"], "measured"].dropna()
+    peak = gpu and (gpu["peak_gflops"] or {}).get(row["dtype"])
+    on_cuda_cores = isinstance(row["multiply_add"], str) and row["multiply_add"] and "MMA" not in row["multiply_add"]
+    if not gpu or not peak or measured.empty or not on_cuda_cores:
+        return None
+    slots = 2e-3 * gpu["sms"] * SCHEDULERS * WARP * gpu["sm_clock_mhz"]
+    return min(1.0, row["multiply_add_share"] * slots / peak) * measured.iloc[0]
+
+
+def loops(evidence: Evidence) -> pd.DataFrame:
+    """Of `instructions` the fastest instance of each kernel and element type."""
+    table = instructions(evidence)
+    order = table.sort_values("gflops", ascending=False, na_position="last", kind="stable")
+    return table.loc[order.drop_duplicates(["platform", "kernel", "dtype"]).index.sort_values()]
+
+
+def climb(evidence: Evidence, task: str) -> pd.DataFrame:
+    """Every timed row of a task with what its machine code, its launch and its memory traffic say.
+
+    To the columns of `instructions` come wavefronts_per_100 (of shared memory, per 100 multiply-adds of a warp) and
+    conflict_percent (bank conflicts as a share of all wavefronts), as the emulator counted them.
+    """
+    rows = evidence.of(task).gpu
+    rows = rows[(rows["status"] == "ok") & rows["gflops"].notna()].reset_index(drop=True)
+    rows = _with_instances(describe(rows, evidence), evidence)
+    counted = evidence.facts["instructions"].drop(columns=["registers", "build_sha256"])
+    rows = rows.merge(counted, how="left", on=["kernel", "dtype", "instance", "architecture"])
+    return _beside_traffic(_beside_ceiling(rows, evidence), evidence)
+
+
+def _beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    counted = traffic(evidence)
+    counted = counted[counted["kernel"].isin(table["kernel"])]
+    wavefronts = (counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]).astype("float64")
+    work = [_work(row, evidence) / WARP for row in counted.to_dict("records")]
+    counted = counted.assign(
+        wavefronts_per_100=100 * wavefronts / pd.Series(work, index=counted.index, dtype="float64"),
+        conflict_percent=100 * counted["shared_bank_conflicts"] / wavefronts.where(wavefronts > 0),
+    )
+    key = ["kernel", "dtype", *evidence.choice]
+    return table.merge(counted[[*key, "wavefronts_per_100", "conflict_percent"]], how="left", on=key)
+
+
+def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
+    """Multiply-adds of all blocks of a counted launch, with those beyond the edges of C.
+
+    How many these are follows from the blocks of a product whose edges hardly count.
+    """
+    work = float(row["n"]) * row["p"] * row["m"]
+    kernel = evidence.kernels.get(row["kernel"])
+    at = point_of({**row, "task": ""}, kernel) if kernel else None
+    if kernel is None or at is None:
+        return work
+    large = dataclasses.replace(at, n=at.n * MANY, m=at.m * MANY)
+    blocks, of_large = (math.prod(launch.grid) for launch in map(kernel.product, (at, large)) if launch)
+    return work * blocks * MANY**2 / of_large
+
+
+def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The kernels of `climb` rows in the registry's order, each with its best choice; the library comes last.
+
+    They are compared at the cube at which most kernels were timed, the largest if there are several. Adds
+    percent_of_anchor, and `before`: the fastest kernel of those before it, to whose rate `gain` is the ratio.
+    """
+    place = {name: number for number, name in enumerate(evidence.kernels)}
+    cubes = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])]
+    found = []
+    for _, part in cubes.groupby(["platform", "dtype"], sort=False):
+        if part["anchor"].all():
+            continue
+        kernels = part.groupby("n")["kernel"].nunique()
+        part = part[part["n"] == kernels[kernels == kernels.max()].index.max()]
+        part = part.sort_values("gflops", kind="stable").drop_duplicates("kernel", keep="last")
+        part = part.loc[part["kernel"].map(place).sort_values(kind="stable").index]
+        found.append(_beside_steps(part))
+    return pd.concat(found, ignore_index=True) if found else _beside_steps(cubes.head(0))
+
+
+def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
+    """Adds percent_of_anchor, before and gain to the rungs of one platform and element type."""
+    library = part.loc[part["anchor"], "gflops"].max()
+    steps: list[tuple[str, float | None]] = []
+    before, fastest = "", 0.0
+    for kernel, anchor, rate in zip(part["kernel"], part["anchor"], part["gflops"]):
+        steps.append((before, rate / fastest) if before and not anchor else ("", None))
+        if rate > fastest:
+            before, fastest = kernel, rate
+    added = pd.DataFrame(steps, columns=["before", "gain"], index=part.index)
+    part = part.assign(percent_of_anchor=100 * part["gflops"] / library)
+    return part.join(added.astype({"before": "str", "gain": "float64"}))
+
+
+# ---- The whole study -------------------------------------------------------------------------------------------------
+def cards(evidence: Evidence) -> pd.DataFrame:
+    """How the cards of one model compare: one row per platform of this run whose model another platform has too.
+
+    At each point that all of them measured, a card's rate is divided by the median over the cards; the row has the
+    median of these quotients. It is without rows if every card is of another model.
+    """
+    key = ["task", "kernel", "dtype", *SHAPE, *evidence.choice]
+    models: dict[str, list[Platform]] = {}
+    for platform in evidence.platforms:
+        if platform.has_gpu:
+            models.setdefault(platform.device["gpu"]["name"], []).append(platform)
+    rows = []
+    for platforms in models.values():
+        names = [platform.name for platform in platforms]
+        timed = evidence.gpu[evidence.gpu["platform"].isin(names) & (evidence.gpu["status"] == "ok")]
+        points = timed.groupby(key, dropna=False, sort=False).ngroup()
+        times = timed.assign(point=points).pivot(index="point", columns="platform", values="time_ms")
+        rates = 1 / times.reindex(columns=names).dropna()
+        if len(names) < 2 or rates.empty:
+            continue
+        shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
+        for platform in platforms:
+            mine = timed[timed["platform"] == platform.name]
+            rows.append(
+                {
+                    "platform": platform.name,
+                    "node": platform.device.get("node", ""),
+                    "gpu_uuid": platform.device["gpu"].get("uuid", ""),
+                    "compared": len(rates),
+                    "sm_clock_mhz": mine["sm_clock_mhz"].median(),
+                    "rate_percent": shares[platform.name],
+                }
+            )
+    names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
+    return columns.typed(pd.DataFrame(rows, columns=names))
+
+
 def provenance(evidence: Evidence) -> pd.DataFrame:
     """Where every number comes from: one row per fact, one column per platform."""
     facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.everyone}
@@ -517,6 +805,8 @@ OVERVIEW = {
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
     "occupancy": lambda evidence, published: occupancy(evidence),
+    "rungs": lambda evidence, published: rungs(climb(evidence, CLIMB), evidence),
+    "instructions": lambda evidence, published: instructions(evidence),
     "traffic": lambda evidence, published: traffic(evidence),
     "cache_lines": lambda evidence, published: cache_lines(evidence),
     "counted_against_hardware": lambda evidence, published: counted_against_hardware(evidence),
@@ -541,8 +831,16 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "L2 cache": f"{gpu['l2_bytes'] / 2**20:.0f} MiB",
             "peak": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
             "driver": str(gpu["driver"]),
+            "GPU's UUID": gpu.get("uuid", "unknown"),
         }
+        if "busy" in gpu:  # a run from before says nothing
+            facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
+    if device.get("node"):
+        facts["node"] = device["node"]
+    others = {name for name in platform.measurements["processor"] if name} - {cpu["name"]}
+    if others:
+        facts["CPU of some loops"] = ", ".join(sorted(others))
     facts["host compiler"] = str(device["host_compiler"])
     facts |= {name.replace("_", " "): str(version) for name, version in device["versions"].items() if version}
     if platform.recorded:

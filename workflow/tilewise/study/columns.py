@@ -58,11 +58,30 @@ batch_ms | number | ms | batched, ms | mean time of a run among many without pau
 gflops | number | GFLOP/s | GFLOP/s | 2 n p m divided by time_ms
 sm_clock_mhz | number | MHz | clock, MHz | median clock of the multiprocessors during the runs
 gpu_uuid | text | | GPU | the GPU that ran the point
+node | text | | node | the machine that ran the point, as Slurm calls it
+slurm_job | text | | Slurm job | the number of the Slurm job that ran the point
+processor | text | | processor | the processor of the node
+alone | flag | | alone | whether no other process used the GPU and no other Slurm job the node; empty if nobody knows
 registers | whole | | registers per thread | registers of a thread
 shared_bytes | whole | B | shared memory, B | shared memory of a block, static and dynamic
 relative_error | number | | relative error | error of C against float64, in the Frobenius norm
 bound_ratio | number | | error / bound | the largest quotient of an element's error and its rounding bound
 build_sha256 | text | | build | hash of the sources, instances and options of the build
+
+operands | text | | operands | the kind of A and B
+origin | text | | origin | measured, or predicted from a few rows and columns by the model of the tensor cores
+claimed | flag | | claimed | whether the registry claims the accuracy of SGEMM for such operands and sums so long
+worst_error | number | | worst element | the largest error of an element, relative to the magnitudes that it sums
+sgemm_relative_error | number | | SGEMM, relative error | the relative error of cuBLAS's SGEMM on the same operands
+sgemm_worst_error | number | | SGEMM, worst element | the worst element of cuBLAS's SGEMM on the same operands
+verdict | text | | verdict | passes: no error is larger than SGEMM's; refuses: whole rows or columns are NaN; fails
+
+counted_products | whole | | products | products in the time that the energy counter was watched
+energy_s | number | s | time, s | that time
+joules | number | J | J | what the whole board took in it, by NVML's counter
+joules_per_product | number | J | J per product | the same for one product
+watts | number | W | W | the same for one second
+gflop_per_joule | number | GFLOP/J | GFLOP/J | 10⁹ operations per joule
 
 memory_total_bytes | whole | B | memory, B | the device's memory
 memory_free_bytes | whole | B | free memory, B | the part of it that was not in use
@@ -96,7 +115,12 @@ active_blocks | whole | | computed | blocks that a multiprocessor holds at a tim
 occupancy | number | | occupancy | fraction of a multiprocessor's warps that they fill
 limiter | text | | limited by | the resource that does not allow more blocks
 api_active_blocks | whole | | CUDA says | the same number from CUDA's own interface
-chosen | flag | | chosen | whether `dynamic_tile` would choose this tile width
+chosen | flag | | chosen | whether it is the choice: of `dynamic_tile`, or of the tuner for a class of shapes
+
+shape_class | text | | class | the class of shapes for which a choice is made
+spill_bytes | whole | B | spills, B | bytes that a thread moves to and from local memory for want of registers
+screen_ms | number | ms | a few runs, ms | median of the few runs that every variant has
+registered | flag | | registry | whether it is the choice that the registry had when it was tuned
 
 global_load_requests | whole | | load requests | requests of warps to global memory
 global_load_sectors | whole | | load sectors | sectors of 32 bytes that these touch
@@ -121,6 +145,33 @@ traps | whole | | traps | runs that __trap() or an assertion ended
 order_dependent | whole | | order-dependent | elements of C that depend on the order of threads
 incorrect | whole | | incorrect | products that are wrong
 stopped | whole | | stopped | runs that did not come to their end
+
+instance | text | | instance | the C++ template instance of the launch that makes the product
+architecture | text | | compiled for | the architecture that the machine code is for
+multiply_add | text | | multiply-add | the loop's multiply-add instruction
+instructions | whole | | instructions | instructions of the innermost loop with the most multiply-adds
+multiply_add_instructions | whole | | multiply-adds | those of them that are multiply-adds
+multiply_add_share | number | | share | multiply_add_instructions divided by instructions
+shared_loads_128 | whole | | shared, 16 B | loads from shared memory, 16 bytes per thread
+shared_loads_64 | whole | | shared, 8 B | loads from shared memory, 8 bytes
+shared_loads_32 | whole | | shared, 4 B | loads from shared memory, up to 4 bytes
+matrix_loads | whole | | matrices | loads of matrices from shared memory (ldmatrix)
+shared_stores | whole | | shared stores | stores to shared memory
+global_loads_128 | whole | | global, 16 B | loads from global memory, 16 bytes per thread
+global_loads_64 | whole | | global, 8 B | loads from global memory, 8 bytes
+global_loads_32 | whole | | global, 4 B | loads from global memory, up to 4 bytes
+async_copies | whole | | cp.async | copies to shared memory beside the registers
+tensor_copies | whole | | TMA | copies of whole tiles or rows (TMA)
+global_stores | whole | | global stores | stores to global memory
+spills | whole | | spills | loads and stores of what registers do not hold
+synchronisation | whole | | barriers | barriers, waits and fences
+moves | whole | | moves | moves, reads of constants and special registers
+control | whole | | control | branches, and instructions that do nothing
+integer | whole | | integer | addresses, indexes and conditions
+arithmetic | whole | | arithmetic | other floating-point arithmetic, conversions
+other | whole | | other | everything else
+reused_operands | whole | | reused operands | operands that multiply-adds keep for the next one
+spill_bytes | whole | B | spills, B | bytes that the whole function stores and loads since registers do not suffice
 
 element_bytes | whole | B | element, B | size of an element; the type makes no difference
 multiply_adds | whole | | multiply-adds | multiply-adds that were counted, after as many that filled the caches
@@ -175,6 +226,8 @@ ns_per_multiply_add | number | ns | ns per multiply-add | time per multiply-add
 l1_lines_per_multiply_add | number | | into the first cache | lines per multiply-add
 l2_lines_per_multiply_add | number | | from beyond the second | lines per multiply-add
 alone_ms | number | ms | kernel alone, warm | time of the kernel by itself
+rate_percent | number | % | of the median, % | rate as a percentage of the median of the cards of its model
+compared | whole | | points compared | points that every card of the model has measured
 percent_of_limit | number | % | % of the limit | percentage of what the device allows a block
 percent_of_datasheet | number | % | % of the datasheet | measured value as a percentage of the datasheet's
 occupancy_percent | number | % | occupancy, % | occupancy in percent
@@ -185,10 +238,32 @@ largest_difference_percent | number | % | largest difference, % | the largest of
 counted | whole | | emulator | the emulator's count
 hardware | whole | | ncu | the hardware's count
 difference_percent | number | % | difference, % | how much more the emulator counted
+variants | whole | | all | variants that were tried
+failed | whole | | failed | those that did not compile, could not be launched or were incorrect
+spilled | whole | | spill | those that ran but have spills
+within_percent | whole | | within 5 % | those whose rate is at least 95 % of the best
+registry_gflops | number | GFLOP/s | GFLOP/s | rate of the choice that the registry had
+rank | whole | | rank | place of the variant among those of its shape, by rate, from 1
+percent_of_best | number | % | % of the best | percentage of the best variant's rate at that shape
+gain_percent | number | % | gain, % | how much faster the best is than the registry's choice
 fact | text | | fact | what is known about the machine
 anchor | flag | | library | whether the kernel is a library, to which the others are compared
 anchor_ms | number | ms | library, ms | time of the library of the same processor and element type
 work | number | | multiply-adds | n p m
+warps | whole | | warps | warps that a multiprocessor holds at a time
+waves | number | | waves | blocks of the grid, divided by the blocks that the device holds at a time
+multiply_add_percent | number | % | multiply-adds, % | the part of the loop's instructions that are multiply-adds
+others_per_100 | number | | others per 100 | other instructions of the loop per 100 multiply-adds
+accesses_per_100 | number | | memory per 100 | loads, stores and copies of the loop per 100 multiply-adds
+shared_bytes_per_multiply_add | number | B | shared, B | bytes that the loop reads from shared memory per multiply-add
+global_bytes_per_multiply_add | number | B | global, B | bytes that the loop loads from global memory per multiply-add
+reused_per_multiply_add | number | | reused | operands per multiply-add that the one before has kept (the reuse cache)
+wavefronts_per_100 | number | | wavefronts per 100 | passes of shared memory per 100 multiply-adds of a warp
+conflict_percent | number | % | conflicts, % | bank conflicts as a percentage of these passes
+ceiling_gflops | number | GFLOP/s | ceiling | the rate that the loop's share of multiply-adds allows
+percent_of_ceiling | number | % | % of the ceiling | rate as a percentage of the ceiling
+before | text | | before | the fastest of the kernels before this one
+gain | number | x | than before | rate divided by that of the fastest kernel before
 title | text | | title | the kernel in words
 reason | text | | reason | why the emulator does not run it
 searched | text | | searched | at how many shapes the emulator searched the kernel for faults, or why it did not
@@ -205,7 +280,7 @@ COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 FIXED = frozenset(COLUMNS)
 #: Columns that joined after runs had been recorded, by file.
 LATER = {
-    "measurements": frozenset(["gpu_uuid"]),
+    "measurements": frozenset("gpu_uuid node slurm_job processor alone".split()),
     "traffic": frozenset("order_dependent incorrect stopped asynchrony deadlocks traps status message".split()),
 }
 #: The columns of traffic.csv that count faults.
@@ -219,15 +294,21 @@ _POINT = "kernel dtype n p m block_x block_y *"
 #: The files under results/<platform>/ and report/, by name, with their columns; `*` stands for the parameters.
 FILES = {
     "measurements": "platform task kernel dtype n p m block_x block_y grid_x grid_y * status message samples time_ms "
-    "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid registers shared_bytes "
-    "relative_error bound_ratio build_sha256",
+    "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid node slurm_job processor alone "
+    "registers shared_bytes relative_error bound_ratio build_sha256",
     "sweep": "platform task wall_s timed_s points remembered",
     "maximum_size": "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n "
     "predicted_ms budget_s timed_n time_ms rows_checked",
     "cold_start": "platform order position kernel dtype n p m step ms repeat status message",
     "launch_limits": "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error "
     "error_text driver_error c_untouched",
+    "tune": "platform task kernel dtype n p m shape_class block_x block_y * status message registers spill_bytes "
+    "shared_bytes screen_ms samples time_ms noise sm_clock_mhz gflops registered chosen build_sha256",
     "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
+    "accuracy": f"platform {_POINT} operands origin claimed relative_error worst_error "
+    "sgemm_relative_error sgemm_worst_error verdict status message",
+    "energy": f"platform {_POINT} counted_products energy_s joules joules_per_product watts gflops gflop_per_joule "
+    "status message",
     "occupancy": "platform kernel dtype block_x block_y * threads registers shared_bytes active_blocks occupancy "
     "limiter api_active_blocks",
     "tile_choice": "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen",
@@ -237,12 +318,16 @@ FILES = {
     "misaligned order_dependent incorrect stopped asynchrony deadlocks traps status message",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
+    "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "
+    "multiply_add_share shared_loads_128 shared_loads_64 shared_loads_32 matrix_loads shared_stores global_loads_128 "
+    "global_loads_64 global_loads_32 async_copies tensor_copies global_stores spills synchronisation moves control "
+    "integer arithmetic other reused_operands registers spill_bytes build_sha256",
     "cache_lines": "kernel element_bytes n p m * multiply_adds l1_lines l2_lines",
     "published": "source place device quantity kernel dtype n p m block_x block_y grid_x grid_y * value unit note",
 }
 #: The files among them that describe a platform or, if they are counts, do not depend on one.
-WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "cache_lines")
-#: The methods of tasks: each writes the file of its name, as facts/<task>.csv.
+WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cache_lines")
+#: The methods of tasks: each writes the file of its name, as facts/<task>.csv; `tune` writes tune/<kernel>.csv.
 METHODS = tuple(name for name in FILES if name not in ("measurements", "published", *WHOLE))
 
 
@@ -333,9 +418,17 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.Dat
 
 _WHERE = {
     "measurements": "`results/<platform>/measurements.csv`, and `tasks/<task>.csv` with one task. One row per point.",
+    "tune": "`results/<platform>/tune/<kernel>.csv`. One row per variant and shape; `gflops` is of `time_ms`, which "
+    "the best few have, or else of `screen_ms`.",
     "sweep": "`results/<platform>/facts/<task>.csv` of a task without a `method`. One row.",
+    "accuracy": "`results/<platform>/accuracy.csv`, and `facts/<task>.csv` of a task with `method: accuracy`. One row "
+    "per point, kind of operands and origin.",
     "published": "`report/published/*.csv`. One row per published figure.",
     "cache_lines": "`results/<platform>/cache_lines.csv`. One row per CPU loop, element size and shape.",
+    "instructions": "`results/<platform>/instructions.csv`. One row per template instance that makes a product, "
+    "of its innermost loop with the most multiply-adds; an instruction is counted once, as if each branch ran. "
+    "Multiply-adds are those of the tensor cores (DMMA, HMMA, HGMMA) in a kernel that uses them, else FFMA, DFMA or "
+    "IMAD.",
     "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted.",
     "traffic": "`results/<platform>/traffic.csv`. One row per point that the emulator ran or was to run. Faults are "
     "empty if the point was only counted, or was not run: its message says why.",

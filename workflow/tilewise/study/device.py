@@ -28,7 +28,7 @@ EMULATED_LIMITS: dict[str, Any] = {
 }
 
 #: What device.json tells, as far as anything depends on it.
-FIELDS = ("platform", "backend", "captured", "gpu", "limits", "versions", "cpu", "host_compiler", "config")
+FIELDS = ("platform", "backend", "captured", "gpu", "limits", "versions", "cpu", "host_compiler")
 
 
 def read(path: Path | str) -> dict[str, Any]:

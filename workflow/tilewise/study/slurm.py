@@ -1,20 +1,18 @@
-"""Slurm: the config's settings as resources of Snakemake's Slurm executor, and which of its jobs failed.
+"""Slurm: the config's settings, and what a job needs, as resources of Snakemake's Slurm executor.
 
 Without that executor the resources have no effect: the same rules run on this machine.
 """
 
 import functools
-import re
-import subprocess
-import time
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Settings = Mapping[str, Any]
-LOGS = Path("logs/slurm")  # slurm-logdir of the profile
-STARTED = time.time()
-#: The executor's name for each setting; `_gpus` below decides on `--gpus`.
+#: Cores to ask for: NVBench and the task take one each, and CUDA's own threads; NumPy's BLAS takes all that it gets.
+GPU_CORES, LOOP_CORES = 4, 8
+#: The executor's name for each setting; `_gpus` below decides on `--gpus`, `_extra` on what sbatch gets besides.
 RESOURCES = {
     "account": "slurm_account",
     "partition": "slurm_partition",
@@ -22,84 +20,113 @@ RESOURCES = {
     "constraint": "constraint",
     "gres": "gres",
     "gpu_model": "gpu_model",
-    "extra": "slurm_extra",
+    "max_minutes": "max_minutes",
 }
+
+
+def spread(platforms: Mapping[str, Settings]) -> dict[str, dict[str, Any]]:
+    """Platforms with those that name `nodes` replaced by one platform per node.
+
+    Of `gpu: {nodes: [node7, node8]}` become `gpu-node7` and `gpu-node8`, each with its `node`; of `gpu: {nodes: 2}`
+    `gpu-1` and `gpu-2`, where the second has the first in `apart_from`: it takes another node. All have the first name
+    as their `model`.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, platform in platforms.items():
+        nodes = platform.get("nodes")
+        rest = {key: value for key, value in platform.items() if key != "nodes"}
+        if nodes is None:
+            found[name] = rest
+        elif isinstance(nodes, int):
+            names = [f"{name}-{number + 1}" for number in range(nodes)]
+            found |= {each: rest | {"apart_from": names[:place]} for place, each in enumerate(names)}
+        else:
+            found |= {f"{name}-{node}".lower(): rest | {"node": node} for node in nodes}
+    return found
 
 
 def cpu_job(config: Settings) -> dict[str, Any]:
     """Resources of a job that does not need a GPU, by name: the settings of the config's `slurm`."""
-    return {RESOURCES[key]: value for key, value in _settings(config).items()}
+    settings = _settings(config)
+    resources = {RESOURCES[key]: value for key, value in settings.items() if key in RESOURCES}
+    return resources | ({"slurm_extra": settings["extra"]} if "extra" in settings else {})
 
 
-def gpu_job(config: Settings, platforms: Mapping[str, Settings]) -> dict[str, Any]:
+def gpu_job(
+    config: Settings,
+    platforms: Mapping[str, Settings],
+    needs_gpu: Callable[[Any], bool] = lambda wildcards: True,
+    measures: bool = False,
+) -> dict[str, Any]:
     """Resources of a job on a platform's own nodes, by name; each is a function of the wildcards.
 
-    The settings of the platform's `slurm` take precedence over those of the config's.
+    The settings of the platform's `slurm` take precedence over those of the config's. A job for which `needs_gpu` says
+    no has the settings of the config's. `measures`: it asks for the whole node if `exclusive` says so.
     """
     settings = {name: _settings(config) | _settings(platform) for name, platform in platforms.items()}
+
+    def of(wildcards: Any) -> Settings:
+        return settings[wildcards.platform] if needs_gpu(wildcards) else _without_gpu(config)
+
     asked = {key for keys in settings.values() for key in keys}
-    resources = {name: functools.partial(_setting, settings, key) for key, name in RESOURCES.items() if key in asked}
-    return resources | {"gpu": functools.partial(_gpus, settings, platforms)}
+    resources: dict[str, Any] = {
+        name: functools.partial(_setting, of, key) for key, name in RESOURCES.items() if key in asked
+    }
+    resources["gpu"] = functools.partial(_gpus, of, platforms, needs_gpu)
+    return resources | {"slurm_extra": functools.partial(_extra, of, platforms, needs_gpu, measures)}
 
 
 def _settings(place: Settings) -> dict[str, Any]:
     return place.get("slurm") or {}  # `slurm:` with only comments below it is null
 
 
-def _setting(settings: Mapping[str, Settings], key: str, wildcards: Any) -> Any:
-    return settings[wildcards.platform].get(key)
+def _without_gpu(config: Settings) -> dict[str, Any]:
+    return {key: value for key, value in _settings(config).items() if key not in ("gres", "gpu_model")}
 
 
-def _gpus(settings: Mapping[str, Settings], platforms: Mapping[str, Settings], wildcards: Any) -> int:
-    """GPUs to ask for with --gpus: one, unless the platform asks for it with --gres or has no GPU."""
-    mine = settings[wildcards.platform]
+def _setting(of: Callable[[Any], Settings], key: str, wildcards: Any) -> Any:
+    return of(wildcards).get(key)
+
+
+def _gpus(
+    of: Callable[[Any], Settings], platforms: Mapping[str, Settings], needs_gpu: Callable[[Any], bool], wildcards: Any
+) -> int:
+    """GPUs to ask for with --gpus: one, unless the platform asks for it with --gres or the job needs none."""
+    mine = of(wildcards)
     on_gpu = platforms[wildcards.platform]["backend"] == "gpu"
-    return int("gres" not in mine and (on_gpu or "gpu_model" in mine))
+    return int(needs_gpu(wildcards) and "gres" not in mine and (on_gpu or "gpu_model" in mine))
 
 
-def await_controller(attempts: int = 360, pause_s: float = 5) -> None:
-    """Make the executor wait for a Slurm controller that does not answer, for example while it restarts.
+def _extra(
+    of: Callable[[Any], Settings],
+    platforms: Mapping[str, Settings],
+    needs_gpu: Callable[[Any], bool],
+    measures: bool,
+    wildcards: Any,
+) -> str | None:
+    """Further options of sbatch: those of the settings, the whole node, and the node that the platform is about.
 
-    The executor asks the controller for MinJobAge before it looks at the jobs. Without an answer it switches from
-    squeue to sacct. On a cluster without accounting it then forgets its jobs and waits for ever (executor 2.8.0).
+    Raises FileNotFoundError as long as another platform's node is not known; Snakemake asks again later.
     """
-    import snakemake_executor_plugin_slurm as executor
-
-    ask = executor.get_min_job_age
-
-    def patiently() -> Any:
-        for _ in range(attempts):
-            age = ask()
-            if age is not None:
-                return age
-            time.sleep(pause_s)
-
-    executor.get_min_job_age = patiently
-
-
-def failures(folder: Path | str = LOGS, since: float = STARTED) -> str:
-    """One line for each Slurm job that failed in this run: its id and state, its rules, and its log.
-
-    The executor keeps only the logs of failed jobs, under their ids. Snakemake's own message about a failed group does
-    not say why it failed.
-    """
-    logs = [path for path in Path(folder).rglob("*.log") if path.stat().st_mtime >= since]
-    ended = {path: _state(path.stem) for path in sorted(logs, key=lambda path: path.stat().st_mtime)}
-    return "\n".join(_failure(path, state) for path, state in ended.items() if state != "COMPLETED")
+    mine, platform = of(wildcards), platforms[wildcards.platform]
+    options = [mine["extra"]] if "extra" in mine else []
+    if measures and mine.get("exclusive") == "node":
+        options.append("--exclusive")
+    if needs_gpu(wildcards) and "node" in platform:
+        options.append(f"--nodelist={platform['node']}")
+    elif needs_gpu(wildcards) and "apart_from" in platform:
+        if measures:
+            options.append(f"--nodelist={_node(wildcards.platform)}")
+        elif platform["apart_from"]:
+            options.append(f"--exclude={','.join(map(_node, platform['apart_from']))}")
+    return " ".join(options) or None
 
 
-def _failure(path: Path, state: str) -> str:
-    text = path.read_text(errors="replace")
-    rules = re.findall(r"^(?:local)?rule (\w+):$(?:\n    .*)*?\n    wildcards: (.*)$", text, re.MULTILINE)
-    names = dict.fromkeys(f"{rule} ({wildcards})" for rule, wildcards in rules) or [path.parent.name]
-    return f"Slurm job {path.stem} ended as {state}: {'; '.join(names)}; its log is {path}"
+def _node(platform: str) -> str:
+    """The node that a platform was probed on."""
+    return json.loads(Path(f"results/{platform}/device.json").read_text())["node"]
 
 
-def _state(job: str) -> str:
-    """Slurm's word for how a job ended. Slurm remembers it only for some minutes."""
-    query = ["squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return "FAILED"
-    return answer.stdout.strip() or "FAILED"
+def probed_before(platforms: Mapping[str, Settings], wildcards: Any) -> Sequence[str]:
+    """The device.json of the platforms whose nodes this one has to leave out."""
+    return [f"results/{name}/device.json" for name in platforms[wildcards.platform].get("apart_from", [])]

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import os
 import re
 import time
@@ -22,10 +23,13 @@ from tilewise.measure.backends.launcher import CudaError, Product
 from tilewise.measure.backends.runtime import through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
+from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 
 #: What the driver answers if it refuses a launch before anything ran.
 REFUSED = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_INVALID_CLUSTER_SIZE")
+#: To empty the L2 cache, as many times its bytes are written.
+FLUSHES = 4
 #: What an array that holds no result yet is filled with: NaN in every floating-point type.
 BLANK = 0xFF
 
@@ -126,7 +130,7 @@ class Backend:
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
-            row = self._guarded(job, lambda: self._timed(job, state, operands, results), operands) | {"gpu_uuid": ours}
+            row = self.guarded(job, lambda: self._timed(job, state, operands, results), operands) | {"gpu_uuid": ours}
             answer(row)
             if row["status"] != "ok":
                 state.skip(f"{row['status']}: {row['message']}")
@@ -170,7 +174,46 @@ class Backend:
         measured |= timing(measured.pop("times_ms"), job)
         return job.row | facts | outcome(job, found) | measured | {"timed_s": spent}
 
-    def _guarded(self, job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
+    # ---- Timing between events --------------------------------------------------------------------------------------
+
+    def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """As Device says, between two CUDA events, with the L2 cache flushed before each run.
+
+        The write that flushes it takes longer than the host needs to launch, so the events see no wait for the host.
+        """
+        operands, ours = Operands(self.config), uuid()
+        flushed = cupy.empty(FLUSHES * self.device["gpu"]["l2_bytes"], cupy.uint8)
+        best_ms: dict[tuple, float] = {}
+        for job in jobs:
+            run = functools.partial(self._screened, job, operands, flushed, best_ms)
+            row = self.guarded(job, run, operands)
+            answer(row | {"gpu_uuid": ours})
+
+    def _screened(self, job: Job, operands: Operands, flushed: Any, best_ms: dict[tuple, float]) -> Row:
+        """Verify, then run a few times. What is slower than others from the first is not run again."""
+        point, settings = job.point, self.config["tuning"]
+        operands.prepare(point.dtype, point.n, point.p, point.m)
+        launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
+        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
+        launch(0)
+        found = operands.check()
+        row = job.row | facts | outcome(job, found)
+        if not found.ok:
+            return row
+        alike = (point.kernel, *operands.shape) if operands.shape else ()
+        times_ms: list[float] = []
+        for _ in range(settings["runs"]):
+            flushed.fill(0)
+            with elapsed() as ms:
+                launch(0)
+            times_ms += ms
+            if times_ms[0] > settings["give_up"] * best_ms.get(alike, times_ms[0]):
+                break
+        screen_ms = float(np.median(times_ms))
+        best_ms[alike] = min(screen_ms, best_ms.get(alike, screen_ms))
+        return row | {"samples": len(times_ms), "screen_ms": screen_ms}
+
+    def guarded(self, job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
         """The row of a run, or what stopped it."""
         try:
             return run()
@@ -204,7 +247,7 @@ class Backend:
     def once(self, job: Job) -> Row:
         """As Device says, between two CUDA events."""
         cupy.get_default_memory_pool().free_all_blocks()
-        return {"gpu_uuid": uuid()} | self._guarded(job, lambda: self._once(job))
+        return {"gpu_uuid": uuid()} | self.guarded(job, lambda: self._once(job))
 
     def _once(self, job: Job) -> Row:
         point, config = job.point, self.config
@@ -217,6 +260,35 @@ class Backend:
         found = verify.check_rows(A, B, C, point.dtype, config["verification"]["rows"], config["seed"])
         row = job.row | facts | outcome(job, found)
         return row | timing(times_ms, job) if found.ok else row
+
+    # ---- Products of operands that the caller makes -----------------------------------------------------------------
+
+    origin = "measured"
+    xp = cupy
+
+    def shape(self, point: Point) -> tuple[int, int, int]:
+        """As Multiplier in methods/accuracy.py says: the point's own."""
+        return point.n, point.p, point.m
+
+    def sgemm(self, A: Any, B: Any) -> Any:
+        """As Multiplier says, without TF32."""
+        C = cupy.empty((A.shape[0], B.shape[1]), cupy.float32)
+        gemm("float", len(A), len(B), B.shape[1], A, B, C)(0)
+        return C
+
+    def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
+        """As Multiplier says."""
+        C = cupy.empty((A.shape[0], B.shape[1]), PRECISIONS[job.point.dtype].stored)
+
+        def run() -> Row:
+            launch, facts, _kept = bound(job, A, B, C)
+            verify.poison(C, job.point.dtype, job.kernel.reads_c)
+            launch(0)
+            runtime.deviceSynchronize()
+            return job.row | facts | {"status": "ok"}
+
+        row = self.guarded(job, run) | {"gpu_uuid": uuid()}
+        return (C if row["status"] == "ok" else None), row
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
         """As Device says, twice: through the driver, and through the CUDA runtime, whose error a program compiled by

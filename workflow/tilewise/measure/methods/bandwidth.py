@@ -4,6 +4,7 @@ The two kernels are in kernels/bandwidth/ with a registry of their own: they mul
 are precise enough for runs of milliseconds on arrays that pass every cache, so NVBench is not needed here.
 """
 
+import logging
 import math
 import tempfile
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from tilewise.study.points import Point, point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
 
+LOG = logging.getLogger(__name__)
 FOLDER = KERNELS / "bandwidth"
 #: The arithmetic intensities of source d, in FLOP/B: no reuse, and tiles of 16 x 16.
 INTENSITIES = (0.25, 4)
@@ -74,7 +76,12 @@ class Bandwidth(Method):
         """As Method says. No product is made: measurements.csv gets no row."""
         kernels = registry.load(FOLDER)
         with tempfile.TemporaryDirectory() as folder:
-            rows = [_row(probe, dtype, kernels[probe.kernel], work, Path(folder)) for probe, dtype in CASES]
+            rows = []
+            for number, (probe, dtype) in enumerate(CASES, 1):
+                row = _row(probe, dtype, kernels[probe.kernel], work, Path(folder))
+                found = f"{row['measured']:,.1f} {row['unit']}" if row.get("measured") else row["message"]
+                LOG.info("%d/%d %s %s: %s", number, len(CASES), probe.quantity, dtype, found)
+                rows.append(row)
         facts = columns.frame(rows + ceilings(rows[0]), self.name)
         return columns.frame([], "measurements", work.parameters), facts
 
@@ -124,8 +131,8 @@ def _emulated(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable
     small = job(9, 9, 9)
     A, B = (np.ones((9, 9), PRECISIONS[dtype].stored) for _ in range(2))
     C = np.zeros_like(A)
-    [(file, _)] = small.files.values()
-    run(Emulator(file), small.launches, small.workspaces, {"A": A, "B": B, "C": C})
+    libraries = {name: Emulator(file) for name, (file, _) in small.files.items()}
+    run(libraries, small.launches, small.workspaces, {"A": A, "B": B, "C": C})
     _compare(np.array_equal(C, np.broadcast_to(probe.expected(A, B, small.point), C.shape)), small)
     return {"message": "emulated: verified, not measured"}
 

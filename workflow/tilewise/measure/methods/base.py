@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -22,22 +22,32 @@ class Method:
     shapes             whether its sweeps name shapes; else it chooses them, and a point stands for its kernel
     emulators_shapes   whether CUDA kernels run at the emulator's shapes on the emulator, not at their own
     only_cuda          whether it is for CUDA kernels alone
+    space              whether a parameter that a sweep does not name has every value of its kernel's `space`
+    on_request         whether its tasks run only if they are named on the command line
     points_per_point   how many points of a sweep take as long as one of its own, roughly
     times_host         whether it reads the host's clock, so that nothing else may run on the machine meanwhile
-    settings           the keys of the config that its rows depend on, beside those that every point does
     """
 
     name = ""
     shapes = True
     emulators_shapes = True
     only_cuda = False
+    space = False
+    on_request = False
     times_host = False
     points_per_point = 1
-    settings: tuple[str, ...] = ()
 
     def sources(self) -> list[Path]:
         """Files that it measures with, beside the kernels of the task."""
         return []
+
+    def settings(self, config: Mapping[str, Any], backend: str) -> Any:
+        """What of the config its rows depend on, beside what every point does, on a platform of this backend."""
+        return None
+
+    def asks(self, kernel: Kernel) -> Any:
+        """What of a kernel's entry its rows depend on, beside how the kernel runs."""
+        return None
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """Raise UserError, which names the place in the config, for points that it cannot serve."""

@@ -5,6 +5,7 @@ runtime, whose error a program compiled by nvcc prints. C is poisoned first, so 
 """
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,14 @@ from tilewise import UserError
 from tilewise.measure.backends import Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import outcome
+from tilewise.measure.rows import outcome, told
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ class LaunchLimits(Method):
         device = device_of(Setting(work.device, work.config, work.samples))
         rows: list[Row] = []
         facts: list[Row] = []
-        for case in cases(work.jobs(), work.device["limits"]):
+        tried = cases(work.jobs(), work.device["limits"])
+        for number, case in enumerate(tried, 1):
             [launch] = case.job.launches
             row = case.job.row | {"shared_bytes": launch.dynamic_shared_bytes}
             if row["status"] in ("compile_error", "unsupported"):
@@ -75,5 +79,6 @@ class LaunchLimits(Method):
             note = "launched and verified, not timed"
             rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))
             said = found._asdict() | {"outcome": "launched" if found.check else "refused"}
+            LOG.info("%d/%d %s: %s", number, len(tried), case.job.point.label(), told(rows[-1]))
             facts.append(row | said | {"limit_raised": case.raised, "threads": launch.threads})
         return columns.frame(rows, "measurements", work.parameters), columns.frame(facts, "launch_limits")

@@ -1,8 +1,10 @@
 """The largest square product that a device holds: found by allocating, then timed once."""
 
 import dataclasses
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tilewise import UserError
 from tilewise.files import digest
@@ -10,12 +12,14 @@ from tilewise.measure.backends import Device, Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import told
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
 
+LOG = logging.getLogger(__name__)
 #: The share of the budget that is planned with: the rate falls with n (H200: by 2% from n = 32768 to 54328).
 PLANNED = 0.95
 
@@ -49,7 +53,10 @@ class MaximumSize(Method):
     only_cuda = True
     shapes = False
     points_per_point = 80
-    settings = ("maximum_size",)
+
+    def settings(self, config: Mapping[str, Any], backend: str) -> Any:
+        """As Method says."""
+        return [config["maximum_size"], config["emulator"]["memory_bytes"] if backend == "emulator" else None]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """One CUDA kernel with one choice."""
@@ -67,7 +74,7 @@ class MaximumSize(Method):
             return work.jobs([dataclasses.replace(point, n=n, p=n, m=n)])[0]
 
         first = job(1)
-        key = digest([first.key, work.config["maximum_size"]])
+        key = digest([first.key, self.settings(work.config, work.device["backend"])])
         with Journal(work.journal) as remembered:
             if first.row["status"] in ("compile_error", "unsupported"):
                 remembered.rows[key] = first.row | {"facts": None}
@@ -95,7 +102,9 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) 
     budget = work.config["maximum_size"]["budget_s"]
     gflops = _rate(device, job, allocatable, budget)
     timed = allocatable if gflops is None else min(allocatable, n_within(PLANNED * budget, gflops))
+    LOG.info("the largest n that allocates is %d; %d is timed", allocatable, timed)
     row = device.once(job(timed))
+    LOG.info("1/1 %s: %s", job(timed).point.label(), told(row))
     facts = {
         "platform": work.device["platform"],
         "kernel": point.kernel,

@@ -1,0 +1,70 @@
+"""What the report says of nodes and cards: several of one model, and those that were not alone."""
+
+import json
+
+import pandas as pd
+import pytest
+import synthetic
+
+from tilewise.report import data, findings, tables
+
+SLOWER = {"gpu-node7": 1.0, "gpu-node8": 1.05, "gpu-node9": 0.99}
+
+
+def change(folder, **facts):
+    path = folder / "device.json"
+    device = json.loads(path.read_text())
+    device["gpu"] |= {name: value for name, value in facts.items() if name != "node"}
+    path.write_text(json.dumps(device | {"node": facts.get("node", "")}))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """Evidence of three cards of one model; node8's takes 5 % more time, and one point is missing on node9."""
+    folder = tmp_path_factory.mktemp("cards")
+    for name, factor in SLOWER.items():
+        place = synthetic.write(folder / name)
+        change(place, uuid=f"GPU-{name}", node=name.removeprefix("gpu-"))
+        for path in (place / "measurements.csv", *(place / "tasks").glob("*.csv")):
+            rows = pd.read_csv(path)
+            rows["time_ms"] *= factor
+            if name == "gpu-node9":
+                rows.loc[(rows.task == "task2a") & (rows.kernel == "tiled"), ["status", "time_ms"]] = "timeout", None
+            rows.to_csv(path, index=False)
+    return data.load([folder / name for name in SLOWER], recorded=folder / "none")
+
+
+def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_one_is_named(three):
+    table = tables.cards(three).set_index("platform")
+    assert list(table.index) == list(SLOWER)
+    for name, factor in SLOWER.items():
+        assert table.rate_percent[name] == pytest.approx(100 / factor)
+    assert table.compared.nunique() == 1
+    timed = three.gpu[(three.gpu.platform == "gpu-node7") & (three.gpu.status == "ok")]
+    lost = ((timed.task == "task2a") & (timed.kernel == "tiled")).sum()
+    assert lost > 0
+    assert table.compared["gpu-node7"] == len(timed) - lost
+    words = findings.cards(tables.cards(three), three)
+    assert words.startswith("Three cards of the model Invented H200 were compared at ")
+    assert "from the slowest to the fastest is 5.8 % of the median rate" in words
+    assert words.endswith("The slowest is GPU-gpu-node8 on node8, at 95.24 %.")
+
+
+def test_a_single_card_is_compared_with_none(tmp_path):
+    evidence = data.load([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none")
+    assert tables.cards(evidence).empty
+    assert findings.company(evidence) == []
+
+
+def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
+    place = synthetic.write(tmp_path / "gpu")
+    change(place, busy=["MIG is on, so that the card is divided", "2 other processes on it"])
+    rows = pd.read_csv(place / "measurements.csv")
+    rows["alone"] = [False, True] * (len(rows) // 2) + [None] * (len(rows) % 2)
+    rows.to_csv(place / "measurements.csv", index=False)
+    evidence = data.load([place], recorded=tmp_path / "none")
+    first, second = findings.company(evidence)
+    assert "was in use**: MIG is on, so that the card is divided; 2 other processes on it." in first
+    assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured beside other work" in second
+    facts = dict(tables.provenance(evidence).itertuples(index=False))
+    assert facts["beside us on the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"

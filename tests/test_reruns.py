@@ -1,0 +1,341 @@
+"""What runs again if a key of the config, the cluster's config or the registry changes: docs/reruns.md, row by row."""
+
+import collections
+import copy
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from clones import copy_repository, snakemake
+
+from tilewise import ROOT
+from tilewise.study.registry import LAUNCH_KEYS
+from tilewise.study.schema import SCHEMAS, read_yaml
+
+PLATFORMS = {"gpu": "gpu", "emulated": "emulator"}
+#: What draws, and what hands each platform the counts; it follows whatever is measured or counted.
+DRAWN = {"collect", "accuracy", "instructions", "show_task", "overview", "page", "traced"}
+#: Kernels that have every key between them, added to the registry: of one launch, of two, and one not emulated.
+ONE = {"kind": "cuda", "source": "own.cu", "dtypes": ["float"], "parameters": ["tile"], "block": ["tile", "tile"]}
+OWN = {
+    "plain": {"title": "one launch", **ONE, "template": ["dtype"], "covers": ["tile", "tile"]},
+    "mine": {
+        "title": "two launches",
+        "kind": "cuda",
+        "source": "own.cu",
+        "dtypes": ["float"],
+        "parameters": ["tile"],
+        "least": {"tile": 2},
+        "workspaces": {"turned": {"shape": ["m", "p"], "dtype": "dtype"}},
+        "launches": [
+            {"function": "turn", "block": [32], "grid": [32], "arguments": ["B", "turned", "p", "m"], "note": "turned"},
+            {
+                "template": ["dtype", "tile"],
+                "block": ["tile", "tile"],
+                "grid": [64],
+                "arguments": ["A", "turned", "C", "n", "p", "m"],
+            },
+        ],
+    },
+    "precise": {"title": "as accurate as SGEMM", **ONE, "covers": ["tile", "tile"], "accuracy": {"claims": ["mixed"]}},
+    "special": {"title": "not emulated", **ONE, "grid": [64], "emulated": False, "reason": "a test"},
+    "calls": {"title": "a library", "kind": "library", "library": "cublas", "dtypes": ["float"]},
+}
+#: Enough of their source for the registry; nothing is compiled.
+SOURCE = "".join(
+    f"__global__ void {name}() {{}}\n" for name in ("plain", "other", "turn", "mine", "special", "precise")
+)
+TASKS = {
+    "one": [
+        {"kernel": "plain", "dtype": "float", "shapes": "square_1024", "tile": [16, 32]},
+        {"kernel": "calls", "dtype": "float", "shapes": "square_1024"},
+    ],
+    "two": [{"kernel": "mine", "dtype": "float", "shapes": "square_4096", "tile": 16}],
+    "three": [{"kernel": "special", "dtype": "float", "shapes": "square_4096", "tile": 16}],
+    "loops": [{"kernel": "kij", "dtype": "float", "shapes": "in_cache"}],
+    "blocks": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
+    "largest": [{"kernel": "naive", "dtype": "float", "block": "32x8"}],
+    "joules": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
+    "gate": [{"kernel": "precise", "dtype": "float", "shapes": "square_1100", "tile": 16}],
+    "limits": [{"kernel": "naive", "dtype": "float", "shapes": "square_64", "block": "16x16"}],
+}
+METHODS = {
+    "largest": "maximum_size",
+    "joules": "energy",
+    "gate": "accuracy",
+    "limits": "launch_limits",
+    "roofs": "bandwidth",
+}
+ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "joules", "gate"}
+ALL = ON_GPU | {"loops"}
+EVERY = ALL | {"roofs"}
+SHAPES = [{"n": 48, "p": 48, "m": 48}]
+NONE: set[str] = set()
+
+
+def put(*path, value):
+    """An edit that sets the value at a path."""
+
+    def edit(data):
+        for key in path[:-1]:
+            data = data[key]
+        data[path[-1]] = value
+
+    return edit
+
+
+def sweep(**tasks):
+    """An edit of the first sweep of some tasks."""
+
+    def edit(config):
+        for task, changes in tasks.items():
+            config["tasks"][task]["sweeps"][0].update(changes)
+
+    return edit
+
+
+def swapped(config):
+    config["platforms"] = {"gpu": {"backend": "emulator"}, "emulated": {"backend": "gpu"}}
+
+
+#: For each key of the config: an edit, and the tasks that are measured again with a GPU and on the emulator.
+CONFIG = {
+    "seed": (put("seed", value=7), ALL, ALL),
+    "platforms.*.backend": (swapped, EVERY, EVERY),
+    "shapes.*": (
+        lambda config: config["shapes"].update(square_1024=SHAPES, in_cache=SHAPES),
+        {"one", "loops"},
+        {"loops"},
+    ),
+    "tasks.*.title": (put("tasks", "one", "title", value="another"), NONE, NONE),
+    "tasks.*.method": (put("tasks", "limits", "method", value="sweep"), {"limits"}, {"limits"}),
+    "tasks.*.sweeps.kernel": (sweep(blocks={"kernel": "naive_transposed"}), {"blocks"}, {"blocks"}),
+    # A build has all instances of a kernel, so the tasks that share it look at their journals.
+    "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), *[{"blocks", "largest", "limits", "joules"}] * 2),
+    "tasks.*.sweeps.shapes": (
+        sweep(blocks={"shapes": "square_64"}, loops={"shapes": "out_of_cache"}),
+        {"blocks", "loops"},
+        {"loops"},
+    ),
+    "tasks.*.sweeps.block": (sweep(blocks={"block": "16x16"}), {"blocks"}, {"blocks"}),
+    "tasks.*.sweeps.*": (sweep(one={"tile": 8}, two={"tile": 8}), *[{"one", "two"}] * 2),
+    "timing.min_samples": (put("timing", "min_samples", value=7), ON_GPU, NONE),
+    "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU, NONE),
+    "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU, NONE),
+    "timing.timeout_s": (put("timing", "timeout_s", value=7), ON_GPU, NONE),
+    "timing.point_limit_s": (put("timing", "point_limit_s", value=7), ALL, ALL),
+    "verification.full_limit_gflop.gpu": (put("verification", "full_limit_gflop", "gpu", value=7), ON_GPU, NONE),
+    "verification.full_limit_gflop.cpu": (put("verification", "full_limit_gflop", "cpu", value=7), *[{"loops"}] * 2),
+    "verification.rows": (put("verification", "rows", value=7), ALL, {"loops"}),
+    "cpu.samples": (put("cpu", "samples", value=7), {"loops"}, {"loops"}),
+    "cpu.repeat_s.gpu": (put("cpu", "repeat_s", "gpu", value=7), {"loops"}, NONE),
+    "cpu.repeat_s.emulator": (put("cpu", "repeat_s", "emulator", value=7), NONE, {"loops"}),
+    "cpu.budget_s.gpu": (put("cpu", "budget_s", "gpu", value=7), {"loops"}, NONE),
+    "cpu.budget_s.emulator": (put("cpu", "budget_s", "emulator", value=7), NONE, {"loops"}),
+    "maximum_size.budget_s": (put("maximum_size", "budget_s", value=7), {"largest"}, {"largest"}),
+    "energy.seconds": (put("energy", "seconds", value=7), {"joules"}, {"joules"}),
+    "machine_code.capability": (put("machine_code", "capability", value="10.0"), NONE, NONE),
+    "trace.shapes": (put("trace", "shapes", value=SHAPES), NONE, NONE),
+    "trace.limit_s": (put("trace", "limit_s", value=7), NONE, NONE),
+    "trace.counted": (put("trace", "counted", value=SHAPES), NONE, NONE),
+    "trace.cache_lines.largest_bytes": (put("trace", "cache_lines", "largest_bytes", value=7), NONE, NONE),
+    "trace.cache_lines.multiply_adds": (put("trace", "cache_lines", "multiply_adds", value=7), NONE, NONE),
+    "trace.cache_lines.l1.bytes": (put("trace", "cache_lines", "l1", "bytes", value=4096), NONE, NONE),
+    "trace.cache_lines.l1.ways": (put("trace", "cache_lines", "l1", "ways", value=4), NONE, NONE),
+    "trace.cache_lines.l2.bytes": (put("trace", "cache_lines", "l2", "bytes", value=65536), NONE, NONE),
+    "trace.cache_lines.l2.ways": (put("trace", "cache_lines", "l2", "ways", value=4), NONE, NONE),
+    "emulator.shapes": (put("emulator", "shapes", value=SHAPES), NONE, {"one", "two", "three", "blocks"}),
+    "emulator.memory_bytes": (put("emulator", "memory_bytes", value=70000), NONE, {"largest"}),
+}
+#: Slurm's settings, which are tried all at once.
+SLURM = {"account": "us", "partition": "long", "qos": "high", "constraint": "h200", "gpu_model": "h200", "extra": "-v"}
+SLURM |= {"max_minutes": 30, "exclusive": "node"}
+SLURM_KEYS = {f"{place}slurm.{key}" for place in ("", "platforms.*.") for key in (*SLURM, "gres")}
+PLAIN, MINE, LAST = ("plain",), ("mine",), ("mine", "launches", 1)
+#: The same for each key of the registry.
+REGISTRY = {
+    "title": (put(*PLAIN, "title", value="another"), NONE, NONE),
+    "kind": (put(*PLAIN, "kind", value="host"), {"one"}, {"one"}),
+    "library": (put("calls", "library", value="numpy"), {"one"}, {"one"}),
+    "source": (put(*PLAIN, "source", value="same.cu"), {"one"}, {"one"}),
+    "dtypes": (put(*PLAIN, "dtypes", value=["float", "double"]), NONE, NONE),
+    "parameters": (put(*PLAIN, "parameters", value=["tile", "tile_n"]), {"one"}, {"one"}),
+    "least": (put(*MINE, "least", value={"tile": 1}), NONE, NONE),
+    "requires": (put(*PLAIN, "requires", value=["tile < 32"]), {"one"}, {"one"}),
+    "reads_c": (put(*PLAIN, "reads_c", value=True), {"one"}, {"one"}),
+    "architecture": (put("special", "architecture", value="100a"), {"three"}, NONE),
+    "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
+    "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
+    "reason": (put("special", "reason", value="another"), NONE, {"three"}),
+    "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gate"}, {"gate"}),
+    "workspaces": (put(*MINE, "workspaces", "turned", "dtype", value="float"), {"two"}, {"two"}),
+    "launches": (lambda kernels: kernels["mine"]["launches"].reverse(), {"two"}, {"two"}),
+    "function": (put(*PLAIN, "function", value="other"), {"one"}, {"one"}),
+    "template": (put(*PLAIN, "template", value=["dtype", "tile"]), {"one"}, {"one"}),
+    "block": (put(*PLAIN, "block", value=["tile", 1]), {"one"}, {"one"}),
+    "covers": (put(*PLAIN, "covers", value=["tile", 1]), {"one"}, {"one"}),
+    "grid": (put(*LAST, "grid", value=[128]), {"two"}, {"two"}),
+    "cluster": (put(*LAST, "cluster", value=[2]), {"two"}, {"two"}),
+    "dynamic_shared_bytes": (put(*LAST, "dynamic_shared_bytes", value=64), {"two"}, {"two"}),
+    "arguments": (put(*LAST, "arguments", value=["A", "turned", "C", "m", "p", "n"]), {"two"}, {"two"}),
+    "when": (put("mine", "launches", 0, "when", value="m < 0"), {"two"}, {"two"}),
+    "note": (put("mine", "launches", 0, "note", value="another"), NONE, NONE),
+}
+#: What a registry's edit needs of the config.
+WITH = {"parameters": sweep(one={"tile_n": 8})}
+
+
+def documented(head):
+    """A table of docs/reruns.md: key -> the rules that run again, with a GPU and on the emulator."""
+    text = (ROOT / "docs/reruns.md").read_text()
+    rows = re.search(rf"^\| {head} \|.*\n\|[- |]*\n((?:\|.*\n)+)", text, re.MULTILINE)[1].splitlines()
+    found = {}
+    for row in rows:
+        keys, *both = row.strip("|").split("|")
+        found |= {key: [set(re.findall(r"`(\w+)`", cell)) for cell in both] for key in re.findall(r"`([^`]+)`", keys)}
+    return found
+
+
+def leaves(schema, root, place=""):
+    """The keys of a schema's data that hold values, as `tasks.*.title`; a shape is one value."""
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rsplit("/", 1)[1]] | schema
+    inside = dict(schema.get("properties", {}))
+    if isinstance(schema.get("additionalProperties"), dict):
+        inside["*"] = schema["additionalProperties"]
+    if set(inside) == {"n", "p", "m"}:
+        return {place}
+    parts = [schema["items"]] if "items" in schema else schema.get("anyOf", ())
+    below = {key for name, part in inside.items() for key in leaves(part, root, f"{place}.{name}".strip("."))}
+    below |= {key for part in parts for key in leaves(part, root, place)} - {place}
+    return below or {place}
+
+
+def test_every_key_of_the_schemas_has_its_row_and_its_edit():
+    schema = read_yaml(SCHEMAS / "config.schema.yaml")
+    assert leaves(schema, schema) == set(CONFIG) | SLURM_KEYS | {"platforms.*.nodes"}
+    assert set(documented("key of the config")) == {*CONFIG, "platforms.*.nodes", "slurm.*", "platforms.*.slurm.*"}
+    entry = read_yaml(SCHEMAS / "registry.schema.yaml")
+    keys = set(entry["additionalProperties"]["properties"])
+    assert keys == set(REGISTRY) == set(documented("key of the registry"))
+    assert set(entry["$defs"]["launch"]["properties"]) == set(LAUNCH_KEYS) <= keys
+
+
+def nothing(data):
+    """No edit."""
+
+
+class Plans:
+    """A clone in which everything is done, and what would run there after an edit."""
+
+    def __init__(self, clone):
+        self.clone = clone
+        self.config = yaml.safe_load((clone / "config/config.yaml").read_text())
+        self.registry = (clone / "kernels/registry.yaml").read_text()
+        self.server = None
+
+    def write(self, of_config=nothing, of_registry=nothing):
+        config, kernels = copy.deepcopy(self.config), copy.deepcopy(OWN)
+        of_config(config)
+        of_registry(kernels)
+        (self.clone / "config/config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+        (self.clone / "kernels/registry.yaml").write_text(self.registry + yaml.safe_dump(kernels))
+
+    def __call__(self, **edits):
+        """The jobs of a dry run by platform: (rule, task) of each; those of the whole run have no platform."""
+        self.write(**edits)
+        print("--cores 2", file=self.server.stdin, flush=True)
+        status = self.server.stdout.readline().strip()
+        said = (self.clone / "dry_run.out").read_text()
+        assert status == "0", said
+        found = collections.defaultdict(set, {name: set() for name in (*PLATFORMS, None)})
+        for rule, details in re.findall(r"^ *(?:local)?rule (\w+):\n((?: +\w+: .*\n)+)", said, re.MULTILINE):
+            wildcards = dict(re.findall(r"(\w+)=([^\s,]+)", (re.search("wildcards: (.*)", details) or [""])[0]))
+            found[wildcards.get("platform")].add((rule, wildcards.get("task")))
+        assert any(found.values()) or "Nothing to be done" in said, said
+        return found
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    clone = copy_repository(tmp_path_factory.mktemp("reruns") / "clone")
+    for place in (clone / "report/recorded").iterdir():
+        if place.is_dir():
+            place.rename(clone / f"report/{place.name}")  # nobody looks at the page
+    for name in ("own", "same"):
+        (clone / f"kernels/{name}.cu").write_text(SOURCE)
+    plans = Plans(clone)
+    plans.config["tasks"] = {name: {"title": name, "sweeps": sweeps} for name, sweeps in TASKS.items()}
+    plans.config["tasks"]["roofs"] = {"title": "roofs"}
+    for name, method in METHODS.items():
+        plans.config["tasks"][name]["method"] = method
+    plans.config |= {"platforms": {name: {"backend": backend} for name, backend in PLATFORMS.items()}, "slurm": None}
+    plans.write()
+    for rules in (clone / "workflow/rules").glob("*.smk"):  # no job does its work
+        text = re.sub(r'script:\n +"\.\./scripts/build\.py"', 'shell:\n        "mkdir -p {output}"', rules.read_text())
+        rules.write_text(re.sub(r'script:\n +"\.\./scripts/.*"', 'shell:\n        "touch {output}"', text))
+    done = snakemake(clone)
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, ROOT / "tests/dry_runs.py"]
+    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=clone, env=environment, **pipes) as plans.server:
+        assert not any(plans().values()), "all is done"
+        yield plans
+        plans.server.stdin.close()
+
+
+def check(jobs, once, tasks, rules):
+    """A plan measures these tasks, runs these rules, and draws what follows; `once` are jobs of no platform."""
+    seen = {rule for rule, _ in jobs} - {"config"}
+    assert {task for rule, task in jobs if rule == "measure"} == tasks
+    assert seen - DRAWN == rules - {"trace"}
+    assert (("trace", None) in once) == ("traced" in seen) == ("trace" in rules)
+    assert "instructions" not in seen or "build" in rules, "the same builds have the same code"
+    assert "overview" in seen and ("show_task" in seen) >= ("measure" in rules)
+
+
+@pytest.mark.parametrize("key", CONFIG)
+def test_a_key_of_the_config_runs_again_what_the_docs_say(plans, key):
+    edit, *measured = CONFIG[key]
+    jobs = plans(of_config=edit)
+    for platform, tasks, rules in zip(PLATFORMS, measured, documented("key of the config")[key]):
+        check(jobs[platform], jobs[None], tasks, rules)
+    assert ("page", None) in jobs[None], "it shows the config"
+
+
+@pytest.mark.parametrize("key", REGISTRY)
+def test_a_key_of_the_registry_runs_again_what_the_docs_say(plans, key):
+    edit, *measured = REGISTRY[key]
+    jobs = plans(of_config=WITH.get(key, nothing), of_registry=edit)
+    for platform, tasks, rules in zip(PLATFORMS, measured, documented("key of the registry")[key]):
+        check(jobs[platform], jobs[None], tasks, rules)
+
+
+def test_a_platform_of_nodes_is_a_new_platform_per_node(plans):
+    jobs = plans(of_config=put("platforms", "gpu", "nodes", value=["n1", "n2"]))
+    assert set(jobs) == {"gpu-n1", "gpu-n2", *PLATFORMS, None}
+    assert not jobs["emulated"] and not jobs["gpu"], "what it was before stays as it is"
+    assert ("trace", None) not in jobs[None]
+    for name in ("gpu-n1", "gpu-n2"):
+        assert {rule for rule, _ in jobs[name]} >= {"probe", "target", "build", "occupancy", "traced"}
+        assert {task for rule, task in jobs[name] if rule == "measure"} == EVERY
+
+
+@pytest.mark.parametrize("gpu", [{}, {"gres": "gpu:1"}])
+def test_no_setting_of_slurm_runs_anything_again(plans, gpu):
+    settings = SLURM | gpu
+    if gpu:
+        del settings["gpu_model"]
+
+    def edit(config):
+        config["slurm"] = settings
+        for platform in config["platforms"].values():
+            platform["slurm"] = settings
+
+    assert not any(plans(of_config=edit).values())
+    rows = documented("key of the config")
+    assert not any(rows["slurm.*"] + rows["platforms.*.slurm.*"])

@@ -1,0 +1,82 @@
+from tilewise.count import counters as profile
+from tilewise.study import durations, slurm
+
+
+# What can be counted without a clock. The memory microscope: what the kernels and the CPU loops ask of memory, also by
+# the hardware if it allows that. And the instructions of the machine code.
+rule trace:
+    input:
+        sources=study.files_of_kind("cuda") + study.files_of_kind("host"),
+        emulator=study.emulator_sources(),
+    output:
+        traffic="results/traffic.csv",
+        cache_lines="results/cache_lines.csv",
+    log:
+        "logs/trace.log",
+    resources:
+        **study.cpu_job,
+        seconds=durations.TRACE_S,
+        mem_mb=4000,
+        cpus_per_task=2,
+    params:
+        conditions=study.conditions_of_trace,
+    script:
+        "../scripts/trace.py"
+
+
+rule traced:
+    input:
+        "results/{name}.csv",
+    output:
+        "results/{platform}/{name}.csv",
+    log:
+        "logs/{platform}/{name}.log",
+    wildcard_constraints:
+        name="traffic|cache_lines",
+    localrule: True
+    shell:
+        "cp {input} {output} 2>{log}"
+
+
+# Not part of `all`: `snakemake --cores 1 results/<platform>/counters.csv` needs a GPU and the permission to profile.
+rule counters:
+    input:
+        device="results/{platform}/device.json",
+        sources=study.files_of_kind("cuda"),
+    output:
+        "results/{platform}/counters.csv",
+    log:
+        "logs/{platform}/counters.log",
+    threads: workflow.cores
+    resources:
+        **study.measuring_job,
+        seconds=durations.PROFILE_S * len(profile.cross_check_points(study.kernels)),
+        mem_mb=8000,
+        cpus_per_task=slurm.GPU_CORES,
+    script:
+        "../scripts/counters.py"
+
+
+# Part of `all` on a GPU, whose builds are read in some seconds. Elsewhere `snakemake --cores all
+# results/emulator/instructions.csv` compiles every kernel first, which takes a minute and the packages of the extra
+# `compiler`; the page shows the recorded run's otherwise.
+rule instructions:
+    input:
+        device="results/{platform}/device.json",
+        code=study.code_of,
+    output:
+        "results/{platform}/instructions.csv",
+    log:
+        "logs/{platform}/instructions.log",
+    group:
+        "build-{platform}"
+    threads: 4
+    resources:
+        **study.cpu_job,
+        seconds=durations.INSTRUCTIONS_S,
+        mem_mb=4000,
+        cpus_per_task=4,
+    params:
+        conditions=study.conditions_of_code,
+    script:
+        "../scripts/instructions.py"

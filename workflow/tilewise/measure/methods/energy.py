@@ -1,0 +1,139 @@
+"""What a product costs in energy: NVML's counter over seconds of the same product, again and again.
+
+The counter adds up what the whole board takes, in mJ, and moves some ten times per second, hence the seconds. Before it
+is read, the product has run for a while, so that clocks and power are those of steady work. The L2 cache is not flushed
+between products, and the rate is that of the whole time.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewise import UserError
+from tilewise.measure.backends import Setting
+from tilewise.measure.job import Job, Row
+from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import failed, outcome
+from tilewise.measure.task import Work
+from tilewise.study import columns
+from tilewise.study.points import Point
+from tilewise.study.registry import Kernel
+
+#: Seconds before the counter is read, and between two looks at the clock.
+WARM_UP_S, BATCH_S = 0.5, 0.05
+
+
+class Energy(Method):
+    """Nothing else is timed, so measurements.csv gets no row; on the emulator a row says that it has no energy."""
+
+    name = "energy"
+    emulators_shapes = False
+    points_per_point = 3
+
+    def settings(self, config: Mapping[str, Any], backend: str) -> Any:
+        """As Method says."""
+        return config["energy"]
+
+    def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
+        """What runs on the GPU."""
+        super().check(points, kernels, place)
+        for point in points:
+            if not kernels[point.kernel].on_gpu:
+                raise UserError(f"{place}: {point.kernel} runs on the CPU; energy is for what runs on the GPU")
+
+    def run(self, work: Work) -> Tables:
+        """As Method says; a row for each point."""
+        rows = _measured(work) if work.device["backend"] == "gpu" else [_emulated(job) for job in work.jobs()]
+        return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
+
+
+def _emulated(job: Job) -> Row:
+    return job.row | {"status": "not_timed", "message": "emulated: takes no energy of a GPU"}
+
+
+def _measured(work: Work) -> list[Row]:
+    import pynvml
+    from cupy.cuda import runtime
+
+    from tilewise.measure import verify
+    from tilewise.measure.backends.cuda import Backend, Operands, bound, uuid
+
+    backend, operands = Backend(Setting(work.device, work.config, work.samples)), Operands(work.config)
+    pynvml.nvmlInit()
+    board = pynvml.nvmlDeviceGetHandleByUUID(uuid())
+
+    def row(job: Job) -> Row:
+        point = job.point
+        operands.prepare(point.dtype, point.n, point.p, point.m)
+        launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
+        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
+        launch(0)
+        found = operands.check()
+        if not found.ok:
+            return job.row | facts | outcome(job, found)
+        try:
+            used = repeated(
+                lambda: launch(0),
+                runtime.deviceSynchronize,
+                lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(board),
+                work.config["energy"]["seconds"],
+            )
+        except pynvml.NVMLError as error:
+            return failed(job, "unsupported", f"NVML does not tell the energy of this GPU: {error}")
+        found = operands.check()
+        return job.row | facts | outcome(job, found) | (columns_of(point, *used) if found.ok else {})
+
+    return [
+        job.row
+        if job.row["status"] in ("compile_error", "unsupported")
+        else backend.guarded(job, functools.partial(row, job), operands)
+        for job in work.jobs()
+    ]
+
+
+def repeated(
+    launch: Callable[[], Any],
+    wait: Callable[[], Any],
+    counter_mj: Callable[[], int],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[int, float, float]:
+    """Launch a product again and again for so many seconds; returns (products, seconds, joules).
+
+    `wait` returns when what was launched is done, `counter_mj` tells what was used since some time in the past.
+    """
+
+    def batch(count: int) -> float:
+        start = clock()
+        for _ in range(count):
+            launch()
+        wait()
+        return clock() - start
+
+    count, products = 1, 0
+    while batch(count) < BATCH_S:
+        count *= 2
+    begin = clock()
+    while clock() - begin < WARM_UP_S:
+        batch(count)
+    before, begin = counter_mj(), clock()
+    while clock() - begin < seconds:
+        batch(count)
+        products += count
+    elapsed = clock() - begin
+    return products, elapsed, (counter_mj() - before) / 1000
+
+
+def columns_of(point: Point, products: int, seconds: float, joules: float) -> Row:
+    """The columns that follow from what `repeated` returns."""
+    operations = 2e-9 * point.multiply_adds * products
+    return {
+        "counted_products": products,
+        "energy_s": seconds,
+        "joules": joules,
+        "joules_per_product": joules / products,
+        "watts": joules / seconds,
+        "gflops": operations / seconds,
+        "gflop_per_joule": operations / joules if joules else None,
+    }
