@@ -423,7 +423,8 @@ class Emulator:
         called with its arguments, or if the emulator cannot do what it asks for."""
         if launch.cluster != (1, 1, 1):
             raise NotEmulated(
-                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; choose clusters of one block"
+                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; choose clusters of one "
+                "block"
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
