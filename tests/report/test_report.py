@@ -19,7 +19,7 @@ The ladder, float. The ladder at all shapes. Instructions of the multiply-add lo
 Float results.
 The accuracy gate, floats made of short numbers beside SGEMM.
 GFLOP per joule, from one thread per element to the tensor cores.
-Kernels that the emulator does not run. Variants.
+Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance. How long it took."""
 FIGURES = """
