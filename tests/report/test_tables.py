@@ -322,7 +322,8 @@ def test_unstable_and_refused_points_are_marked(emulator):
 def test_overview_figures(emulator):
     words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
     words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of the loop"}
-    words["instructions"] = "on the CUDA cores"
+    words |= {"instructions": "on the CUDA cores", "past_the_peak": "peak of the float units"}
+    words["accuracy_and_rate"] = "faster to the right"
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))
