@@ -18,7 +18,7 @@ Matrix struct.
 The ladder, float. The ladder at all shapes. Instructions of the multiply-add loop. The ladder, double. Short numbers.
 Float results.
 The accuracy gate. Triton. Energy.
-Variants.
+Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance. How long it took."""
 FIGURES = """

@@ -385,11 +385,11 @@ def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_pat
 
 
 def test_kernels_that_the_emulator_does_not_run_are_named_with_the_reason(emulator, gpu):
-    assert tables.not_emulated(emulator).empty  # today it runs all
+    assert "wgmma" not in set(tables.not_emulated(emulator)["kernel"])
     kernels = dict(emulator.kernels)
     kernels["wgmma"] = dataclasses.replace(kernels["wgmma"], emulated=False, reason="it uses what is new")
     table = tables.not_emulated(dataclasses.replace(emulator, kernels=kernels))
-    assert table[["kernel", "reason"]].values.tolist() == [["wgmma", "it uses what is new"]]
+    assert ["wgmma", "it uses what is new"] in table[["kernel", "reason"]].values.tolist()
     assert tables.not_emulated(dataclasses.replace(gpu, kernels=kernels)).empty
 
 
