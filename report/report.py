@@ -25,6 +25,7 @@ from IPython.display import display
 
 sys.path.insert(0, "../workflow")  # so that the notebook also opens if the package is not installed
 
+from tilewise.measure import accuracy
 from tilewise.report import claims, data, figures, findings, layouts, tables
 from tilewise.report.render import show_figure, show_table, text
 
@@ -580,17 +581,101 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 task_figure("ladder_short", "<b>Short numbers.</b> Rates for each type.")
 
 # %% [markdown]
-# ## Float results from short numbers
+# ## Past the peak: floats made of short numbers
 #
-# The tensor cores have no float. But a float is the sum of two or three short numbers, and a product of floats a sum
-# of a few short products. `float_from_half` and `float_from_bf16` do that, and keep their sums in float;
-# `three_tf32` leaves all sums to the tensor cores.
+# A product of floats stops at the rate of the float units, in every kernel above and in cuBLAS. But the same chip also
+# has tensor cores, which multiply numbers of two bytes about fifteen times as fast. They are too short for a float: a
+# half has 11 significant bits and a bfloat16 has 8, where a float has 24.
+#
+# **Why splitting works.** A float is the sum of short numbers. Round it to a half: what is lost is itself a number, and
+# the nearest half to that holds the next 11 bits. So a = high + low, but for about the last two bits, and
+#
+# a b = high high + high low + low high + low low.
+#
+# The last term is as small as what was lost anyway. The other three are products of halves, which a tensor core makes
+# exactly. Three products in place of one, at fifteen times the rate, leave a factor of five. A half has few exponents,
+# so before the split 64 numbers of a row or column are multiplied by a power of two that brings the largest near the
+# top; that is exact, and is taken out again afterwards. A bfloat16 has all exponents of a float but fewer bits: three
+# parts, six products, half the rate, no limit of range.
+#
+# **Why the tensor core's own sum is not enough.** A tensor core adds 16 products at a time to its sum. It keeps 25 bits
+# below the largest of them and cuts off what is further down, always towards zero. One cut does little harm. But the
+# cuts all point the same way, so after p products the error has grown with p, where that of a float sum, rounded now up
+# and now down, grows with the square root of p. `three_tf32` splits well and leaves the sum to the tensor core. The
+# others take the sum out after every 64 of k and add it to a float of their own.
+#
+# **What it costs.** Three or six times the products, a pass over A and B that splits them, twice or three times the
+# bytes in shared memory, and as many registers again for the second sum, so that tiles are smaller. All of it is in the
+# times below.
+
+# %%
+show_figure(
+    figures.past_the_peak(ladder, evidence),
+    "<b>The ladder past the peak.</b> Rates of products of floats; everything counted, splitting too.",
+)
+
+# %%
+text(findings.past_the_peak(ladder, evidence))
 
 # %%
 task_table("float_accuracy", "sweep", "<b>Float results.</b> All with the whole time of a product, splitting included.")
 
 # %%
 task_figure("float_accuracy", "<b>Float results.</b> Rates beside cuBLAS's in float.")
+
+# %%
+show_figure(
+    figures.accuracy_and_rate(ladder, evidence),
+    "<b>Accuracy against rate.</b> Every kernel in every type at the largest square product. Stars are cuBLAS.",
+)
+
+# %% [markdown]
+# ## As accurate as SGEMM?
+#
+# The study's rounding bound cannot answer that: it grows with p, and plain TF32 passes it. So the accuracy gate looks
+# at cuBLAS's SGEMM on the same operands, both against float64: a kernel passes if neither its error in the Frobenius
+# norm nor its worst element, relative to the sum of the magnitudes there, is larger. One kind of operands could flatter
+# a scheme, so there are seven. A kernel that meets operands out of its range fills the rows and columns concerned with
+# NaN, which the gate calls *refuses*: no wrong product is returned. Where no GPU measured, a model predicts the errors
+# from a few rows and columns: it computes what a tensor core computes, bit for bit as an H200 does.
+
+# %%
+if "accuracy_gate" in tasks:
+    kinds = {name.replace("_", " "): words for name, words in accuracy.MEANING.items()}
+    display(text("\n".join(f"- *{name}*: {words}" for name, words in kinds.items())))
+    display(text(findings.gate(evidence)))
+
+# %%
+task_table("accuracy_gate", "accuracy", "<b>The accuracy gate.</b> Errors beside those of SGEMM; smaller is better.")
+
+# %%
+task_figure(
+    "accuracy_gate", "<b>The accuracy gate.</b> Errors as multiples of SGEMM's; right of the line is a failure."
+)
+
+# %% [markdown]
+# ## What others would write, and what it costs in energy
+#
+# Triton compiles a matrix product of 30 lines of Python, tiles and tensor cores included; its `tf32x3` makes a float of
+# three TF32 products with one accumulator. The energy is that of the whole board, by NVML's counter, over at least two
+# seconds of the same product again and again.
+
+# %%
+task_table(
+    "triton", "sweep", "<b>Triton.</b> Its matmul over its usual space of tiles, warps and stages.", hide=("block",)
+)
+
+# %%
+task_figure("triton", "<b>Triton.</b> Rates over its usual space.")
+
+# %%
+task_table("energy", "energy", "<b>Energy.</b> Joules per product and operations per joule, beside the rate.")
+
+# %%
+task_figure("energy", "<b>Energy.</b> 10⁹ operations per joule; libraries in grey.")
+
+# %%
+text(findings.energy(evidence, published))
 
 # %% [markdown]
 # ## The kernels side by side
@@ -938,6 +1023,7 @@ if not evidence.facts["tune"].empty:
 # %%
 known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
 known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
+known += " accuracy_gate energy triton"
 for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
     title = findings.plain(tasks[name]["title"])
     display(text(f"## {title}\n\nThe task `{name}` of the config."))

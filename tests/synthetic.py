@@ -59,7 +59,7 @@ def row(point, platform, backend="gpu", **changes):
     if launch:
         values |= {"grid_x": launch.grid[0], "grid_y": launch.grid[1], "build_sha256": "0" * 64}
         values |= {"block_x": launch.block[0], "block_y": launch.block[1]}
-    if backend == "emulator" and kernel.kind == "cuda":
+    if backend == "emulator" and kernel.launched:
         values["message"] = "emulated: verified, not timed"
     else:
         rate = _gflops(point)
@@ -200,10 +200,10 @@ def variants(platform, backend="gpu"):
     return columns.frame(rows, "tune", parameters())
 
 
-def accuracy(platform, backend):
+def accuracy(platform, backend, study):
     """Rows of the accuracy gate, in which one accumulator fails and half parts have their limits."""
     rows = []
-    for at in points.expand(config(), KERNELS, "accuracy_gate"):
+    for at in points.expand(study, KERNELS, "accuracy_gate") if "accuracy_gate" in study["tasks"] else ():
         for kind in ("mixed", "along_k", "steep_along_k"):
             row = at.columns() | {"platform": platform, "operands": kind, "status": "ok", "message": ""}
             row |= {"claimed": KERNELS[at.kernel].claims_accuracy(kind, at.p)}
@@ -219,10 +219,11 @@ def accuracy(platform, backend):
     return rows
 
 
-def energy(platform, backend):
-    """Rows of the energy task, in which faster kernels take as many watts."""
+def energy(platform, backend, study):
+    """Rows of the energy task, in which faster kernels take as many watts; none of a study without this task."""
     rows = []
-    for at in points.expand(config(), KERNELS, "energy", backend, emulators_shapes=False):
+    asked = "energy" in study["tasks"]
+    for at in points.expand(study, KERNELS, "energy", backend, emulators_shapes=False) if asked else ():
         row = at.columns() | {"platform": platform, "status": "not_timed", "message": "emulated"}
         if backend == "gpu":
             gflops = _gflops(at)
@@ -252,7 +253,7 @@ def instructions(asked):
     return columns.frame(rows.values(), "instructions")
 
 
-def facts(platform, backend):
+def facts(platform, backend, study):
     """The facts of all methods except sweeps, by file: what an H200 might say, and what the emulator says."""
     timed = backend == "gpu"
     note = "" if timed else "emulated: verified, not measured"
@@ -288,8 +289,8 @@ def facts(platform, backend):
     return {
         "facts/task1c.csv": columns.frame([maximum_size(platform, backend)], "maximum_size"),
         "facts/cold_start.csv": columns.frame(calls, "cold_start"),
-        "facts/accuracy_gate.csv": columns.frame(accuracy(platform, backend), "accuracy", parameters()),
-        "facts/energy.csv": columns.frame(energy(platform, backend), "energy", parameters()),
+        "facts/accuracy_gate.csv": columns.frame(accuracy(platform, backend, study), "accuracy", parameters()),
+        "facts/energy.csv": columns.frame(energy(platform, backend, study), "energy", parameters()),
         "facts/launch_limits.csv": columns.frame(launches, "launch_limits"),
         "facts/bandwidth.csv": columns.frame(roofs, "bandwidth"),
         "occupancy.csv": columns.frame([held] if timed else [], "occupancy", parameters()),
@@ -332,7 +333,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     measurements.to_csv(folder / "measurements.csv", index=False)
     (folder / "tune").mkdir()
     variants(platform, backend).to_csv(folder / "tune" / "register_tile.csv", index=False)
-    for name, table in facts(platform, backend).items():
+    for name, table in facts(platform, backend, study).items():
         table.to_csv(folder / name, index=False)
     (folder / "device.json").write_text(json.dumps(device(platform, backend), indent=1))
     (folder / "config.json").write_text(json.dumps(study))

@@ -1,4 +1,4 @@
-"""What people write in CUDA C++: the clean kernel of each is clean, the faulty one is found at its line."""
+"""What people write in CUDA C++: each construct in a clean kernel, and in a faulty one that is found at its line."""
 
 import re
 from pathlib import Path

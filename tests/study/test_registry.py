@@ -87,7 +87,7 @@ def test_a_condition_that_a_point_breaks_is_named():
     [
         ({"kind": "library", "dtypes": ["float"]}, "title"),
         ({"title": "x", "kind": "cuda", "dtypes": ["float"]}, "source"),
-        ({"title": "x", "kind": "gpu", "dtypes": ["float"]}, "cuda, host or library"),
+        ({"title": "x", "kind": "gpu", "dtypes": ["float"]}, "cuda, triton, host or library"),
         ({"title": "x", "kind": "library", "dtypes": ["quad"]}, "float, double, int32, half, bfloat16 and tf32"),
         ({"title": "x", "kind": "library", "dtypes": ["float"], "tiles": 1}, "'tiles'"),
         ({"title": "x", "kind": "library", "dtypes": ["float"]}, "the libraries are cublas and numpy"),
@@ -282,7 +282,7 @@ def test_a_header_that_is_missing_is_named_with_the_line_that_asks_for_it(tmp_pa
 
 def test_every_source_has_an_entry():
     sources = {kernel.path for kernel in REGISTRY.values() if kernel.source}
-    patterns = ("*.cu", "ladder/*.cu", "host/*.cpp")
+    patterns = ("*.cu", "ladder/*.cu", "host/*.cpp", "triton/*.py")
     assert {path for pattern in patterns for path in KERNELS.glob(pattern)} == sources
 
 

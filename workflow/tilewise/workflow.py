@@ -108,7 +108,7 @@ class Study:
         self.cpu_job = slurm.cpu_job(config)
         self.gpu_job = slurm.gpu_job(config, self.platforms)
         self.measuring_job = slurm.gpu_job(config, self.platforms, self.needs_gpu, measures=True)
-        self.points = functools.cache(self._points)
+        self._expanded = functools.cache(self._expand)
         for task in self.tasks:
             self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
         self._tuned = {task: points.tuned_kernels(config, self.kernels, task) for task in self.tunings}
@@ -126,20 +126,28 @@ class Study:
         """The method of a task."""
         return METHODS[self.config["tasks"][task].get("method", "sweep")]
 
-    def _points(self, task: str, backend: str = "gpu", gpu: str = "") -> list[Point]:
-        """The points of a task on a backend; `gpu` is the platform whose choices it takes from the registry."""
+    def points(self, task: str, backend: str = "gpu", gpu: str = "") -> list[Point]:
+        """The points of a task on a backend; `gpu` is the platform whose choices it takes from the registry, or empty
+        for the first there."""
+        return self._expanded(task, backend, gpu)
+
+    def _expand(self, task: str, backend: str, gpu: str) -> list[Point]:
         its = self.method(task)
         how = its.shapes, its.emulators_shapes, its.only_cuda, its.space
         return points.expand(self.config, self.kernels, task, backend, *how, gpu)
 
     def points_on(self, platform: str, task: str) -> list[Point]:
         """The points of a task on a platform."""
-        return self.points(task, self.platforms[platform]["backend"], platform)
+        return self.points(task, self.platforms[platform]["backend"], self._gpu(platform))
+
+    def _gpu(self, platform: str) -> str:
+        """A platform's name if the registry has choices for it; else it takes those of another, as all others do."""
+        return platform if any(platform in kernel.tuned for kernel in self.kernels.values()) else ""
 
     def timed_on(self, platform: str, method: str = "") -> list[Point]:
         """The points of all tasks, or of those of a method, as a platform would have them if it had a GPU."""
         tasks = self.with_method(method) if method else self.tasks
-        return [point for task in tasks for point in self.points(task, "gpu", platform)]
+        return [point for task in tasks for point in self.points(task, "gpu", self._gpu(platform))]
 
     def with_method(self, method: str) -> list[str]:
         """Names of the tasks that a method serves, without tunings."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
-from tilewise.build import cuda, emulator
+from tilewise.build import cuda, emulator, triton
 from tilewise.build.cpp import beside, compile_library
 from tilewise.files import digest, end_with_parent, read_json, replacing, write_json
 from tilewise.study.points import Point
@@ -43,10 +43,12 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def unsupported(kernel: Kernel, device: Device) -> str:
     """Why a kernel cannot run on this machine at all; empty if it can. `device` as in `build`."""
-    if kernel.kind != "cuda":
+    if not kernel.launched:
         return ""
     if device["backend"] == "emulator":
         return "" if kernel.emulated else f"not emulated: {kernel.reason}"
+    if kernel.kind == "triton" and (why := triton.missing()):
+        return why
     capability = device["gpu"]["compute_capability"]
     have = tuple(map(int, capability.split(".")))
     if kernel.capability and have < tuple(map(int, kernel.capability.split("."))):
@@ -81,6 +83,8 @@ def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
         return " ".join(HOST_FLAGS), device["host_compiler"]
     if device["backend"] == "emulator":
         return "emulator", device["host_compiler"]
+    if kernel.kind == "triton":
+        return cuda.architecture(kernel, device["gpu"]["compute_capability"]), "triton"
     return cuda.architecture(kernel, device["gpu"]["compute_capability"]), cuda.STANDARD
 
 
@@ -98,7 +102,7 @@ def build(kernel: Kernel, instances: Sequence[str], device: Device, folder: Path
     manifest = {"kernel": kernel.name, "unsupported": unsupported(kernel, device), "instances": entries}
     if manifest["unsupported"]:
         pass
-    elif kernel.kind == "cuda" and device["backend"] == "gpu":
+    elif kernel.launched and device["backend"] == "gpu":
         _build_cubins(kernel, entries, device["gpu"]["compute_capability"], folder)
     else:
         library = f"{kernel.name}.so"
@@ -190,7 +194,8 @@ def _build_cubins(kernel: Kernel, entries: dict[str, dict], capability: str, fol
     errors = []
     for instance, entry in entries.items():
         try:
-            cubin, facts = cuda.compile_cubin(kernel, instance, capability)
+            compiler = triton if kernel.kind == "triton" else cuda
+            cubin, facts = compiler.compile_cubin(kernel, instance, capability)
         except UserError as error:
             entry["error"] = str(error)
             errors.append(error)

@@ -66,6 +66,12 @@ def prepare(
         else:
             files = {name: (str(folder / entry["file"]), entry["symbol"]) for name, entry in entries.items()}
         own = entries[product.instance] if product else {}
+        launches = tuple(  # Triton's compiler alone knows how much shared memory it uses
+            dataclasses.replace(launch, dynamic_shared_bytes=entries[launch.instance]["dynamic_shared_bytes"])
+            if "dynamic_shared_bytes" in entries[launch.instance]
+            else launch
+            for launch in launches
+        )
         if product and "registers" in own:
             row["registers"] = own["registers"]
             row["shared_bytes"] = own["shared_bytes"] + product.dynamic_shared_bytes
@@ -121,7 +127,8 @@ def _circumstances(backend: str, kernel: Kernel, device: Mapping[str, Any]) -> d
     """
     versions = device["versions"]
     if backend == "cuda":
-        used = ["cuda_driver", "cuda-bench", *(["cublas", "cuda_runtime"] if kernel.library else ["nvrtc"])]
+        compiler = ["cublas", "cuda_runtime"] if kernel.library else ["triton" if kernel.kind == "triton" else "nvrtc"]
+        used = ["cuda_driver", "cuda-bench", *compiler]
         gpu = {name: device["gpu"].get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}
     if backend == "host":

@@ -31,7 +31,7 @@ LANES: dict[str, dict[str, int]] = {
     "10.0": {"float": 128, "double": 64, "int32": 64, "half": 4096, "bfloat16": 4096, "tf32": 2048},
     "12.0": {"float": 128, "double": 2, "int32": 64, "half": 256, "bfloat16": 256, "tf32": 128},
 }
-PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc")
+PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc", "triton")
 
 
 def capture(platform: str, backend: str) -> dict[str, Any]:

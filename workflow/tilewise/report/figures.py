@@ -379,6 +379,83 @@ def peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
 
 
 @_styled
+def past_the_peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
+    """The float ladder at the largest square product, on past the rate of the chip's float units.
+
+    One bar per kernel, the slowest first; those whose floats are made of short numbers stand out, libraries are grey.
+    """
+    rows = tables.largest_square(ladder)
+    rows = rows[rows["dtype"] == "float"]
+    if rows.empty:
+        return _nothing("No ladder: no GPU was timed.")
+    groups = list(rows.groupby("platform", sort=False))
+    most = max(len(part) for _, part in groups)
+    figure, axes = _panels(len(groups), columns=1, height=1.3 + 0.26 * most)
+    plain, made = sns.color_palette("colorblind", 2)
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        part = part.sort_values("gflops", kind="stable")
+        kinds = zip(part["anchor"], tables.made_of_short(part, evidence))
+        colours = ["0.6" if anchor else made if short else plain for anchor, short in kinds]
+        bars = axis.barh(part["kernel"], part["gflops"] / 1000, color=colours)
+        white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # where the line of the peak passes
+        axis.bar_label(bars, [f"{r / 1000:,.3g}" for r in part["gflops"]], fontsize="small", padding=3, bbox=white)
+        peak = part["peak_gflops"].iloc[0]
+        if pd.notna(peak):
+            axis.axvline(peak / 1000, color="black", linestyle="--", linewidth=1, zorder=0)
+            words = {"ha": "left", "va": "top", "fontsize": "small", "textcoords": "offset points"}
+            place = {"xy": (peak / 1000, 1), "xycoords": ("data", "axes fraction"), "xytext": (4, -4)}
+            axis.annotate(f"peak of the float units, {peak / 1000:.3g}", **place, **words)
+        axis.set(title=_title(f"float, {shape_text(part.iloc[0])}", platform, evidence), xlabel="TFLOP/s")
+        axis.set_xlim(0, 1.12 * np.nanmax([peak / 1000, part["gflops"].max() / 1000]))
+        axis.grid(axis="y", visible=False)
+        axis.invert_yaxis()
+    shown = {"on the CUDA cores": plain, "made of short numbers on the tensor cores": made, "library": "0.6"}
+    handles = [Patch(color=colour, label=words) for words, colour in shown.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
+@_styled
+def accuracy_and_rate(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
+    """Error over rate of every kernel and type at the largest square product, both logarithmic; libraries are stars.
+
+    The error is that of the verification: in the Frobenius norm, operands of both signs.
+    """
+    rows = tables.largest_square(ladder)
+    rows = rows[rows["relative_error"] > 0]
+    if rows.empty:
+        return _nothing("No accuracy against rate: no GPU was timed.")
+    groups = list(rows.groupby("platform", sort=False))
+    figure, axes = _panels(len(groups), columns=1, height=5.2)
+    types = list(dict.fromkeys(rows["dtype"]))
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        axis.set(xscale="log", yscale="log", title=_title(shape_text(part.iloc[0]), platform, evidence))
+        options = {"x": "gflops", "y": "relative_error", "hue": "dtype", "hue_order": types, "palette": _palette(types)}
+        sns.scatterplot(part[~part["anchor"]], s=55, ax=axis, **options)
+        sns.scatterplot(part[part["anchor"]], s=170, marker="*", ax=axis, legend=False, edgecolor="black", **options)
+        # A label stands above its point or, if another is near there, below; the libraries' come first.
+        said: dict[str, list[tuple[float, float]]] = {"above": [], "below": []}
+        for row in part.sort_values(["anchor", "gflops"], ascending=False).to_dict("records"):
+            x, y = row["gflops"], row["relative_error"]
+            for side, near in said.items():
+                if all(abs(np.log10(x / a)) > 0.5 or abs(np.log10(y / b)) > 0.5 for a, b in near):
+                    place = {"xytext": (-6, 7 if side == "above" else -13), "textcoords": "offset points"}
+                    axis.annotate(row["kernel"], (x, y), ha="right", fontsize="x-small", **place)
+                    near.append((x, y))
+                    break
+        axis.set_xlim(left=0.25 * part["gflops"].min())
+        peak = part.loc[part["dtype"] == "float", "peak_gflops"].dropna()
+        if len(peak):
+            axis.axvline(peak.iloc[0], color="black", linestyle="--", linewidth=1, zorder=0)
+            words = {"rotation": 90, "va": "bottom", "fontsize": "small", "textcoords": "offset points"}
+            place = {"xy": (peak.iloc[0], 0), "xycoords": ("data", "axes fraction"), "xytext": (3, 6)}
+            axis.annotate("peak of the float units", **place, **words)
+        axis.set(xlabel="GFLOP/s: faster to the right", ylabel="relative error: more accurate below")
+    _legend_of_all(figure, axes, columns=6)
+    return figure
+
+
+@_styled
 def roofline(evidence: Evidence) -> Figure:
     """Each float kernel at its counted FLOP per byte and its measured rate, under the roofs of memory and arithmetic.
 
@@ -772,6 +849,8 @@ _OF_METHOD = {
 OVERVIEW = {
     "peak": lambda evidence, published: peak(tables.ladder(evidence, published), evidence),
     "speedup": lambda evidence, published: speedup(tables.ladder(evidence, published), evidence),
+    "past_the_peak": lambda evidence, published: past_the_peak(tables.ladder(evidence, published), evidence),
+    "accuracy_and_rate": lambda evidence, published: accuracy_and_rate(tables.ladder(evidence, published), evidence),
     "roofline": lambda evidence, published: roofline(evidence),
     "rungs": lambda evidence, published: rungs(tables.OVERVIEW["rungs"](evidence, published), evidence),
     "instructions": lambda evidence, published: instructions(tables.loops(evidence), evidence),

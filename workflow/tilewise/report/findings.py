@@ -96,7 +96,8 @@ def _faults(traffic: pd.DataFrame) -> list[str]:
     faulty = by_kernel[(by_kernel > 0).any(axis=1)]
     if len(faulty):
         kinds = (
-            (kernel, [columns.heading(name) for name in faulty if row[name] > 0]) for kernel, row in faulty.iterrows()
+            (kernel, [columns.heading(name) for name in faulty if row[name] > 0])
+            for kernel, row in faulty.fillna(0).iterrows()  # some faults may not have been searched for
         )
         said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
         points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")
@@ -188,6 +189,77 @@ def _ladder_points(ladder, label):
         beside = f" (source a: {_times(published)})" if pd.notna(published) else ""
         points.append(f"The naive kernel is {_times(naive['speedup_over_cpu'])} the speed of one core's loop{beside}.")
     return points
+
+
+def past_the_peak(ladder: pd.DataFrame, evidence: Evidence) -> str:
+    """How fast and how accurate floats made of short numbers are beside the library's float product, on each GPU."""
+    rows = tables.largest_square(ladder)
+    rows = rows[rows["dtype"] == "float"].assign(made=lambda rows: tables.made_of_short(rows, evidence))
+    lines = []
+    for gpu in evidence.gpus:
+        own = rows[rows["platform"] == gpu.name]
+        library, made = own[own["anchor"]], own[own["made"]].sort_values("gflops", ascending=False)
+        if library.empty or made.empty:
+            continue
+        sgemm = library.iloc[0]
+        said = []
+        for row in made.to_dict("records"):
+            words = f"`{row['kernel']}` {row['gflops'] / 1000:.3g} TFLOP/s, {_times(row['gflops'] / sgemm['gflops'])}"
+            if pd.notna(row["percent_of_peak"]):
+                words += f" cuBLAS's and {row['percent_of_peak']:.0f}\u00a0% of the peak of the float units"
+            said.append(f"{words}, with {_times(row['relative_error'] / sgemm['relative_error'])} its error")
+        lines.append(
+            f"On {_label(evidence, gpu)}, at {sgemm['shape']}, cuBLAS's SGEMM makes {sgemm['gflops'] / 1000:.3g} "
+            f"TFLOP/s. Everything counted, splitting too: {'; '.join(said)} (operands of both signs, Frobenius norm)."
+        )
+    return "\n\n".join(lines)
+
+
+def gate(evidence: Evidence) -> str:
+    """For which operands each kernel may be used in place of SGEMM, by the accuracy gate; claims that do not hold.
+
+    What was measured goes before what the model predicts.
+    """
+    rows = tables.accuracy(evidence, pd.DataFrame())
+    rows = rows[rows["verdict"] != ""]
+    origin = "measured" if (rows["origin"] == "measured").any() else "predicted"
+    rows = rows[rows["origin"] == origin]
+    points = []
+    for (platform, kernel), own in rows.groupby(["platform", "kernel"], sort=False):
+        long = own[own["p"] >= 1024]
+        verdicts = (long if len(long) else own).groupby("operands", sort=False)["verdict"].unique()
+        kinds: dict[str, list[str]] = {"passes": [], "fails": [], "refuses": []}
+        for name, found in verdicts.items():
+            kinds["fails" if "fails" in found else "refuses" if "refuses" in found else "passes"].append(name)
+        words = [f"{verdict} on {', '.join(names)}" for verdict, names in kinds.items() if names]
+        least = f" in sums of {long['p'].min():,} and more products" if len(long) else ""
+        where = "" if origin == "predicted" else f" on {plain(evidence.labels[platform])}"
+        points.append(f"- `{kernel}`{where}{least}: {'; '.join(words)}.")
+        broken = own[own["claimed"].fillna(False) & (own["verdict"] != "passes")]
+        if len(broken):
+            cases = ", ".join(dict.fromkeys(f"{row.operands} at p = {row.p:,}" for row in broken.itertuples()))
+            points.append(f"- **`{kernel}` claims the accuracy of SGEMM and does not have it**: {cases}.")
+    said = {"measured": "Measured:", "predicted": "Predicted by the model of the tensor cores, not measured:"}
+    return "\n".join([said[origin], "", *points]) if points else ""
+
+
+def energy(evidence: Evidence, published: pd.DataFrame) -> str:
+    """How much further a joule goes in the best kernel than in the library's float product, on each GPU."""
+    rows = tables.energy(evidence, published)
+    rows = rows[rows["gflop_per_joule"].notna()]
+    lines = []
+    for gpu in evidence.gpus:
+        own = rows[rows["platform"] == gpu.name]
+        library = own[(own["dtype"] == "float") & own["kernel"].isin(evidence.libraries)]
+        kernels = own[(own["dtype"] == "float") & ~own["kernel"].isin(evidence.libraries)]
+        if len(library) and len(kernels):
+            best, sgemm = kernels.loc[kernels["gflop_per_joule"].idxmax()], library.iloc[0]
+            lines.append(
+                f"On {_label(evidence, gpu)}, a product of floats costs {sgemm['joules_per_product']:.3g} J in cuBLAS "
+                f"({sgemm['gflop_per_joule']:,.3g} GFLOP/J) and {best['joules_per_product']:.3g} J in "
+                f"`{best['kernel']}` ({best['gflop_per_joule']:,.3g} GFLOP/J, at {best['watts']:,.0f} W)."
+            )
+    return "\n\n".join(lines)
 
 
 def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:

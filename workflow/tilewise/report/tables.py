@@ -422,6 +422,18 @@ def ladder(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def largest_square(ladder: pd.DataFrame) -> pd.DataFrame:
+    """Of `ladder` those that ran at the largest square product of each platform."""
+    rows = ladder[(ladder["n"] == ladder["p"]) & (ladder["n"] == ladder["m"]) & (ladder["status"] == "ok")]
+    return rows[rows["n"] == rows.groupby("platform")["n"].transform("max")].reset_index(drop=True)
+
+
+def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
+    """Of each row, whether its floats are made of shorter numbers, on tensor cores."""
+    makers = [name for name, kernel in evidence.kernels.items() if kernel.accuracy]
+    return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
+
+
 def _points(evidence):
     """All points of all platforms, except launches whose refusal is what the task asks for."""
     return _but_asked_refusals(pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True), evidence)

@@ -8,12 +8,13 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from tilewise import UserError
 from tilewise.files import remedy
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes half a second to load, which a command has not
 
 
 @dataclass(frozen=True)
@@ -361,7 +362,7 @@ def is_words(name: str) -> bool:
     return name in COLUMNS and COLUMNS[name].type in ("text", "flag")
 
 
-def typed(table: pd.DataFrame) -> pd.DataFrame:
+def typed(table: "pd.DataFrame") -> "pd.DataFrame":
     """The same table with every column in its type; a column that is not in the list is a parameter, a whole number.
 
     Raises UserError with the first column that holds something else.
@@ -375,20 +376,24 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
             raise UserError(f"the column '{name}' does not hold what it should ({kind})") from None
         if kind == "str":
             kinds[name] = kinds[name].fillna("")
-    return pd.DataFrame(kinds, index=table.index)
+    return type(table)(kinds, index=table.index)
 
 
-def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """Rows as a DataFrame with the columns of a file."""
+    import pandas as pd
+
     return typed(pd.DataFrame(list(rows), columns=of(file, parameters)))
 
 
-def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """A CSV with the columns of a file; without rows if there is no file.
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
     stays. Raises UserError if another column is missing.
     """
+    import pandas as pd
+
     path = Path(path)
     if not path.exists():
         return frame([], file, parameters)

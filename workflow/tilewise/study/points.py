@@ -113,7 +113,7 @@ def expand(
             kernel = one_of(name, kernels, f"{where}.kernel")
             if only_cuda:
                 refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
-            emulated = backend == "emulator" and kernel.kind == "cuda" and shapes and emulators_shapes
+            emulated = backend == "emulator" and kernel.launched and shapes and emulators_shapes
             for dtype in listed(sweep["dtype"]):
                 check_dtype(kernel, dtype, where)
                 at = {} if sweep.get("tuned") else dict.fromkeys(["any"], _choices(kernel, sweep, where, space))
@@ -176,8 +176,8 @@ def _tuned(
 
 def refuse_other_kinds(kernel: "Kernel", kernels: Mapping[str, "Kernel"], method: str, where: str) -> None:
     """UserError if the kernel of a sweep is not a CUDA kernel, for a method that serves no others."""
-    if kernel.kind != "cuda":
-        cuda = ", ".join(other for other, entry in kernels.items() if entry.kind == "cuda")
+    if not kernel.launched:
+        cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
         raise UserError(f"{where}.kernel: {method} is for CUDA kernels, and {kernel.name} is not one; there are {cuda}")
 
 

@@ -94,9 +94,14 @@ class Kernel:
         return [code_of(path) for path in self.files]
 
     @property
+    def launched(self) -> bool:
+        """Whether it is compiled for a GPU and launched there on a grid: of CUDA C++ or of Triton."""
+        return self.kind in ("cuda", "triton")
+
+    @property
     def on_gpu(self) -> bool:
         """Whether it runs on the GPU, if there is one."""
-        return self.kind == "cuda" or LIBRARIES.get(self.library or "") == "gpu"
+        return self.launched or LIBRARIES.get(self.library or "") == "gpu"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -163,7 +168,7 @@ class Kernel:
 
     def at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Launch, ...]:
         """The launches that make the product of a point, in order; none for what is not launched on a grid."""
-        if self.kind != "cuda":
+        if not self.launched:
             return ()
         of_device = numbers(device)
         return tuple(self._launch(key, entry, point, of_device) for key, entry in self._serving(point))
@@ -186,7 +191,7 @@ class Kernel:
 
     def instances(self, point: Point) -> list[str]:
         """The C++ template instances that a point runs, in order: `tiled<float, 32>`."""
-        entries = self._serving(point) if self.kind == "cuda" else self._entries()
+        entries = self._serving(point) if self.launched else self._entries()
         return list(dict.fromkeys(self._instance(key, entry, point) for key, entry in entries))
 
     def workspaces_at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Workspace, ...]:
