@@ -16,6 +16,7 @@ rule all:
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/tune.smk"
 include: "workflow/rules/count.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/slurm.smk"

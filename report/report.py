@@ -435,7 +435,7 @@ rung(
     """,
     """
     What is left is partly the end: the blocks make {this('waves')} waves over the multiprocessors, so
-    {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of the places stay empty in the last one.
+    {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all places stay empty, those at the end of the last.
     """,
 )
 
@@ -994,10 +994,37 @@ text(
 )
 
 # %%
+if not evidence.facts["tune"].empty:
+    display(
+        text(
+            "## Choosing the parameters\n\n"
+            "The tuner tries every variant of a kernel's space: it verifies each, times it in a few runs, and measures "
+            "the best few like every other point. If the line of a kernel is flat at its left end, the choice hardly "
+            "matters; if it falls at once, a choice that was made for another machine or shape costs much."
+        )
+    )
+    display(
+        show_table(
+            tables.tuning(evidence, published),
+            "tuning",
+            "<b>Variants.</b> How many were tried, how many are as good as the best, and what the best gains over the "
+            "choice that the registry had.",
+            labels,
+        )
+    )
+    display(
+        show_figure(
+            figures.tuning(evidence, published),
+            "<b>Variants by rank.</b> How flat is the optimum? The dashed line is at 95 % of the best.",
+        )
+    )
+    display(text(findings.tuned(tables.tuning(evidence, published), evidence)))
+
+# %%
 known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
 known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
 known += " accuracy_gate energy triton"
-for name in [name for name in tasks if name not in known.split()]:
+for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
     title = findings.plain(tasks[name]["title"])
     display(text(f"## {title}\n\nThe task `{name}` of the config."))
     display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))

@@ -6,7 +6,7 @@ import math
 import yaml
 
 from tilewise import ROOT
-from tilewise.study import columns, points, registry
+from tilewise.study import columns, points, registry, tuning
 
 #: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = registry.load()
@@ -181,6 +181,25 @@ def lines():
     return columns.frame(rows, "cache_lines", parameters())
 
 
+def variants(platform, backend="gpu"):
+    """Rows of tune/<kernel>.csv for one kernel at two shapes: the third of four variants is best, the fourth failed."""
+    rows = []
+    for n in (4096, 8192):
+        for tile_k, rate in ((4, 20_000.0), (8, 30_000.0), (16, 40_000.0), (32, None)):
+            at = points.point("tune", "register_tile", "float", n, n, n, tile_n=128, tile_m=128, tile_k=tile_k)
+            rate = rate if backend == "gpu" else None
+            row = at.columns() | {"platform": platform, "shape_class": tuning.shape_class(at.shape), "message": ""}
+            row |= {"status": "ok", "registers": 128, "spill_bytes": 64 if tile_k == 4 else 0, "shared_bytes": 4096}
+            row |= {"registered": tile_k == 8, "chosen": rate == 40_000.0, "gflops": rate}
+            row |= {"screen_ms": 2e-6 * n**3 / rate if rate else None, "samples": 3, "build_sha256": "0" * 64}
+            if tile_k == 32:
+                row |= {"status": "incorrect", "message": "C[0, 0] is 1, should be 0"}
+            if rate == 40_000.0:
+                row |= {"time_ms": 2e-6 * n**3 / rate, "noise": 0.001, "sm_clock_mhz": 1965.0}
+            rows.append(row)
+    return columns.frame(rows, "tune", parameters())
+
+
 def accuracy(platform, backend, study):
     """Rows of the accuracy gate, in which one accumulator fails and half parts have their limits."""
     rows = []
@@ -201,7 +220,7 @@ def accuracy(platform, backend, study):
 
 
 def energy(platform, backend, study):
-    """Rows of the energy task, in which faster kernels take as many watts."""
+    """Rows of the energy task, in which faster kernels take as many watts; none of a study without this task."""
     rows = []
     asked = "energy" in study["tasks"]
     for at in points.expand(study, KERNELS, "energy", backend, emulators_shapes=False) if asked else ():
@@ -286,7 +305,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
-        if entry.get("method") in ("bandwidth", "launch_limits", "accuracy", "energy"):
+        if entry.get("method") in ("bandwidth", "launch_limits", "tune", "accuracy", "energy"):
             continue
         expanded = points.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
         everything += expanded
@@ -312,6 +331,8 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     for task, part in measurements.groupby("task"):
         part.to_csv(folder / "tasks" / f"{task}.csv", index=False)
     measurements.to_csv(folder / "measurements.csv", index=False)
+    (folder / "tune").mkdir()
+    variants(platform, backend).to_csv(folder / "tune" / "register_tile.csv", index=False)
     for name, table in facts(platform, backend, study).items():
         table.to_csv(folder / name, index=False)
     (folder / "device.json").write_text(json.dumps(device(platform, backend), indent=1))

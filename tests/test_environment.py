@@ -1,11 +1,14 @@
 """One set of dependencies, written down once: in pyproject.toml, which conda installs too."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
+import urllib.request
 
 import pytest
 import yaml
@@ -119,3 +122,28 @@ def test_the_recipe_for_nodes_without_a_network_works_as_written(tmp_path):
     assert done.returncode == 0, done.stderr
     said = subprocess.run(["tilewise", "--version"], env=online, capture_output=True, text=True).stdout
     assert said.startswith("tilewise ")
+
+
+@pytest.mark.slow
+def test_pip_resolves_the_gpu_packages_at_once(tmp_path, record_property):
+    """Only metadata is fetched: the sizes of the files are asked for, and nothing is kept."""
+    report = tmp_path / "report.json"
+    options = ["--dry-run", "--ignore-installed", "--no-cache-dir", "--use-feature=fast-deps", "--report", str(report)]
+    begin = time.monotonic()
+    command = [sys.executable, "-m", "pip", "install", *options, f"{ROOT}[gpu]"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    seconds = time.monotonic() - begin
+    wheels = re.findall(r"(cuda[-_]toolkit|nvidia[-_]cu\w+)[- ](\d[\w.]*)", done.stdout.partition("Would install")[0])
+    tried = {name: {v for n, v in wheels if n.replace("-", "_") == name.replace("-", "_")} for name, _ in wheels}
+    assert tried and all(len(versions) == 1 for versions in tried.values()), tried
+    files = [each["download_info"]["url"] for each in json.loads(report.read_text())["install"]]
+    size = sum(_size(url) for url in files if url.endswith(".whl"))
+    record_property("note", f"GPU packages: {len(files)} files of {size / 1e9:.1f} GB, resolved in {seconds:.0f} s")
+    assert 0 < size < 2.6e9
+
+
+def _size(url):
+    """Bytes of a file on the web or on a disk."""
+    with urllib.request.urlopen(urllib.request.Request(url, method="HEAD")) as answer:
+        return int(answer.headers["Content-Length"])

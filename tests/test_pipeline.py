@@ -6,6 +6,7 @@ import shutil
 
 import pandas as pd
 import pytest
+import yaml
 from clones import copy_repository, edit, snakemake
 
 QUICK = ("--configfile", "config/quick.yaml")
@@ -263,3 +264,24 @@ def test_a_missing_compiler_is_named(clone):
     assert done.returncode != 0
     assert "Traceback" not in said
     assert "no-such-compiler" in said and "apt install g++" in said
+
+
+def test_tuning_runs_if_it_is_named_and_only_then(tmp_path):
+    clone = copy_repository(tmp_path / "clone")
+    path = clone / "config/config.yaml"
+    study = yaml.safe_load(path.read_text())
+    sweep = {"kernel": "register_tile", "dtype": "float", "shapes": "square_1024", "tile_m": 64, "tile_k": 4}
+    study["tasks"]["tune"]["sweeps"] = [sweep | {"tile_n": [32, 64]}]
+    study["emulator"]["shapes"] = [{"n": 33, "p": 7, "m": 65}, {"n": 64, "p": 8, "m": 64}]
+    path.write_text(yaml.safe_dump(study, sort_keys=False))
+    whole = snakemake(clone, "--dry-run")
+    assert whole.returncode == 0 and "measure_tune" not in whole.stdout and "build_tune" not in whole.stdout
+    done = snakemake(clone, "tune")
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(clone / "results/emulator/tune/register_tile.csv")
+    assert sorted(zip(rows["n"], rows["tile_n"])) == [(33, 32), (33, 64), (64, 32), (64, 64)]
+    assert set(rows["status"]) == {"ok"} and not rows["chosen"].any()
+    assert (clone / "results/emulator/figures/tune.svg").read_text().startswith("<svg")
+    assert pd.read_csv(clone / "results/emulator/tables/tune.csv")["variants"].tolist() == [2, 2]
+    assert len((clone / "results/emulator/journal/tune.jsonl").read_text().split()) > 4
+    assert "Nothing to be done" in snakemake(clone, "tune").stderr

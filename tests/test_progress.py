@@ -98,20 +98,23 @@ def test_a_time_left_in_words(seconds, words):
 
 
 def test_expected_times_come_from_the_last_run_or_a_recorded_one(tmp_path):
-    wildcards, gpu = {"platform": "here", "task": "task3"}, {"here": {"backend": "gpu"}}
-    unknown = progress.expected("measure", wildcards, 10, [], gpu, tmp_path)
-    head = "platform,task,wall_s,timed_s,points,remembered\n"
-    for place, row in (("report/recorded/h200", "h200,task3,50,40,20,10"), ("results/here", "here,task3,30,20,10,0")):
-        assert progress.expected("measure", wildcards, 10, [], gpu, tmp_path) in (unknown, 50)
-        (tmp_path / place / "facts").mkdir(parents=True)
-        (tmp_path / place / "facts/task3.csv").write_text(head + row + "\n")
-    assert progress.expected("measure", wildcards, 10, [], gpu, tmp_path) == 30
-    assert progress.expected("measure", {"platform": "other", "task": "task3"}, 10, [], gpu, tmp_path) == 10 * 0.5
-    assert progress.expected("page", {}, 1, ["results/report.html"], root=tmp_path) == progress.SECONDS["page"]
+    def measure(recorded=None):
+        return progress.expected("measure", {"platform": "here", "task": "task3"}, [], 10, recorded, tmp_path)
+
+    def page():
+        return progress.expected("page", {}, ["results/report.html"], root=tmp_path)
+
+    start = progress.START_S
+    assert measure() == start + 10 * progress.SECONDS["measure"] and measure(50.0) == start + 50
+    (tmp_path / "results/here/facts").mkdir(parents=True)
+    row = "platform,task,wall_s,timed_s,points,remembered\nhere,task3,30,20,20,10\n"
+    (tmp_path / "results/here/facts/task3.csv").write_text(row)
+    assert measure() == measure(50.0) == start + 30, "3 s for each point that was measured"
+    assert page() == progress.SECONDS["page"]
     noted = tmp_path / ".snakemake/metadata/cmVzdWx0cy9yZXBvcnQuaHRtbA=="
     noted.parent.mkdir(parents=True)
     noted.write_text(json.dumps({"starttime": 100.0, "endtime": 107.5}))
-    assert progress.expected("page", {}, 1, ["results/report.html"], root=tmp_path) == 7.5
+    assert page() == 7.5
 
 
 def test_a_finished_point_in_a_line():
@@ -161,6 +164,18 @@ def test_a_failure_ends_with_its_cause_before_its_log(run, handler, tmp_path):
     assert "done in" not in handler.stream.getvalue() and "CalledProcess" not in handler.stream.getvalue()
 
 
+def test_a_failure_on_this_machine_does_not_hide_one_of_a_submitted_job(run, handler):
+    run.jobs[2].log.write_text("\ntilewise: a.cu:1: wrong; correct it\n")
+    run.jobs[3].submitted = True
+    for number in (2, 3):
+        handler.emit(event(LogEvent.JOB_ERROR, logging.ERROR, jobid=number))
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCalledProcessError in file x, line 3"))
+    handler.emit(event(None, logging.ERROR, "Slurm job 7 ended as TIMEOUT: measure task2a; run again"))
+    handler.close()
+    said = handler.stream.getvalue()
+    assert "a.cu:1: wrong" in said and said.splitlines()[-1].startswith("Slurm job 7 ended") and "Called" not in said
+
+
 def test_a_bug_ends_with_the_end_of_its_traceback_and_a_kill_with_snakemakes_words(run, handler, tmp_path):
     run.jobs[2].log.write_text('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 7\n')
     for number in (2, 3):
@@ -170,6 +185,14 @@ def test_a_bug_ends_with_the_end_of_its_traceback_and_a_kill_with_snakemakes_wor
     said = handler.stream.getvalue()
     assert 'task1a on emulator failed:\nFile "a.py", line 1\nKeyError: 7\n' in said
     assert "task2a on emulator failed:\ndied with <Signals.SIGKILL: 9>.\n" in said
+
+
+def test_an_interrupted_run_says_how_to_go_on(run, handler):
+    handler.emit(event(LogEvent.JOB_ERROR, logging.ERROR, jobid=2))
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCommand 'x' died with <Signals.SIGINT: 2>."))
+    handler.emit(event(None, logging.ERROR, "At least one job did not complete successfully."))
+    handler.close()
+    assert handler.stream.getvalue().splitlines()[-1] == "stopped; the same command goes on where this run was"
 
 
 def test_without_a_run_snakemakes_words_are_shown(handler, monkeypatch):

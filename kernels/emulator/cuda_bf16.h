@@ -7,14 +7,14 @@ namespace emulator {
 
 inline unsigned short bfloat16_of(float number)
 {
-    const auto bits = bits_of<std::uint32_t>(number);
+    const auto bits = bits_of<unsigned>(number);
     if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;                     // NaN, as the hardware writes it
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
 inline float float_of_bfloat16(unsigned short bfloat16)
 {
-    return bits_of<float>(static_cast<std::uint32_t>(bfloat16) << 16);
+    return bits_of<float>(static_cast<unsigned>(bfloat16) << 16);
 }
 
 }  // namespace emulator

@@ -50,6 +50,18 @@ constexpr int warpSize = 32;
 
 namespace emulator {
 
+// What headers of the emulator use that a kernel includes itself: there the standard library's names are hidden.
+template <typename T>
+using IfNumber = std::enable_if_t<std::is_arithmetic_v<T>>;
+template <typename A, typename B>
+inline constexpr bool is_same = std::is_same_v<A, B>;
+
+/// What `alignas` takes: a number of bytes, or a type.
+template <std::size_t bytes>
+constexpr std::size_t alignment() { return bytes; }
+template <typename T>
+constexpr std::size_t alignment() { return alignof(T); }
+
 /// One thread of the grid: calls the kernel with the values at these addresses, one for each of its parameters, as
 /// CUDA's kernelParams are.
 using Thread = void (*)(void* const*);

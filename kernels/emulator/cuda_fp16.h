@@ -7,7 +7,7 @@ namespace emulator {
 
 inline unsigned short half_of(float number)
 {
-    const auto bits = bits_of<std::uint32_t>(number);
+    const auto bits = bits_of<unsigned>(number);
     const unsigned sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000) return sign | 0x7fff;                        // NaN, as the hardware writes it
     if (magnitude >= 0x477ff000) return sign | 0x7c00;                       // 65520 and more: infinity
@@ -21,12 +21,12 @@ inline unsigned short half_of(float number)
 
 inline float float_of_half(unsigned short half)
 {
-    const std::uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+    const unsigned sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
     if (magnitude < 0x0400) {                                                // below 2^-14
         const float tiny = magnitude * 0x1p-24f;
         return sign ? -tiny : tiny;
     }
-    const std::uint32_t exponent = magnitude >= 0x7c00 ? 0x70000000u : 0x38000000u;
+    const unsigned exponent = magnitude >= 0x7c00 ? 0x70000000u : 0x38000000u;
     return bits_of<float>(sign | ((magnitude << 13) + exponent));
 }
 

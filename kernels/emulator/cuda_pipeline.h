@@ -3,9 +3,8 @@
 
 #include "cuda_emulator.h"
 
-#include <cstddef>
 
-__forceinline__ void __pipeline_memcpy_async(void* to, const void* from, std::size_t bytes, std::size_t zeros = 0)
+__forceinline__ void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0)
 {
     const unsigned number = static_cast<unsigned>(__cvta_generic_to_shared(to)), read = static_cast<unsigned>(bytes - zeros);
     if (bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(number), "l"(from), "r"(read) : "memory");

@@ -46,18 +46,24 @@ using Same = typename std::common_type<T>::type;  // no deduction from this argu
 
 // ---- Least and largest, as CUDA overloads them -----------------------------------------------------------------------
 
-template <typename A, typename B, typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>>>
-constexpr std::common_type_t<A, B> min(A a, B b)
-{
-    using T = std::common_type_t<A, B>;
-    return T(b) < T(a) ? T(b) : T(a);
-}
-template <typename A, typename B, typename = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>>>
-constexpr std::common_type_t<A, B> max(A a, B b)
-{
-    using T = std::common_type_t<A, B>;
-    return T(a) < T(b) ? T(b) : T(a);
-}
+// No others: where two would do, NVRTC finds the call ambiguous.
+#define EMULATOR_LEAST(T, A, B)                                                              \
+    constexpr T min(A a, B b) { return (T)b < (T)a ? (T)b : (T)a; }                            \
+    constexpr T max(A a, B b) { return (T)a < (T)b ? (T)b : (T)a; }
+#define EMULATOR_LEAST_OF(T)                                                                 \
+    EMULATOR_LEAST(T, T, T)                                                                  \
+    EMULATOR_LEAST(unsigned T, unsigned T, unsigned T)                                       \
+    EMULATOR_LEAST(unsigned T, T, unsigned T)                                                \
+    EMULATOR_LEAST(unsigned T, unsigned T, T)
+EMULATOR_LEAST_OF(int)
+EMULATOR_LEAST_OF(long)
+EMULATOR_LEAST_OF(long long)
+EMULATOR_LEAST(float, float, float)
+EMULATOR_LEAST(double, double, double)
+EMULATOR_LEAST(double, float, double)
+EMULATOR_LEAST(double, double, float)
+#undef EMULATOR_LEAST_OF
+#undef EMULATOR_LEAST
 inline int umin(unsigned a, unsigned b) { return b < a ? b : a; }
 inline int umax(unsigned a, unsigned b) { return a < b ? b : a; }
 

@@ -36,7 +36,7 @@ struct Stored<precision::tf32> {
 /// and B twice; so num_elements counts them twice.
 template <typename Use, int M, int N, int K, typename T, typename Layout = void>
 struct fragment {
-    static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
+    static constexpr bool is_a = emulator::is_same<Use, matrix_a>, is_b = emulator::is_same<Use, matrix_b>;
     static constexpr int rows = is_b ? K : M, columns = is_a ? K : N, own = rows * columns / 32;
     static constexpr int num_elements = is_a || is_b ? 2 * own : own, num_storage_elements = num_elements;
     using element_type = T;
@@ -59,7 +59,7 @@ __forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, cons
     for (int i = 0; i < f.own; ++i) {
         const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
         f.x[i] = f.x[i + f.num_elements - f.own] =
-            from[std::is_same_v<Layout, row_major> ? row * pitch + column : column * pitch + row];
+            from[emulator::is_same<Layout, row_major> ? row * pitch + column : column * pitch + row];
     }
 }
 template <int M, int N, int K, typename T, typename From>
@@ -85,14 +85,14 @@ template <int M, int N, int K, typename T, typename LA, typename LB, typename D,
 inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, N, K, T, LA>& a,
                      const fragment<matrix_b, M, N, K, T, LB>& b, const fragment<accumulator, M, N, K, C>& c, EMULATOR_PLACE)
 {
-    static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16> || std::is_same_v<T, precision::tf32>,
+    static_assert(emulator::is_same<T, __half> || emulator::is_same<T, __nv_bfloat16> || emulator::is_same<T, precision::tf32>,
                   "the emulator's fragments are of half, bfloat16 or tf32");
     float own_a[32], own_b[32], own_c[32], own_d[32];
     for (int i = 0; i < a.own; ++i) own_a[i] = a.x[i];
     for (int i = 0; i < b.own; ++i) own_b[i] = b.x[i];
     for (int i = 0; i < c.own; ++i) own_c[i] = c.x[i];
-    constexpr int kind = std::is_same_v<T, __half> ? 0 : std::is_same_v<T, __nv_bfloat16> ? 1 : 2;
-    emulator::multiply_fragments(M, N, K, kind, std::is_same_v<D, __half>, own_a, own_b, own_c, own_d, file, line);
+    constexpr int kind = emulator::is_same<T, __half> ? 0 : emulator::is_same<T, __nv_bfloat16> ? 1 : 2;
+    emulator::multiply_fragments(M, N, K, kind, emulator::is_same<D, __half>, own_a, own_b, own_c, own_d, file, line);
     for (int i = 0; i < d.own; ++i) d.x[i] = own_d[i];
 }
 

@@ -13,7 +13,7 @@
     struct name {                                                                                                  \
         unsigned short bits;                                                                                       \
         name() = default;                                                                                          \
-        template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>                      \
+        template <typename Number, typename = emulator::IfNumber<Number>>                                           \
         __forceinline__ name(Number number) : bits(pack(static_cast<float>(number)))                               \
         {                                                                                                          \
         }                                                                                                          \
@@ -43,7 +43,7 @@
     __forceinline__ name __habs(name a) { return emulator::bits_of<name>(static_cast<unsigned short>(a.bits & 0x7fff)); } \
     __forceinline__ name __hmax(name a, name b) { return name(fmaxf(a, b)); }                                      \
     __forceinline__ name __hmin(name a, name b) { return name(fminf(a, b)); }                                      \
-    __forceinline__ bool __hisnan(name a) { return (a.bits & 0x7fff) > (name(INFINITY).bits & 0x7fff); }           \
+    __forceinline__ bool __hisnan(name a) { return (a.bits & 0x7fff) > (name(__builtin_inff()).bits & 0x7fff); }           \
     __forceinline__ name __hfma(name a, name b, name c) { return name(fmaf(a, b, c)); }                            \
     __forceinline__ name2 __hfma2(name2 a, name2 b, name2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; } \
     __forceinline__ name2& operator+=(name2& a, name2 b) { return a = a + b; }                                     \

@@ -87,7 +87,7 @@ std::size_t operand_count;                       // those of them that lie in th
 std::vector<std::vector<char>> initial;          // what the variables hold before a run
 std::uintptr_t arena;                            // holds them all, with room around each
 std::size_t arena_bytes;
-unsigned unit;                                   // bytes that share a cell: 4, 2 or 1
+unsigned unit, unit_bits;                        // bytes that share a cell: 4, 2 or 1; as a power of 2
 unsigned finest;                                 // the smallest access so far, if it is smaller than that
 std::uintptr_t shared_begin;                     // the window's
 std::size_t shared_bytes;                        // to the end of the last array
@@ -104,7 +104,8 @@ void* reserve(std::size_t bytes)
     return memory;
 }
 
-std::size_t units(std::size_t bytes) { return (bytes + unit - 1) / unit; }
+std::size_t units(std::size_t bytes) { return (bytes + unit - 1) >> unit_bits; }
+std::size_t cell_at(std::size_t offset) { return offset >> unit_bits; }
 
 int find_library(dl_phdr_info* info, std::size_t, void*)
 {
@@ -452,14 +453,14 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
-            if (watching) examine(access, array.cells + offset / unit, site, array.written_by_host);
+            if (watching) examine(access, array.cells + cell_at(offset), site, array.written_by_host);
             return true;
         }
     }
     return false;
 }
 
-[[gnu::always_inline]] inline void access_global(Access access, bool& inside)
+[[gnu::always_inline]] inline void access_global(Access& access, bool& inside)
 {
     inside = access_array(access, 0);
     if (inside) return;
@@ -482,8 +483,8 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 [[gnu::always_inline]] inline bool find_shared(Access& access)
 {
     const std::uint64_t offset = access.address - shared_begin;
-    int owner = offset < shared_bytes ? shared_owner[offset / unit] : -1;
-    const std::uint64_t last = (offset + access.size - 1) / unit;
+    int owner = offset < shared_bytes ? shared_owner[cell_at(offset)] : -1;
+    const std::uint64_t last = cell_at(offset + access.size - 1);
     const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
     // Outside: named by the array that begins last before it.
     for (std::size_t k = 0; !inside && k < shared_array_begin.size(); ++k)
@@ -494,13 +495,13 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     return inside;
 }
 
-[[gnu::always_inline]] inline void access_shared(Access access)
+[[gnu::always_inline]] inline void access_shared(Access& access)
 {
     if (!find_shared(access)) return;
     const unsigned site = site_at(access.pc, shared, access.write, access.size);
     sites[site].atomic = access.atomic;
     if (counting) count(site, access.address);
-    if (watching) examine(access, shared_cells.data() + (access.address - shared_begin) / unit, site, false);
+    if (watching) examine(access, shared_cells.data() + cell_at(access.address - shared_begin), site, false);
 }
 
 [[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
@@ -527,7 +528,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
         }
     if (access.address - shared_begin < window_bytes) {
         access.space = shared;
-        if (access.address - shared_begin < shared_bytes) access.array = shared_owner[(access.address - shared_begin) / unit];
+        if (access.address - shared_begin < shared_bytes) access.array = shared_owner[cell_at(access.address - shared_begin)];
         access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
     }
     stopping = true;  // the CPU's own wide loads might crash, too
@@ -795,7 +796,7 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
             return;
         }
         if (!find_shared(access)) return;
-        Cell* cell = shared_cells.data() + (access.address - shared_begin) / unit;
+        Cell* cell = shared_cells.data() + cell_at(access.address - shared_begin);
         const std::uint32_t before = cell->write_stamp;
         const auto writer = cell->writer, write_site = cell->write_site;
         const std::size_t faults_before = faults.empty() ? 0 : faults.size() + faults.back().count;
@@ -808,7 +809,7 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
         if (faulty) {
             for (; offset < bytes; offset += unit)
                 if ((at + offset) - reinterpret_cast<char*>(shared_begin) < std::ptrdiff_t(shared_bytes))
-                    shared_cells[((at + offset) - reinterpret_cast<char*>(shared_begin)) / unit].coming = site + 1;
+                    shared_cells[cell_at((at + offset) - reinterpret_cast<char*>(shared_begin))].coming = site + 1;
             return;
         }
     }
@@ -819,7 +820,7 @@ void copy_ends(const void* to, unsigned bytes, unsigned worker)
     if (!watching) return;
     const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(to) - shared_begin;
     for (std::uintptr_t offset = begin; offset < begin + bytes && offset < shared_bytes; offset += unit) {
-        Cell& cell = shared_cells[offset / unit];
+        Cell& cell = shared_cells[cell_at(offset)];
         if (!cell.coming) continue;
         cell.write_stamp = clock_now;
         cell.writer = worker;
@@ -837,7 +838,7 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
     for (unsigned offset = 0; offset < bytes && !faulty; offset += unit) {
         Access access = of_unit(at + offset, false, pc);
         if (access.address - shared_begin >= shared_bytes || !find_shared(access)) return;
-        Cell& cell = shared_cells[(access.address - shared_begin) / unit];
+        Cell& cell = shared_cells[cell_at(access.address - shared_begin)];
         faulty = true;
         if (cell.coming) {
             report_under_way(access, cell.coming);
@@ -921,6 +922,7 @@ EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* wri
     sites.clear();
     occurrences.clear();
     unit = finest = unit_bytes;
+    unit_bits = __builtin_ctz(unit);
     operand_count = count;
     char* memory = nullptr;
     std::size_t room;
@@ -1010,7 +1012,7 @@ EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* size
     shared_array_begin.assign(places, places + shared_arrays);
     shared_array_bytes.assign(sizes, sizes + shared_arrays);
     for (int k = 0; k < shared_arrays; ++k)
-        std::fill(shared_owner.begin() + places[k] / unit, shared_owner.begin() + units(places[k] + sizes[k]), k);
+        std::fill(shared_owner.begin() + cell_at(places[k]), shared_owner.begin() + units(places[k] + sizes[k]), k);
 }
 
 EXPORT const Traffic* tracer_traffic() { return traffic[0]; }

@@ -190,7 +190,7 @@ KERNEL(clean_intrinsics)
     assert(__double2hiint(1.0) == 0x3ff00000 && __hiloint2double(0x40000000, 0) == 2);
     assert(__float2int_rn(2.5f) == 2 && __float2int_rz(-2.7f) == -2 && __float2int_ru(2.1f) == 3 && __float2int_rd(-2.1f) == -3);
     assert(__fmaf_rn(2, 3, 4) == 10 && __fadd_rn(1, 2) == 3 && __fdividef(6, 3) == 2 && __saturatef(3) == 1 && rsqrtf(4) == 0.5f);
-    assert(min(3, 5u) == 3u && max(2.0f, 1) == 2.0f);
+    assert(min(3, 5u) == 3u && max(2.0f, 1.0) == 2.0);
     const float4 four = make_float4(1, 2, 3, 4);
     const longlong2 two = make_longlong2(5, 6);
     const uchar4 bytes = make_uchar4(1, 2, 3, 4);

@@ -1,4 +1,4 @@
-"""What people write in CUDA C++: of each construct the clean kernel is clean, and the faulty one is found at its line."""
+"""What people write in CUDA C++: each construct in a clean kernel, and in a faulty one that is found at its line."""
 
 import re
 from pathlib import Path

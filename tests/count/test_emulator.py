@@ -275,7 +275,7 @@ def test_arguments_of_ones_own(tmp_path):
         ),
         (
             (*SGEMM_ARGUMENTS[:7], {"tensor_map": "C", "box": ("1", "4")}),
-            "argument 8 is a tensor map, which the emulator does not have; give the entry `emulated: false`",
+            "argument 8 is a tensor map, but the function takes a pointer of 8 B there",
         ),
     ],
 )
@@ -294,7 +294,9 @@ def test_clusters_are_refused(tmp_path):
     kernel, at = sgemm(tmp_path), point("mine", "float", (16, 4, 4), tile=8)
     kernel = dataclasses.replace(kernel, launches=(dataclasses.replace(kernel.launches[0], cluster=("2",)),))
     emulator = Emulator(build(kernel, kernel.instances(at), tmp_path / "mine.so"))
-    with pytest.raises(UserError, match="mine: the emulator has no clusters; give the entry `emulated: false`"):
+    with pytest.raises(
+        UserError, match="mine: the emulator runs one block at a time, so it has no clusters; choose clusters of one"
+    ):
         emulator.check(kernel.at(at)[0])
 
 

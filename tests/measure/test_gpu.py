@@ -11,6 +11,7 @@ from tilewise import UserError
 from tilewise.measure import probe
 from tilewise.measure import task as measure
 from tilewise.measure.methods import METHODS
+from tilewise.measure.methods.tune import Tune
 from tilewise.study import registry
 from tilewise.study.points import expand, point
 
@@ -97,6 +98,17 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(run, config, kernel
     assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
     assert set(rows.status[too_short]) <= {"ok", "incorrect"}
     assert set(rows.status[too_short & (rows.n == 1021)]) == {"incorrect"}, "a million sums of one product"
+
+
+def test_the_tuner_screens_all_variants_and_measures_the_best(tmp_path, gpu, config, kernels):
+    points = [point("t", "tiled", "float", n, n, n, tile=tile) for tile in (2, 8, 16, 32) for n in (512, 500)]
+    settings = config | {"tuning": config["tuning"] | {"finalists": 2, "min_time_s": 0.01}}
+    found, rows = Tune().run(work_of(points, kernels, gpu, settings, tmp_path))
+    assert set(rows.status) == {"ok"} and (rows.screen_ms > 0).all() and (rows.registers > 0).all()
+    assert rows.groupby("shape_class").time_ms.count().to_dict() == {"small": 2, "small_ragged": 2} and len(found) == 4
+    assert (rows[rows.chosen].tile > 2).all() and len(rows[rows.chosen]) == 2
+    both = rows[rows.time_ms.notna()]
+    assert ((both.screen_ms / both.time_ms).between(0.5, 2)).all(), "a few runs tell about the same as NVBench"
 
 
 def test_the_accuracy_gate_on_the_gpu(gpu, config, kernels, tmp_path):

@@ -18,13 +18,13 @@ Matrix struct.
 The ladder, float. The ladder at all shapes. Instructions of the multiply-add loop. The ladder, double. Short numbers.
 Float results.
 The accuracy gate. Triton. Energy.
-Kernels that the emulator does not run.
+Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Verified points. Provenance. How long it took."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
-Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float.
+Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float. Variants by rank.
 The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
 The ladder past the peak. Accuracy against rate. The accuracy gate. Triton. Energy.
 naive. tiled, beside naive. multi_tile, beside tiled. register_tile, beside multi_tile. vector_loads, beside multi_tile.

@@ -281,6 +281,28 @@ def test_counted_against_hardware(emulator):
     assert by_count["shared_load_wavefronts"] == pytest.approx(4.8576)
 
 
+def test_what_the_tuner_found(gpu, emulator):
+    table = tables.tuning(gpu, PUBLISHED)
+    assert table["shape"].tolist() == ["(4096, 4096, 4096)", "(8192, 8192, 8192)"]
+    assert table["shape_class"].tolist() == ["medium", "large"]
+    row = table.iloc[1]
+    assert (row["variants"], row["failed"], row["spilled"], row["within_percent"]) == (4, 1, 1, 1)
+    assert row["choice"] == "tile_n 128, tile_m 128, tile_k 16" and row["gflops"] == 40_000
+    assert row["registry_gflops"] == 30_000 and row["gain_percent"] == pytest.approx(100 / 3)
+    assert row["percent_of_anchor"] == pytest.approx(100 * 40 / 51, rel=0.01)
+    ranks = tables.variants(gpu).set_index(["n", "tile_k"])["rank"]
+    assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
+    words = findings.tuned(table, gpu)
+    assert "made 8 trials of a variant at a shape; 2 failed." in words
+    assert "in 2 of 2 cases, at most by 33.3\u00a0%" in words
+    drawing = figures.svg(figures.task("tune", gpu, PUBLISHED))
+    assert "register_tile, float" in drawing and "spills registers" in drawing
+    # Without a GPU the recorded variants are shown beside what the emulator verified.
+    both = tables.tuning(emulator, PUBLISHED).set_index("platform")
+    assert both.loc["nvidia-h200", "gflops"].tolist() == [40_000, 40_000]
+    assert both.loc["emulator", "gflops"].isna().all() and (both.loc["emulator", "variants"] == 4).all()
+
+
 # Figures: each is drawn, and shows what it must.
 
 
@@ -355,6 +377,8 @@ def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_pat
     rows = pd.read_csv(folder / "measurements.csv")
     own = rows[(rows["task"] == "task1a") & (rows["kernel"] == "naive")].assign(kernel="two_rows", status="incorrect")
     pd.concat([rows, own]).to_csv(folder / "measurements.csv", index=False)
+    facts = pd.read_csv(folder / "facts/task1a.csv")
+    facts.assign(points=facts["points"] + len(own)).to_csv(folder / "facts/task1a.csv", index=False)
     table = tables.task("task1a", data.load([folder], recorded=recorded), PUBLISHED)
     assert set(table.loc[table["kernel"] == "two_rows", "status"]) == {"incorrect"}
     assert "two_rows" not in set(table.loc[table["platform"] != "emulator", "kernel"])

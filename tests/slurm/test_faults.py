@@ -69,7 +69,7 @@ def whole(clone):
 
 def names(run, job, state):
     """The last lines of the run name the rule, the task, the Slurm job, how it ended, and a log that exists."""
-    [line] = [line for line in run.output.splitlines() if line.startswith(f"Slurm job {job} ")]
+    [line] = {line for line in run.last_words() if line.startswith(f"Slurm job {job} ended")}
     assert state in line
     assert "measure (platform=emulated, task=task1a)" in line
     return (run.clone / line.rsplit(" ", 1)[1]).is_file()

@@ -2,10 +2,13 @@
 
 import copy
 import dataclasses
+import re
 
 import pytest
+import yaml
 
-from tilewise import UserError
+from tilewise import KERNELS, UserError
+from tilewise.study import registry
 from tilewise.study.points import expand, point
 from tilewise.workflow import Study
 
@@ -127,3 +130,75 @@ def test_a_sweep_leaves_out_what_a_kernel_does_not_take(config, kernels):
     sweep["tile"] = 16
     with pytest.raises(UserError, match=r"tasks.mine.sweeps.0: tiled float 24x5x7 tile=16: tiled requires n % tile"):
         expand(study, registry, "mine")
+
+
+# Sweeps that take their parameters from the registry.
+
+CHOICES = """
+nvidia-h200:
+  tiled: {float: {large: {tile: 32}, small: {tile: 8}}}
+other-gpu:
+  tiled: {float: {large: {tile: 16}}}
+"""
+
+
+@pytest.fixture
+def tuned(tmp_path, config):
+    """A function that expands one sweep with `tuned: true` for a platform."""
+    for path in (KERNELS / "tiled.cu", KERNELS / "naive.cu"):
+        (tmp_path / path.name).symlink_to(path)
+    entries = yaml.safe_load((KERNELS / "registry.yaml").read_text())
+    entries = {name: entries[name] for name in ("naive", "tiled")}
+    (tmp_path / "registry.yaml").write_text(yaml.safe_dump(entries))
+    (tmp_path / "tuned.yaml").write_text(CHOICES)
+    kernels = registry.load(tmp_path)
+
+    def points(gpu="nvidia-h200", backend="gpu", **sweep):
+        asked = {"kernel": "tiled", "dtype": "float", "shapes": ["square", "square_1024", "square_1100"], "tuned": True}
+        task = {"title": "t", "sweeps": [asked | sweep]}
+        return expand(config | {"tasks": {"t": task}}, kernels, "t", backend, gpu=gpu)
+
+    return points
+
+
+def tiles(points):
+    return {point.n: dict(point.parameters)["tile"] for point in points}
+
+
+def test_a_sweep_takes_what_was_tuned_for_the_gpu_and_the_class_of_each_shape(tuned):
+    assert tiles(tuned()) == {8192: 32, 1024: 8, 1100: 32}, "a class that is not there takes the first"
+    assert tiles(tuned("other-gpu")) == {8192: 16, 1024: 16, 1100: 16}
+    assert tiles(tuned("third-gpu")) == tiles(tuned()), "a GPU that is not there takes the first"
+    assert tiles(tuned(tile=4)) == {8192: 4, 1024: 4, 1100: 4}, "what the sweep names comes first"
+
+
+def test_the_emulator_verifies_the_choices_of_all_shapes(tuned, config):
+    points = tuned(backend="emulator")
+    at = {(shape["n"], shape["p"], shape["m"]) for shape in config["emulator"]["shapes"]}
+    assert {(p.n, p.p, p.m) for p in points} == at
+    for shape in at:
+        assert {dict(p.parameters)["tile"] for p in points if (p.n, p.p, p.m) == shape} == {8, 32}
+
+
+def test_a_choice_that_the_registry_lacks_is_named(tuned):
+    with pytest.raises(UserError, match=r"tasks.t.sweeps.0.tuned: .*tuned.yaml has no choice of tiled for double"):
+        tuned(dtype="double")
+    with pytest.raises(UserError, match=r"no choice of naive for float; name the parameters here \(block\)"):
+        tuned(kernel="naive")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nvidia-h200: {tilde: {float: {large: {tile: 8}}}}", "there is no kernel 'tilde'"),
+        ("nvidia-h200: {tiled: {half: {large: {tile: 8}}}}", "nvidia-h200.tiled.half: the kernel takes float, double"),
+        ("nvidia-h200: {tiled: {float: {large: {tilt: 8}}}}", "large: 'tilt' is not one of its parameters"),
+        ("nvidia-h200: {tiled: {float: {large: {}}}}", "large: 'tile' is missing"),
+        ("nvidia-h200: {tiled: {float: {huge: {tile: 8}}}}", "a class of shapes: long, small"),
+        ("nvidia-h200: {tiled: {float: {large: {tile: 1.5}}}}", "1.5 is not valid"),
+    ],
+)
+def test_a_mistake_in_tuned_yaml_is_named(tuned, tmp_path, text, message):
+    (tmp_path / "tuned.yaml").write_text(text)
+    with pytest.raises(UserError, match=re.escape(message)):
+        registry.load(tmp_path)

@@ -1,15 +1,18 @@
 """What the config says about Slurm, and the guards of a job on a node: all that does not need Slurm itself."""
 
+import functools
+import json
 import multiprocessing
 import os
 from types import SimpleNamespace
 
 import pytest
+from snakemake.iocontainers import Wildcards
 
 from tilewise import UserError
 from tilewise.files import alone
 from tilewise.measure import probe
-from tilewise.study import slurm
+from tilewise.study import durations, slurm
 from tilewise.study.schema import validate
 from tilewise.workflow import Study
 
@@ -43,6 +46,68 @@ def test_a_platforms_settings_go_before_those_of_all_jobs(config):
     assert slurm.cpu_job(config) == {"slurm_account": "us", "slurm_partition": "cpu"}
     assert asked(config, "mine") == {"slurm_account": "us", "slurm_partition": "gpu", "gpu": 1}
     assert asked(config, "other") == {"slurm_account": "us", "slurm_partition": "cpu", "gpu": 1}
+
+
+def test_a_task_of_cpu_loops_asks_for_no_gpu_and_for_the_settings_of_all_jobs(config):
+    mine = {"backend": "gpu", "slurm": {"partition": "gpu", "gpu_model": "h200", "exclusive": "node"}}
+    settings = {"partition": "cpu", "max_minutes": 30, "extra": "-v"}
+    study = Study(config | {"slurm": settings, "platforms": {"mine": mine}}, remote=True)
+
+    def resources(task):
+        wildcards = Wildcards(fromdict={"platform": "mine", "task": task})
+        found = {name: value(wildcards) for name, value in study.measuring_job.items()}
+        found |= {"cpus": study.cpus_of(wildcards), "group": study.group_of(wildcards)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    shared = {"max_minutes": 30}
+    loops = shared | {"slurm_partition": "cpu", "gpu": 0, "slurm_extra": "-v", "cpus": slurm.LOOP_CORES}
+    on_gpu = {"slurm_partition": "gpu", "gpu": 1, "gpu_model": "h200", "slurm_extra": "-v --exclusive"}
+    on_gpu |= shared | {"cpus": slurm.GPU_CORES, "group": "measure-mine"}
+    assert resources("cpu") == resources("loop_orders") == loops
+    # `integers` has a CPU loop beside its kernels; `bandwidth` has no points of its own.
+    assert resources("task3") == resources("integers") == resources("bandwidth") == on_gpu
+
+
+def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    platforms = slurm.spread(
+        {
+            "a": {"backend": "gpu", "nodes": ["Node7", "n8"]},
+            "b": {"backend": "gpu", "nodes": 2},
+            "c": {"backend": "gpu"},
+        }
+    )
+    assert list(platforms) == ["a-node7", "a-n8", "b-1", "b-2", "c"]
+    probe, measure = (slurm.gpu_job({}, platforms, measures=flag)["slurm_extra"] for flag in (False, True))
+
+    def asked(name):
+        return [extra(SimpleNamespace(platform=name)) for extra in (probe, measure)]
+
+    assert asked("a-node7") == ["--nodelist=Node7"] * 2
+    assert asked("c") == [None, None]
+    assert slurm.probed_before(platforms, SimpleNamespace(platform="b-2")) == ["results/b-1/device.json"]
+    with pytest.raises(FileNotFoundError):
+        asked("b-2")
+    for name, node in (("b-1", "n4"), ("b-2", "n5")):
+        (tmp_path / "results" / name).mkdir(parents=True)
+        (tmp_path / "results" / name / "device.json").write_text(json.dumps({"node": node}))
+    assert asked("b-1") == [None, "--nodelist=n4"]
+    assert asked("b-2") == ["--exclude=n4", "--nodelist=n5"]
+
+
+def test_times_come_from_the_recorded_run_by_the_number_of_points(tmp_path):
+    folder = tmp_path / "card"
+    (folder / "facts").mkdir(parents=True)
+    (folder / "measurements.csv").write_text("task,time_ms,samples\na,1,5\na,1,5\nb,500,4\nc,,0\n")
+    (folder / "facts/a.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,a,30.5,20,2,0\n")
+    (folder / "facts/b.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,b,0.5,0,1,1\n")
+    seconds = functools.partial(durations.of_task, folder=tmp_path)
+    assert seconds("a", 2, 2, "gpu") == 30.5
+    assert seconds("a", 4, 4, "gpu") == 61
+    assert seconds("b", 1, 1, "gpu") == 3, "its points came from a journal; a second, and four samples of half a second"
+    assert seconds("c", 1, 80, "gpu") == 80 * durations.POINT_S["gpu"], "what the method does besides is not recorded"
+    assert seconds("new", 3, 3, "gpu") == 3 * durations.POINT_S["gpu"]
+    assert seconds("a", 2, 2, "emulator") == 2 * durations.POINT_S["emulator"]
 
 
 @pytest.mark.parametrize(

@@ -98,5 +98,7 @@ rule page:
         "logs/report.log",
     priority: 1
     localrule: True
+    params:
+        variants=study.variants(),
     script:
         "../scripts/page.py"

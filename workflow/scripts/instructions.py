@@ -12,7 +12,7 @@ from tilewise.workflow import Study
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
     device = read_device(snakemake.input.device)
-    points, workers = study.cuda_points(), snakemake.threads
+    points, workers = study.cuda_points(device["platform"]), snakemake.threads
     with tempfile.TemporaryDirectory() as folder:
         if device["gpu"]:
             capability = device["gpu"]["compute_capability"]

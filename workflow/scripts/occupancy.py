@@ -17,7 +17,7 @@ with script(snakemake.log[0]):
     check_here(device)
     builds = {Path(folder).name: folder for folder in snakemake.input.builds}
     manifests = build.manifests(builds)
-    points = [point for task in study.with_method("sweep") for point in study.points(task)]
+    points = study.timed_on(device["platform"], "sweep")
     with one_gpu(device):
         ask = occupancy.cuda_api(builds) if device["backend"] == "gpu" else None
         rows = occupancy.table(points, study.kernels, manifests, device, ask)

@@ -6,7 +6,7 @@ from tilewise.files import script, write_csv
 from tilewise.report import data, figures, tables
 
 with script(snakemake.log[0]):
-    task = snakemake.wildcards.task
+    task = Path(snakemake.output.table).stem
     evidence = data.load([Path(snakemake.input.device).parent], task)
     published = data.published()
     write_csv(tables.task(task, evidence, published), snakemake.output.table)

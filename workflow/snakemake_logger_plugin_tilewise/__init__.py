@@ -26,6 +26,10 @@ PAUSE_S, LOOK_S = 10.0, 0.25
 LINES = 4
 #: What Snakemake says of every run, which tells a user nothing.
 USUAL = re.compile(r"Assuming unrestricted shared|Building DAG of jobs|Using shell|Provided |Rules claiming|Select ")
+#: What it says of every failure, of a job's command, and of one that was interrupted.
+GENERAL = re.compile(r"At least one job did not complete|Exiting because a job|Shutting down")
+OF_A_JOB = re.compile(r"CalledProcessError|Command '|died with <")
+INTERRUPTED = re.compile(r"died with <Signals.SIGINT|returned non-zero exit status 130")
 #: Where a message that Snakemake wraps begins and ends: its own file and line are no place of ours.
 WRAPPING = re.compile(r'^(WorkflowError|RuleException)[^\n]*\n|\n  File "[^\n]*, in [^\n]*$', re.MULTILINE)
 
@@ -68,7 +72,8 @@ class LogHandler(LogHandlerBase):
         elif event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
             self._note_failure(record, run)
         elif record.levelno >= logging.ERROR:
-            self.errors.append(WRAPPING.sub("", record.getMessage()).strip())
+            if not GENERAL.match(record.getMessage()):
+                self.errors.append(WRAPPING.sub("", record.getMessage()).strip())
         elif record.levelno >= logging.WARNING or "SLURM jobid" in record.getMessage():
             self._say(record.getMessage().strip())
         elif event is None and not self.screen and record.msg and not USUAL.match(record.getMessage()):
@@ -109,14 +114,20 @@ class LogHandler(LogHandlerBase):
                 self._say(f"failed: {_full_name(job)}")
 
     def _end(self, run: progress.Run | None) -> None:
+        if self.errors and all(map(INTERRUPTED.search, self.errors)):
+            print("stopped; the same command goes on where this run was", file=self.stream)
+            return
         causes = {name: progress.cause(job.log) for name, job in self.failed.items()}
+        words = list(dict.fromkeys(self.errors))
         for name, job in self.failed.items():
-            said = causes[name] or "\n".join(dict.fromkeys(self.errors)) or "it ended without a word"
+            said = causes[name] or "\n".join(words) or "it ended without a word"
             print(f"\n{_full_name(job)} failed:\n{said}", file=self.stream)
+            words = words if causes[name] else ["it ended as the one above"]  # whose words are whose is not known
             if job.log and job.log.is_file():
                 print(f"(its log: {job.log})", file=self.stream)
-        if not self.failed and self.errors:
-            print("\n".join(dict.fromkeys(self.errors)), file=self.stream)
+        others = [text for text in dict.fromkeys(self.errors) if not (self.failed and OF_A_JOB.search(text))]
+        if others:
+            print("\n".join(others), file=self.stream)
         elif run and not self.failed and all(job.state == "done" for job in run.jobs.values()):
             took = f"done in {progress.clock(time.monotonic() - run.began)}"
             page = f"; the report is {Path(run.report).resolve()}" if run.report else ""

@@ -11,12 +11,12 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tilewise import ROOT, UserError
+from tilewise import KERNELS, ROOT, UserError
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
 from tilewise.build.functions import Function, functions
 from tilewise.count.trace import SCHEDULES, trace_point
-from tilewise.study import registry
+from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
 from tilewise.study.expressions import FUNCTIONS, evaluate
@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser, parameters = _parser(words)
     options = parser.parse_args(words)
+    if options.command == "tuned":
+        return _tuned(options)
     given = {name: value for name in parameters if (value := getattr(options, f"parameter {name}")) is not None}
     try:
         kernel, point = find_kernel(options, given)
@@ -97,6 +99,22 @@ def machine_code(kernel: Kernel, point: Point, options: argparse.Namespace) -> t
     return lines, 0
 
 
+def _tuned(options: argparse.Namespace) -> int:
+    """`tilewise tuned`: print the tuner's choices, or write them into the registry; returns the exit status."""
+    from tilewise.report import data  # pandas and what comes with it: a second that the microscope does not need
+
+    try:
+        found = data.choices(options.folder, registry.load())
+        if options.write:
+            print(f"written into {shown(tuning.write(found, KERNELS))}; see what changed with `git diff`")
+        else:
+            print(tuning.text(found), end="")
+    except UserError as error:
+        print(f"tilewise: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser, and the names of the parameters among its options: every name in `words` that is not its own."""
     parser = argparse.ArgumentParser(
@@ -107,7 +125,7 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     epilog = (
         "Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, the "
         "integers of its template in lower case. For template <typename T, int TILE, int NTB> these are --tile 16 "
@@ -145,6 +163,14 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
         metavar="SECONDS",
         help="give the kernel up after so many seconds of computing (120)",
     )
+    keeping = commands.add_parser(
+        "tuned",
+        help="show the choices of the tuner, and keep them in the registry",
+        description="Print what `snakemake --cores all tune` chose on a machine, as lines of kernels/tuned.yaml, from "
+        "which sweeps with `tuned: true` take their parameters. Exit status: 0, or 2 if nothing was chosen.",
+    )
+    keeping.add_argument("folder", type=Path, help="results of a machine, such as results/nvidia-h200")
+    keeping.add_argument("--write", action="store_true", help="write them into kernels/tuned.yaml")
     tracing.set_defaults(run=trace)
     reading.set_defaults(run=machine_code)
     for command, shape in ((tracing, (33, 35, 70)), (reading, (4096, 4096, 4096))):
@@ -167,7 +193,7 @@ def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
         "--shape", type=_sizes(3), default=shape, metavar="NxPxM", help=f"A is n x p, B p x m ({text})"
     )
     command.add_argument(
-        "--block", type=_sizes(2, 3), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
+        "--block", type=_block_size, metavar="XxY", help="threads of a block, 32 along x in 32x8; 256 and 8x8x4, too"
     )
     other = command.add_argument_group("a kernel that is not in the registry")
     other.add_argument("--name", help="the kernel's name (the file's)")
@@ -181,6 +207,7 @@ def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
     )
     other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
     other.add_argument("--dynamic-shared", type=int, metavar="BYTES", help="dynamic shared memory of a block")
+    other.add_argument("--reads-c", action="store_true", help="it reads C, as alpha * sum + beta * C does")
 
 
 def _whole(text: str) -> int:
@@ -214,6 +241,14 @@ def _seconds(text: str) -> float:
 
 
 _seconds.__name__ = "number of seconds"
+
+
+def _block_size(text: str) -> tuple[int, ...]:
+    sizes = _sizes(1, 2, 3)(text)
+    return (*sizes, 1) if len(sizes) == 1 else sizes
+
+
+_block_size.__name__ = "size (wanted: 64x64)"
 
 
 def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:
@@ -251,8 +286,8 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     registered = _registered(path)
     if registered:
         kernel = registered
-        for option in ("covers", "grid", "arguments", "template", "dynamic_shared"):
-            if getattr(options, option) is not None:
+        for option in ("covers", "grid", "arguments", "template", "dynamic_shared", "reads_c"):
+            if getattr(options, option):
                 place = shown(kernel.folder / "registry.yaml")
                 raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
     else:
@@ -357,6 +392,7 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
         parameters=parameters,
         least=dict.fromkeys(parameters, -(2**31)),  # whatever its template takes
         launches=(launch,),
+        reads_c=options.reads_c,
         folder=path.resolve().parent,
     )
     return kernel, defaults

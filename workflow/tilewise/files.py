@@ -13,12 +13,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
-import pandas as pd
 
 from tilewise import ROOT, UserError
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes half a second to load, which a command has not
 
 #: prctl's PR_SET_PDEATHSIG
 DEATH_SIGNAL = 1
@@ -52,7 +54,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         Path(temporary).unlink(missing_ok=True)
 
 
-def write_csv(frame: pd.DataFrame, path: Path | str) -> None:
+def write_csv(frame: "pd.DataFrame", path: Path | str) -> None:
     """Write a DataFrame as CSV, whole or not at all."""
     with replacing(path) as temporary:
         frame.to_csv(temporary, index=False)

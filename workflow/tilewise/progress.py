@@ -17,19 +17,22 @@ from typing import Any
 
 from tilewise.files import MESSAGE
 
-#: Seconds of a job that never ran here, on two cores without a GPU (November 2026); of `measure`, those of a point.
+#: Seconds of a job that never ran here, on two cores without a GPU (November 2026); of `measure`, those of a point, and
+#: those before its first.
 SECONDS = {
     "probe": 2,
-    "target": 1,
+    "target": 2,
     "build": 4,
-    "measure": 0.5,
-    "occupancy": 4,
-    "trace": 30,
-    "collect": 2,
-    "show_task": 4,
-    "overview": 8,
+    "measure": 0.1,
+    "occupancy": 3,
+    "trace": 50,
+    "instructions": 50,
+    "collect": 3,
+    "show_task": 7,
+    "overview": 9,
     "page": 25,
 }
+START_S = 4
 #: The words for a rule whose jobs are many.
 WORDS = {"build": "builds", "show_task": "tables and figures"}
 #: The first share of a run, in which its expected times count as much as what it was seen to take.
@@ -176,8 +179,12 @@ def begin(workflow: Any, study: Any) -> None:
         rule, wildcards = job.rule.name, dict(job.wildcards_dict)
         if rule in study.tasks or rule == "all":
             continue  # it has nothing to do
-        points = len(study.points(wildcards["task"], study.backend_of(job.wildcards))) if rule == "measure" else 1
-        seconds = expected(rule, wildcards, points, [str(path) for path in job.output], study.platforms)
+        points, recorded = 1, None
+        if rule == "measure":
+            backend = study.backend_of(job.wildcards)
+            points = len(study.points(wildcards["task"], backend))
+            recorded = study.seconds_of(job.wildcards) if backend == "gpu" else None  # the recorded runs are GPUs'
+        seconds = expected(rule, wildcards, [str(path) for path in job.output], points, recorded)
         log = Path(str(job.log[0])) if job.log else None
         remote = not workflow.local_exec and not workflow.is_local(job.rule)
         jobs[workflow.dag.jobid(job)] = Job(rule, wildcards, seconds, log, remote)
@@ -189,24 +196,16 @@ def begin(workflow: Any, study: Any) -> None:
 def expected(
     rule: str,
     wildcards: Mapping[str, str],
-    points: int,
     outputs: Iterable[str],
-    platforms: Mapping[str, Mapping[str, Any]] | None = None,
+    points: int = 1,
+    recorded: float | None = None,
     root: Path | str = ".",
 ) -> float:
-    """Seconds that a job may take: per point as in the last run here or in a recorded run, else as it took here before.
-
-    A recorded run is of a GPU, so it says nothing about a platform that `platforms` has as an emulator.
-    """
-    usual = SECONDS.get(rule, 1.0)
+    """Seconds that a job may take: as it took here before, per point if it measures, else as in a recorded run."""
     if rule == "measure":
-        platform, task = wildcards["platform"], wildcards["task"]
-        here = Path(root, "results", platform, "facts", f"{task}.csv")
-        on_gpu = (platforms or {}).get(platform, {}).get("backend") == "gpu"
-        recorded = sorted(Path(root, "report/recorded").glob(f"*/facts/{task}.csv")) if on_gpu else []
-        pace = next(filter(None, map(_pace, [here, *recorded])), None)
-        return max(1.0, (pace or usual * (4 if on_gpu else 1)) * max(1, points))
-    return next(filter(None, (_took(path, root) for path in outputs)), usual)
+        here = _pace(Path(root, "results", wildcards["platform"], "facts", f"{wildcards['task']}.csv"))
+        return START_S + (points * here if here else recorded or points * SECONDS[rule])
+    return next(filter(None, (_took(path, root) for path in outputs)), SECONDS.get(rule, 1.0))
 
 
 def _pace(facts: Path) -> float | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import re
@@ -49,11 +50,12 @@ def this_machine() -> tuple[str, str, int]:
 class Study:
     """What a config asks for.
 
-    tasks: names in the order of the config; platforms: dict from name to its settings, each with a `backend` (gpu or
-    emulator); kernels: the registry; gpus: how many this machine has, at least 1. The methods that take `wildcards`
-    are input functions of Snakemake's rules. Paths are relative: they are the same in a clone that was moved, where
-    nothing needs to be made again. `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run
-    elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake may use.
+    tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
+    lacks; platforms: dict from name to its settings, each with a `backend` (gpu or emulator); kernels: the registry;
+    gpus: how many this machine has, at least 1. The methods that take `wildcards` are input functions of Snakemake's
+    rules. Paths are relative: they are the same in a clone that was moved, where nothing needs to be made again.
+    `cpu_job` and `gpu_job` are the resources of a job under Slurm. `remote`: jobs run elsewhere, so that this machine
+    says nothing about the platforms. `cores`: those that Snakemake may use.
     `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that cannot
     work.
     """
@@ -71,8 +73,9 @@ class Study:
         self.config = config
         self.cores = cores
         self.kernels = registry.load(folder)
-        self.tasks = list(config["tasks"])
-        taken = {*reserved, *rules()} & set(self.tasks)
+        self.tunings = [task for task in config["tasks"] if self.method(task).on_request]
+        self.tasks = [task for task in config["tasks"] if task not in self.tunings]
+        taken = {*reserved, *rules()} & set(config["tasks"])
         if taken:
             raise UserError(f"{source}: tasks.{min(taken)}: the study has a rule or table of that name; choose another")
         self.gpus = 1
@@ -105,9 +108,17 @@ class Study:
         self.cpu_job = slurm.cpu_job(config)
         self.gpu_job = slurm.gpu_job(config, self.platforms)
         self.measuring_job = slurm.gpu_job(config, self.platforms, self.needs_gpu, measures=True)
-        self.points = functools.cache(self._points)
+        self._expanded = functools.cache(self._expand)
         for task in self.tasks:
             self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
+        self._tuned = {task: points.tuned_kernels(config, self.kernels, task) for task in self.tunings}
+        for task, other in itertools.combinations(self.tunings, 2):
+            twice = [name for name in self._tuned[task] if name in self._tuned[other]]
+            if twice:
+                raise UserError(
+                    f"{source}: tasks.{other}: {twice[0]} is tuned by {task} already, and has one table of variants; "
+                    "name it in one of the two"
+                )
 
     # ---- Tasks and their points -------------------------------------------------------------------------------------
 
@@ -115,31 +126,61 @@ class Study:
         """The method of a task."""
         return METHODS[self.config["tasks"][task].get("method", "sweep")]
 
-    def _points(self, task: str, backend: str = "gpu") -> list[Point]:
-        """The points of a task on a backend."""
+    def points(self, task: str, backend: str = "gpu", gpu: str = "") -> list[Point]:
+        """The points of a task on a backend; `gpu` is the platform whose choices it takes from the registry, or empty
+        for the first there."""
+        return self._expanded(task, backend, gpu)
+
+    def _expand(self, task: str, backend: str, gpu: str) -> list[Point]:
         its = self.method(task)
-        return points.expand(self.config, self.kernels, task, backend, its.shapes, its.emulators_shapes, its.only_cuda)
+        how = its.shapes, its.emulators_shapes, its.only_cuda, its.space
+        return points.expand(self.config, self.kernels, task, backend, *how, gpu)
+
+    def points_on(self, platform: str, task: str) -> list[Point]:
+        """The points of a task on a platform."""
+        return self.points(task, self.platforms[platform]["backend"], self._gpu(platform))
+
+    def _gpu(self, platform: str) -> str:
+        """A platform's name if the registry has choices for it; else it takes those of another, as all others do."""
+        return platform if any(platform in kernel.tuned for kernel in self.kernels.values()) else ""
+
+    def timed_on(self, platform: str, method: str = "") -> list[Point]:
+        """The points of all tasks, or of those of a method, as a platform would have them if it had a GPU."""
+        tasks = self.with_method(method) if method else self.tasks
+        return [point for task in tasks for point in self.points(task, "gpu", self._gpu(platform))]
 
     def with_method(self, method: str) -> list[str]:
-        """Names of the tasks that a method serves."""
+        """Names of the tasks that a method serves, without tunings."""
         return [task for task in self.tasks if self.method(task).name == method]
+
+    def tuned_by(self, task: str) -> list[str]:
+        """Names of the kernels that a tuning is about."""
+        return self._tuned[task]
 
     def instances_of(self, wildcards: Any) -> list[str]:
         """The template instances of a kernel that any task asks for on a platform: what the build rule compiles."""
-        backend, kernel = self.backend_of(wildcards), self.kernels[wildcards.kernel]
-        found = (point for task in self.tasks for point in self.points(task, backend) if point.kernel == kernel.name)
+        platform, kernel = wildcards.platform, self.kernels[wildcards.kernel]
+        asked = (point for task in self.tasks for point in self.points_on(platform, task))
+        found = (point for point in asked if point.kernel == kernel.name)
         return sorted({instance for point in found for instance in kernel.instances(point)})
 
-    def _used(self, backend: str, *tasks: str) -> list[str]:
-        """Names of the kernels with a source that tasks run."""
-        names = {point.kernel for task in tasks or self.tasks for point in self.points(task, backend)}
+    def instances_of_tuning(self, task: str, platform: str) -> dict[str, list[str]]:
+        """The template instances that a tuning tries on a platform, by kernel."""
+        found: dict[str, dict[str, None]] = {name: {} for name in self.tuned_by(task)}
+        for point in self.points_on(platform, task):
+            found[point.kernel] |= dict.fromkeys(self.kernels[point.kernel].instances(point))
+        return {name: list(instances) for name, instances in found.items()}
+
+    def _used(self, platform: str, *tasks: str) -> list[str]:
+        """Names of the kernels with a source that tasks run on a platform."""
+        names = {point.kernel for task in tasks or self.tasks for point in self.points_on(platform, task)}
         return sorted(name for name in names if self.kernels[name].source)
 
-    def work(self, wildcards: Any, builds: Sequence[str], device: Mapping[str, Any], params: Any) -> Work:
+    def work(self, task: str, builds: Sequence[str | Path], device: Mapping[str, Any], params: Any) -> Work:
         """What the measuring rule of a task is about; `builds` are folders, `params` the rule's."""
         return Work(
-            wildcards.task,
-            self.points(wildcards.task, device["backend"]),
+            task,
+            self.points_on(device["platform"], task),
             self.kernels,
             {Path(folder).name: folder for folder in builds},
             device,
@@ -156,8 +197,13 @@ class Study:
 
     def builds_of(self, wildcards: Any) -> list[str]:
         """The build folders that a task of a platform launches from."""
-        names = self._used(self.backend_of(wildcards), wildcards.task)
+        names = self._used(wildcards.platform, wildcards.task)
         return [f"results/{wildcards.platform}/build/{name}" for name in names]
+
+    def sources_of_tuning(self, task: str) -> list[str]:
+        """The files that the kernels of a tuning are made of."""
+        files = (path for name in self.tuned_by(task) for path in self.kernels[name].files)
+        return [os.path.relpath(path) for path in dict.fromkeys(files)]
 
     def method_sources_of(self, wildcards: Any) -> list[str]:
         """What a task's method measures with, beside kernels."""
@@ -165,7 +211,7 @@ class Study:
 
     def cuda_builds_of(self, wildcards: Any) -> list[str]:
         """The build folders of all CUDA kernels of a platform."""
-        names = [name for name in self._used(self.backend_of(wildcards)) if self.kernels[name].kind == "cuda"]
+        names = [name for name in self._used(wildcards.platform) if self.kernels[name].kind == "cuda"]
         return [f"results/{wildcards.platform}/build/{name}" for name in names]
 
     def files_of_kind(self, kind: str) -> list[str]:
@@ -187,6 +233,12 @@ class Study:
         files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
         return [str(file) for file in files if file.is_file()]
 
+    def variants(self) -> str:
+        """A digest of all tables of variants, if somebody has asked for them. As an input they would make a report tune
+        again whenever something about a kernel has changed."""
+        tables = (path for name in self.platforms for path in Path(f"results/{name}/tune").glob("*.csv"))
+        return digest([[str(path), path.read_text(errors="replace")] for path in sorted(tables)])
+
     def instructions_of(self, wildcards: Any) -> list[str]:
         """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""
         mine = wildcards.get("platform")
@@ -201,13 +253,15 @@ class Study:
     # ---- What is counted --------------------------------------------------------------------------------------------
 
     def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
-        """Every CUDA kernel with every choice of parameters that a sweep asks for, at those of `shapes` that it takes.
+        """Every CUDA kernel with every choice of parameters that a sweep asks for on any platform, at those of `shapes`
+        that it takes.
 
         If it takes none of them, at the smallest that it takes, with two blocks along each dimension if it can have
         them; and if there is none either, at the first of `shapes`, so that the table says that it was not traced.
         """
         found: dict[Point, None] = {}
-        asked = (dataclasses.replace(p, task="trace") for task in self.with_method("sweep") for p in self.points(task))
+        swept = (point for platform in self.platforms for point in self.timed_on(platform, "sweep"))
+        asked = (dataclasses.replace(point, task="trace") for point in swept)
         for point in dict.fromkeys(dataclasses.replace(p, n=1, p=1, m=1) for p in asked):
             kernel = self.kernels[point.kernel]
             if kernel.kind == "cuda":
@@ -217,10 +271,9 @@ class Study:
                 found |= dict.fromkeys(taken or [own or at[0]])
         return list(found)
 
-    def cuda_points(self) -> list[Point]:
-        """Every point of a CUDA kernel, as on a GPU."""
-        found = (point for task in self.tasks for point in self.points(task))
-        return [point for point in found if self.kernels[point.kernel].kind == "cuda"]
+    def cuda_points(self, platform: str) -> list[Point]:
+        """Every point of a CUDA kernel, as a platform would have them if it had a GPU."""
+        return [point for point in self.timed_on(platform) if self.kernels[point.kernel].kind == "cuda"]
 
     def loop_points(self) -> list[Point]:
         """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
@@ -241,12 +294,22 @@ class Study:
     def conditions_of(self, wildcards: Any) -> str:
         """A digest of what a task's rows depend on beside builds and machine: Snakemake reruns it when that changes."""
         backend, method = self.backend_of(wildcards), self.method(wildcards.task)
-        asked = self.points(wildcards.task, backend)
+        asked = self.points_on(wildcards.platform, wildcards.task)
         used = sorted({job.backend_of(self.kernels[point.kernel], backend) for point in asked})
         settings = [[read(each, backend, self.config) for each in used] for read in (job.settings, job.limits)]
         own = method.settings(self.config, backend)
         claims = [method.asks(self.kernels[name]) for name in sorted({point.kernel for point in asked})]
         return digest([method.name, asked, settings, own, claims, self._entries(asked)])
+
+    def conditions_of_tuning(self, task: str) -> str:
+        """The same for a tuning, by its entry and its kernels' spaces: all points of a space would take seconds."""
+        its, kernels = self.config["tasks"][task]["sweeps"], [self.kernels[name] for name in self.tuned_by(task)]
+        entries: list[Any] = [
+            [kernel.space, kernel.space_requires, kernel.requires, kernel.architecture] for kernel in kernels
+        ]
+        entries += [[kernel.name, kernel.reads_c, kernel.workspaces, kernel.launches] for kernel in kernels]
+        keys = ("seed", "shapes", "timing", "tuning", "verification", "emulator")
+        return digest([its, entries, [self.config[key] for key in keys]])
 
     def conditions_of_build(self, wildcards: Any) -> str:
         """The same for a build, beside its instances: how the kernel is compiled, and why it may not be."""
@@ -260,7 +323,7 @@ class Study:
         if self.backend_of(wildcards) == "emulator":
             return ""  # nothing is known of registers there
         found = set()
-        for point in {point for task in self.with_method("sweep") for point in self.points(task)}:
+        for point in set(self.timed_on(wildcards.platform, "sweep")):
             launch = self.kernels[point.kernel].product(point)
             if launch:
                 choice = point.kernel, point.dtype, point.parameters
@@ -278,7 +341,9 @@ class Study:
 
     def conditions_of_code(self, wildcards: Any) -> str:
         """The same for what is read of the machine code: the instances that make a product, and what compiles them."""
-        products = {(p.kernel, p.dtype, self.kernels[p.kernel].product(p)) for p in self.cuda_points()}
+        products = {
+            (p.kernel, p.dtype, self.kernels[p.kernel].product(p)) for p in self.cuda_points(wildcards.platform)
+        }
         instances = sorted({(*names, launch.instance) for *names, launch in products if launch})
         return digest([instances, self.backend_of(wildcards) == "emulator" and self.config["machine_code"]])
 
@@ -309,7 +374,7 @@ class Study:
         that times nothing takes one.
         """
         backend, task = self.backend_of(wildcards), wildcards.get("task")
-        asked = self.points(task, backend) if task else []
+        asked = self.points_on(wildcards.platform, task) if task else []
         times_host = bool(task) and backend == "gpu" and self.method(task).times_host
         if times_host or any(not self.kernels[point.kernel].on_gpu for point in asked):
             return self.cores
@@ -320,7 +385,7 @@ class Study:
     def needs_gpu(self, wildcards: Any) -> bool:
         """Whether a task's job needs its platform's own node: whether anything in it runs on a GPU, or on what stands
         in for one."""
-        asked = self.points(wildcards.task, self.backend_of(wildcards)) if wildcards.get("task") else []
+        asked = self.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else []
         return not asked or any(self.kernels[point.kernel].on_gpu for point in asked)
 
     def group_of(self, wildcards: Any) -> str | None:
@@ -330,7 +395,7 @@ class Study:
     def seconds_of(self, wildcards: Any) -> int:
         """How long a task takes, from recorded runs."""
         backend = self.backend_of(wildcards)
-        asked = len(self.points(wildcards.task, backend))
+        asked = len(self.points_on(wildcards.platform, wildcards.task))
         return math.ceil(durations.of_task(wildcards.task, asked, self.length_of(wildcards), backend))
 
     def cpus_of(self, wildcards: Any) -> int:
@@ -345,7 +410,7 @@ class Study:
         """MB of the host's memory for a task: 4 GB for Python and CUDA; for a product on the CPU also its matrices, as
         stored and in float64 to verify them. Twice as much for a second try."""
         products = [0.0]
-        for point in self.points(wildcards.task, self.backend_of(wildcards)):
+        for point in self.points_on(wildcards.platform, wildcards.task):
             if not self.kernels[point.kernel].on_gpu or self.backend_of(wildcards) == "emulator":
                 elements = point.n * point.p + point.p * point.m + point.n * point.m
                 products.append(elements * (PRECISIONS[point.dtype].itemsize + 3 * 8))
@@ -353,9 +418,7 @@ class Study:
 
     def length_of(self, wildcards: Any, **_: Any) -> int:
         """How long a task takes, in points of a sweep."""
-        return (
-            len(self.points(wildcards.task, self.backend_of(wildcards))) * self.method(wildcards.task).points_per_point
-        )
+        return len(self.points_on(wildcards.platform, wildcards.task)) * self.method(wildcards.task).points_per_point
 
     def backend_of(self, wildcards: Any) -> str:
         """The platform's backend: gpu or emulator."""

@@ -1,17 +1,20 @@
 """Build the kernels of the study, each into a folder of its own with a manifest that tells what is in it."""
 
+import contextlib
+import multiprocessing
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
 from tilewise.build import cuda, emulator, triton
 from tilewise.build.cpp import beside, compile_library
-from tilewise.files import digest, read_json, write_json
+from tilewise.files import digest, end_with_parent, read_json, replacing, write_json
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
-from tilewise.study.sources import code_of
 
 HOST_FLAGS = ("-O3",)
 Device = Mapping[str, Any]
@@ -60,13 +63,18 @@ def unsupported(kernel: Kernel, device: Device) -> str:
 def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
     """The hash of an instance: of its sources, with all that they include, its options and its target. It needs no
     compiler."""
-    source, *headers = [code_of(path) for path in kernel.files]
+    source, *headers = kernel.code
     return digest([source, *([headers] if headers else []), instance, *_options(kernel, device)])
 
 
 def row_sha256(kernel: Kernel, point: Point, device: Device) -> str:
-    """`build_sha256` of a point's row: the hash of its instance, or of the hashes of several, in their order."""
-    hashes = [source_sha256(kernel, instance, device) for instance in kernel.instances(point)]
+    """`build_sha256` of a point's row: that of its instances."""
+    return sha256_of(kernel, kernel.instances(point), device)
+
+
+def sha256_of(kernel: Kernel, instances: Sequence[str], device: Device) -> str:
+    """The hash of an instance, or of the hashes of several, in their order."""
+    hashes = [source_sha256(kernel, instance, device) for instance in instances]
     return hashes[0] if len(hashes) == 1 else digest(hashes)
 
 
@@ -106,6 +114,75 @@ def build(kernel: Kernel, instances: Sequence[str], device: Device, folder: Path
             entry |= {"file": library, "symbol": symbol_of(name)}
     write_json(manifest, folder / "manifest.json")
     return manifest
+
+
+# ---- Variants --------------------------------------------------------------------------------------------------------
+
+
+def build_variants(
+    wanted: Mapping[str, Sequence[str]],
+    kernels: Mapping[str, Kernel],
+    device: Device,
+    folders: Mapping[str, Path | str],
+    workers: int,
+) -> dict[str, dict]:
+    """Compile many instances of several kernels, each for itself, by so many processes at a time; manifests by kernel.
+
+    `wanted` maps kernels to instances, `folders` maps them to where the binaries and manifest.json go. A binary is
+    named by what it was made of; one that is there already is not made again, so that what a kill left is used. An
+    instance that does not compile has an `error` in the manifest, even if all have it.
+    """
+    found: dict[str, dict] = {}
+    todo = []
+    for name, instances in wanted.items():
+        kernel, folder = kernels[name], Path(folders[name])
+        folder.mkdir(parents=True, exist_ok=True)
+        why = unsupported(kernel, device)
+        entries: dict[str, dict] = {each: {"sha256": source_sha256(kernel, each, device)} for each in instances}
+        found[name] = {"kernel": name, "unsupported": why, "instances": entries}
+        if not why:
+            todo += [(kernel, each, device, folder, entry["sha256"]) for each, entry in entries.items()]
+    # Not spawned: a new interpreter would run the script of Snakemake once more.
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+        futures = [pool.submit(_variant, *each) for each in todo]
+        try:
+            for (kernel, instance, *_), future in zip(todo, futures):
+                found[kernel.name]["instances"][instance] |= future.result()
+        except BrokenProcessPool:
+            raise UserError(
+                "a compiler's process ended while it built variants, perhaps for want of memory; run again with fewer "
+                "cores: what was built is kept"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+    for name, manifest in found.items():
+        write_json(manifest, Path(folders[name]) / "manifest.json")
+    return found
+
+
+def _variant(kernel: Kernel, instance: str, device: Device, folder: Path, sha256: str) -> dict[str, Any]:
+    """What a manifest tells of one instance, which is compiled unless `folder` has it; by a process of the pool."""
+    emulated = device["backend"] == "emulator"
+    made_by = device["host_compiler"] if emulated else cuda.compiler()
+    name = f"{symbol_of(instance)}-{digest([sha256, made_by])[:16]}"
+    known = folder / f"{name}.json"
+    if known.is_file():
+        with contextlib.suppress(UserError):  # cut short by a crash of the machine
+            return read_json(known)
+    try:
+        if emulated:
+            entry: dict[str, Any] = {"file": f"{name}.so", "symbol": symbol_of(instance)}
+            emulator.build(kernel, [instance], folder / entry["file"])
+        else:
+            cubin, facts = cuda.compile_cubin(kernel, instance, device["gpu"]["compute_capability"])
+            entry = facts | {"file": f"{name}.cubin"}
+            with replacing(folder / entry["file"]) as temporary:
+                temporary.write_bytes(cubin)
+    except UserError as error:
+        entry = {"error": str(error)}
+    write_json(entry, known)
+    return entry
 
 
 def symbol_of(instance: str) -> str:

@@ -71,6 +71,44 @@ def _cache() -> Path:
     return Path(temporary.name)
 
 
+def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
+    """A header `name` of this text with what it includes, compiled once for sources with these `flags` and kept like
+    the objects of `compile_object`; returns the folder that it lies in.
+
+    It is for sources that do not find the standard library's headers: give them -nostdinc, the folder as the last one
+    to look for headers in, and `-include name`.
+    """
+    own = [flag for flag in flags if flag != "-shared"]
+    digest = hashlib.sha256(repr((name, text, own, run_compiler(["--version"]))).encode())
+    for flag in own:
+        if str(flag).startswith("-I"):
+            for path in sorted(Path(str(flag)[2:]).glob("*.h")):
+                digest.update(path.name.encode() + path.read_bytes())
+    folder = _cache() / f"{Path(name).stem}-{digest.hexdigest()[:24]}"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory(dir=_cache(), prefix=f".{folder.name}.") as temporary:
+            made = Path(temporary, folder.name)
+            made.mkdir()
+            (made / name).write_text(text)
+            # Without the header that g++ includes unasked, which sources compiled with -nostdinc do not get.
+            standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
+            gch = ["-o", made / f"{name}.gch"]
+            run_compiler([*own, "-nostdinc", "-nostdinc++", *standard, "-x", "c++-header", made / name, *gch])
+            with contextlib.suppress(OSError):  # another process was faster
+                made.replace(folder)
+    return folder
+
+
+def _standard_folders() -> list[str]:
+    """Where the compiler looks for the headers of the standard libraries."""
+    command = [*compiler(), "-E", "-v", "-x", "c++", os.devnull]
+    said = subprocess.run(
+        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
+    ).stderr
+    listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)End of search list", said, re.DOTALL)
+    return [line.strip() for line in listed[1].splitlines()] if listed else []
+
+
 def preprocess(text: str, flags: Iterable[Any] = ()) -> str:
     """`text`, a C++ translation unit, after the preprocessor, with line markers."""
     return run_compiler([*(flag for flag in FLAGS if flag != "-shared"), *flags, "-E", "-x", "c++", "-"], text)

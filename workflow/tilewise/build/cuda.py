@@ -1,5 +1,7 @@
 """Compile CUDA C++ to cubins with NVRTC, which needs neither a driver nor a GPU."""
 
+import contextlib
+import importlib.metadata
 import io
 import re
 from pathlib import Path
@@ -7,11 +9,9 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.study.registry import Kernel
-from tilewise.study.sources import INCLUDE, code_of
+from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
 
 STANDARD = "c++17"
-#: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
-HOST_HEADERS = INCLUDE / "nvrtc"
 #: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.
 SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 
@@ -19,6 +19,13 @@ SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 def architecture(kernel: Kernel, capability: str) -> str:
     """What to compile a kernel for on a GPU of this compute capability: its own wish, or the GPU itself."""
     return f"sm_{kernel.architecture or capability.replace('.', '')}"
+
+
+def compiler() -> str:
+    """The compiler's name and version; empty if it is not installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return f"nvrtc {importlib.metadata.version('nvidia-cuda-nvrtc')}"
+    return ""
 
 
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:

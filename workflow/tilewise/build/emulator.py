@@ -18,13 +18,13 @@ import numpy as np
 
 from tilewise import KERNELS, UserError
 from tilewise.build import ptx
-from tilewise.build.cpp import FLAGS, beside, compile_object, preprocess, run_compiler, shown, tool
+from tilewise.build.cpp import FLAGS, beside, compile_object, precompiled, preprocess, run_compiler, shown, tool
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
-from tilewise.study.sources import INCLUDE, code_of
+from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
 
 FOLDER = KERNELS / "emulator"
 #: A block has at most this many threads along z, on every device so far.
@@ -33,6 +33,10 @@ MAX_BLOCK_Z = 64
 
 class LaunchError(Exception):
     """A launch that a device would refuse; the message begins with the CUDA error's own name."""
+
+
+class NotEmulated(UserError):
+    """A launch that a device would run, and the emulator cannot."""
 
 
 # ---- Compiling -------------------------------------------------------------------------------------------------------
@@ -45,6 +49,9 @@ COMPILE = (
     "-fstack-clash-protection",  # a thread that needs too much local memory meets the end of its stack
     "-ffunction-sections",
     "-fdata-sections",
+    "-ftrack-macro-expansion=0",  # a message names the line that uses a macro
+    "-fno-exceptions",
+    "-Werror=vla",  # CUDA has no arrays of variable length
 )
 
 
@@ -63,15 +70,16 @@ def build(
     """
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    own = [*COMPILE, *flags, *beside(kernel.path), f"-I{INCLUDE}", f"-I{FOLDER}"]
+    own = [*COMPILE, *flags, *beside(kernel.path), *_as_nvrtc(tuple(flags))]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
         text, objects = _wrapper(kernel, instances), [compile_object(FOLDER / runtime)]
-        if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
-            text = ptx.rewritten(preprocess(text, own), own=["<stdin>"])
-            objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
-        source.write_text(text)
         try:
+            if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
+                text = ptx.rewritten(preprocess(text, [*own, "-fpch-preprocess"]), own=["<stdin>"])
+                own.append("-fpreprocessed")
+                objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
+            source.write_text(text)
             run_compiler([*own, "-c", source, "-o", compiled])
         except UserError as error:
             raise UserError(_in_kernel(str(error), kernel, source)) from None
@@ -92,9 +100,39 @@ def build(
     return output
 
 
+#: Names of the host that g++ knows and NVRTC does not. <cstdint> of kernels/include/nvrtc defines the first ones.
+HIDDEN = """int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t uintptr_t intptr_t intmax_t uintmax_t
+    std rand srand exit abort system getenv atexit qsort bsearch strlen strcmp strncmp strcpy strncpy strcat strchr
+    strstr fprintf sprintf snprintf puts putchar fputs scanf fopen fclose fflush stdout stderr stdin realloc calloc
+    alloca uchar""".split()
+_LACKS = "nvrtc_lacks_"
+
+
+def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
+    """Flags under which a kernel sees what NVRTC shows it: CUDA's vocabulary, the headers in kernels/include/nvrtc and
+    the emulator's own, and no others. The emulator itself needs the standard library: it is compiled before."""
+    own = [*COMPILE, *flags, f"-I{FOLDER}"]
+    macros = run_compiler([*own, "-E", "-dM", "-include", "cuda_emulator.h", "-x", "c++", "-"])
+    names = sorted(set(re.findall(r"^#define ((?!EMULATOR_|NULL\b)[A-Z]\w*)", macros, re.MULTILINE)))
+    hidden = [f"#undef {name}\n" for name in names] + [f"#define {name} {_LACKS}{name}\n" for name in HIDDEN]
+    # g++ does not take `alignas` between other words of a declaration, as after __shared__.
+    alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
+    text = f'#include "cuda_emulator.h"\n{"".join(hidden)}{alignas}'
+    folder = precompiled("as_nvrtc.h", text, own)
+    headers = [f"-I{place}" for place in (INCLUDE, FOLDER, HOST_HEADERS, folder)]
+    return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
+
+
 def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
     """A compiler's message about the text around a kernel, as one about the kernel."""
     where, _, what = message.partition(": ")
+    if header := re.fullmatch(r"(.*): No such file or directory", what):
+        known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
+        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
+        return f"{where}: {who} header <{header[1]}>"
+    if hidden := re.search(rf"{_LACKS}(\w+)", what):
+        remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
+        return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
     if not where.startswith(str(source)):
         return message
     hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
@@ -110,7 +148,6 @@ def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
     visible = 'extern "C" __attribute__((visibility("default"))) const'
     return "\n".join(
         [
-            '#include "cuda_emulator.h"',
             *(f'#include "{header}"' for header in headers),
             f'#include "{kernel.path.name}"',
             f"{visible} emulator::Instance emulator_instances[] = {{",
@@ -155,6 +192,9 @@ def _symbols(kernel: Kernel, compiled: Path) -> tuple[dict[str, tuple[int, bool]
     sections = {number: (name, int(alignment)) for number, name, alignment in rows}
     symbols = re.findall(r"^ *\d+: \S+ +\S+ TLS +\S+ +\S+ +(\w+) (\S+)$", listing, re.MULTILINE)
     objects = re.findall(r"^ *\d+: \S+ +\S+ OBJECT +\S+ +\S+ +(\d+) (\S+)$", listing, re.MULTILINE)
+    for section, name in symbols:
+        if section != "UND" and sections[section][0].startswith(".tdata"):
+            _refuse_initial_value(kernel, name)
     variables = [name for section, name in objects if re.match(r"\.(bss|data(?!\.rel\.ro))", sections[section][0])]
     text = "\n".join(code_of(path) for path in kernel.files)
     alignments = {
@@ -162,6 +202,18 @@ def _symbols(kernel: Kernel, compiled: Path) -> tuple[dict[str, tuple[int, bool]
         for section, name in symbols
     }
     return alignments, variables
+
+
+def _refuse_initial_value(kernel: Kernel, symbol: str) -> None:
+    for path in kernel.files:
+        for number, line in enumerate(code_of(path).splitlines(), 1):
+            for name in re.findall(r"__shared__[^;]*?(\w+)\s*(?:\[[^;]*?\])?\s*[={]", line):
+                if f"{len(name)}{name}" in symbol:
+                    place = f"{shown(path)}:{number}"
+                    raise UserError(
+                        f"{place}: the __shared__ variable '{name}' has an initial value, which CUDA refuses"
+                    )
+    raise UserError(f"{shown(kernel.path)}: a __shared__ variable has an initial value, which CUDA refuses: {symbol}")
 
 
 def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequence[str]) -> str:
@@ -177,10 +229,22 @@ def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequen
 
 
 def _alignment_of_extern(name: str, text: str) -> int:
-    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it."""
-    declared = re.findall(rf"\bextern\b[^;{{}}]*\b{name}\s*\[", text)
+    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it. A struct, which may ask
+    for it inside, is given the most that anything in the text asks for."""
+    declared = re.findall(rf"\bextern\b[^;{{}}]*\b{_last_of(name)}\s*\[", text)
+    if not declared and re.search(rf"\bextern\b[^;{{}}]*\b{_last_of(name)}\s*;", text):
+        declared = [text]
     asked = (int(number) for part in declared for number in re.findall(r"(?:align\w*)\s*\(+\s*(\d+)\s*\)", part))
     return max(DYNAMIC_ALIGNMENT, *asked, 0)
+
+
+def _last_of(mangled: str) -> str:
+    """The name of a variable without the namespaces that it is in: `_ZN4mine6memoryE` is `memory`."""
+    name, rest = mangled, mangled.removeprefix("_ZN") if mangled.startswith("_ZN") else ""
+    while length := re.match(r"\d+", rest):
+        end = length.end() + int(length[0])
+        name, rest = rest[length.end() : end], rest[end:]
+    return name
 
 
 def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
@@ -188,7 +252,7 @@ def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]
     found = []
     for mangled, symbol, offset, size in _listed(library, "TLS"):
         if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
-            owner = re.match(r"(?:void )?(\w+(?:<.*>)?)\(.*\)::", symbol)
+            owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
             found.append(SharedArray(owner and owner[1], name, offset, size, alignment))
     return sorted(found, key=lambda array: -array.offset)  # g++ writes the last declaration first
@@ -358,9 +422,9 @@ class Emulator:
         """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
         called with its arguments, or if the emulator cannot do what it asks for."""
         if launch.cluster != (1, 1, 1):
-            raise UserError(
-                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; trace it with clusters "
-                "of one block, or give the entry `emulated: false` with the reason"
+            raise NotEmulated(
+                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; choose clusters of one "
+                "block"
             )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
@@ -432,23 +496,25 @@ class Emulator:
 
 
 def run(
-    library: Emulator,
+    libraries: Mapping[str, Emulator],
     launches: Sequence[Launch],
     workspaces: Iterable[Workspace],
     operands: Mapping[str, np.ndarray],
     limits: Mapping[str, Any] = EMULATED_LIMITS,
     **order: Any,
 ) -> None:
-    """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order.
+    """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order, each from its instance's
+    library.
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
     Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
     untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
-        library.check(launch, limits)
+        libraries[launch.instance].check(launch, limits)
     arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
     for launch in launches:
+        library = libraries[launch.instance]
         if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
             block, thread = tuple(stopped.block), thread_of(stopped.thread, launch)
             how = HOW[stopped.how].format(address=stopped.address)
@@ -474,7 +540,8 @@ def product(
     """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     limits = EMULATED_LIMITS if device is None else device["limits"]
     spaces = kernel.workspaces_at(point, device)
-    run(library, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
+    libraries = dict.fromkeys(library.instances, library)
+    run(libraries, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
 
 
 def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:

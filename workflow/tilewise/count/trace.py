@@ -14,16 +14,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import psutil
 
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, NotEmulated, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -32,6 +31,9 @@ from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, Precision
 from tilewise.study.registry import Kernel
 from tilewise.study.sources import code_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Workers of these numbers and more are no threads, as runtime.h says.
 THREADS = 1024
@@ -196,7 +198,7 @@ def tracers(
 
 def trace_points(
     points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
-) -> tuple[pd.DataFrame, list[Fault]]:
+) -> tuple["pd.DataFrame", list[Fault]]:
     """Trace the points of CUDA kernels; returns (table of traffic.csv with one row per point, list of Faults).
 
     `tracers` is what the function of that name makes of these points, `kernels` the registry, whose parameters are
@@ -223,6 +225,8 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
             return tracer.trace(point)
         except LaunchError as error:
             status, message = "invalid_launch", str(error)
+        except NotEmulated as error:
+            status, message = "unsupported", str(error)
         except UserError as error:
             status, message = "error", str(error)
     else:
@@ -230,7 +234,7 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
     return _about(kernel, point) | {"status": status, "message": message}, []
 
 
-def left_out(traced: pd.DataFrame) -> list[str]:
+def left_out(traced: "pd.DataFrame") -> list[str]:
     """A line for each row of `trace_points` that was not traced."""
     rows = traced[traced["status"] != "ok"]
     named = (f"{row['kernel']} {row['dtype']} {row['n']}x{row['p']}x{row['m']}" for row in rows.to_dict("records"))
@@ -239,7 +243,7 @@ def left_out(traced: pd.DataFrame) -> list[str]:
 
 def count_points(
     points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
     Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewise.build.build import row_sha256
+from tilewise.build.build import sha256_of
 from tilewise.files import digest
 from tilewise.study import columns
 from tilewise.study.launch import Launch, Workspace
@@ -45,7 +45,8 @@ def prepare(
 ) -> Job:
     """A point as a Job. Its row has the status `error` until it is run, or already the reason why it cannot be."""
     backend = backend_of(kernel, device["backend"])
-    launches, product = kernel.at(point, device), kernel.product(point, device)
+    launches = kernel.at(point, device)
+    product = kernel.product_among(launches)
     workspaces = kernel.workspaces_at(point, device)
     row: Row = dict.fromkeys(columns.of("measurements", kernel.columns)) | point.columns()
     row |= {"platform": device["platform"], "status": "error", "message": "", "samples": 0}
@@ -53,9 +54,10 @@ def prepare(
         row |= dict(zip(("block_x", "block_y", "grid_x", "grid_y"), (*product.block[:2], *product.grid[:2])))
     files: dict[str, tuple[str, str]] = {}
     if kernel.source:
-        row["build_sha256"] = row_sha256(kernel, point, device)
+        names = list(dict.fromkeys(launch.instance for launch in launches)) or kernel.instances(point)
+        row["build_sha256"] = sha256_of(kernel, names, device)
         manifest, folder = manifests[kernel.name], Path(builds[kernel.name])
-        entries = {name: manifest["instances"][name] for name in kernel.instances(point)}
+        entries = {name: manifest["instances"][name] for name in names}
         broken = next((entry["error"] for entry in entries.values() if "error" in entry), None)
         if manifest["unsupported"]:
             row |= {"status": "unsupported", "message": manifest["unsupported"]}

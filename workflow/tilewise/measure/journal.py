@@ -35,8 +35,12 @@ class Journal:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open.__exit__(kind, error, trace)
 
-    def add(self, key: str, row: Row) -> None:
-        """Add a row and where it was measured, to the file too if another run would give the same."""
+    def add(self, key: str, row: Row, lasting: bool = True) -> None:
+        """Add a row and where it was measured, to the file too if another run would give the same.
+
+        It survives a kill of this process, and if it is `lasting` also that of the machine, for which each row takes
+        some milliseconds.
+        """
         row = row | place.columns(row.get("gpu_uuid"))
         self.rows[key] = row
         if row["status"] in LASTING:
@@ -46,7 +50,8 @@ class Journal:
                 left = memoryview(f"\n{text}\n".encode())
                 while left:
                     left = left[self._lines.write(left) :]
-                os.fsync(self._lines.fileno())
+                if lasting:
+                    os.fsync(self._lines.fileno())
             except OSError as error:
                 raise UserError(f"{self.path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
 

@@ -92,7 +92,7 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     except ImportError as error:
         raise UserError(
             f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
-            "installs the GPU packages, or `pip install -e .[gpu]`"
+            "installs the GPU packages, or `pip install -e '.[gpu]'`"
         ) from None
     runtime = cupy.cuda.runtime
     try:

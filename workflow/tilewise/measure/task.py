@@ -95,8 +95,12 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
 
 
-def run_jobs(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path) -> Iterator[tuple[str, Row]]:
+def run_jobs(
+    jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path, how: str = "measure"
+) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
+
+    `how` is what a backend is to do with them: measure or screen.
 
     A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
     worker was killed from outside, the job has a second try. The CPU's loops have a budget of their own, on top of
@@ -105,7 +109,7 @@ def run_jobs(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Pat
     jobs, tried_again = list(jobs), set()
     while jobs:
         finished = 0
-        for index, row in _one_worker(jobs, device, config, samples):
+        for index, row in _one_worker(jobs, device, config, samples, how):
             key = jobs[index].key
             if row.pop("killed", False) and key not in tried_again:
                 tried_again.add(key)
@@ -115,13 +119,15 @@ def run_jobs(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Pat
         jobs = jobs[finished:]
 
 
-def _one_worker(jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path) -> Iterator[tuple[int, Row]]:
+def _one_worker(
+    jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path, how: str
+) -> Iterator[tuple[int, Row]]:
     """Yield (index, row) from one worker until it ends; the job that ended it is the last one yielded.
 
     If a signal from outside ended the worker, that row has the entry `killed`, which is no column.
     """
     Path(samples).mkdir(parents=True, exist_ok=True)
-    request = {"jobs": jobs, "device": device, "config": config, "samples": Path(samples)}
+    request = {"how": how, "jobs": jobs, "device": device, "config": config, "samples": Path(samples)}
     read_end, write_end = os.pipe()
     log_path = Path(samples) / "worker.log"
     with open(log_path, "w") as log:

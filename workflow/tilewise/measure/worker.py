@@ -31,10 +31,10 @@ def main() -> None:
         answers.flush()
 
     answer({"started": True})  # from now on a job's time counts
-    jobs = request.pop("jobs")
+    jobs, how = request.pop("jobs"), request.pop("how")
     setting = backends.Setting(**request)
     for name, some in itertools.groupby(jobs, key=lambda job: job.backend):
-        backends.open_backend(name, setting).measure(list(some), answer)
+        getattr(backends.open_backend(name, setting), how)(list(some), answer)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ import pandas as pd
 
 from tilewise import ROOT, UserError
 from tilewise.files import read_json, remedy
-from tilewise.study import columns, registry
+from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
-from tilewise.study.points import Point
+from tilewise.study.points import Point, in_words
 from tilewise.study.registry import Kernel
 
 PUBLISHED = ROOT / "report" / "published"
@@ -152,7 +152,9 @@ def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | No
 
 def kept_files() -> list[str]:
     """The published files, the recorded files and the claims: what the report needs beside this run's results."""
-    recorded = [*RECORDED.glob("*/*.csv"), *RECORDED.glob("*/facts/*.csv"), *RECORDED.glob("*/*.json")]
+    recorded = [
+        path for name in ("*.csv", "facts/*.csv", "tune/*.csv", "*.json") for path in RECORDED.glob(f"*/{name}")
+    ]
     return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
@@ -178,6 +180,8 @@ def load_platform(
         raise UserError(f"{file}: this is not a config of tasks; {remedy(file)}") from None
     methods = {name: method for name, method in methods.items() if task in (None, name)}
     facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
+    tried = _variants(folder, parameters)
+    facts["tune"] = tried[tried["task"] == task] if task else tried
     _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
@@ -189,6 +193,31 @@ def load_platform(
     )
 
 
+def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices:
+    """What the tuner chose on the platform in a folder such as results/nvidia-h200, as kernels/tuned.yaml has it.
+
+    Raises UserError if it chose nothing there.
+    """
+    folder = Path(folder)
+    rows = _variants(folder, registry.parameters(kernels))
+    found: tuning.Choices = {}
+    for row in rows[rows["chosen"].fillna(False)].to_dict("records"):
+        kernel = kernels.get(row["kernel"])
+        point = kernel and point_of(row, kernel)
+        if not point:
+            raise UserError(
+                f"{folder}/tune/{row['kernel']}.csv: the registry's {row['kernel']} has other parameters today; run "
+                "the tuner again"
+            )
+        types = found.setdefault(folder.resolve().name, {}).setdefault(row["kernel"], {})
+        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(point.parameters)
+    if not found:
+        raise UserError(
+            f"{folder}: the tuner has chosen nothing here; run `snakemake --cores all tune` on a machine with a GPU"
+        )
+    return tuning.merged({}, found)
+
+
 def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> None:
     """Raise UserError if a file of measurements does not have as many rows of a sweep as that measured points."""
     rows = measured["task"].value_counts()
@@ -196,6 +225,14 @@ def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> 
         if rows.get(task, 0) != points:
             found = rows.get(task, 0)
             raise UserError(f"{source}: it has {found} rows of {task}, which measured {points}; {remedy(source)}")
+
+
+def _variants(folder: Path, parameters: list[str]) -> pd.DataFrame:
+    """The variants of all kernels that were tuned on a platform."""
+    paths = sorted((folder / "tune").glob("*.csv"))
+    return _joined(
+        [columns.read(path, "tune", parameters) for path in paths] or [columns.frame([], "tune", parameters)]
+    )
 
 
 def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], parameters: list[str]) -> pd.DataFrame:

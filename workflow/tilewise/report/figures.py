@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
@@ -527,6 +528,38 @@ def cache_lines(evidence: Evidence) -> Figure:
 
 
 @_styled
+def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """How flat is the optimum: the rates of all variants by rank, in % of the best; one line per shape.
+
+    One panel per platform, kernel and element type. A cross marks variants that spill registers.
+    """
+    table = tables.variants(evidence)
+    table = table[table["rank"].notna()]
+    if table.empty:
+        return _nothing("No variant was timed: there is no GPU and no recorded run of the tuner.")
+    groups = list(table.groupby(["platform", "kernel", "dtype"], sort=False))
+    shapes = list(dict.fromkeys(table["shape"]))
+    colours = dict(zip(shapes, _palette(shapes), strict=True))
+    figure, axes = _panels(len(groups), height=2.6, columns=3, width=8.8, sharey=True)
+    for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
+        for shape, line in part.sort_values("rank").groupby("shape", sort=False):
+            axis.plot(line["rank"], line["percent_of_best"], color=colours[shape], linewidth=1.2)
+            spilled = line[line["spill_bytes"] > 0]
+            axis.scatter(spilled["rank"], spilled["percent_of_best"], color=colours[shape], marker="x", s=12)
+        axis.axhline(100 * tables.AS_GOOD, color=_GREY, linewidth=0.8, linestyle="--")
+        axis.set(title=_title(f"{kernel}, {dtype}", platform, evidence), xlabel="rank of the variant", xscale="log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_ylim(0, 103)
+    for axis in axes[::3]:
+        axis.set_ylabel("% of the best")
+    lines = [Line2D([], [], color=colours[shape], label=shape) for shape in shapes]
+    lines.append(Line2D([], [], color=_GREY, marker="x", linestyle="none", label="spills registers"))
+    figure.legend(handles=lines, loc="outside lower center", ncols=4, title="(n, m, p)")
+    return figure
+
+
+@_styled
 def cold_start(evidence: Evidence, published: pd.DataFrame) -> Figure:
     """Whole calls in a fresh process, stacked by step: one panel per platform, one bar per call."""
     table = tables.cold_start(evidence, published)
@@ -804,6 +837,7 @@ def rung(rungs: pd.DataFrame, kernel: str, evidence: Evidence) -> Figure:
 
 
 _OF_METHOD = {
+    "tune": tuning,
     "accuracy": accuracy,
     "energy": energy,
     "maximum_size": gauge,

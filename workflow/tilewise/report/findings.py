@@ -96,7 +96,8 @@ def _faults(traffic: pd.DataFrame) -> list[str]:
     faulty = by_kernel[(by_kernel > 0).any(axis=1)]
     if len(faulty):
         kinds = (
-            (kernel, [columns.heading(name) for name in faulty if row[name] > 0]) for kernel, row in faulty.iterrows()
+            (kernel, [columns.heading(name) for name in faulty if row[name] > 0])
+            for kernel, row in faulty.fillna(0).iterrows()  # some faults may not have been searched for
         )
         said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
         points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")
@@ -279,6 +280,41 @@ def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:
                 f"longer; the best block is {own.loc['float', 'choice']} for float and "
                 f"{own.loc['double', 'choice']} for double."
             )
+    return "\n\n".join(lines)
+
+
+def tuned(table: pd.DataFrame, evidence: Evidence) -> str:
+    """How much the choice of parameters matters on each machine, and where the registry's could be better.
+
+    `table` is that of `tables.tuning`.
+    """
+    lines = []
+    for platform, rows in table.groupby("platform", sort=False):
+        tried, failed = int(rows["variants"].sum()), int(rows["failed"].sum())
+        place = plain(evidence.labels[platform])
+        sentences = [f"On {place} the tuner made {tried:,} trials of a variant at a shape; {failed:,} failed."]
+        timed = rows[rows["gflops"].notna()]
+        if len(timed):
+            shares = 100 * timed["within_percent"] / timed["variants"]
+            sentences.append(
+                f"In the median, {shares.median():.0f}\u00a0% of the variants are within 5\u00a0% of the best."
+            )
+            least, most = timed.loc[shares.idxmin()], timed.loc[shares.idxmax()]
+            sentences.append(
+                f"The choice matters most for `{least['kernel']}` ({least['dtype']}) at {least['shape']}, with "
+                f"{_count(int(least['within_percent']), 'such variant')} of {least['variants']}, and least for "
+                f"`{most['kernel']}` ({most['dtype']}) at {most['shape']}, with {int(most['within_percent'])} of "
+                f"{most['variants']}."
+            )
+            gains = timed[timed["gain_percent"] > 0]
+            if len(gains):
+                largest = gains.loc[gains["gain_percent"].idxmax()]
+                sentences.append(
+                    f"The best is faster than the registry's choice in {len(gains)} of {len(timed)} cases, at most by "
+                    f"{largest['gain_percent']:.1f}\u00a0% (`{largest['kernel']}`, {largest['dtype']}, "
+                    f"{largest['shape']})."
+                )
+        lines.append(" ".join(sentences))
     return "\n\n".join(lines)
 
 

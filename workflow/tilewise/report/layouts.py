@@ -151,6 +151,14 @@ LAYOUTS = {
         global_bytes_per_multiply_add="global",
         shared_bytes_per_multiply_add="shared",
     ),
+    "tuning": layout(
+        ("", "platform kernel dtype shape_class shape"),
+        ("Variants", "variants failed spilled within_percent"),
+        ("Best", "choice gflops"),
+        ("Registry's choice", "registry_gflops gain_percent"),
+        ("", "percent_of_anchor"),
+        choice="parameters",
+    ),
     "not_emulated": layout(("", "kernel title reason")),
     "cold_start": layout(
         ("", "order platform position kernel"),

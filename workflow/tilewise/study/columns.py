@@ -8,12 +8,13 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from tilewise import UserError
 from tilewise.files import remedy
+
+if TYPE_CHECKING:
+    import pandas as pd  # takes half a second to load, which a command has not
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,12 @@ active_blocks | whole | | computed | blocks that a multiprocessor holds at a tim
 occupancy | number | | occupancy | fraction of a multiprocessor's warps that they fill
 limiter | text | | limited by | the resource that does not allow more blocks
 api_active_blocks | whole | | CUDA says | the same number from CUDA's own interface
-chosen | flag | | chosen | whether `dynamic_tile` would choose this tile width
+chosen | flag | | chosen | whether it is the choice: of `dynamic_tile`, or of the tuner for a class of shapes
+
+shape_class | text | | class | the class of shapes for which a choice is made
+spill_bytes | whole | B | spills, B | bytes that a thread moves to and from local memory for want of registers
+screen_ms | number | ms | a few runs, ms | median of the few runs that every variant has
+registered | flag | | registry | whether it is the choice that the registry had when it was tuned
 
 global_load_requests | whole | | load requests | requests of warps to global memory
 global_load_sectors | whole | | load sectors | sectors of 32 bytes that these touch
@@ -232,6 +238,14 @@ largest_difference_percent | number | % | largest difference, % | the largest of
 counted | whole | | emulator | the emulator's count
 hardware | whole | | ncu | the hardware's count
 difference_percent | number | % | difference, % | how much more the emulator counted
+variants | whole | | all | variants that were tried
+failed | whole | | failed | those that did not compile, could not be launched or were incorrect
+spilled | whole | | spill | those that ran but have spills
+within_percent | whole | | within 5 % | those whose rate is at least 95 % of the best
+registry_gflops | number | GFLOP/s | GFLOP/s | rate of the choice that the registry had
+rank | whole | | rank | place of the variant among those of its shape, by rate, from 1
+percent_of_best | number | % | % of the best | percentage of the best variant's rate at that shape
+gain_percent | number | % | gain, % | how much faster the best is than the registry's choice
 fact | text | | fact | what is known about the machine
 anchor | flag | | library | whether the kernel is a library, to which the others are compared
 anchor_ms | number | ms | library, ms | time of the library of the same processor and element type
@@ -288,6 +302,8 @@ FILES = {
     "cold_start": "platform order position kernel dtype n p m step ms repeat status message",
     "launch_limits": "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error "
     "error_text driver_error c_untouched",
+    "tune": "platform task kernel dtype n p m shape_class block_x block_y * status message registers spill_bytes "
+    "shared_bytes screen_ms samples time_ms noise sm_clock_mhz gflops registered chosen build_sha256",
     "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
     "accuracy": f"platform {_POINT} operands origin claimed relative_error worst_error "
     "sgemm_relative_error sgemm_worst_error verdict status message",
@@ -311,7 +327,7 @@ FILES = {
 }
 #: The files among them that describe a platform or, if they are counts, do not depend on one.
 WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cache_lines")
-#: The methods of tasks: each writes the file of its name, as facts/<task>.csv.
+#: The methods of tasks: each writes the file of its name, as facts/<task>.csv; `tune` writes tune/<kernel>.csv.
 METHODS = tuple(name for name in FILES if name not in ("measurements", "published", *WHOLE))
 
 
@@ -346,7 +362,7 @@ def is_words(name: str) -> bool:
     return name in COLUMNS and COLUMNS[name].type in ("text", "flag")
 
 
-def typed(table: pd.DataFrame) -> pd.DataFrame:
+def typed(table: "pd.DataFrame") -> "pd.DataFrame":
     """The same table with every column in its type; a column that is not in the list is a parameter, a whole number.
 
     Raises UserError with the first column that holds something else.
@@ -360,20 +376,24 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
             raise UserError(f"the column '{name}' does not hold what it should ({kind})") from None
         if kind == "str":
             kinds[name] = kinds[name].fillna("")
-    return pd.DataFrame(kinds, index=table.index)
+    return type(table)(kinds, index=table.index)
 
 
-def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """Rows as a DataFrame with the columns of a file."""
+    import pandas as pd
+
     return typed(pd.DataFrame(list(rows), columns=of(file, parameters)))
 
 
-def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
+def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
     """A CSV with the columns of a file; without rows if there is no file.
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
     stays. Raises UserError if another column is missing.
     """
+    import pandas as pd
+
     path = Path(path)
     if not path.exists():
         return frame([], file, parameters)
@@ -398,6 +418,8 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.Data
 
 _WHERE = {
     "measurements": "`results/<platform>/measurements.csv`, and `tasks/<task>.csv` with one task. One row per point.",
+    "tune": "`results/<platform>/tune/<kernel>.csv`. One row per variant and shape; `gflops` is of `time_ms`, which "
+    "the best few have, or else of `screen_ms`.",
     "sweep": "`results/<platform>/facts/<task>.csv` of a task without a `method`. One row.",
     "accuracy": "`results/<platform>/accuracy.csv`, and `facts/<task>.csv` of a task with `method: accuracy`. One row "
     "per point, kind of operands and origin.",

@@ -4,11 +4,12 @@ import dataclasses
 import difflib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewise import UserError
+from tilewise.study import tuning
 from tilewise.study.device import MAX_THREADS_PER_BLOCK
 from tilewise.study.precision import PRECISIONS
 
@@ -89,6 +90,8 @@ def expand(
     shapes: bool = True,
     emulators_shapes: bool = True,
     only_cuda: bool = False,
+    space: bool = False,
+    gpu: str = "",
 ) -> list[Point]:
     """The points of one task, in the order of the config, each once.
 
@@ -97,7 +100,10 @@ def expand(
     those of the emulator's shapes that they take (not if `emulators_shapes` is false), or else at the smallest shape
     that they take, and library calls for the GPU drop out; the CPU's loops and libraries are the same everywhere. If
     `shapes` is false, the task's method chooses the shapes, and a point stands for its kernel with its parameters; if
-    `only_cuda` is true, it is for CUDA kernels alone. Raises UserError for a point that cannot be right on any device.
+    `only_cuda` is true, it is for CUDA kernels alone. If `space` is true, a parameter that a sweep does not name has
+    every value of the kernel's `space`. A sweep with `tuned: true` takes the parameters that it does not name from the
+    registry: those of the class of each shape on `gpu`, a platform's name. On the emulator it takes those of all its
+    shapes. Raises UserError for a point that cannot be right on any device.
     """
     found: dict[Point, None] = {}
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
@@ -105,28 +111,27 @@ def expand(
         named = _shapes(config, sweep, where) if shapes else [{"n": 1, "p": 1, "m": 1}]
         for name in listed(sweep["kernel"]):
             kernel = one_of(name, kernels, f"{where}.kernel")
-            if only_cuda and not kernel.launched:
-                cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
-                method = config["tasks"][task]["method"]
-                raise UserError(
-                    f"{where}.kernel: {method} is for CUDA kernels, and {name} is not one; there are {cuda}"
-                )
-            choices = list(_choices(kernel, sweep, where))
+            if only_cuda:
+                refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
             emulated = backend == "emulator" and kernel.launched and shapes and emulators_shapes
             for dtype in listed(sweep["dtype"]):
-                one_of(dtype, PRECISIONS, f"{where}.dtype")
-                if dtype not in kernel.dtypes:
-                    raise UserError(f"{where}.dtype: {name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
+                check_dtype(kernel, dtype, where)
+                at = {} if sweep.get("tuned") else dict.fromkeys(["any"], _choices(kernel, sweep, where, space))
+                for shape in named if sweep.get("tuned") else ():
+                    word = tuning.shape_class(shape)
+                    at.setdefault(word, _choices(kernel, _tuned(kernel, dtype, word, gpu, sweep, where), where))
+                everywhere = list(dict.fromkeys(itertools.chain.from_iterable(at.values())))
                 for shape in config["emulator"]["shapes"] if emulated else named:
+                    choices = everywhere if emulated or "any" in at else at[tuning.shape_class(shape)]
                     asked = [Point(task, name, dtype, **shape, parameters=choice) for choice in choices]
-                    broken = {each: kernel.unmet(each) for each in asked}
+                    broken = {each: kernel.unmet(each, space) for each in asked}
                     possible = [each for each, condition in broken.items() if condition is None]
                     if not possible and not emulated:
                         label, condition = asked[0].label(), broken[asked[0]]
                         raise UserError(f"{where}: {label}: {name} requires {condition}; choose other sizes")
                     found |= dict.fromkeys(possible)
-                if emulated:
-                    asked = [Point(task, name, dtype, 1, 1, 1, choice) for choice in choices]
+                if emulated and not space:
+                    asked = [Point(task, name, dtype, 1, 1, 1, choice) for choice in everywhere]
                     served = {(each.dtype, each.parameters) for each in found if each.kernel == name}
                     lonely = [each for each in asked if (dtype, each.parameters) not in served]
                     found |= dict.fromkeys(filter(None, (at_smallest_shape(each, kernel) for each in lonely)))
@@ -156,9 +161,70 @@ def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]
     return [s for name in listed(sweep["shapes"]) for s in one_of(name, config["shapes"], f"{where}.shapes")]
 
 
-def _choices(kernel: "Kernel", sweep: Mapping[str, Any], where: str) -> Iterator[Parameters]:
-    """Every combination of the sweep's parameters."""
-    given = [key for key in sweep if key not in ("kernel", "dtype", "shapes")]
+def _tuned(
+    kernel: "Kernel", dtype: str, word: str, gpu: str, sweep: Mapping[str, Any], where: str
+) -> Mapping[str, Any]:
+    """A sweep with the parameters that it lacks as the registry has them for a GPU and a class of shapes."""
+    types = tuning.nearest(kernel.tuned, gpu) if kernel.tuned else {}
+    if dtype not in types:
+        raise UserError(
+            f"{where}.tuned: {kernel.folder / tuning.FILE} has no choice of {kernel.name} for {dtype}; name the "
+            f"parameters here ({', '.join(kernel.parameters) or 'none'}), or add a choice: docs/kernels.md tells how"
+        )
+    return tuning.nearest(types[dtype], word) | dict(sweep)
+
+
+def refuse_other_kinds(kernel: "Kernel", kernels: Mapping[str, "Kernel"], method: str, where: str) -> None:
+    """UserError if the kernel of a sweep is not a CUDA kernel, for a method that serves no others."""
+    if not kernel.launched:
+        cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
+        raise UserError(f"{where}.kernel: {method} is for CUDA kernels, and {kernel.name} is not one; there are {cuda}")
+
+
+def check_dtype(kernel: "Kernel", dtype: str, where: str) -> None:
+    """UserError if a kernel does not take the element type of a sweep."""
+    one_of(dtype, PRECISIONS, f"{where}.dtype")
+    if dtype not in kernel.dtypes:
+        raise UserError(f"{where}.dtype: {kernel.name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
+
+
+def in_words(parameters: Parameters) -> dict[str, Any]:
+    """Parameters as a sweep of the config names them: block_x and block_y are one, `block: 32x8`."""
+    values = dict(parameters)
+    block = {"block": f"{values.pop('block_x')}x{values.pop('block_y')}"} if "block_x" in values else {}
+    return block | values
+
+
+def tuned_kernels(config: Mapping[str, Any], kernels: Mapping[str, "Kernel"], task: str) -> list[str]:
+    """The kernels of a task that tunes, in the order of the config. Raises what `expand` would raise for its sweeps,
+    but for conditions: it looks at names only, since a space may be large."""
+    found: dict[str, None] = {}
+    for number, sweep in enumerate(config["tasks"][task]["sweeps"]):
+        where = f"tasks.{task}.sweeps.{number}"
+        _shapes(config, sweep, where)
+        for name in listed(sweep["kernel"]):
+            kernel = one_of(name, kernels, f"{where}.kernel")
+            refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
+            for dtype in listed(sweep["dtype"]):
+                check_dtype(kernel, dtype, where)
+            _axes(kernel, sweep, where, space=True)
+            found[name] = None
+    return list(found)
+
+
+def _choices(kernel: "Kernel", sweep: Mapping[str, Any], where: str, space: bool = False) -> list[Parameters]:
+    """Every combination of the sweep's parameters, and of those of the kernel's `space` if that is asked for."""
+    chosen = itertools.product(*_axes(kernel, sweep, where, space))
+    return [tuple(itertools.chain.from_iterable(values)) for values in chosen]
+
+
+def _axes(kernel: "Kernel", sweep: Mapping[str, Any], where: str, space: bool) -> list[list[Parameters]]:
+    """The values of each parameter, as columns."""
+    if space:
+        if sweep.get("tuned"):
+            raise UserError(f"{where}.tuned: this task looks for the choice that the registry is to have; remove it")
+        sweep = {key: list(values) for key, values in kernel.space.items()} | dict(sweep)
+    given = [key for key in sweep if key not in ("kernel", "dtype", "shapes", "tuned")]
     takes = ", ".join(kernel.parameters) or "no parameter"
     for key in given:
         if key not in kernel.parameters:
@@ -167,10 +233,9 @@ def _choices(kernel: "Kernel", sweep: Mapping[str, Any], where: str) -> Iterator
             raise UserError(f"{where}: {kernel.name} does not take '{key}'; {hint}")
     for key in kernel.parameters:
         if key not in given:
-            raise UserError(f"{where}: {kernel.name} needs '{key}'; it takes {takes}")
-    axes = [_values(key, kernel, sweep, where) for key in kernel.parameters]
-    for chosen in itertools.product(*axes):
-        yield tuple(itertools.chain.from_iterable(chosen))
+            more = f", or give its entry in {kernel.folder / 'registry.yaml'} a `space`" if space else ""
+            raise UserError(f"{where}: {kernel.name} needs '{key}'; it takes {takes}{more}")
+    return [_values(key, kernel, sweep, where) for key in kernel.parameters]
 
 
 def _values(key: str, kernel: "Kernel", sweep: Mapping[str, Any], where: str) -> list[Parameters]:

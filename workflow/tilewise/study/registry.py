@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import KERNELS, UserError
-from tilewise.study import columns
+from tilewise.study import columns, tuning
 from tilewise.study.device import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, numbers
 from tilewise.study.expressions import FUNCTIONS, ceil_div, evaluate
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
@@ -52,7 +52,8 @@ class Kernel:
     """One entry of the registry; the registry's head explains the fields.
 
     The methods raise UserError, with the place in the registry, for an expression that cannot be evaluated or gives
-    what no launch can have. `device` is the content of device.json; None stands for the emulated device.
+    what no launch can have. `device` is the content of device.json; None stands for the emulated device. `tuned` is the
+    kernel's part of tuned.yaml: choices by GPU, element type and class of shapes.
     """
 
     name: str
@@ -62,6 +63,9 @@ class Kernel:
     source: str | None = None
     parameters: tuple = ()
     least: Mapping[str, int] = field(default_factory=dict)
+    space: Mapping[str, tuple] = field(default_factory=dict)
+    space_requires: tuple = ()
+    tuned: Mapping[str, Mapping] = field(default_factory=dict)
     launches: tuple[LaunchEntry, ...] = ()
     workspaces: Mapping[str, Mapping] = field(default_factory=dict)
     requires: tuple = ()
@@ -83,6 +87,11 @@ class Kernel:
     def files(self) -> list[Path]:
         """The source file and every file that it includes, at any depth; nothing for a library call."""
         return files_of(self.path) if self.source else []
+
+    @cached_property
+    def code(self) -> list[str]:
+        """The texts of `files`, as they were when somebody first asked."""
+        return [code_of(path) for path in self.files]
 
     @property
     def launched(self) -> bool:
@@ -131,16 +140,23 @@ class Kernel:
             f"least {least}"
         )
 
-    def unmet(self, point: Point) -> str | None:
-        """The first condition that the point breaks: one of `requires`, or of a tensor map; None if there is none."""
-        for condition in self.requires:
-            if not self._value("requires", condition, point):
-                return condition
+    def unmet(self, point: Point, tuning: bool = False) -> str | None:
+        """The first condition that the point breaks: one of `requires`, or of a tensor map; None if there is none.
+
+        The conditions of the tuner's `space` count only if `tuning`.
+        """
+        wanted = {"requires": self.requires} | ({"space.requires": self.space_requires} if tuning else {})
+        for key, conditions in wanted.items():
+            for condition in conditions:
+                if not self._value(key, condition, point):
+                    return condition
         described = any(isinstance(a, Mapping) and "tensor_map" in a for e in self.launches for a in e.arguments)
-        for launch in self.at(point) if described else ():
-            for argument in launch.arguments:
-                if isinstance(argument, TensorMap) and (broken := _broken(argument)):
-                    return broken
+        for key, entry in self._serving(point) if described else ():
+            for argument in entry.arguments:
+                if isinstance(argument, Mapping) and "tensor_map" in argument:
+                    broken = _broken(self._tensor_map(f"{key}arguments", argument, point, numbers(None)))
+                    if broken:
+                        return broken
         return None
 
     def covered(self, point: Point) -> list[int]:
@@ -155,26 +171,28 @@ class Kernel:
         if not self.launched:
             return ()
         of_device = numbers(device)
-        found = tuple(
-            self._launch(key, entry, point, of_device)
-            for key, entry in self._entries()
-            if self._value(f"{key}when", entry.when, point)
-        )
+        return tuple(self._launch(key, entry, point, of_device) for key, entry in self._serving(point))
+
+    def _serving(self, point: Point) -> list[tuple[str, LaunchEntry]]:
+        """The entries of the launches that serve a point, each with the words before its keys in messages."""
+        found = [(key, entry) for key, entry in self._entries() if self._value(f"{key}when", entry.when, point)]
         if not found:
             raise UserError(f"{self._place}.launches: none serves {point.label()}; correct the conditions in `when`")
         return found
 
     def product(self, point: Point, device: Mapping[str, Any] | None = None) -> Launch | None:
         """The launch that stands for the kernel in tables: that of the function named like it, else the last one."""
-        launches = self.at(point, device)
+        return self.product_among(self.at(point, device))
+
+    def product_among(self, launches: tuple[Launch, ...]) -> Launch | None:
+        """The same, of a point's launches."""
         own = tuple(launch for launch in launches if launch.instance.split("<")[0] == self.name)
         return (own or launches)[-1] if launches else None
 
     def instances(self, point: Point) -> list[str]:
         """The C++ template instances that a point runs, in order: `tiled<float, 32>`."""
-        if self.launched:
-            return list(dict.fromkeys(launch.instance for launch in self.at(point)))
-        return [self._instance(key, entry, point) for key, entry in self._entries()]
+        entries = self._serving(point) if self.launched else self._entries()
+        return list(dict.fromkeys(self._instance(key, entry, point) for key, entry in entries))
 
     def workspaces_at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Workspace, ...]:
         """The arrays that the kernel needs beside A, B and C."""
@@ -305,7 +323,7 @@ def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
 
 
 def load(folder: Path | str = KERNELS) -> dict[str, Kernel]:
-    """The registry of a kernels folder as a dict from name to Kernel.
+    """The registry of a kernels folder as a dict from name to Kernel: registry.yaml, with the choices of tuned.yaml.
 
     Raises UserError if an entry is malformed, names a file that is not there or does not define its functions, or
     includes a header that is not there.
@@ -314,14 +332,19 @@ def load(folder: Path | str = KERNELS) -> dict[str, Kernel]:
     path = folder / "registry.yaml"
     entries = read_yaml(path)
     validate(entries, "registry", path)
-    return {name: _kernel(name, entry, folder) for name, entry in entries.items()}
+    chosen = tuning.of_kernels(folder)
+    kernels = {name: _kernel(name, entry, folder, chosen.get(name, {})) for name, entry in entries.items()}
+    for name in chosen:
+        if name not in kernels:
+            raise UserError(f"{folder / tuning.FILE}: there is no kernel '{name}' in {path}; correct or remove it")
+    return kernels
 
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _kernel(name: str, entry: Mapping, folder: Path) -> Kernel:
+def _kernel(name: str, entry: Mapping, folder: Path, tuned: Mapping) -> Kernel:
     place = f"{folder / 'registry.yaml'}: {name}"
     fields = {key: _frozen(value) for key, value in entry.items() if key not in LAUNCH_KEYS}
     if entry["kind"] != "library":
@@ -333,8 +356,11 @@ def _kernel(name: str, entry: Mapping, folder: Path) -> Kernel:
             LaunchEntry(**{"function": name} | {key: _frozen(value) for key, value in launch.items()})
             for launch in launches
         )
-    kernel = Kernel(name=name, folder=folder, **fields)
+    space = {key: tuple(values) for key, values in entry.get("space", {}).items()}
+    fields |= {"space_requires": space.pop("requires", ()), "space": space}
+    kernel = Kernel(name=name, folder=folder, tuned=tuned, **fields)
     _check_names(kernel, place)
+    _check_tuning(kernel, place)
     if kernel.kind == "library" and kernel.library not in LIBRARIES:
         raise UserError(f"{place}.library: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host")
     if kernel.source:
@@ -365,6 +391,23 @@ def _check_names(kernel: Kernel, place: str) -> None:
             raise UserError(f"{place}.template: dtype is missing; a kernel of several types is a template of dtype")
 
 
+def _check_tuning(kernel: Kernel, place: str) -> None:
+    takes = ", ".join(kernel.parameters) or "no parameter"
+    choices = {f"{place}.space": kernel.space} if kernel.space else {}
+    for gpu, types in kernel.tuned.items():
+        for dtype, classes in types.items():
+            at = f"{kernel.folder / tuning.FILE}: {gpu}.{kernel.name}.{dtype}"
+            if dtype not in kernel.dtypes:
+                raise UserError(f"{at}: the kernel takes {', '.join(kernel.dtypes)}; correct or remove it")
+            choices |= {f"{at}.{name}": choice for name, choice in classes.items()}
+    for at, choice in choices.items():
+        for name in (*choice, *kernel.parameters):
+            if name not in kernel.parameters:
+                raise UserError(f"{at}: '{name}' is not one of its parameters; {kernel.name} takes {takes}")
+            if name not in choice:
+                raise UserError(f"{at}: '{name}' is missing; {kernel.name} takes {takes}")
+
+
 def _touches_operands(launch: LaunchEntry) -> bool:
     """Whether the launch is called with A, B or C, whose type its function must then know."""
     names = {a.get("tensor_map") if isinstance(a, Mapping) else a for a in launch.arguments}
@@ -376,7 +419,8 @@ def _check_source(kernel: Kernel, place: str) -> None:
         raise UserError(f"{place}.source: there is no file {kernel.path}; add it or correct the name")
     text = "\n".join(code_of(path) for path in kernel.files)
     for launch in kernel.launches:
-        if not re.search(rf"\b{launch.function}\s*\(", text):
+        own = launch.function.rsplit("::", 1)[-1]
+        if not re.search(rf"\b{own}\s*\(", text):
             raise UserError(
                 f"{place}: {kernel.path} defines no function '{launch.function}'; entry and function must agree"
             )

@@ -6,6 +6,8 @@ from pathlib import Path
 from tilewise import KERNELS, UserError
 
 INCLUDE = KERNELS / "include"
+#: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
+HOST_HEADERS = INCLUDE / "nvrtc"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 

@@ -40,6 +40,13 @@ class Attempt(NamedTuple):
 class Device(Backend, Protocol):
     """A backend with a memory and with limits of its own."""
 
+    def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """Verify jobs and time each in a few runs, if the device has a clock: `answer` gets rows with `screen_ms`.
+
+        Jobs that share their operands come in a row. Of those, one whose first run takes `tuning.give_up` times as long
+        as the fastest before it is not run again.
+        """
+
     def memory(self) -> tuple[int, int]:
         """Free and total memory in bytes."""
 

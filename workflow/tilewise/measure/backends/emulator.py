@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewise import UserError
-from tilewise.build.emulator import Emulator, LaunchError, run
+from tilewise.build.emulator import Emulator, LaunchError, NotEmulated, run
 from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
@@ -32,12 +32,18 @@ class Backend:
         for job in jobs:
             answer(self.once(job))
 
+    def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """As Device says; nothing has a time."""
+        self.measure(jobs, answer)
+
     def once(self, job: Job) -> Row:
         """As Device says; the whole product is checked."""
         try:
             check = self._checked(job, *self._operands(job), self.device["limits"])
         except LaunchError as error:
             return failed(job, "invalid_launch", error)
+        except NotEmulated as error:
+            return failed(job, "unsupported", error)
         except UserError as error:
             return failed(job, "error", error)
         return job.row | outcome(job, check, "emulated: verified, not timed")
@@ -75,6 +81,6 @@ class Backend:
 
     def _checked(self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping) -> verify.Check:
         """Run a job and check what it leaves in C. Raises LaunchError if a device of these limits would refuse."""
-        [file] = {file for file, _ in job.files.values()}
-        run(_opened(file), job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
+        libraries = {name: _opened(file) for name, (file, _) in job.files.items()}
+        run(libraries, job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
         return verify.check(C, *verify.reference(A, B, job.point.dtype), job.point.dtype, job.point.p)

@@ -131,8 +131,8 @@ def _emulated(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable
     small = job(9, 9, 9)
     A, B = (np.ones((9, 9), PRECISIONS[dtype].stored) for _ in range(2))
     C = np.zeros_like(A)
-    [(file, _)] = small.files.values()
-    run(Emulator(file), small.launches, small.workspaces, {"A": A, "B": B, "C": C})
+    libraries = {name: Emulator(file) for name, (file, _) in small.files.items()}
+    run(libraries, small.launches, small.workspaces, {"A": A, "B": B, "C": C})
     _compare(np.array_equal(C, np.broadcast_to(probe.expected(A, B, small.point), C.shape)), small)
     return {"message": "emulated: verified, not measured"}
 

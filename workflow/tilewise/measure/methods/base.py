@@ -22,6 +22,8 @@ class Method:
     shapes             whether its sweeps name shapes; else it chooses them, and a point stands for its kernel
     emulators_shapes   whether CUDA kernels run at the emulator's shapes on the emulator, not at their own
     only_cuda          whether it is for CUDA kernels alone
+    space              whether a parameter that a sweep does not name has every value of its kernel's `space`
+    on_request         whether its tasks run only if they are named on the command line
     points_per_point   how many points of a sweep take as long as one of its own, roughly
     times_host         whether it reads the host's clock, so that nothing else may run on the machine meanwhile
     """
@@ -30,6 +32,8 @@ class Method:
     shapes = True
     emulators_shapes = True
     only_cuda = False
+    space = False
+    on_request = False
     times_host = False
     points_per_point = 1
 

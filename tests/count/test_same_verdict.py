@@ -1,0 +1,89 @@
+"""Same code, same verdict: what NVRTC refuses the emulator refuses, and what NVRTC takes it takes, or says that it is
+the emulator that lacks it. docs/microscope.md has the table."""
+
+import pytest
+
+from tilewise import ROOT, UserError
+from tilewise.build.cuda import compile_cubin
+from tilewise.count.trace import build
+from tilewise.study.registry import Kernel, LaunchEntry
+
+TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
+VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"
+ROWS = [  # the construct in words, what stands before the kernel, what in it, what NVRTC and what the emulator does
+    ("`uint`, `ushort`", "", "uint x = n; ushort y = x; C[0] = y;", TAKEN, TAKEN),
+    ("`uint64_t` after `#include <cstdint>`", "#include <cstdint>", "uint64_t x = n; C[0] = x;", TAKEN, TAKEN),
+    ("`uint64_t` without it", "", "uint64_t x = n; C[0] = x;", REFUSED, REFUSED),
+    ("`int8_t`, `uintptr_t` without it", "", "int8_t x = n; uintptr_t y = x; C[0] = y;", REFUSED, REFUSED),
+    ("`std::max`, `std::swap`", "#include <algorithm>", "C[0] = std::max(n, p);", REFUSED, REFUSED),
+    ("`std::uint32_t`", "#include <cstdint>", "std::uint32_t x = n; C[0] = x;", REFUSED, REFUSED),
+    ("`INFINITY`, `NAN`", "#include <cmath>", "C[0] = INFINITY;", REFUSED, REFUSED),
+    ("`FLT_MAX`, `INT_MAX`", "", "C[0] = FLT_MAX + INT_MAX;", REFUSED, REFUSED),
+    ("`M_PI`", "#include <math.h>", "C[0] = M_PI;", REFUSED, REFUSED),
+    ("`<type_traits>`", "#include <type_traits>", "C[0] = 1;", REFUSED, REFUSED),
+    ("`<limits>`, `<climits>`, `<cfloat>`", "#include <climits>", "C[0] = 1;", REFUSED, REFUSED),
+    ("`<string>`, `<map>`", "#include <string>", "C[0] = 1;", REFUSED, REFUSED),
+    ("`<cstdio>`, `<vector>`, `<iostream>`: empty", "#include <cstdio>\n#include <vector>", "C[0] = 1;", TAKEN, TAKEN),
+    ("`<cuda_runtime.h>`", "#include <cuda_runtime.h>", "C[0] = 1;", TAKEN, TAKEN),
+    ("`<cuda_fp16.h>`", "#include <cuda_fp16.h>", "C[0] = __half2float(__float2half(n));", TAKEN, TAKEN),
+    ("`half` without it", "", "half x; C[0] = 1;", REFUSED, REFUSED),
+    ("`<mma.h>`: not in the wheels", "#include <mma.h>", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cooperative_groups.h>`: likewise", "#include <cooperative_groups.h>", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cuda_pipeline.h>`", "#include <cuda_pipeline.h>", "C[0] = 1;", TAKEN, TAKEN),
+    ("`<cub/cub.cuh>`: not in the wheels", "#include <cub/cub.cuh>", "C[0] = 1;", REFUSED, LACKING),
+    ("`<cuda/ptx>`: likewise", "#include <cuda/ptx>", "C[0] = 1;", REFUSED, LACKING),
+    ("`rand`, `strlen`, `exit`", "", "C[0] = rand();", REFUSED, REFUSED),
+    ("an array of variable length", "", "float x[n]; x[0] = 1; C[0] = x[0];", REFUSED, REFUSED),
+    ("`__shared__` with an initial value", "", "__shared__ float x = 1; C[0] = x;", REFUSED, REFUSED),
+    ("`alignas` after `__shared__`", "", "__shared__ alignas(16) float x[4]; x[0] = 1; C[0] = x[0];", TAKEN, TAKEN),
+    ("`alignas` of a type", "struct alignas(float4) Four { float x[4]; };", "Four f; C[0] = sizeof f;", TAKEN, TAKEN),
+    ("`extern __shared__` with a size", "", "extern __shared__ float x[4]; x[0] = 1; C[0] = x[0];", TAKEN, TAKEN),
+    ("`throw`, `try`", "", "if (n) throw 1; C[0] = 1;", REFUSED, REFUSED),
+    ("`min` and `max` of one type", "", "C[0] = min(n, p) + max(1.0f, 2.0f) + min(1u, 2u);", TAKEN, TAKEN),
+    ("`min(int, unsigned)`", "", "C[0] = min(n, 2u);", TAKEN, TAKEN),
+    ("`max(long long, int)`, `max(float, int)`", "", "C[0] = max(1LL, n);", REFUSED, REFUSED),
+    ("`NULL`, `ptrdiff_t`, `size_t`", "", "size_t s = 1; ptrdiff_t d = s; C[0] = NULL == A ? d : s;", TAKEN, TAKEN),
+    ("`printf`, `assert`, `memcpy`", "", 'assert(n); printf("x"); memcpy(C, A, 4);', TAKEN, TAKEN),
+    ("lambdas", "", "auto f = [](int x) { return x; }; C[0] = f(n);", TAKEN, TAKEN),
+    ("`__device__` and `__constant__` variables", VARIABLES, "C[0] = d + c[1];", TAKEN, TAKEN),
+    ("`__forceinline__`", f"__device__ __forceinline__ {ONE}", "C[0] = f();", TAKEN, TAKEN),
+    ("`__noinline__`", f"__device__ __noinline__ {ONE}", "C[0] = f();", TAKEN, TAKEN),
+    ("`__int_as_float`, `__brev`, `__popc`", "", "C[0] = __int_as_float(__popc(n)) + __brev(1);", TAKEN, TAKEN),
+    ("`__shfl_xor_sync`, `__any_sync`", "", "C[0] = __shfl_xor_sync(~0u, n, 1) + __any_sync(1, n);", TAKEN, TAKEN),
+    ("`atomicAdd`, `atomicCAS`", "", "atomicAdd(C, 1.0f); atomicCAS((int*)C, 1, 2);", TAKEN, TAKEN),
+]  # fmt: skip
+HEAD = "(const float* A, const float* B, float* C, int n, int p, int m)"
+
+
+def kernel_of(folder, before, body):
+    (folder / "mine.cu").write_text(f"{before}\n__global__ void mine{HEAD}\n{{\n{body}\n}}\n")
+    return Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(LaunchEntry("mine"),), folder=folder)
+
+
+@pytest.mark.parametrize("construct, before, body, nvrtc, emulator", ROWS, ids=[row[0] for row in ROWS])
+def test_verdict(tmp_path, construct, before, body, nvrtc, emulator):
+    kernel = kernel_of(tmp_path, before, body)
+    assert bool(message(lambda: compile_cubin(kernel, "mine", "9.0"))) == (nvrtc == REFUSED)
+    found = message(lambda: build(kernel, ["mine"], tmp_path / "mine.so"))
+    if emulator == TAKEN:
+        assert not found
+    else:
+        assert f"{tmp_path}/mine.cu:{1 if before and 'include' in before and body == 'C[0] = 1;' else 4}: " in found, (
+            found
+        )
+        assert ("the emulator has no" in found) == (emulator == LACKING), found
+
+
+def message(call):
+    """What a compiler says; "" if it is content."""
+    try:
+        call()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def test_the_table_of_the_docs():
+    rows = "".join(f"| {construct} | {nvrtc} | {emulator} |\n" for construct, _, _, nvrtc, emulator in ROWS)
+    table = f"| | NVRTC | the emulator |\n| --- | --- | --- |\n{rows}"
+    assert table in (ROOT / "docs/microscope.md").read_text(), table

@@ -1,0 +1,22 @@
+"""Run one tuning on one platform: a table of all variants for each kernel."""
+
+from pathlib import Path
+
+from tilewise.files import script, write_csv
+from tilewise.measure.lease import one_gpu
+from tilewise.measure.probe import check_here
+from tilewise.study.device import read as read_device
+from tilewise.workflow import Study
+
+with script(snakemake.log[0]):
+    study = Study(snakemake.config)
+    device = read_device(snakemake.input.device)
+    check_here(device)
+    builds = [Path(manifest).parent for manifest in snakemake.input.builds]
+    work = study.work(snakemake.params.task, builds, device, snakemake.params)
+    with one_gpu(device):
+        _, variants = study.method(work.task).run(work)
+    for path in snakemake.output:
+        write_csv(variants[variants["kernel"] == Path(path).stem], path)
+    if variants["chosen"].any():
+        print(f"`tilewise tuned results/{device['platform']}` shows the choices, with --write it keeps them")

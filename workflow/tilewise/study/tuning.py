@@ -1,0 +1,109 @@
+"""Which parameters are best where: classes of shapes, and kernels/tuned.yaml, which keeps a choice for each of them.
+
+A choice belongs to a GPU model, a kernel, an element type and a class of shapes. A GPU is named as its platform is,
+such as `nvidia-h200`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewise import UserError
+from tilewise.files import replacing
+from tilewise.study.expressions import evaluate
+from tilewise.study.schema import read_yaml, validate
+
+FILE = "tuned.yaml"
+#: The values of a kernel's parameters by name, as a sweep of the config names them: `block` is text.
+Choice = Mapping[str, Any]
+#: By GPU, kernel, element type and class.
+Choices = dict[str, dict[str, dict[str, dict[str, Choice]]]]
+
+#: The classes of shapes, each with a condition on n, p and m; a shape is of the first class whose condition holds. They
+#: differ in what binds: few tiles of C cannot fill a chip (a chip of 132 multiprocessors has 144 tiles of 128 x 128 at
+#: 1536 x 1536), long sums can fill it if they are cut, and sizes that are not multiples of 64 waste a part of their
+#: last tiles, which matters if there are few.
+CLASSES = {
+    "long": "n * m <= 1536 * 1536 and p >= 4 * max(n, m)",
+    "small": "n * m <= 1536 * 1536 and n % 64 == 0 and m % 64 == 0",
+    "small_ragged": "n * m <= 1536 * 1536",
+    "narrow": "min(n, m) <= 1536",
+    "medium": "n * m < 2 ** 25",
+    "large": "true",
+}
+
+
+def shape_class(shape: Mapping[str, int]) -> str:
+    """The class of a shape, which maps n, p and m to sizes."""
+    return next(name for name, condition in CLASSES.items() if evaluate(condition, shape))
+
+
+def nearest(known: Mapping[str, Any], name: str) -> Any:
+    """known[name]; without it, the first entry: a GPU or a class that nobody has tuned starts from there."""
+    return known[name] if name in known else next(iter(known.values()))
+
+
+def load(folder: Path | str) -> Choices:
+    """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return {}
+    found = read_yaml(path) or {}
+    validate(found, "tuned", path)
+    return found
+
+
+def of_kernels(folder: Path | str) -> dict[str, dict[str, Any]]:
+    """The same by kernel, then GPU, element type and class."""
+    found: dict[str, dict[str, Any]] = {}
+    for gpu, kernels in load(folder).items():
+        for name, types in kernels.items():
+            found.setdefault(name, {})[gpu] = types
+    return found
+
+
+def merged(old: Choices, new: Choices) -> Choices:
+    """The choices of `old` with those of `new` in their place; classes stand in the order of CLASSES, largest first."""
+    order = list(CLASSES)[::-1]
+    found: Choices = {}
+    for gpu in dict.fromkeys([*old, *new]):
+        kernels = [known.get(gpu, {}) for known in (old, new)]
+        for name in dict.fromkeys([*kernels[0], *kernels[1]]):
+            types = [known.get(name, {}) for known in kernels]
+            for dtype in dict.fromkeys([*types[0], *types[1]]):
+                classes = types[0].get(dtype, {}) | types[1].get(dtype, {})
+                ordered = {word: classes[word] for word in sorted(classes, key=order.index)}
+                found.setdefault(gpu, {}).setdefault(name, {})[dtype] = ordered
+    return found
+
+
+def text(choices: Choices) -> str:
+    """The choices as YAML, one line per class."""
+    lines = []
+    for gpu, kernels in choices.items():
+        lines.append(f"{gpu}:")
+        for name, types in kernels.items():
+            lines.append(f"  {name}:")
+            for dtype, classes in types.items():
+                lines.append(f"    {dtype}:")
+                for word, choice in classes.items():
+                    lines.append(f"      {word}: {{{', '.join(f'{key}: {value}' for key, value in choice.items())}}}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write(choices: Choices, folder: Path | str) -> Path:
+    """Write the choices into a kernels folder's tuned.yaml, beside those that it has, whose comment it keeps."""
+    path = Path(folder) / FILE
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: it cannot be read: {error}; restore the file") from None
+    head = "".join(f"{line}\n" for line in lines[: _end_of_comment(lines)])
+    content = head + text(merged(load(folder), choices))
+    with replacing(path) as temporary:
+        temporary.write_text(content, encoding="utf-8")
+    return path
+
+
+def _end_of_comment(lines: list[str]) -> int:
+    return next((number for number, line in enumerate(lines) if line and not line.startswith("#")), len(lines))
