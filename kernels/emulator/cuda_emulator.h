@@ -140,6 +140,13 @@ constexpr Instance instance(Thread thread, void (*)(P...))
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
 
+// Code for a GPU asks by these whether it is compiled for one, and for which.
+#define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
+
 #include "warp.h"
 #include "intrinsics.h"
 #include "ptx.h"

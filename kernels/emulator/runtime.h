@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda_emulator.h"
+#undef __CUDACC__
 #undef __noinline__  // the standard library's own word
 
 #include <string>

@@ -3,6 +3,7 @@
 #include "shared_memory.cuh"
 #include "vectors.cuh"
 
+#ifdef __CUDACC__
 /// Starts a copy of BYTES (4, 8 or 16, both addresses multiples of it); writes zeros and reads nothing if not `inside`.
 /// The hardware does not offer BYTES = 2: that is an ordinary load and store.
 /// PTX ISA: Data Movement and Conversion Instructions: cp.async.
@@ -37,6 +38,18 @@ __device__ __forceinline__ void copy_async(void* to_shared, const void* from, bo
 {
     copy_async<BYTES>(shared_address(to_shared), from, inside);
 }
+
+#else  // on the CPU emulator a copy is complete at once: a kernel that waits for it cannot tell
+template <int BYTES>
+inline void copy_async(void* to_shared, const void* from, bool inside)
+{
+    struct alignas(BYTES) Bytes { unsigned char byte[BYTES]; };
+    *static_cast<Bytes*>(to_shared) = inside ? *static_cast<const Bytes*>(from) : Bytes{};
+}
+inline void close_copy_group() {}
+template <int PENDING>
+inline void wait_for_copy_groups() {}
+#endif
 
 /// Starts the copy of the vector at (row, col) of a row-major array, zeros beyond its edges.
 /// `aligned`: rows_are_aligned(cols); otherwise the elements come one by one.

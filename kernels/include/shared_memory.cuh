@@ -4,6 +4,7 @@
 // PTX ISA: Data Movement and Conversion Instructions: ld, st, cvta.
 #pragma once
 
+#ifdef __CUDACC__
 /// The address of shared memory as PTX instructions take it, 32 bits.
 __device__ __forceinline__ unsigned shared_address(const void* shared)
 {
@@ -36,3 +37,11 @@ __device__ __forceinline__ void store_4_bytes(unsigned address, float value)
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
 
+#else  // on the CPU emulator, whose addresses are pointers
+template <typename T>
+inline void load_16_bytes(T* to, const T* from_shared)
+{
+    struct alignas(16) Bytes { T element[16 / sizeof(T)]; };
+    *reinterpret_cast<Bytes*>(to) = *reinterpret_cast<const Bytes*>(from_shared);
+}
+#endif

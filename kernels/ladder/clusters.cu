@@ -55,6 +55,8 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
     constexpr int STAGE_BYTES = A_BYTES + PANELS * PANEL_BYTES;
     constexpr int OUTS = 2;              // buffers of results per multiplying group
     constexpr int OUT_BYTES = 64 * 128;  // 64 x 64 results
+    // Panels take turns; where their number is odd, the first of a tile takes the buffer that the last one left.
+    constexpr int PENDING_STORES = PANELS % OUTS == 0 ? OUTS - 1 : 0;
 
     extern __shared__ unsigned char raw[];
     const unsigned base = (shared_address(raw) + 1023) & ~1023u;
@@ -154,7 +156,7 @@ clusters(const __grid_constant__ TensorMap map_a, const __grid_constant__ Tensor
                 for (int panel = 0; panel < PANELS; ++panel) {
                     const unsigned buffer = own_out + panel % OUTS * OUT_BYTES;
                     // The buffer's last store has read it.
-                    if (threadIdx.x % 128 == 0) wait_for_store_reads<OUTS - 1>();
+                    if (threadIdx.x % 128 == 0) wait_for_store_reads<PENDING_STORES>();
                     named_sync(1 + consumer, 128);
                     const int own_row = warp * 16 + lane % 16;
                     // 16 columns each; a row's pieces of 16 bytes are swizzled as TMA expects.

@@ -23,6 +23,7 @@ from tilewise.study import durations, points, registry, slurm
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
+from tilewise.study.sources import HOST_HEADERS
 
 
 def rules() -> set[str]:
@@ -220,8 +221,9 @@ class Study:
         return [os.path.relpath(path) for path in dict.fromkeys(files)]
 
     def emulator_sources(self) -> list[str]:
-        """Paths of what the emulator and the tracer are made of."""
-        return sorted(os.path.relpath(path) for path in emulator.FOLDER.iterdir())
+        """Paths of what the emulator and the tracer are made of, and of the headers that a kernel finds there."""
+        files = (path for folder in (emulator.FOLDER, HOST_HEADERS) for path in folder.rglob("*") if path.is_file())
+        return sorted(map(os.path.relpath, files))
 
     def emulator_of(self, wildcards: Any) -> list[str]:
         """The same for a platform whose builds are the emulator's."""

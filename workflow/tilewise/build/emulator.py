@@ -126,6 +126,11 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
 def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
     """A compiler's message about the text around a kernel, as one about the kernel."""
     where, _, what = message.partition(": ")
+    if where.startswith(shown(FOLDER / "cuda_emulator.h")) and "No such file" in what:
+        return (
+            "the compiler does not take the header that it has precompiled itself; delete the folder tilewise in "
+            "~/.cache (or $XDG_CACHE_HOME) and run again"
+        )
     if header := re.fullmatch(r"(.*): No such file or directory", what):
         known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
         who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"

@@ -1,0 +1,97 @@
+"""The ladder under the microscope: every rung is clean and right at a ragged shape of two tiles each way, and mistakes
+in what it leaves to the hardware are found. A mutant is the text of a kernel in which one string is replaced."""
+
+import dataclasses
+
+import pytest
+
+from tilewise.count.trace import trace
+from tilewise.study.registry import load
+
+KERNELS = load()
+RING = {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 3, "walk": 69}
+PARTS = {"tile_m": 64, "stages": 4, "cluster_blocks": 1, "band": 4}
+#: Element type, shape and parameters of a kernel.
+RUNGS = {
+    "pipelined": (
+        "float",
+        (67, 37, 131),
+        {"tile_n": 64, "tile_m": 64, "tile_k": 8, "thread_n": 8, "thread_m": 4, "walk": 0},
+    ),
+    "async_copies": (
+        "float",
+        (67, 36, 132),
+        {"tile_n": 64, "tile_m": 64, "tile_k": 8, "stages": 3, "thread_n": 8, "thread_m": 4},
+    ),
+    "tma_ring": ("float", (131, 37, 260), RING),
+    "transposing_ring": ("float", (131, 37, 260), RING),
+    "stream_k": ("float", (131, 37, 260), RING | {"band": 4}),
+    "dmma": ("double", (67, 37, 131), {"mma_rows": 16, "mma_k": 16}),
+    "dmma_pipelined": (
+        "double",
+        (131, 36, 70),
+        {
+            "tile_n": 64,
+            "tile_m": 64,
+            "tile_k": 16,
+            "warp_n": 32,
+            "warp_m": 32,
+            "mma_k": 16,
+            "stages": 3,
+            "blocks_per_sm": 1,
+        },
+    ),
+    "mma_sync": (
+        "half",
+        (67, 200, 72),
+        {"tile_n": 64, "tile_m": 64, "tile_k": 64, "warp_n": 32, "warp_m": 64, "stages": 3, "blocks_per_sm": 1},
+    ),
+    "wgmma": ("half", (131, 264, 72), {"tile_m": 64, "stages": 3}),
+    "warp_specialised": ("bfloat16", (131, 261, 67), {"tile_m": 64, "stages": 2}),
+    "clusters": ("half", (131, 136, 136), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
+    "three_tf32": ("float", (131, 69, 67), {"products": 3, "tile_m": 64, "stages": 3, "band": 4}),
+    "float_from_bf16": ("float", (131, 69, 67), PARTS),
+    "float_from_half": ("float", (131, 69, 67), PARTS),
+}
+
+FULL, FREE = "wait_for(full + 8 * place.stage, place.parity);", "wait_for(empty + 8 * place.stage, place.parity ^ 1);"
+MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
+    ("async_copies", "wait_for_copy_groups<STAGES - 2>();", "", "asynchrony"),
+    ("wgmma", FULL, "", "asynchrony"),
+    ("wgmma", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    ("wgmma", "__syncthreads();  // in both", "// in both", "race"),
+    ("wgmma", "make_barrier(full + 8 * s, 1);", "make_barrier(full + 8 * s, 2);", "deadlock"),
+    ("wgmma", "arrive_and_expect(barrier, STAGE_BYTES);", "arrive_and_expect(barrier, STAGE_BYTES + 16);", "deadlock"),
+    ("wgmma", "publish_barriers();", "", "asynchrony"),
+    ("warp_specialised", "make_barrier(empty + 8 * s, 8);", "make_barrier(empty + 8 * s, 7);", "race"),
+    ("warp_specialised", "make_barrier(empty + 8 * s, 8);", "make_barrier(empty + 8 * s, 9);", "deadlock"),
+    ("warp_specialised", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    ("warp_specialised", FREE, "", "asynchrony"),
+    ("clusters", "show_to_async_proxy();", "", "asynchrony"),
+    ("clusters", "PANELS % OUTS == 0 ? OUTS - 1 : 0", "OUTS - 1", "race"),
+    ("clusters", "wait_for_store_reads<", "if (false) wait_for_store_reads<", "race"),
+    ("tma_ring", "__syncthreads();  // the barriers exist", "", "race"),
+]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_rung(name):
+    dtype, shape, choice = RUNGS[name]
+    row, faults = trace(KERNELS[name], dtype, shape, **choice)
+    assert not faults, [str(fault) for fault in faults]
+    assert row["global_load_sectors"] > 0
+
+
+@pytest.mark.parametrize("name, old, new, kind", MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[2][:30]}" for m in MUTANTS])
+def test_mutant(tmp_path, name, old, new, kind):
+    kernel = KERNELS[name]
+    text = kernel.path.read_text()
+    assert old in text
+    path = tmp_path / kernel.source
+    path.parent.mkdir(parents=True)
+    path.write_text(text.replace(old, new))
+    dtype, shape, choice = RUNGS[name]
+    _, faults = trace(dataclasses.replace(kernel, folder=tmp_path), dtype, shape, **choice)
+    found = [fault for fault in faults if fault.kind == kind]
+    assert found, [str(fault) for fault in faults]
+    assert any(str(path) in str(fault) for fault in found), "the line of the kernel is told"
