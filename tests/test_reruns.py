@@ -101,6 +101,8 @@ def swapped(config):
     config["platforms"] = {"gpu": {"backend": "emulator"}, "emulated": {"backend": "gpu"}}
 
 
+#: What only a tuning depends on, which is no part of a run that nobody asks for it.
+TUNING = ("runs", "give_up", "finalists", "min_time_s", "limit_s")
 #: For each key of the config: an edit, and the tasks that are measured again with a GPU and on the emulator.
 CONFIG = {
     "seed": (put("seed", value=7), ALL, ALL),
@@ -147,6 +149,7 @@ CONFIG = {
     "trace.cache_lines.l1.ways": (put("trace", "cache_lines", "l1", "ways", value=4), NONE, NONE),
     "trace.cache_lines.l2.bytes": (put("trace", "cache_lines", "l2", "bytes", value=65536), NONE, NONE),
     "trace.cache_lines.l2.ways": (put("trace", "cache_lines", "l2", "ways", value=4), NONE, NONE),
+    **{f"tuning.{key}": (put("tuning", key, value=7), NONE, NONE) for key in TUNING},
     "emulator.shapes": (put("emulator", "shapes", value=SHAPES), NONE, {"one", "two", "three", "blocks"}),
     "emulator.memory_bytes": (put("emulator", "memory_bytes", value=70000), NONE, {"largest"}),
 }
@@ -182,6 +185,7 @@ REGISTRY = {
     "dynamic_shared_bytes": (put(*LAST, "dynamic_shared_bytes", value=64), {"two"}, {"two"}),
     "arguments": (put(*LAST, "arguments", value=["A", "turned", "C", "m", "p", "n"]), {"two"}, {"two"}),
     "when": (put("mine", "launches", 0, "when", value="m < 0"), {"two"}, {"two"}),
+    "space": (put(*PLAIN, "space", value={"tile": [8, 16]}), NONE, NONE),
     "note": (put("mine", "launches", 0, "note", value="another"), NONE, NONE),
 }
 #: What a registry's edit needs of the config.
@@ -216,8 +220,10 @@ def leaves(schema, root, place=""):
 
 def test_every_key_of_the_schemas_has_its_row_and_its_edit():
     schema = read_yaml(SCHEMAS / "config.schema.yaml")
-    assert leaves(schema, schema) == set(CONFIG) | SLURM_KEYS | {"platforms.*.nodes"}
-    assert set(documented("key of the config")) == {*CONFIG, "platforms.*.nodes", "slurm.*", "platforms.*.slurm.*"}
+    # These two need a cluster, and a kernel with choices in tuned.yaml.
+    others = {"platforms.*.nodes", "tasks.*.sweeps.tuned"}
+    assert leaves(schema, schema) == set(CONFIG) | SLURM_KEYS | others
+    assert set(documented("key of the config")) == {*CONFIG, *others, "slurm.*", "platforms.*.slurm.*"}
     entry = read_yaml(SCHEMAS / "registry.schema.yaml")
     keys = set(entry["additionalProperties"]["properties"])
     assert keys == set(REGISTRY) == set(documented("key of the registry"))
@@ -275,8 +281,8 @@ def plans(tmp_path_factory):
     plans.config |= {"platforms": {name: {"backend": backend} for name, backend in PLATFORMS.items()}, "slurm": None}
     plans.write()
     for rules in (clone / "workflow/rules").glob("*.smk"):  # no job does its work
-        text = re.sub(r'script:\n +"\.\./scripts/build\.py"', 'shell:\n        "mkdir -p {output}"', rules.read_text())
-        rules.write_text(re.sub(r'script:\n +"\.\./scripts/.*"', 'shell:\n        "touch {output}"', text))
+        text = re.sub(r'script:\n( +)"\.\./scripts/build\.py"', r'shell:\n\1"mkdir -p {output}"', rules.read_text())
+        rules.write_text(re.sub(r'script:\n( +)"\.\./scripts/.*"', r'shell:\n\1"touch {output}"', text))
     done = snakemake(clone)
     assert done.returncode == 0, done.stderr
     command = [sys.executable, ROOT / "tests/dry_runs.py"]

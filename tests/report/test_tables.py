@@ -384,6 +384,15 @@ def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_pat
     assert "two_rows" not in set(table.loc[table["platform"] != "emulator", "kernel"])
 
 
+def test_kernels_that_the_emulator_does_not_run_are_named_with_the_reason(emulator, gpu):
+    assert "wgmma" not in set(tables.not_emulated(emulator)["kernel"])
+    kernels = dict(emulator.kernels)
+    kernels["wgmma"] = dataclasses.replace(kernels["wgmma"], emulated=False, reason="it uses what is new")
+    table = tables.not_emulated(dataclasses.replace(emulator, kernels=kernels))
+    assert ["wgmma", "it uses what is new"] in table[["kernel", "reason"]].values.tolist()
+    assert tables.not_emulated(dataclasses.replace(gpu, kernels=kernels)).empty
+
+
 def test_kernels_edited_since_they_were_recorded_are_named(recorded):
     gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
     rows = gpu.measurements[(gpu.measurements["kernel"] == "tiled") & (gpu.measurements["tile"] == 16)]

@@ -316,7 +316,7 @@ class Study:
     def conditions_of_build(self, wildcards: Any) -> str:
         """The same for a build, beside its instances: how the kernel is compiled, and why it may not be."""
         kernel, on_gpu = self.kernels[wildcards.kernel], self.backend_of(wildcards) == "gpu"
-        if kernel.kind != "cuda":
+        if not kernel.launched:
             return digest(kernel.kind)
         return digest([kernel.architecture, kernel.capability] if on_gpu else [kernel.emulated, kernel.reason])
 
