@@ -193,7 +193,7 @@ def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
         "--shape", type=_sizes(3), default=shape, metavar="NxPxM", help=f"A is n x p, B p x m ({text})"
     )
     command.add_argument(
-        "--block", type=_block_size, metavar="XxY", help="threads of a block, 32 along x in 32x8; 256 and 8x8x4, too"
+        "--block", type=_sizes(2, 3), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
     )
     other = command.add_argument_group("a kernel that is not in the registry")
     other.add_argument("--name", help="the kernel's name (the file's)")
@@ -241,14 +241,6 @@ def _seconds(text: str) -> float:
 
 
 _seconds.__name__ = "number of seconds"
-
-
-def _block_size(text: str) -> tuple[int, ...]:
-    sizes = _sizes(1, 2, 3)(text)
-    return (*sizes, 1) if len(sizes) == 1 else sizes
-
-
-_block_size.__name__ = "size (wanted: 64x64)"
 
 
 def _sizes(*counts: int) -> Callable[[str], tuple[int, ...]]:
