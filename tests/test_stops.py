@@ -253,7 +253,7 @@ def test_a_clone_may_lie_anywhere(tmp_path):
     assert done.returncode == 0 and str(clone) in done.stdout, done.stderr
     measured = pd.read_csv(clone / "results/emulator/tasks/task1a.csv")
     assert set(measured.status) == {"ok"}
-    assert pd.read_csv(clone / "results/emulator/traffic.csv").races.notna().any()
+    assert pd.read_csv(clone / "results/traffic.csv").races.notna().any()
     traced = [sys.executable, "-m", "tilewise", "trace", "kernels/naive.cu", "--shape", "33x35x70", "--block", "32x8"]
     done = subprocess.run(traced, **pipes)
     assert done.returncode == 0 and "naive" in done.stdout, done.stderr
