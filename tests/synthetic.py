@@ -289,6 +289,7 @@ def facts(platform, backend, study):
     return {
         "facts/task1c.csv": columns.frame([maximum_size(platform, backend)], "maximum_size"),
         "facts/cold_start.csv": columns.frame(calls, "cold_start"),
+        "accuracy.csv": columns.frame(accuracy(platform, backend, study), "accuracy", parameters()),
         "facts/accuracy_gate.csv": columns.frame(accuracy(platform, backend, study), "accuracy", parameters()),
         "facts/energy.csv": columns.frame(energy(platform, backend, study), "energy", parameters()),
         "facts/launch_limits.csv": columns.frame(launches, "launch_limits"),

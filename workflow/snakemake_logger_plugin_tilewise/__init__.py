@@ -72,8 +72,9 @@ class LogHandler(LogHandlerBase):
         elif event in (LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR):
             self._note_failure(record, run)
         elif record.levelno >= logging.ERROR:
-            if not GENERAL.match(record.getMessage()):
-                self.errors.append(WRAPPING.sub("", record.getMessage()).strip())
+            said = WRAPPING.sub("", record.getMessage()).strip()
+            if not GENERAL.match(said):
+                self.errors.append(said)
         elif record.levelno >= logging.WARNING or "SLURM jobid" in record.getMessage():
             self._say(record.getMessage().strip())
         elif event is None and not self.screen and record.msg and not USUAL.match(record.getMessage()):
