@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewise import UserError
+from tilewise.measure import place
 from tilewise.measure.backends import Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
@@ -70,7 +71,8 @@ class LaunchLimits(Method):
         tried = cases(work.jobs(), work.device["limits"])
         for number, case in enumerate(tried, 1):
             [launch] = case.job.launches
-            row = case.job.row | {"shared_bytes": launch.dynamic_shared_bytes}
+            row = case.job.row | place.columns(case.job.row.get("gpu_uuid"))
+            row |= {"shared_bytes": launch.dynamic_shared_bytes}
             if row["status"] in ("compile_error", "unsupported"):
                 rows.append(row)
                 continue
