@@ -99,8 +99,8 @@ def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
         run.wait()
         if (clone / ROWS).exists():  # else the rest of the kills would meet a finished run
             for task in ("task1a", "cpu"):
-                (clone / f"results/emulator/tasks/{task}.csv").unlink()
-                (clone / f"results/emulator/journal/{task}.jsonl").unlink()
+                (clone / f"results/emulator/tasks/{task}.csv").unlink(missing_ok=True)
+                (clone / f"results/emulator/journal/{task}.jsonl").unlink(missing_ok=True)
     done = snakemake(clone, ROWS)
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr}"
     pd.testing.assert_frame_equal(rows(clone), rows(undisturbed), obj=f"seed {seed}: rows")
