@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 
+import hypothesis
 import pytest
 import yaml
 from clones import copy_repository
@@ -10,6 +11,10 @@ from clones import copy_repository
 from tilewise import ROOT
 from tilewise.study import registry
 from tilewise.study.device import EMULATED_LIMITS
+
+# A busy machine is slower than hypothesis expects.
+hypothesis.settings.register_profile("study", deadline=None)
+hypothesis.settings.load_profile("study")
 
 
 def pytest_collection_modifyitems(items):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewise.measure import accuracy, tensor_core
@@ -66,7 +66,6 @@ def test_instructions_side_by_side_are_the_same_as_one_by_one(dtype):
         mma(dtype, A[..., 1:], B, C)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(sorted(DEPTH)),
     st.lists(st.floats(-1e4, 1e4, width=32), min_size=16, max_size=16),

@@ -26,7 +26,7 @@ def product(dtype, shape=SHAPE):
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(n=st.integers(1, 40), p=st.integers(1, 300), m=st.integers(1, 40))
 def test_a_right_product_passes_at_any_shape(dtype, n, p, m):
     A, B, C = product(dtype, (n, p, m))

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewise import UserError
@@ -17,7 +17,6 @@ def test_every_file_is_made_of_columns_that_are_described():
         assert column.type in ("text", "whole", "number", "flag") and column.heading and column.meaning, column.name
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["tile_n", "stages", "vector", "tile"]), unique=True), st.integers(0, 3))
 def test_rows_are_read_as_they_were_written(tmp_path_factory, parameters, filled):
     path = tmp_path_factory.mktemp("rows") / "measurements.csv"

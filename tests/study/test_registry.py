@@ -227,7 +227,7 @@ def entries(draw):
     return entry | {"launches": draw(st.lists(launch, min_size=1, max_size=3))}, values
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(entries(), st.tuples(sizes, sizes, sizes))
 def test_any_entry_becomes_launches(tmp_path_factory, entry_and_values, shape):
     entry, values = entry_and_values
