@@ -340,8 +340,7 @@ struct Access {
     bool atomic = false, inside = false;
 };
 
-[[gnu::noinline, gnu::cold]] void report_access(Kind kind, const Access& access, std::uint32_t stamp = 0,
-                                                unsigned thread = 0, unsigned site = 0, bool write = false)
+Fault fault_of(Kind kind, const Access& access)
 {
     Fault fault = new_fault(kind);
     fault.space = access.space;
@@ -351,6 +350,13 @@ struct Access {
     fault.address = access.address;
     fault.offset = access.address - access.begin;
     fault.pc = access.pc - library_begin;
+    return fault;
+}
+
+[[gnu::noinline, gnu::cold]] void report_access(Kind kind, const Access& access, std::uint32_t stamp = 0,
+                                                unsigned thread = 0, unsigned site = 0, bool write = false)
+{
+    Fault fault = fault_of(kind, access);
     if (kind == race) {
         if (stamp < block_start) set_block(fault.other_block, block_at(stamp));
         fault.other_thread = thread;
@@ -362,14 +368,7 @@ struct Access {
 
 [[gnu::noinline, gnu::cold]] void report_under_way(const Access& access, unsigned coming)
 {
-    Fault fault = new_fault(asynchrony);
-    fault.space = access.space;
-    fault.write = access.write;
-    fault.size = access.size;
-    fault.array = access.array;
-    fault.address = access.address;
-    fault.offset = access.address - access.begin;
-    fault.pc = access.pc - library_begin;
+    Fault fault = fault_of(asynchrony, access);
     fault.other_pc = sites[coming - 1].pc - library_begin;
     report(fault);
 }

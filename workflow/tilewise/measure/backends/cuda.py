@@ -109,6 +109,17 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
     return product, product.facts(job), list(spaces.values())
 
 
+def verified(job: Job, operands: "Operands") -> tuple[Callable[[int], None], Row, bool, list[Any]]:
+    """A job run once: its launch, its row, whether the product is right, and arrays to keep while it is launched."""
+    point = job.point
+    operands.prepare(point.dtype, point.n, point.p, point.m)
+    launch, facts, kept = bound(job, operands.A, operands.B, operands.C)
+    verify.poison(operands.C, point.dtype, job.kernel.reads_c)
+    launch(0)
+    found = operands.check()
+    return launch, job.row | facts | outcome(job, found), found.ok, kept
+
+
 class Backend:
     """The GPU that CUDA calls device 0."""
 
@@ -154,25 +165,21 @@ class Backend:
 
     def _timed(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
         """Verify, time and verify again. A product that is wrong is never timed."""
-        point = job.point
-        operands.prepare(point.dtype, point.n, point.p, point.m)
-        launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
-        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
-        launch(0)
-        found = operands.check()
-        if not found.ok:
-            return job.row | facts | outcome(job, found)
-        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
+        launch, row, right, _kept = verified(job, operands)
+        if not right:
+            return row
+        verify.poison(operands.C, job.point.dtype, job.kernel.reads_c)
         runtime.deviceSynchronize()
         start = time.monotonic()
         state.exec(lambda call: launch(call.get_stream().addressof()))
         spent = time.monotonic() - start
         found = operands.check()
+        row |= outcome(job, found)
         if not found.ok:
-            return job.row | facts | outcome(job, found) | {"message": f"the timed product: {found.message}"}
+            return row | {"message": f"the timed product: {found.message}"}
         measured = results.last()
         measured |= timing(measured.pop("times_ms"), job)
-        return job.row | facts | outcome(job, found) | measured | {"timed_s": spent}
+        return row | measured | {"timed_s": spent}
 
     # ---- Timing between events --------------------------------------------------------------------------------------
 
@@ -192,13 +199,8 @@ class Backend:
     def _screened(self, job: Job, operands: Operands, flushed: Any, best_ms: dict[tuple, float]) -> Row:
         """Verify, then run a few times. What is slower than others from the first is not run again."""
         point, settings = job.point, self.config["tuning"]
-        operands.prepare(point.dtype, point.n, point.p, point.m)
-        launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
-        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
-        launch(0)
-        found = operands.check()
-        row = job.row | facts | outcome(job, found)
-        if not found.ok:
+        launch, row, right, _kept = verified(job, operands)
+        if not right:
             return row
         alike = (point.kernel, *operands.shape) if operands.shape else ()
         times_ms: list[float] = []

@@ -56,22 +56,16 @@ def _measured(work: Work) -> list[Row]:
     import pynvml
     from cupy.cuda import runtime
 
-    from tilewise.measure import verify
-    from tilewise.measure.backends.cuda import Backend, Operands, bound, uuid
+    from tilewise.measure.backends.cuda import Backend, Operands, uuid, verified
 
     backend, operands = Backend(Setting(work.device, work.config, work.samples)), Operands(work.config)
     pynvml.nvmlInit()
     board = pynvml.nvmlDeviceGetHandleByUUID(uuid())
 
-    def row(job: Job) -> Row:
-        point = job.point
-        operands.prepare(point.dtype, point.n, point.p, point.m)
-        launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
-        verify.poison(operands.C, point.dtype, job.kernel.reads_c)
-        launch(0)
-        found = operands.check()
-        if not found.ok:
-            return job.row | facts | outcome(job, found)
+    def measured(job: Job) -> Row:
+        launch, row, right, _kept = verified(job, operands)
+        if not right:
+            return row
         try:
             used = repeated(
                 lambda: launch(0),
@@ -82,12 +76,12 @@ def _measured(work: Work) -> list[Row]:
         except pynvml.NVMLError as error:
             return failed(job, "unsupported", f"NVML does not tell the energy of this GPU: {error}")
         found = operands.check()
-        return job.row | facts | outcome(job, found) | (columns_of(point, *used) if found.ok else {})
+        return row | outcome(job, found) | (columns_of(job.point, *used) if found.ok else {})
 
     return [
         job.row
         if job.row["status"] in ("compile_error", "unsupported")
-        else backend.guarded(job, functools.partial(row, job), operands)
+        else backend.guarded(job, functools.partial(measured, job), operands)
         for job in work.jobs()
     ]
 
