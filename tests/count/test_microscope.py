@@ -214,8 +214,11 @@ def test_a_kernel_without_an_end_ends_with_its_place(tmp_path, body, line, words
     kernel = kernel_of(tmp_path, body, before=DOWN)
     row, faults = trace(kernel, "float", (1, 1, 32), limit=0.5, block_x=32, block_y=1)
     [fault] = [fault for fault in faults if fault.kind == "stopped"]
-    assert words in fault.text and "thread (0, 0) of block (0, 0)" in fault.text
-    assert fault.line in (line, line - 1) and (fault.block, fault.thread) == ((0, 0), (0, 0))
+    # Threads take turns at a barrier: any of them may run when the time is up.
+    x, y = fault.thread
+    assert words in fault.text and f"thread ({x}, {y}) of block (0, 0)" in fault.text
+    assert (x, y) == (0, 0) or ("__syncthreads" in body and 0 < x < 32 and y == 0)
+    assert fault.line in (line, line - 1) and fault.block == (0, 0)
     assert (row["status"], row["message"], row["stopped"]) == (status, str(fault), 1)
     assert "global_load_requests" not in row, "what was counted up to there says nothing"
 
