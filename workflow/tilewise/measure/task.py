@@ -25,7 +25,8 @@ import pandas as pd
 from tilewise.build import build
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
-from tilewise.measure.rows import told
+from tilewise.files import digest
+from tilewise.measure.rows import median_run, told
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
@@ -68,7 +69,9 @@ class Work(NamedTuple):
 
 
 def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Measure every point of a task once; returns (measurements, facts), the latter one row: how long it took.
+    """Measure every point of a task; returns (measurements, facts), the latter one row: how long it took.
+
+    What a GPU times is timed `timing.repeats` times, each in a process of its own; its row is that of the median run.
 
     A point that cannot be measured is a row whose status and message tell why. Two runs never share a journal: the
     second waits a minute, then raises UserError.
@@ -89,10 +92,27 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         for number, (key, row) in enumerate(run_jobs(waiting, work.device, work.config, work.samples), 1):
             remembered.add(key, row)
             LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
-    found = [rows[job.key] for job in jobs]
-    spent = {"wall_s": time.monotonic() - start, "timed_s": sum(row.get("timed_s") or 0 for row in found)}
+        runs = [[rows[job.key]] for job in jobs]
+        for number in range(2, work.config["timing"]["repeats"] + 1):
+            for found, row in zip(runs, _repeated(jobs, number, work, remembered)):
+                found += [row] if row else []
+    found = [median_run(each) for each in runs]
+    timed_s = sum(row.get("timed_s") or 0 for each in runs for row in each)
+    spent = {"wall_s": time.monotonic() - start, "timed_s": timed_s}
     facts = {"platform": work.device["platform"], "task": work.task, "points": len(jobs), "remembered": known} | spent
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
+
+
+def _repeated(jobs: Sequence[Job], number: int, work: Work, remembered: Journal) -> list[Row | None]:
+    """The rows of a further run of a task, in a process of its own; None for what has no time or is no GPU's."""
+    keys = {job.key: digest([job.key, "run", number]) for job in jobs}
+    timed = [job for job in jobs if job.backend == "cuda" and remembered.rows[job.key].get("samples")]
+    waiting = [job for job in timed if keys[job.key] not in remembered.rows]
+    LOG.info("run %d of %d: %d points", number, work.config["timing"]["repeats"], len(waiting))
+    for key, row in run_jobs(waiting, work.device, work.config, work.samples, "repeat"):
+        remembered.add(keys[key], row)
+    again = {job.key: remembered.rows[keys[job.key]] for job in timed}
+    return [again.get(job.key) for job in jobs]
 
 
 def run_jobs(
@@ -100,7 +120,7 @@ def run_jobs(
 ) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
 
-    `how` is what a backend is to do with them: measure or screen.
+    `how` is what a backend is to do with them: measure, repeat or screen.
 
     A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
     worker was killed from outside, the job has a second try. The CPU's loops have a budget of their own, on top of

@@ -7,6 +7,7 @@ spread, and says so.
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,26 @@ class Spread:
     __rmul__ = __mul__
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What a sweep found best or worst, in words, such as the block `16 × 64`.
+
+    `among` lists all that are as fast within the spread, the first of them `value`. A pair of choices has pairs.
+    """
+
+    value: str | tuple[str, ...]
+    among: tuple
+
+    @property
+    def words(self) -> str:
+        """The choice as a table shows it."""
+        return self.value if isinstance(self.value, str) else " and ".join(self.value)
+
+    def values(self, *marks):
+        """Every value that it may have, its own first."""
+        return [self.value, *self.among]
+
+
 class Machine:
     """What an expression can ask of one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
 
@@ -98,8 +119,8 @@ class Machine:
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
         names = (
-            "time rate best worst wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak "
-            "only_on not_here"
+            "time rate best worst pair wrong error gate traffic maximum call launch roof held chosen_tile limit "
+            "bandwidth peak only_on not_here"
         )
         return {name: getattr(self, name) for name in names.split()} | {"abs": abs}
 
@@ -114,16 +135,21 @@ class Machine:
         return 2e-6 * float(row["n"]) * float(row["p"]) * float(row["m"]) / self.time(**where)
 
     def best(self, column, **where):
-        """The value of a column in the fastest row; its range covers all rows that are as fast within the spread."""
+        """The value of a column in the fastest row; its range covers all rows that are as fast within the spread.
+
+        The column `block` is both sizes of the block, in words.
+        """
         rows = self._fastest(where)
-        _known(rows, [column])
-        return _one_of(rows[column].iloc[0], rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column])
+        return _one_of(rows, column, rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], 0)
 
     def worst(self, column, **where):
-        """The value of a column in the slowest row; its range covers all rows that are as slow within the spread."""
+        """The same of the slowest row; its range covers all rows that are as slow within the spread."""
         rows = self._fastest(where)
-        _known(rows, [column])
-        return _one_of(rows[column].iloc[-1], rows.loc[rows["time_q3_ms"] >= rows["time_q1_ms"].iloc[-1], column])
+        return _one_of(rows, column, rows["time_q3_ms"] >= rows["time_q1_ms"].iloc[-1], -1)
+
+    def pair(self, one, other):
+        """Two choices beside each other, for a claim that they differ: `value[0] != value[1]`."""
+        return Choice((one.value, other.value), tuple(itertools.product(one.among, other.among)))
 
     def wrong(self, **where):
         """How many of the verified products came out wrong."""
@@ -140,6 +166,11 @@ class Machine:
         if rows[column].isna().all():
             raise Untestable(f"nothing was verified for {_words(where)}")
         return float(rows[column].max())
+
+    def gate(self, column, **where):
+        """A column of the accuracy gate, for the longest sums that fit: as measured, or else as predicted."""
+        measured = (self.facts["accuracy"]["origin"] == "measured").any()
+        return self._fact("accuracy", column, where | {"origin": "measured" if measured else "predicted"})
 
     def traffic(self, column, **where):
         """A count of the emulator for the largest shape that fits."""
@@ -232,9 +263,14 @@ class Machine:
         return value if isinstance(value, str) else float(value)
 
 
-def _one_of(value, close):
-    among = tuple(sorted({float(each) for each in close}))
-    return Spread(float(value), among[0], among[-1], among=among)
+def _one_of(rows, column, close, place):
+    """What a column holds at a place of the rows, and in all that are `close` to it."""
+    if column == "block":
+        words = [f"{x} × {y}" for x, y in zip(rows["block_x"], rows["block_y"])]
+        return Choice(words[place], tuple(dict.fromkeys(word for word, near in zip(words, close) if near)))
+    _known(rows, [column])
+    among = tuple(sorted({float(each) for each in rows.loc[close, column]}))
+    return Spread(float(rows[column].iloc[place]), among[0], among[-1], among=among)
 
 
 def _known(rows, columns):
@@ -286,16 +322,18 @@ def evaluate(claim: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
         found = _calculate(claim, "quantity", machine.functions())
     except Untestable as missing:
         return _unknown | {"reason": str(missing)}
-    if not isinstance(found, Spread):
+    if not isinstance(found, Spread | Choice):
         found = Spread(float(found), float(found), float(found))
     answers = [
         bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs}))
         for value in found.values(claim["published"], 0)
     ]
     reason = "" if len(set(answers)) == 1 else "depends on a difference smaller than the spread"
-    if not found.known:
+    if isinstance(found, Spread) and not found.known:
         reason = f"{reason}; " * bool(reason) + f"from fewer than {FEWEST_SAMPLES} runs, so the spread is not known"
     verdict = HOLDS if answers[0] else FAILS
+    if isinstance(found, Choice):
+        return _unknown | {"verdict": verdict, "value": found.words, "reason": reason}
     numbers = {"value": found.value, "low": found.low, "high": found.high, "known": found.known}
     return {"verdict": verdict, **numbers, "reason": reason}
 
@@ -320,7 +358,7 @@ def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
         for claim in claims:
             with contextlib.suppress(Untestable):
                 found = _calculate(claim, "quantity", machine.functions())
-                value = found.value if isinstance(found, Spread) else found
+                value = found.value if isinstance(found, Spread | Choice) else found
                 _calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs})
 
 
@@ -340,6 +378,10 @@ def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
                 found = _unknown | {"reason": str(error)}
             rows.append(about | {"platform": machine.platform.name} | found)
     table = pd.DataFrame(rows)
+    for name in ("value", "published"):  # a choice is in words, for which there is a column
+        words = table[name].map(lambda value: value if isinstance(value, str) else "").fillna("")
+        table[name] = table[name].where(words == "")
+        table[f"{name}_words"] = words
     return table.astype(dict.fromkeys(("value", "low", "high", "published"), "float64"))
 
 
@@ -348,10 +390,10 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     The verdict on a recorded platform does not say `here`, because it is not about this machine.
     """
-    table = verdicts.drop_duplicates("id")[["id", "source", "claim", "published", "unit", "why", "error"]]
-    table = table.set_index("id").assign(
-        published=lambda rows: [_figure(*p) for p in zip(rows["published"], rows["unit"])]
-    )
+    said = verdicts.drop_duplicates("id")
+    published = [words or _figure(*p) for words, *p in zip(said["published_words"], said["published"], said["unit"])]
+    table = said[["id", "source", "claim", "why", "error"]].assign(published=published).set_index("id")
+    table = table[["source", "claim", "published", "why", "error"]]
     for platform in evidence.everyone:
         own = verdicts[verdicts["platform"] == platform.name].set_index("id")
         words = own["verdict"].str.removesuffix(" here") if platform.recorded else own["verdict"]
@@ -359,7 +401,7 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         table[f"measured {platform.name}"] = [_measured(row) for row in own.to_dict("records")]
     why = table.pop("why")
     error = table.pop("error").map(lambda words: f" In the source: {words}" if words else "")
-    return table.assign(why=why + error).reset_index().drop(columns="unit")
+    return table.assign(why=why + error).reset_index()
 
 
 def _figure(value, unit):
@@ -373,5 +415,6 @@ def _measured(row):
     if row["verdict"] == UNTESTED:
         return row["reason"]
     low, middle, high = (_figure(row[name], row["unit"]) for name in ("low", "value", "high"))
-    text = middle if low == high or not row["known"] else f"{middle} ({low} to {high})"
+    text = row["value_words"] or middle
+    text = text if low == high or not row["known"] else f"{middle} ({low} to {high})"
     return f"{text}; {row['reason']}" if row["reason"] else text

@@ -78,7 +78,7 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
         sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
     points.append(f"{sentence}.")
     points += company(evidence)
-    points += _faults(evidence.facts["traffic"])
+    points += _faults(evidence)
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
         points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")
@@ -89,15 +89,18 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     return "\n".join(f"- {point}" for point in points)
 
 
-def _faults(traffic: pd.DataFrame) -> list[str]:
-    """What the emulator found wrong in kernels, and which it did not search at any shape."""
+def _faults(evidence: Evidence) -> list[str]:
+    """What the emulator found wrong in kernels that should be right, and which it did not search at any shape."""
+    traffic = evidence.facts["traffic"]
+    faulty = [name for name, kernel in evidence.kernels.items() if kernel.faulty]
+    traffic = traffic[~traffic["kernel"].isin(faulty)]
     by_kernel = traffic.groupby("kernel", sort=False)[list(columns.FAULTS)].sum(min_count=1)
     points, where = [], "see What the kernels ask of memory"
-    faulty = by_kernel[(by_kernel > 0).any(axis=1)]
-    if len(faulty):
+    broken = by_kernel[(by_kernel > 0).any(axis=1)]
+    if len(broken):
         kinds = (
-            (kernel, [columns.heading(name) for name in faulty if row[name] > 0])
-            for kernel, row in faulty.fillna(0).iterrows()  # some faults may not have been searched for
+            (kernel, [columns.heading(name) for name in broken if row[name] > 0])
+            for kernel, row in broken.fillna(0).iterrows()  # some faults may not have been searched for
         )
         said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
         points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")

@@ -204,50 +204,59 @@ def maximum_size(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     known = dict(zip(source["quantity"], source["value"]))
     known["timed_n"] = published.loc[published["place"] == "Table 3", "n"].iloc[0]
     known["time"] = published.loc[published["place"] == "Table 3", "value"].iloc[0]
-    rows = []
+    timed = known | {"kernel": "naive", "time_ms": known["time"]}
+    rows: list[dict[str, Any]] = []
     for probe in evidence.facts["maximum_size"].to_dict("records"):
         emulated = probe["platform"] not in {gpu.name for gpu in evidence.gpus}
-        within = probe["timed_n"] == probe["allocatable_n"]
         not_timed = "emulated: verified, not timed" if emulated else ""
         predicted = f"at n = {probe['allocatable_n']}; the budget is {probe['budget_s']:g} s"
-        checked = probe["rows_checked"]
-        verified = f"{checked} rows of C verified" if pd.notna(checked) else "it failed"
-        entries = [
-            ("memory, B", known["memory_total"], probe["memory_total_bytes"], ""),
-            ("largest n in theory", known["theoretical_n"], probe["theoretical_n"], "three matrices in all the memory"),
-            ("largest n allocated", known["allocatable_n"], probe["allocatable_n"], "found by bisection"),
-            ("share of the theory, %", *(100 * n["allocatable_n"] / n["theoretical_n"] for n in (known, probe)), ""),
-            ("predicted time, ms", None, probe["predicted_ms"], not_timed or predicted),
-            (
-                "n timed",
-                known["timed_n"],
-                probe["timed_n"],
-                not_timed or ("" if within else "the largest in the budget"),
-            ),
-            ("time, ms", known["time"], probe["time_ms"], not_timed or verified),
-            (
-                "rate, GFLOP/s",
-                *(2e-6 * r["timed_n"] ** 3 / r[t] for r, t in ((known, "time"), (probe, "time_ms"))),
-                not_timed,
-            ),
-        ]
+        first = not any((row["platform"], row["kernel"]) == (probe["platform"], probe["kernel"]) for row in rows)
+        entries = []
+        if first and probe["kernel"] == "naive":
+            entries += [
+                ("memory, B", known["memory_total"], probe["memory_total_bytes"], ""),
+                ("largest n in theory", known["theoretical_n"], probe["theoretical_n"], "three matrices in all memory"),
+                ("largest n allocated", known["allocatable_n"], probe["allocatable_n"], "found by bisection"),
+                (
+                    "share of the theory, %",
+                    *(100 * n["allocatable_n"] / n["theoretical_n"] for n in (known, probe)),
+                    "",
+                ),
+            ]
+        if first:
+            words = f"{probe['kernel']}: predicted time of the largest, ms"
+            entries.append((words, None, probe["predicted_ms"], not_timed or predicted))
+        source = timed if (probe["kernel"], probe["timed_n"]) == (timed["kernel"], timed["timed_n"]) else {}
+        for words, column, note in (("time, ms", "time_ms", _size_note(probe)), ("rate, GFLOP/s", "gflops", "")):
+            theirs, ours = (_with_rate(each).get(column) for each in (source, probe))
+            entries.append((f"{probe['kernel']} at n = {probe['timed_n']:,}: {words}", theirs, ours, not_timed or note))
         for quantity, theirs, ours, note in entries:
-            rows.append(
-                {
-                    "quantity": quantity,
-                    "platform": probe["platform"],
-                    "published": theirs,
-                    "measured": ours,
-                    "note": note,
-                }
-            )
+            about = {"quantity": quantity, "platform": probe["platform"], "kernel": probe["kernel"]}
+            rows.append(about | {"published": theirs, "measured": ours, "note": note})
+    if not any(row["published"] == timed["time_ms"] for row in rows):  # nobody timed the source's own n
+        for words, column in (("time, ms", "time_ms"), ("rate, GFLOP/s", "gflops")):
+            quantity, theirs = f"naive at n = {timed['timed_n']:,.0f}: {words}", _with_rate(timed)[column]
+            for platform in dict.fromkeys(row["platform"] for row in rows):
+                rows.append({"quantity": quantity, "platform": platform, "published": theirs, "note": "not timed here"})
     table = pd.DataFrame(rows, columns=["quantity", "platform", "published", "measured", "note"])
     table = table.astype({"published": "float64", "measured": "float64"})
     order = pd.factorize(table["quantity"])[0].argsort(kind="stable")
     real = table["platform"].isin([gpu.name for gpu in evidence.gpus])  # the emulated memory is a choice of the config
-    alike = table["quantity"] != "time, ms"  # of products of different sizes
-    ratio = (table["measured"] / table["published"]).where(real & alike)
+    ratio = (table["measured"] / table["published"]).where(real)
     return table.assign(ratio=ratio).iloc[order].reset_index(drop=True)
+
+
+def _with_rate(timed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A timed product of `timed_n` with its rate in GFLOP/s, if it has a time."""
+    if pd.isna(timed.get("time_ms")):
+        return timed
+    return {**timed, "gflops": 2e-6 * timed["timed_n"] ** 3 / timed["time_ms"]}
+
+
+def _size_note(probe: Mapping[str, Any]) -> str:
+    """How far a product of a chosen size was checked, and why it has that size."""
+    checked = f"{probe['rows_checked']} rows of C verified" if pd.notna(probe["rows_checked"]) else "it failed"
+    return checked if probe["timed_n"] < probe["allocatable_n"] else f"{checked}; the largest that fits"
 
 
 def cold_start(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
@@ -430,7 +439,11 @@ def largest_square(ladder: pd.DataFrame) -> pd.DataFrame:
 
 def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Of each row, whether its floats are made of shorter numbers, on tensor cores."""
-    makers = [name for name, kernel in evidence.kernels.items() if kernel.accuracy]
+    makers = [
+        name
+        for name, kernel in evidence.kernels.items()
+        if kernel.accuracy and kernel.accuracy.get("scheme") != "chain"  # which is one of floats
+    ]
     return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
 
 

@@ -57,6 +57,10 @@ noise | number | | noise | standard deviation of the runs divided by their mean
 batch_ms | number | ms | batched, ms | mean time of a run among many without pauses between them
 gflops | number | GFLOP/s | GFLOP/s | 2 n p m divided by time_ms
 sm_clock_mhz | number | MHz | clock, MHz | median clock of the multiprocessors during the runs
+sm_clock_min_mhz | number | MHz | lowest clock, MHz | the lowest of these clocks
+runs | whole | | runs | processes that timed the point; the row is that of the one whose median is the middle one
+run_low_ms | number | ms | fastest run, ms | the least of their medians
+run_high_ms | number | ms | slowest run, ms | the largest of their medians
 gpu_uuid | text | | GPU | the GPU that ran the point
 node | text | | node | the machine that ran the point, as Slurm calls it
 slurm_job | text | | Slurm job | the number of the Slurm job that ran the point
@@ -74,6 +78,7 @@ claimed | flag | | claimed | whether the registry claims the accuracy of SGEMM f
 worst_error | number | | worst element | the largest error of an element, relative to the magnitudes that it sums
 sgemm_relative_error | number | | SGEMM, relative error | the relative error of cuBLAS's SGEMM on the same operands
 sgemm_worst_error | number | | SGEMM, worst element | the worst element of cuBLAS's SGEMM on the same operands
+loop_difference | number | | from the CPU loop | how far C is from what the CPU's loop kij makes, in the Frobenius norm
 verdict | text | | verdict | passes: no error is larger than SGEMM's; refuses: whole rows or columns are NaN; fails
 
 counted_products | whole | | products | products in the time that the energy counter was watched
@@ -280,7 +285,10 @@ COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 FIXED = frozenset(COLUMNS)
 #: Columns that joined after runs had been recorded, by file.
 LATER = {
-    "measurements": frozenset("gpu_uuid node slurm_job processor alone".split()),
+    "measurements": frozenset(
+        "gpu_uuid node slurm_job processor alone sm_clock_min_mhz runs run_low_ms run_high_ms".split()
+    ),
+    "accuracy": frozenset(["loop_difference"]),
     "traffic": frozenset("order_dependent incorrect stopped asynchrony deadlocks traps status message".split()),
 }
 #: The columns of traffic.csv that count faults.
@@ -295,7 +303,7 @@ _POINT = "kernel dtype n p m block_x block_y *"
 FILES = {
     "measurements": "platform task kernel dtype n p m block_x block_y grid_x grid_y * status message samples time_ms "
     "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid node slurm_job processor alone "
-    "registers shared_bytes relative_error bound_ratio build_sha256",
+    "sm_clock_min_mhz runs run_low_ms run_high_ms registers shared_bytes relative_error bound_ratio build_sha256",
     "sweep": "platform task wall_s timed_s points remembered",
     "maximum_size": "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n "
     "predicted_ms budget_s timed_n time_ms rows_checked",
@@ -306,7 +314,7 @@ FILES = {
     "shared_bytes screen_ms samples time_ms noise sm_clock_mhz gflops registered chosen build_sha256",
     "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
     "accuracy": f"platform {_POINT} operands origin claimed relative_error worst_error "
-    "sgemm_relative_error sgemm_worst_error verdict status message",
+    "sgemm_relative_error sgemm_worst_error verdict status message loop_difference",
     "energy": f"platform {_POINT} counted_products energy_s joules joules_per_product watts gflops gflop_per_joule "
     "status message",
     "occupancy": "platform kernel dtype block_x block_y * threads registers shared_bytes active_blocks occupancy "
