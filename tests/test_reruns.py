@@ -124,7 +124,7 @@ CONFIG = {
     ),
     "tasks.*.sweeps.block": (sweep(blocks={"block": "16x16"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.*": (sweep(one={"tile": 8}, two={"tile": 8}), *[{"one", "two"}] * 2),
-    "timing.repeats": (put("timing", "repeats", value=2), {"one", "two", "three", "blocks"}, NONE),
+    "timing.repeats": (put("timing", "repeats", value=2), {"one", "two", "three", "blocks", "loops"}, NONE),
     "timing.min_samples": (put("timing", "min_samples", value=7), ON_GPU, NONE),
     "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU, NONE),
     "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU, NONE),

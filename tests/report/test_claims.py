@@ -247,6 +247,12 @@ def traced(kernel, races, **choice):
     return {"traffic": [{"kernel": kernel, "dtype": "float", "n": 32, "p": 64, "m": 96, "races": races} | choice]}
 
 
+def roofs(wavefronts, memory):
+    measured = {"shared_wavefronts_16_bytes": wavefronts, "memory_bandwidth": memory}
+    about = {"dtype": "float", "noise": 0.001}
+    return {"bandwidth": [about | {"quantity": name, "measured": value} for name, value in measured.items()]}
+
+
 def occupied(occupancy):
     choice = {"kernel": "multi_tile_unbounded", "dtype": "double", "tile": 32, "ntb": 10}
     return {"occupancy": [choice | {"occupancy": occupancy}]}
@@ -268,6 +274,9 @@ def occupied(occupancy):
         ("rows-and-columns-run-in-parallel", traced("tiled_transposed", 0, tile=16), claims.HOLDS),
         ("rows-and-columns-run-in-parallel", traced("tiled_transposed", 9, tile=16), claims.FAILS),
         ("rows-and-columns-run-in-parallel", traced("tiled", 0, tile=16), claims.UNTESTED),
+        ("shared-memory-is-faster", roofs(250, 4300), claims.HOLDS),
+        ("shared-memory-is-faster", roofs(50, 4300), claims.FAILS),
+        ("shared-memory-is-faster", {"bandwidth": []}, claims.UNTESTED),
         ("registers-cost-occupancy", occupied(0.5), claims.HOLDS),
         ("registers-cost-occupancy", occupied(1.0), claims.FAILS),
         ("registers-cost-occupancy", {"occupancy": []}, claims.UNTESTED),

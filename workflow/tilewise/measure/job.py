@@ -94,7 +94,7 @@ def prepare(
 def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """What of the config a finished row depends on, by what measures it and the platform's backend.
 
-    Not the limits: a longer one does not change a row that was done in time. Nor the repeats: each has a row of its own.
+    Not the limits: a longer one does not change a row that was done in time. Nor the repeats: each has its own row.
     """
     found = {"seed": config["seed"]}
     if backend == "cuda":

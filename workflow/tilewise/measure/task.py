@@ -6,6 +6,7 @@ was measured under the same conditions.
 """
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -23,9 +24,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tilewise.build import build
+from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
-from tilewise.files import digest
 from tilewise.measure.rows import median_run, told
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
@@ -78,24 +79,29 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     start = time.monotonic()
     jobs = work.jobs()
+    keys = {job.key: _keys(job, work.config["timing"]["repeats"]) for job in jobs}
     with Journal(work.journal) as remembered:
         rows = remembered.rows
         for job in jobs:  # a row that was damaged is measured again
             if set(job.row) - columns.LATER["measurements"] - set(rows.get(job.key, job.row)):
                 del rows[job.key]
         known = sum(job.key in rows for job in jobs)
+        asked = list(itertools.chain.from_iterable(keys[job.key] for job in jobs))
+        done = sum(key in rows for key in asked)
         rows |= {job.key: job.row for job in jobs if job.row["status"] in ("compile_error", "unsupported")}
-        waiting = [job for job in jobs if job.key not in rows]
-        waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
-        LOG.info("%d points, %d of them from the journal", len(jobs), len(jobs) - len(waiting))
-        names = {job.key: job.point.label() for job in waiting}
-        for number, (key, row) in enumerate(run_jobs(waiting, work.device, work.config, work.samples), 1):
-            remembered.add(key, row)
-            LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
-        runs = [[rows[job.key]] for job in jobs]
-        for number in range(2, work.config["timing"]["repeats"] + 1):
-            for found, row in zip(runs, _repeated(jobs, number, work, remembered)):
-                found += [row] if row else []
+        LOG.info("%d points, %d of them from the journal", len(asked), done)
+        names, number = {job.key: job.point.label() for job in jobs}, 0
+        for run in range(max(map(len, keys.values()), default=0)):
+            waiting = [job for job in jobs if run < len(keys[job.key]) and keys[job.key][run] not in rows]
+            if run:
+                waiting = [job for job in waiting if rows[job.key]["status"] == "ok"]
+            waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
+            how = "repeat" if run else "measure"
+            for key, row in run_jobs(waiting, work.device, work.config, work.samples, how):
+                remembered.add(keys[key][run], row)
+                number += 1
+                LOG.info("%d/%d %s: %s", number, len(asked) - done, names[key], told(row))
+        runs = [[rows[key] for key in keys[job.key] if key in rows] for job in jobs]
     found = [median_run(each) for each in runs]
     timed_s = sum(row.get("timed_s") or 0 for each in runs for row in each)
     spent = {"wall_s": time.monotonic() - start, "timed_s": timed_s}
@@ -103,16 +109,9 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
 
 
-def _repeated(jobs: Sequence[Job], number: int, work: Work, remembered: Journal) -> list[Row | None]:
-    """The rows of a further run of a task, in a process of its own; None for what has no time or is no GPU's."""
-    keys = {job.key: digest([job.key, "run", number]) for job in jobs}
-    timed = [job for job in jobs if job.backend == "cuda" and remembered.rows[job.key].get("samples")]
-    waiting = [job for job in timed if keys[job.key] not in remembered.rows]
-    LOG.info("run %d of %d: %d points", number, work.config["timing"]["repeats"], len(waiting))
-    for key, row in run_jobs(waiting, work.device, work.config, work.samples, "repeat"):
-        remembered.add(keys[key], row)
-    again = {job.key: remembered.rows[keys[job.key]] for job in timed}
-    return [again.get(job.key) for job in jobs]
+def _keys(job: Job, repeats: int) -> list[str]:
+    """The keys of a job's runs in the journal; only what a GPU times is repeated."""
+    return [job.key, *(digest([job.key, "run", run]) for run in range(2, repeats + 1) if job.backend == "cuda")]
 
 
 def run_jobs(

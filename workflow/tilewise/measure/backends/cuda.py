@@ -151,7 +151,9 @@ class Backend:
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
-            row = self.guarded(job, lambda: self._timed(job, state, operands, results, batched), operands) | {"gpu_uuid": ours}
+            row = self.guarded(job, lambda: self._timed(job, state, operands, results, batched), operands) | {
+                "gpu_uuid": ours
+            }
             answer(row)
             if row["status"] != "ok":
                 state.skip(f"{row['status']}: {row['message']}")
