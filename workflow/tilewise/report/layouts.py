@@ -98,6 +98,17 @@ LAYOUTS = {
         ("Times faster", "speedup_over_naive speedup_over_cpu published_speedup_over_cpu"),
         percent_of_anchor="of cuBLAS",
     ),
+    "limits": layout(
+        ("", "kernel platform dtype shape choice"),
+        (_HERE, "time_ms gflops sm_clock_mhz"),
+        ("Per 100 multiply-adds of a warp", "wavefronts_per_100 hardware_wavefronts_per_100 lines_per_100"),
+        ("Share of its roof", "limited_by limit_percent second_limit second_percent"),
+        wavefronts_per_100="wavefronts",
+        hardware_wavefronts_per_100="by ncu",
+        lines_per_100="lines in L1",
+        limit_percent="%",
+        second_percent="%",
+    ),
     "cards": layout(("", "platform node gpu_uuid compared sm_clock_mhz rate_percent")),
     "failures": layout(("", "platform task kernel dtype shape choice points status message")),
     "verification": layout(

@@ -17,6 +17,7 @@ from tilewise.build import build, cuda
 from tilewise.count.occupancy import occupancy as held_by
 from tilewise.report import claims
 from tilewise.report.data import COUNTED, Evidence, Platform, point_of
+from tilewise.report.limits import SCHEDULERS, WARP, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.points import Point
@@ -414,8 +415,7 @@ def ladder(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
-    swept = [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
-    table = winners(evidence.of(*swept).gpu, evidence, published)
+    table = winners(evidence.of(*_swept(evidence)).gpu, evidence, published)
     naive = table[(table["kernel"] == "naive") & (table["status"] == "ok")]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
@@ -429,6 +429,11 @@ def ladder(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
         peak_gflops=peak,
         percent_of_peak=100 * table["gflops"] / peak,
     )
+
+
+def _swept(evidence: Evidence) -> list[str]:
+    """The tasks whose products are timed again and again."""
+    return [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
 
 
 def largest_square(ladder: pd.DataFrame) -> pd.DataFrame:
@@ -592,9 +597,6 @@ def _largest(percents):
 # A scheduler issues one instruction per cycle. So the share of multiply-adds in a kernel's loop is a ceiling of its
 # rate, in units of the rate that multiply-adds alone reach (`multiply_add_rate` of the task `bandwidth`).
 
-#: A multiprocessor has so many schedulers, each of which issues an instruction of a warp of so many threads per cycle.
-SCHEDULERS = 4
-WARP = 32
 #: The task whose kernels climb from naive to the limit of the chip.
 CLIMB = "ladder_float"
 #: A product so many times as high and as wide has hardly any edges.
@@ -707,7 +709,11 @@ def climb(evidence: Evidence, task: str) -> pd.DataFrame:
     To the columns of `instructions` come wavefronts_per_100 (of shared memory, per 100 multiply-adds of a warp) and
     conflict_percent (bank conflicts as a share of all wavefronts), as the emulator counted them.
     """
-    rows = evidence.of(task).gpu
+    return _explained(evidence.of(task).gpu, evidence)
+
+
+def _explained(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The timed ones of some rows with what is known of their kernels."""
     rows = rows[(rows["status"] == "ok") & rows["gflops"].notna()].reset_index(drop=True)
     rows = _with_instances(describe(rows, evidence), evidence)
     counted = evidence.facts["instructions"].drop(columns=["registers", "build_sha256"])
@@ -718,14 +724,77 @@ def climb(evidence: Evidence, task: str) -> pd.DataFrame:
 def _beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     counted = traffic(evidence)
     counted = counted[counted["kernel"].isin(table["kernel"])]
-    wavefronts = (counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]).astype("float64")
-    work = [_work(row, evidence) / WARP for row in counted.to_dict("records")]
+    wavefronts = _wavefronts(counted)
+    work = pd.Series([_work(row, evidence) / WARP for row in counted.to_dict("records")], counted.index, "float64")
     counted = counted.assign(
-        wavefronts_per_100=100 * wavefronts / pd.Series(work, index=counted.index, dtype="float64"),
+        wavefronts_per_100=100 * wavefronts / work,
         conflict_percent=100 * counted["shared_bank_conflicts"] / wavefronts.where(wavefronts > 0),
+        lines_per_100=100 * counted["global_load_lines"].astype("float64") / work,
+        sectors_per_100=100 * counted["global_load_sectors"].astype("float64") / work,
     )
     key = ["kernel", "dtype", *evidence.choice]
-    return table.merge(counted[[*key, "wavefronts_per_100", "conflict_percent"]], how="left", on=key)
+    added = ["wavefronts_per_100", "conflict_percent", "lines_per_100", "sectors_per_100"]
+    return table.merge(counted[[*key, *added]], how="left", on=key)
+
+
+def _wavefronts(counted: pd.DataFrame) -> pd.Series:
+    return (counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]).astype("float64")
+
+
+def _beside_hardware(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds hardware_wavefronts_per_100, from the hardware's counters where they were recorded.
+
+    The compiler joins loads that the source makes one by one, which the emulator does not see.
+    """
+    counted = evidence.facts["counters"]
+    key = ["kernel", "dtype", *evidence.choice]
+    work = pd.Series([_work(row, evidence) / WARP for row in counted.to_dict("records")], counted.index, "float64")
+    counted = counted.assign(work=work, hardware_wavefronts_per_100=100 * _wavefronts(counted) / work)
+    counted = counted.sort_values("work", kind="stable").drop_duplicates(key, keep="last")
+    return table.merge(counted[[*key, "hardware_wavefronts_per_100"]], how="left", on=key)
+
+
+def limits(evidence: Evidence) -> pd.DataFrame:
+    """What limits the best choice of each kernel and element type at the largest square product of each GPU.
+
+    `limited_by` is the resource with the largest share of its roof, `limit_percent` the share, and `second_limit` and
+    `second_percent` the next; the roofs are those at the row's own clock, where they follow from one.
+    """
+    rows = evidence.gpu[(evidence.gpu["n"] == evidence.gpu["p"]) & (evidence.gpu["n"] == evidence.gpu["m"])]
+    rows = rows[(rows["status"] == "ok") & rows["task"].isin(_swept(evidence))]
+    rows = rows[rows["n"] == rows.groupby("platform")["n"].transform("max")]
+    rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "kernel", "dtype"])
+    rows = _beside_hardware(_explained(rows, evidence), evidence)
+    found = [_limits_of(row, evidence) for row in rows.to_dict("records")]
+    names = ["limited_by", "limit_percent", "second_limit", "second_percent"]
+    added = pd.DataFrame(found, columns=names, index=rows.index)
+    types = {name: "float64" if name.endswith("percent") else "str" for name in names}
+    return rows.join(added.astype(types)).sort_values(["platform", "dtype", "gflops"], kind="stable", ignore_index=True)
+
+
+def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, str, float]:
+    """The two resources that a run used most, each with its share in percent."""
+    if row["anchor"]:  # of a library nothing is counted
+        return "", math.nan, "", math.nan
+    roofs = evidence.facts["bandwidth"]
+    roofs = roofs[(roofs["platform"] == row["platform"]) & roofs["measured"].notna()]
+    gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == row["platform"])
+    measured = dict(zip(zip(roofs["quantity"], roofs["dtype"]), roofs["measured"]))
+    wavefronts = row["hardware_wavefronts_per_100"]
+    demand = Demand(
+        on_tensor_cores="MMA" in str(row["multiply_add"]),
+        multiply_add_share=row["multiply_add_share"],
+        wavefronts=(row["wavefronts_per_100"] if pd.isna(wavefronts) else wavefronts) / 100,
+        lines=row["lines_per_100"] / 100,
+        sectors=row["sectors_per_100"] / 100,
+        bytes=bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize),
+    )
+    clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
+    used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured), row["dtype"])
+    name, share = limited_by(used)
+    others = sorted((part, other) for other, part in used.items() if part < share)  # what is not known is not less
+    second = others[-1] if others else (math.nan, "")
+    return name, 100 * share, second[1], 100 * second[0]
 
 
 def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
@@ -830,6 +899,7 @@ OVERVIEW = {
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
     "occupancy": lambda evidence, published: occupancy(evidence),
+    "limits": lambda evidence, published: limits(evidence),
     "rungs": lambda evidence, published: rungs(climb(evidence, CLIMB), evidence),
     "instructions": lambda evidence, published: instructions(evidence),
     "traffic": lambda evidence, published: traffic(evidence),

@@ -129,6 +129,7 @@ registered | flag | | registry | whether it is the choice that the registry had 
 
 global_load_requests | whole | | load requests | requests of warps to global memory
 global_load_sectors | whole | | load sectors | sectors of 32 bytes that these touch
+global_load_lines | whole | | load lines | cache lines of 128 bytes that these touch, each looked up once per request
 global_store_requests | whole | | store requests | requests of warps that write global memory
 global_store_sectors | whole | | store sectors | sectors of 32 bytes that these touch
 sectors_per_request | number | | sectors / request | sectors per request of global loads
@@ -264,6 +265,13 @@ shared_bytes_per_multiply_add | number | B | shared, B | bytes that the loop rea
 global_bytes_per_multiply_add | number | B | global, B | bytes that the loop loads from global memory per multiply-add
 reused_per_multiply_add | number | | reused | operands per multiply-add that the one before has kept (the reuse cache)
 wavefronts_per_100 | number | | wavefronts per 100 | passes of shared memory per 100 multiply-adds of a warp
+lines_per_100 | number | | lines per 100 | cache lines looked up for global loads, per 100 multiply-adds of a warp
+sectors_per_100 | number | | sectors per 100 | sectors that global loads touch, per 100 multiply-adds of a warp
+hardware_wavefronts_per_100 | number | | wavefronts per 100, ncu | wavefronts_per_100 by the hardware's counters
+limited_by | text | | limited by | the resource of whose roof it uses most; latency if it uses at most half of each
+limit_percent | number | % | share, % | how much of that roof it uses
+second_limit | text | | then by | the resource of whose roof it uses most after that one
+second_percent | number | % | share, % | how much of that roof it uses
 conflict_percent | number | % | conflicts, % | bank conflicts as a percentage of these passes
 ceiling_gflops | number | GFLOP/s | ceiling | the rate that the loop's share of multiply-adds allows
 percent_of_ceiling | number | % | % of the ceiling | rate as a percentage of the ceiling
@@ -289,7 +297,9 @@ LATER = {
         "gpu_uuid node slurm_job processor alone sm_clock_min_mhz runs run_low_ms run_high_ms".split()
     ),
     "accuracy": frozenset(["loop_difference"]),
-    "traffic": frozenset("order_dependent incorrect stopped asynchrony deadlocks traps status message".split()),
+    "traffic": frozenset(
+        "order_dependent incorrect stopped asynchrony deadlocks traps status message global_load_lines".split()
+    ),
 }
 #: The columns of traffic.csv that count faults.
 FAULTS = tuple(
@@ -323,7 +333,7 @@ FILES = {
     "traffic": f"{_POINT} global_load_requests global_load_sectors global_store_sectors sectors_per_request "
     "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
     "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
-    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps status message",
+    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps status message global_load_lines",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
     "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "
