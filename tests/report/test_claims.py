@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
@@ -57,7 +58,7 @@ def with_only(machine, times):
         measured = {"time_ms": time, "time_q1_ms": time * 0.999, "time_q3_ms": time * 1.001, "samples": 10}
         rows.append(row.to_dict() | SQUARE | columns | measured)
     changed = object.__new__(claims.Machine)
-    changed.__dict__.update(machine.__dict__, rows=pd.DataFrame(rows).convert_dtypes())
+    changed.__dict__.update(machine.__dict__, rows=pd.DataFrame(rows).astype(machine.rows.dtypes))
     return changed
 
 
@@ -298,6 +299,55 @@ def test_what_was_not_measured_is_not_judged(entry, gpu):
         assert claims.evaluate(entry, gpu)["verdict"] != claims.UNTESTED, "it needs device.json alone"
     else:
         assert claims.evaluate(entry, empty)["verdict"] == claims.UNTESTED
+
+
+def with_runs(machine, times, **runs):
+    """As with_only, of points that ran several times: each has a factor of its time for the fastest and slowest run."""
+    changed = with_only(machine, times)
+    rows = changed.rows.assign(runs=3, samples=9)
+    rows["run_low_ms"], rows["run_high_ms"] = rows["time_ms"] * runs["low"], rows["time_ms"] * runs["high"]
+    changed.__dict__["rows"] = rows.astype(machine.rows.dtypes)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("eight", "runs", "verdict", "depends"),
+    [
+        (397.9 * 1.03, {"low": 0.9999, "high": 1.0001}, claims.HOLDS, False),
+        (397.9 * 1.03, {"low": 0.99, "high": 1.01}, claims.HOLDS, True),  # 3 % might be 1 %
+        (397.9 * 1.005, {"low": 0.9999, "high": 1.0001}, claims.FAILS, False),
+        (397.9 * 1.012, {"low": 0.99, "high": 1.01}, claims.FAILS, True),
+    ],
+)
+def test_a_verdict_uses_what_lies_between_runs(gpu, eight, runs, verdict, depends):
+    entry = next(entry for entry in CLAIMS if entry["id"] == "eight-tiles-are-slower")
+    found = claims.evaluate(entry, with_runs(gpu, [(SEVEN, 397.9), (EIGHT, eight)], **runs))
+    assert (found["verdict"], "smaller than the spread" in found["reason"]) == (verdict, depends)
+    assert found["low"] < found["value"] < found["high"] and found["known"]
+    again = claims.evaluate(entry, with_runs(gpu, [(SEVEN, 397.9), (EIGHT, eight)], **runs))
+    assert again == found, "the same draws for the same points"
+
+
+def test_the_bootstrap_covers_the_median_of_its_runs(gpu):
+    """Three runs 1 % apart: medians of three draws lie between them; a point is exactly as fast as itself."""
+    row = with_runs(gpu, [(SEVEN, 100.0)], low=0.99, high=1.01).rows.iloc[0]
+    draws = claims.bootstrap(row)
+    assert len(draws) == claims.DRAWS
+    assert 98.7 < min(draws) < 99.2 and 100.8 < max(draws) < 101.3 and abs(np.median(draws) - 100) < 0.3
+    exact = claims.Spread.drawn(100.0, draws)
+    assert (exact / exact).low == (exact / exact).high == 1
+    assert (2 * exact).low == pytest.approx(2 * exact.low)
+    mixed = exact / claims.Spread(10, 9, 11)
+    assert mixed.draws is None and (mixed.low, mixed.high) == (exact.low / 11, exact.high / 9)
+
+
+def test_what_is_best_within_the_range_of_the_runs_is_named(gpu):
+    times = [(SEVEN | OF_3, 100.0), (EIGHT | OF_3, 100.5)]
+    entry = next(entry for entry in CLAIMS if entry["id"] == "best-ntb")
+    close = claims.evaluate(entry, with_runs(gpu, times, low=0.99, high=1.01))
+    assert (close["verdict"], close["low"], close["high"]) == (claims.HOLDS, 7, 8) and "spread" in close["reason"]
+    apart = claims.evaluate(entry, with_runs(gpu, times, low=0.999, high=1.001))
+    assert (apart["low"], apart["high"], apart["reason"]) == (7, 7, "")
 
 
 def test_choices_are_named(gpu):

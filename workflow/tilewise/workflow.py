@@ -274,6 +274,18 @@ class Study:
                 found |= dict.fromkeys(taken or [own or at[0]])
         return list(found)
 
+    def counted_points(self) -> list[Point]:
+        """What is traced, at the shapes whose traffic is counted: those of trace.counted, with as many more rows and
+        columns as its blocks need to be full, so that what lies beyond an edge does not count."""
+        found = []
+        for point in self.traced_points(self.config["trace"]["counted"]):
+            kernel = self.kernels[point.kernel]
+            sizes = kernel.covered(point) if len(kernel.launches) == 1 else []  # of others, every block is run
+            rows, cols = sizes or (1, 1)
+            full = dataclasses.replace(point, n=rows * -(-point.n // rows), m=cols * -(-point.m // cols))
+            found.append(point if kernel.unmet(full) else full)
+        return found
+
     def cuda_points(self, platform: str) -> list[Point]:
         """Every point of a CUDA kernel, as a platform would have them if it had a GPU."""
         return [point for point in self.timed_on(platform) if self.kernels[point.kernel].kind == "cuda"]
@@ -336,7 +348,7 @@ class Study:
     def conditions_of_trace(self, wildcards: Any) -> str:
         """The same for what is counted without a GPU."""
         shapes = self.config["trace"]
-        traced = [self.traced_points(shapes[name]) for name in ("shapes", "counted")]
+        traced = [self.traced_points(shapes["shapes"]), self.counted_points()]
         loops = [dataclasses.replace(point, task="") for point in self.loop_points()]
         counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
         left_out = [[kernel.name, kernel.reason] for kernel in self.kernels.values() if not kernel.emulated]

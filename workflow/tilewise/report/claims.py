@@ -2,14 +2,15 @@
 
 report/claims.yaml holds them. A claim's `quantity` is an expression that uses the functions of `Machine`; its
 `holds_when` is a condition on `value` and `published`. A measured quantity is an interval, and arithmetic works on
-intervals. If the condition changes its answer within the interval, the verdict depends on a difference smaller than the
-spread, and says so.
+intervals; or, if its points ran several times, on what a bootstrap draws for them. If the condition changes its answer
+within the interval, the verdict depends on a difference smaller than the spread, and says so.
 """
 
 import contextlib
 import itertools
+import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.report.data import CLAIMS, Evidence, Platform
+from tilewise.report.data import CLAIMS, Evidence, Platform, within
+from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.expressions import evaluate as evaluate_expression
 from tilewise.study.schema import read_yaml, validate
@@ -26,6 +28,8 @@ from tilewise.study.schema import read_yaml, validate
 HOLDS, FAILS, UNTESTED = "holds here", "does not hold here", "cannot be tested here"
 #: With fewer runs than this, quartiles say nothing.
 FEWEST_SAMPLES = 3
+#: How often the bootstrap draws.
+DRAWS = 2000
 
 
 class Untestable(Exception):
@@ -37,7 +41,9 @@ class Spread:
     """A measured number and the range in which it lies: for times, the median and the quartiles.
 
     `known` is false if there were too few samples for a range. If the number can have only a few values, such as the
-    blocks that are equally fast, `among` lists them.
+    blocks that are equally fast, `among` lists them. If the point ran several times, in processes of its own, `draws`
+    are what the bootstrap says that it might have been; the range is then the middle 95 % of them, and what is
+    calculated from such numbers is calculated from their draws.
     """
 
     value: float
@@ -45,9 +51,22 @@ class Spread:
     high: float
     known: bool = True
     among: tuple = ()
+    draws: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def drawn(cls, value, draws):
+        """A number with what the bootstrap drew for it."""
+        low, high = np.percentile(draws, [2.5, 97.5])
+        return cls(value, float(low), float(high), draws=draws)
 
     def _with(self, other, operation):
-        other = other if isinstance(other, Spread) else Spread(other, other, other, among=(other,))
+        number = not isinstance(other, Spread)
+        if self.draws is not None and (number or other.draws is not None):
+            return Spread.drawn(
+                operation(self.value, other if number else other.value),
+                operation(self.draws, other if number else other.draws),
+            )
+        other = Spread(other, other, other, among=(other,)) if number else other
         ends = [operation(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
         among = tuple(sorted({operation(a, b) for a in self.among for b in other.among}))
         return Spread(operation(self.value, other.value), min(ends), max(ends), self.known and other.known, among)
@@ -77,6 +96,30 @@ class Spread:
 
     __radd__ = __add__
     __rmul__ = __mul__
+
+
+def bootstrap(row):
+    """What the time of a point might have been, in ms: draws from what its runs say, the same for the same point.
+
+    A bootstrap of two stages (A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, 1997, section
+    3.8): as many runs as there were are drawn from them, each with what its median may be off by, and their median is
+    taken. A row has the least, the middle and the largest of the runs' medians, which are all if there were three; the
+    standard error of a median is 1.25 times that of the mean, and its deviation follows from the quartiles.
+    """
+    name = "|".join(str(row[key]) for key in sorted(row.index) if key in columns.POINT or key not in columns.COLUMNS)
+    generator = np.random.default_rng(zlib.crc32(name.encode()))
+    runs = _runs(row)
+    medians = (
+        [row["run_low_ms"], row["time_ms"], row["run_high_ms"]] if runs > 2 else [row["run_low_ms"], row["run_high_ms"]]
+    )
+    deviation = (row["time_q3_ms"] - row["time_q1_ms"]) / 1.349
+    error = 1.253 * deviation / max(1, row["samples"]) ** 0.5
+    drawn = generator.choice(medians, (DRAWS, runs)) + generator.normal(0, error, (DRAWS, runs))
+    return np.median(drawn, axis=1)
+
+
+def _runs(row):
+    return 1 if pd.isna(row["runs"]) else int(row["runs"])
 
 
 @dataclass(frozen=True)
@@ -125,8 +168,10 @@ class Machine:
         return {name: getattr(self, name) for name in names.split()} | {"abs": abs}
 
     def time(self, **where):
-        """Time in ms of the fastest row that fits, with its quartiles."""
+        """Time in ms of the fastest row that fits, with its quartiles; of several runs, as the bootstrap draws it."""
         row = self._fastest(where).iloc[0]
+        if _runs(row) > 1:
+            return Spread.drawn(row["time_ms"], bootstrap(row))
         return Spread(row["time_ms"], row["time_q1_ms"], row["time_q3_ms"], known=not row["samples"] < FEWEST_SAMPLES)
 
     def rate(self, **where):
@@ -140,12 +185,14 @@ class Machine:
         The column `block` is both sizes of the block, in words.
         """
         rows = self._fastest(where)
-        return _one_of(rows, column, rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], 0)
+        low, high = within(rows)
+        return _one_of(rows, column, low <= high.iloc[0], 0)
 
     def worst(self, column, **where):
         """The same of the slowest row; its range covers all rows that are as slow within the spread."""
         rows = self._fastest(where)
-        return _one_of(rows, column, rows["time_q3_ms"] >= rows["time_q1_ms"].iloc[-1], -1)
+        low, high = within(rows)
+        return _one_of(rows, column, high >= low.iloc[-1], -1)
 
     def pair(self, one, other):
         """Two choices beside each other, for a claim that they differ: `value[0] != value[1]`."""

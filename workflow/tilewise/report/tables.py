@@ -16,7 +16,7 @@ from tilewise import UserError
 from tilewise.build import build, cuda
 from tilewise.count.occupancy import occupancy as held_by
 from tilewise.report import claims
-from tilewise.report.data import COUNTED, Evidence, Platform, point_of
+from tilewise.report.data import COUNTED, Evidence, Platform, point_of, within
 from tilewise.report.limits import SCHEDULERS, WARP, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -71,14 +71,16 @@ def _with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Rows of measurements.csv with the further columns that a reader needs.
 
-    Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), `unstable` (the
-    standard deviation is above the config's limit) and `anchor` (the kernel is a library).
+    Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), between_percent
+    (from the fastest to the slowest run, divided by the median run), `unstable` (the standard deviation is above the
+    config's limit) and `anchor` (the kernel is a library).
     """
     return _with_words(rows, evidence).assign(
         block=_pair(rows["block_x"], rows["block_y"]),
         grid=_pair(rows["grid_x"], rows["grid_y"]),
         # The quartiles of one sample are not a range.
         spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
+        between_percent=(100 * (rows["run_high_ms"] - rows["run_low_ms"]) / rows["time_ms"]).where(rows["runs"] > 1),
         unstable=rows["noise"] > evidence.max_noise,
         anchor=rows["kernel"].isin(evidence.libraries),
     )
@@ -87,8 +89,9 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 def best(rows: pd.DataFrame) -> pd.DataFrame:
     """The fastest of the described rows of each case (platform, kernel, dtype, shape), with its runner-up.
 
-    Adds `points_ran` ("5 of 6"), runner_up, gap_percent (how much slower the runner-up is) and `decided`: the quartile
-    ranges of the two do not overlap, so the difference exceeds the spread. If nothing ran, the first row is taken.
+    Adds `points_ran` ("5 of 6"), runner_up, gap_percent (how much slower the runner-up is), `decided`: the ranges of
+    the two do not overlap, so the difference exceeds the spread, and at_end: the parameters whose value is the first or
+    the last of those that ran, so that the best may lie beyond. If nothing ran, the first row is taken.
     """
     found, chosen = [], columns.choice(columns.parameters_of(rows))
     for _, case in rows.groupby(_CASE, sort=False, dropna=False):
@@ -96,15 +99,31 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
         case = case.drop_duplicates(chosen)  # two tasks may have asked for the same point
         winner = (case if ran.empty else ran).iloc[0].to_dict()
         winner |= {"points_ran": f"{len(ran)} of {len(case)}", "runner_up": "", "gap_percent": None, "decided": None}
+        winner["at_end"] = ", ".join(_at_end(ran, winner))
         if len(ran) > 1:
             second = ran.iloc[1]
             winner["runner_up"] = second["choice"]
             winner["gap_percent"] = 100 * (second["time_ms"] / winner["time_ms"] - 1)
-            winner["decided"] = bool(winner["time_q3_ms"] < second["time_q1_ms"])
+            low, high = within(ran.iloc[:2])
+            winner["decided"] = bool(high.iloc[0] < low.iloc[1])
         found.append(winner)
-    table = pd.DataFrame(found, columns=[*rows.columns, "points_ran", "runner_up", "gap_percent", "decided"])
-    types = {"gap_percent": "float64", "decided": "boolean", "runner_up": "str"}
+    table = pd.DataFrame(found, columns=[*rows.columns, "points_ran", "runner_up", "gap_percent", "decided", "at_end"])
+    types = {"gap_percent": "float64", "decided": "boolean", "runner_up": "str", "at_end": "str"}
     return table.astype(rows.dtypes.to_dict() | types)
+
+
+def _at_end(ran: pd.DataFrame, winner: Mapping[str, Any]) -> list[str]:
+    """The parameters of which a best row has the least or the largest value, of three or more that ran.
+
+    A block of a fixed number of threads is one parameter: its width.
+    """
+    found = []
+    block = ["block_x"] if "×" in winner["choice"] else []  # else it follows from the other parameters
+    for name in (*block, *columns.parameters_of(ran)):
+        values = sorted(set(ran[name].dropna()))
+        if len(values) > 2 and winner[name] in (values[0], values[-1]):
+            found.append("block" if name == "block_x" else name)
+    return found
 
 
 def _published_times(published, keys, pick_best):
@@ -179,11 +198,15 @@ def _by_shape(table):
 def sweep(rows: pd.DataFrame, evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters.
 
-    `best` marks the fastest row of each case.
+    `best` marks the fastest row of each case, and at_end names those of its parameters that no other exceeds.
     """
     rows = describe(rows, evidence)
     cases = rows.groupby(_CASE, dropna=False)["time_ms"]
-    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
+    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), at_end="")
+    for place in rows.index[rows["best"]]:
+        winner = rows.loc[place]
+        case = rows[(rows[_CASE] == winner[_CASE]).all(axis=1) & (rows["status"] == "ok")]
+        rows.loc[place, "at_end"] = ", ".join(_at_end(case, winner))
     table = _beside_published(rows, evidence, published, pick_best=False)
     return _by_shape(_beside_emulator(_beside_anchor(table, rows, evidence), evidence))
 
@@ -812,6 +835,24 @@ def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
     return work * blocks * MANY**2 / of_large
 
 
+#: The counts from which an intensity follows.
+MOVED = ["global_load_sectors", "global_store_sectors"]
+
+
+def intensity(row: Mapping[str, Any], evidence: Evidence) -> float:
+    """FLOP per byte moved of a timed product, whose kernel was counted at counted_n, counted_p and counted_m.
+
+    Every block loads as much per step of k at both shapes, and stores once; the number of blocks follows from the grid.
+    NaN if nothing is moved.
+    """
+    counted = {**row, **{name: row[f"counted_{name}"] for name in SHAPE}}
+    # Multiply-adds with those beyond the edges are as many as the blocks' shares, at both shapes.
+    work = _work(row, evidence) / _work(counted, evidence)
+    stores = work * counted["p"] / row["p"]
+    moved = 32 * (work * row["global_load_sectors"] + stores * row["global_store_sectors"])
+    return 2.0 * row["n"] * row["p"] * row["m"] / moved if moved else math.nan
+
+
 def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The kernels of `climb` rows in the registry's order, each with its best choice; the library comes last.
 
@@ -899,7 +940,7 @@ OVERVIEW = {
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
     "occupancy": lambda evidence, published: occupancy(evidence),
-    "limits": lambda evidence, published: limits(evidence),
+    "limited_by": lambda evidence, published: limits(evidence),
     "rungs": lambda evidence, published: rungs(climb(evidence, CLIMB), evidence),
     "instructions": lambda evidence, published: instructions(evidence),
     "traffic": lambda evidence, published: traffic(evidence),

@@ -202,6 +202,8 @@ choice | text | | choice | what the sweep chose
 block | text | | block | threads of a block
 grid | text | | grid | blocks of the grid
 spread_percent | number | % | spread, % | interquartile range divided by the median
+between_percent | number | % | between runs, % | from the fastest to the slowest run, divided by the median run
+at_end | text | | at the end | parameters of the best whose value is the least or the largest that ran
 unstable | flag | | unstable | whether the noise is above the config's limit
 best | flag | | best | the fastest of its kernel, type and shape
 points_ran | text | | points that ran | how many of the points ran
@@ -309,6 +311,8 @@ FAULTS = tuple(
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
+#: The columns that name a measured point, beside its parameters.
+POINT = ("task", *_POINT.split()[:-1])
 #: The files under results/<platform>/ and report/, by name, with their columns; `*` stands for the parameters.
 FILES = {
     "measurements": "platform task kernel dtype n p m block_x block_y grid_x grid_y * status message samples time_ms "
