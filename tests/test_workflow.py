@@ -125,6 +125,6 @@ def test_every_kernel_is_traced_at_a_shape_that_it_takes(config, monkeypatch):
 
 
 def test_snakemake_has_the_clock_that_the_study_stops():
-    """workflow/rules/study.smk takes it from the scheduler; in a Snakemake that names it otherwise this would do nothing."""
+    """study.smk takes it from the scheduler; in a Snakemake that names it otherwise this would do nothing."""
     assert "job_rate_limiter" in JobScheduler.__init__.__code__.co_names
     assert "job_rate_limiter" in (ROOT / "workflow/rules/study.smk").read_text()
