@@ -303,14 +303,17 @@ void count_requests()
     }
 }
 
-unsigned site_at(std::uintptr_t pc, Space space, bool write, unsigned size)
+[[gnu::noinline, gnu::cold]] std::uint16_t new_site(std::uintptr_t pc, Space space, bool write, unsigned size)
+{
+    sites.push_back({pc, space, write, size, {}, 0, false, false});
+    occurrences.push_back(0);
+    return sites.size();
+}
+
+inline unsigned site_at(std::uintptr_t pc, Space space, bool write, unsigned size)
 {
     std::uint16_t& number = site_numbers[space][pc - library_begin];
-    if (!number) {
-        sites.push_back({pc, space, write, size, {}, 0, false, false});
-        occurrences.push_back(0);
-        number = sites.size();
-    }
+    if (!number) number = new_site(pc, space, write, size);
     return number - 1;
 }
 
@@ -534,15 +537,47 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     report_access(misaligned, access);
 }
 
+// The read that is most of a kernel's accesses, of shared memory that threads of the block wrote before the last barrier,
+// in few instructions. False if it is another one: then nothing has been done.
+[[gnu::always_inline]] inline bool read_quietly(std::uintptr_t at, unsigned size, std::uintptr_t pc)
+{
+    const std::uint64_t offset = at - shared_begin;
+    if (offset >= shared_bytes || size < unit || at % size || !watching) return false;
+    Cell* const first = shared_cells.data() + cell_at(offset);
+    Cell* const end = first + (size >> unit_bits);
+    const std::int16_t* owner = shared_owner.data() + cell_at(offset);
+    const std::int16_t array = *owner;
+    if (array < 0) return false;
+    for (Cell* cell = first; cell != end; ++cell, ++owner)
+        if (*owner != array || cell->coming || cell->write_stamp < block_start || cell->write_stamp >= last_barrier ||
+            cell->writer >= wgmma_of_warp)
+            return false;
+    const unsigned site = site_at(pc, shared, false, size);
+    if (counting) count(site, at);
+    const bool knows_nobody = known[running].empty();
+    for (Cell* cell = first; cell != end; ++cell) {
+        if (cell->reader != running && cell->read_stamp >= last_barrier &&
+            (knows_nobody || at_the_same_time(cell->read_stamp, cell->reader, shared))) {
+            cell->second_read_stamp = cell->read_stamp;
+            cell->second_reader = cell->reader;
+        }
+        cell->read_stamp = clock_now;
+        cell->reader = running;
+        cell->read_site = site;
+    }
+    return true;
+}
+
 // False if it is no place to touch: there is no such memory, or the GPU would refuse the address.
 [[gnu::always_inline]] inline bool accessed(const void* address, unsigned size, bool write, const void* pc,
                                             bool atomic = false)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0, atomic};
+    last_access = reinterpret_cast<std::uintptr_t>(pc) - 1;
+    if (__builtin_expect(out_of_time, false)) stop(End::time, last_access);
+    if (!write && read_quietly(at, size, last_access)) return true;
+    Access access{at, size, write, last_access, global, -1, 0, atomic};
     bool inside = true;
-    last_access = access.pc;
-    if (__builtin_expect(out_of_time, false)) stop(End::time, access.pc);
     if (at % size) {
         access_misaligned(access);
         inside = false;
