@@ -574,7 +574,6 @@ void join(const unsigned*, unsigned) {}
 void finished(Known&, unsigned) {}
 std::uint32_t now() { return 0; }
 void learn(unsigned, std::uint32_t) {}
-bool may_be_unwritten(bool) { return false; }
 bool uses(const void*, unsigned, bool, const void*) { return true; }
 void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}

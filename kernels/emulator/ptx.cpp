@@ -1013,10 +1013,7 @@ void act_ldmatrix(void* const* records, unsigned lanes)
 void run_ldmatrix(const Instruction& i, Frame& f)
 {
     const bool loads = i.words[0] == "ldmatrix";
-    // Pipelines read one fragment ahead, at the end more than there is.
-    const bool before = watch::may_be_unwritten(true);
     if (thread_number() % 32 < 8 * i.width) watch::accesses(pointer(i, address(i.operands[loads ? 1 : 0], f)), 16, !loads, f.pc);
-    watch::may_be_unwritten(before);
     all_lanes(i, f, act_ldmatrix);
 }
 

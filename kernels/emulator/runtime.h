@@ -57,7 +57,6 @@ enum Worker : unsigned { wgmma_of_warp = 1024, copies_of_barrier = wgmma_of_warp
 
 namespace watch {
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
-bool may_be_unwritten(bool yes);  // whether that may be read which no thread wrote: it is not a number, if it is used
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
 void atomic(const void* address, unsigned size, const void* pc);
 void release(Known& to);           // what the running thread has done and knows is now known to `to`

@@ -64,6 +64,7 @@ Traffic traffic[2][2];  // [space][write]
 std::vector<Fault> faults;
 bool counting, watching, stopping;
 bool unknown_is_fine;  // whether what no thread wrote may be read: a copy may bring what nobody uses
+std::uint32_t poison;  // what shared memory holds before it is written, again and again
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
@@ -619,8 +620,7 @@ void Observer::block_starts()
     emulator::block_starts.push_back({block_start, blockIdx});
     last_ended = -1;
     if (watching)
-        for (std::size_t k = 0; k < shared_array_begin.size(); ++k)
-            std::memset(reinterpret_cast<void*>(shared_begin + shared_array_begin[k]), 0xff, shared_array_bytes[k]);
+        std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin), (shared_bytes + 3) / 4, poison);
     counted_warp = 0;
 }
 
@@ -740,8 +740,6 @@ void fence(int scope)
 namespace watch {
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
-
-bool may_be_unwritten(bool yes) { return std::exchange(unknown_is_fine, yes); }
 
 bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 {
@@ -1010,9 +1008,11 @@ EXPORT void tracer_free()
 }
 
 /// Before a run, which is one launch or several. `count` is whether to count traffic, `watch` whether to look for races
-/// and reads of what was never written, `stop` whether to give up at the first fault. Forgets all earlier runs.
-EXPORT void tracer_prepare(int count, int watch, int stop)
+/// and reads of what was never written, `stop` whether to give up at the first fault, `unwritten` the 4 bytes that shared
+/// memory holds everywhere when a block begins. Forgets all earlier runs.
+EXPORT void tracer_prepare(int count, int watch, int stop, std::uint32_t unwritten)
 {
+    poison = unwritten;
     counting = count;
     watching = watch;
     stopping = stop;

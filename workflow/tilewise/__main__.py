@@ -62,12 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
     """The faults and the traffic of a point as lines, and 1 if there is a fault, else 0."""
-    row, faults = trace_point(kernel, point, limit=options.limit)
+    row, found = trace_point(kernel, point, limit=options.limit)
+    faults = [fault for fault in found if not fault.is_remark]
     n, p, m = options.shape
     product = kernel.product(point)
     assert product is not None  # a CUDA kernel has one
     block = "x".join(map(str, product.block if product.block[2] > 1 else product.block[:2]))
-    lines = [str(fault) for fault in faults]
+    lines = [str(fault) for fault in found]
     lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {block} threads")
     for column, words_of in TABLE.items():
         value = row.get(column)

@@ -92,6 +92,7 @@ KINDS = {
     "order": "order_dependent",
     "incorrect": "incorrect",
     "stopped": "stopped",
+    "unused": "unused_reads",
 }
 TITLES = {
     "race": "race",
@@ -105,7 +106,13 @@ TITLES = {
     "order": "result depends on the order of threads",
     "incorrect": "wrong product",
     "stopped": "run that does not come to its end",
+    "unused": "read before it was written",
 }
+
+#: What shared memory holds before it is written, 4 bytes again and again. By the first, any value of a floating-point
+#: type is not a number, and no integer is even or small. By the others it is 0, nearly 0 or the integer 1, and very
+#: large or very small: a value that is used in a comparison or as a flag shows by one of these.
+UNWRITTEN = (0x7FFD7FFD, 0, 1, 0x7F7F7F7F, 0xFF7FFF7F)
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ class Fault:
     """Something that a kernel must not do, the first time it does it, and how often that happens at this line.
 
     `kind` is a key of TITLES; block and thread are (x, y), or (x, y, z) if the launch has more than one along z, or
-    None if the fault has no single place.
+    None if the fault has no single place. `by_effect`: a read of shared memory that was never written, which is a fault
+    only if a result depends on it; of kind `unused` it is found to be none, and is told as a remark.
     """
 
     kind: str
@@ -123,11 +131,17 @@ class Fault:
     block: tuple[int, ...] | None = None
     thread: tuple[int, ...] | None = None
     count: int = 1
+    by_effect: bool = False
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         times = f" ({self.count} times)" if self.count > 1 else ""
-        return f"{place}: error: {TITLES[self.kind]}: {self.text}{times}"
+        severity = "remark" if self.is_remark else "error"
+        return f"{place}: {severity}: {TITLES[self.kind]}: {self.text}{times}"
+
+    @property
+    def is_remark(self) -> bool:
+        return self.kind == "unused"
 
 
 # ---- Tracing ---------------------------------------------------------------------------------------------------------
@@ -402,15 +416,15 @@ class Tracer:
         n, p, m = point.n, point.p, point.m
         with self._allocated(point, unit) as arrays:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
+            if operands and PRECISIONS[point.dtype].exact:
+                for matrix in operands:
+                    matrix[matrix == 0] = 1  # times 0 a wrong factor would not show
             C, first = arrays["C"], None
             row: Row = {}
             faults: dict[Any, Fault] = dict(self._too_aligned(point))
             for name, order in SCHEDULES.items():
                 if operands:
-                    arrays["A"][:], arrays["B"][:] = operands
-                    verify.poison(C, point.dtype, self.kernel.reads_c)
-                    for workspace in self.kernel.workspaces_at(point):
-                        arrays[workspace.name].view(np.uint8).fill(0xFF)
+                    self._fill(point, arrays, operands)
                 self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
                 finest = self.emulator.library.tracer_finest()
                 if finest < self.unit:
@@ -428,10 +442,12 @@ class Tracer:
                     first = C.copy()
                 elif first is not None and C.tobytes() != first.tobytes():
                     faults.setdefault("order", self._order_fault(name, point.dtype, first, C))
-            if operands and first is not None and not faults:
+            if operands and first is not None and all(fault.by_effect for fault in faults.values()):
                 A, B = operands
                 check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
-                if not check.ok:
+                if check.ok and faults and not self._depends(point, arrays, operands, first, set(faults)):
+                    faults = {key: _unused(fault) for key, fault in faults.items()}
+                elif not check.ok and not faults:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
         found = list(faults.values())
         by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
@@ -449,6 +465,33 @@ class Tracer:
                     raise UserError(str(stopped[1]))
                 total += number * self._traffic()
         return self._row(point, total)
+
+    def _fill(self, point: Point, arrays: Mapping[str, np.ndarray], operands: Sequence[np.ndarray]) -> None:
+        """Make the arrays what a run begins with."""
+        arrays["A"][:], arrays["B"][:] = operands
+        verify.poison(arrays["C"], point.dtype, self.kernel.reads_c)
+        for workspace in self.kernel.workspaces_at(point):
+            arrays[workspace.name].view(np.uint8).fill(0xFF)
+
+    def _depends(
+        self,
+        point: Point,
+        arrays: Mapping[str, np.ndarray],
+        operands: Sequence[np.ndarray],
+        first: np.ndarray,
+        known: set[Any],
+    ) -> bool:
+        """Whether a product or a fault depends on what shared memory holds before it is written.
+
+        `first` is the product by UNWRITTEN[0], in ascending order, `known` the kind, file and line of what was found.
+        """
+        for unwritten in UNWRITTEN[1:]:
+            self._fill(point, arrays, operands)
+            self._run(point, arrays, [], counting=False, unwritten=unwritten)
+            found = {(fault.kind, fault.file, fault.line) for fault in self._faults(point)}
+            if self._stopped(point) or not found <= known or arrays["C"].tobytes() != first.tobytes():
+                return True
+        return False
 
     def _stopped(self, point: Point) -> tuple[str, Fault] | None:
         """Status and Fault of the last run, if a thread could not go on or the time was up."""
@@ -512,10 +555,12 @@ class Tracer:
         counting: bool,
         watching: bool = True,
         stop: bool = False,
+        unwritten: int = UNWRITTEN[0],
         **order: Any,
     ) -> None:
-        """One run of all launches: `counting` traffic, `watching` for faults, or both."""
-        self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)))
+        """One run of all launches: `counting` traffic, `watching` for faults, or both. Shared memory that is watched
+        holds the 4 bytes `unwritten` everywhere when a block begins."""
+        self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)), ctypes.c_uint32(unwritten))
         for number, launch in enumerate(self.kernel.at(point)):
             self.launched = number
             shared = self.emulator.shared_of(launch)
@@ -585,7 +630,14 @@ class Tracer:
             if fault.pc in self.callers:
                 text += f" (called at {self.callers[fault.pc]})"
             found[kind, file, line] = Fault(
-                kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
+                kind,
+                file,
+                line,
+                text,
+                place.cut(fault.block),
+                place.thread(fault.thread),
+                fault.count,
+                by_effect=kind == "uninitialised" and bool(fault.space),
             )
         return list(found.values())
 
@@ -662,6 +714,11 @@ class Tracer:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
         waiting = f"{place.name_thread(fault.other_thread)} of {place.name_block(fault.block)}"
         return f"{waiting} waits here, {place.name_thread(fault.thread)} {where}"
+
+
+def _unused(fault: Fault) -> Fault:
+    """A read of what was never written as a remark: no result depends on it."""
+    return dataclasses.replace(fault, kind="unused", text=f"{fault.text}; no result depends on it")
 
 
 def _counts(point: Point, traffic: np.ndarray) -> Row:
