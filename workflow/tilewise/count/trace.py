@@ -22,7 +22,7 @@ import psutil
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, NotEmulated, SharedArray
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -239,8 +239,6 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
             return tracer.trace(point)
         except LaunchError as error:
             status, message = "invalid_launch", str(error)
-        except NotEmulated as error:
-            status, message = "unsupported", str(error)
         except UserError as error:
             status, message = "error", str(error)
     else:
@@ -320,6 +318,7 @@ class _Fault(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("line", "other_line")),
         ("block", ctypes.c_uint32 * 3),
         ("other_block", ctypes.c_uint32 * 3),
+        ("home", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
         ("text", ctypes.c_char * 600),
@@ -680,7 +679,8 @@ class Tracer:
         if fault.other_thread >= THREADS:
             why = "and nothing waits for that"
         if tuple(fault.other_block) != tuple(fault.block):
-            other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
+            other = f"{other} of {place.name_block(fault.other_block)}"
+            why = "with no barrier of the cluster between" if fault.space else "and blocks run in any order"
         at = self._at(fault.other_pc, self.lines[fault.pc][0])
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
@@ -701,6 +701,10 @@ class Tracer:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
     def _asynchrony(self, fault: Any, place: "_Place") -> str:
+        if fault.other_write == 2:
+            return f"{place.access(fault)}, which may not have started; the cluster must have met at a barrier before"
+        if fault.other_write == 3:
+            return f"{place.access(fault)}, which may have ended; the cluster must meet at a barrier after it"
         at = self._at(fault.other_pc, self.lines[fault.pc][0])
         if fault.other_write:  # written by a thread, read by a unit
             who = place.name_thread(fault.other_thread)
@@ -812,7 +816,8 @@ class _Place:
         if fault.space:
             # A shared array does not tell the size of its elements: those of C are meant, or the access if smaller.
             size = min(self.operands[2].precision.itemsize, max(1, fault.size))
-            return f"{self.shared[fault.array].name}[{fault.offset // size}]"
+            where = "" if tuple(fault.home) == tuple(fault.block) else f" of {self.name_block(fault.home)}"
+            return f"{self.shared[fault.array].name}[{fault.offset // size}]{where}"
         operand = self.operands[fault.array]
         index = fault.offset // operand.precision.itemsize
         if not operand.shape:
