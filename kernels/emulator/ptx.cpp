@@ -9,6 +9,7 @@
 #include "mma.h"
 #include "tensor_core.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <deque>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 namespace emulator::ptx {
 namespace {
@@ -579,20 +581,23 @@ struct Piece {
     const char* from = nullptr;  // in shared memory, to be read when the copy ends; else null
 };
 
-// cp.async: of each thread, by group.
+// cp.async: of each thread, by group. An mbarrier may wait for the same pieces, so whoever comes first brings them.
+using Pieces = std::shared_ptr<std::vector<Piece>>;
 struct Own {
-    std::vector<Piece> open;
-    std::deque<std::vector<Piece>> groups;
+    Pieces open = std::make_shared<std::vector<Piece>>();
+    std::deque<Pieces> groups;
+    std::vector<Pieces> counted;  // by an mbarrier
+    std::vector<unsigned> workers;  // of the mbarriers that counted some
 };
 std::vector<Own> own;
 
-void bring(std::vector<Piece>& pieces)
+void bring(const Pieces& pieces, unsigned worker)
 {
-    for (Piece& piece : pieces) {
+    for (Piece& piece : *pieces) {
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
-        watch::copy_ends(piece.to, piece.bytes.size(), thread_number());
+        watch::copy_ends(piece.to, piece.bytes.size(), worker);
     }
-    pieces.clear();
+    pieces->clear();
 }
 
 void run_cp_async(const Instruction& i, Frame& f)
@@ -613,14 +618,13 @@ void run_cp_async(const Instruction& i, Frame& f)
     Piece piece{to, std::vector<char>(bytes)};
     if (given && watch::accesses(from, bytes, false, f.pc)) std::memcpy(piece.bytes.data(), from, given);
     watch::copy_begins(to, bytes, f.pc, true);
-    own[thread_number()].open.push_back(std::move(piece));
+    own[thread_number()].open->push_back(std::move(piece));
 }
 
 void run_commit(const Instruction&, Frame&)
 {
     Own& mine = own[thread_number()];
-    mine.groups.push_back(std::move(mine.open));
-    mine.open.clear();
+    mine.groups.push_back(std::exchange(mine.open, std::make_shared<std::vector<Piece>>()));
 }
 
 void run_wait_group(const Instruction& i, Frame& f)
@@ -628,24 +632,12 @@ void run_wait_group(const Instruction& i, Frame& f)
     Own& mine = own[thread_number()];
     if (i.flag) {  // wait_all
         run_commit(i, f);
-        while (!mine.groups.empty()) bring(mine.groups.front()), mine.groups.pop_front();
+        while (!mine.groups.empty()) bring(mine.groups.front(), thread_number()), mine.groups.pop_front();
+        for (const Pieces& pieces : std::exchange(mine.counted, {})) bring(pieces, thread_number());
         return;
     }
     const std::size_t left = get(i.operands[0], f);
-    while (mine.groups.size() > left) bring(mine.groups.front()), mine.groups.pop_front();
-}
-
-// cp.async.mbarrier.arrive: the thread arrives when its copies have come, which is now.
-void run_cp_async_arrive(const Instruction& i, Frame& f)
-{
-    Own& mine = own[thread_number()];
-    for (auto& group : mine.groups) bring(group);
-    bring(mine.open);
-    const std::uint32_t at = i.starts("shared") ? address(i.operands[0], f) : shared_number(reinterpret_cast<void*>(address(i.operands[0], f)));
-    MBarrier* b = barrier_at(at, f);
-    if (!b) return;
-    if (!i.has("noinc")) ++b->pending;
-    arrive(*b, 1, f);
+    while (mine.groups.size() > left) bring(mine.groups.front(), thread_number()), mine.groups.pop_front();
 }
 
 // What a tensor map says, as build/emulator.py packs it.
@@ -701,13 +693,36 @@ struct Coming {
     std::uint32_t barrier;
     std::uint32_t bytes;
     std::vector<Piece> pieces;
+    int thread = -1;                // whose cp.async these are; it arrives with them
+    std::vector<Pieces> of_thread;
 };
 std::deque<Coming> under_way;
+
+// cp.async.mbarrier.arrive: the thread arrives when its copies have come.
+void run_cp_async_arrive(const Instruction& i, Frame& f)
+{
+    Own& mine = own[thread_number()];
+    const std::uint32_t at = i.starts("shared") ? address(i.operands[0], f) : shared_number(reinterpret_cast<void*>(address(i.operands[0], f)));
+    MBarrier* b = barrier_at(at, f);
+    if (!b) return;
+    if (!i.has("noinc")) ++b->pending;
+    mine.counted.erase(std::remove_if(mine.counted.begin(), mine.counted.end(), [](const Pieces& p) { return p->empty(); }),
+                       mine.counted.end());
+    std::vector<Pieces> all(mine.groups.begin(), mine.groups.end());
+    all.push_back(std::exchange(mine.open, std::make_shared<std::vector<Piece>>()));
+    mine.counted.insert(mine.counted.end(), all.begin(), all.end());
+    if (std::find(mine.workers.begin(), mine.workers.end(), b->worker) == mine.workers.end()) mine.workers.push_back(b->worker);
+    under_way.push_back({at, 0, {}, int(thread_number()), all});
+    watch::release(b->coming);
+}
 
 bool deliver()
 {
     if (under_way.empty()) return false;
-    const std::size_t which = is_random() ? random_number() % under_way.size() : 0;
+    std::size_t which = is_random() ? random_number() % under_way.size() : 0;
+    if (under_way[which].thread >= 0)  // those of one thread come in their order
+        which = std::find_if(under_way.begin(), under_way.end(), [&](const Coming& c) { return c.thread == under_way[which].thread; }) -
+                under_way.begin();
     Coming copy = std::move(under_way[which]);
     under_way.erase(under_way.begin() + which);
     const auto found = barriers.find(copy.barrier);
@@ -716,10 +731,15 @@ bool deliver()
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
         watch::copy_ends(piece.to, piece.bytes.size(), found == barriers.end() ? 0u + stores : found->second.worker);
     }
+    for (const Pieces& pieces : copy.of_thread) bring(pieces, found == barriers.end() ? 0u + stores : found->second.worker);
     if (found != barriers.end()) {
         MBarrier& b = found->second;
         watch::finished(b.coming, b.worker);
         b.bytes -= copy.bytes;
+        if (copy.thread >= 0) {
+            for (unsigned worker : own[copy.thread].workers) watch::finished(b.coming, worker);
+            if (b.pending) --b.pending;
+        }
         look(b);
     }
     return true;
@@ -752,7 +772,7 @@ void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t 
         if (!b) return;
         char* const begin = shared_pointer(in_block_of(to, rank));
         watch::copy_begins(begin, bytes, f.pc, false);
-        Coming copy{b->at, bytes, {}};
+        Coming copy{b->at, bytes, {}, -1, {}};
         for (const auto& [at, piece] : pieces) {
             copy.pieces.push_back(piece);
             copy.pieces.back().to = begin + at;

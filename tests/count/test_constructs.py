@@ -9,7 +9,7 @@ from tilewise.count.trace import Tracer, build
 from tilewise.study import points
 from tilewise.study.registry import Kernel, LaunchEntry
 
-FILES = [Path(__file__).with_name(name) for name in ("constructs.cu", "asynchrony.cu", "clusters.cu")]
+FILES = [Path(__file__).with_name(name) for name in ("constructs.cu", "asynchrony.cu", "clusters.cu", "library.cu")]
 NAMES = {name: file for file in FILES for name in re.findall(r"^KERNEL\((\w+)\)", file.read_text(), re.MULTILINE)}
 CLEAN = [name for name in NAMES if name.startswith("clean")]
 FAULTY = [name for name in NAMES if name.startswith("faulty")]

@@ -10,6 +10,7 @@ from tilewise.study.registry import Kernel, LaunchEntry
 
 TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
 VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"
+COPIES = "<cooperative_groups/memcpy_async.h>"
 CLUSTER = (
     "__shared__ float s; __cluster_barrier_arrive(); __cluster_barrier_wait(); "
     "C[0] = *(float*)__cluster_map_shared_rank(&s, __clusterRelativeBlockRank()) + __clusterDim().x;"
@@ -35,7 +36,10 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`<cooperative_groups.h>`: likewise", "#include <cooperative_groups.h>", "C[0] = 1;", REFUSED, TAKEN),
     ("`<cuda_pipeline.h>`", "#include <cuda_pipeline.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cub/cub.cuh>`: not in the wheels", "#include <cub/cub.cuh>", "C[0] = 1;", REFUSED, LACKING),
-    ("`<cuda/ptx>`: likewise", "#include <cuda/ptx>", "C[0] = 1;", REFUSED, LACKING),
+    ("`<cuda/barrier>`, `<cuda/pipeline>`: likewise", "#include <cuda/pipeline>", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cuda/ptx>`, the functions of Hopper: likewise", "#include <cuda/ptx>", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cooperative_groups/memcpy_async.h>`: likewise", f"#include {COPIES}", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cuda/atomic>`, `<cuda/std/array>`: likewise", "#include <cuda/atomic>", "C[0] = 1;", REFUSED, LACKING),
     ("`rand`, `strlen`, `exit`", "", "C[0] = rand();", REFUSED, REFUSED),
     ("an array of variable length", "", "float x[n]; x[0] = 1; C[0] = x[0];", REFUSED, REFUSED),
     ("`__shared__` with an initial value", "", "__shared__ float x = 1; C[0] = x;", REFUSED, REFUSED),
