@@ -365,6 +365,14 @@ def test_every_kind_of_fault_is_on_the_page(emulator):
         assert column in LAYOUTS["traffic"].of(tables.traffic(here))
 
 
+def test_unused_reads_are_counted_and_no_fault(emulator):
+    here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "unused_reads": 5})
+    table = tables.traffic(here)
+    assert table["unused_reads"].tolist() == [5] and "unused_reads" in LAYOUTS["traffic"].of(table)
+    others = tables.ladder(emulator, PUBLISHED), tables.verification(emulator), tables.failures(emulator)
+    assert "found faults" not in findings.summary(here, *others)
+
+
 def test_a_shape_that_was_left_out_is_named_beside_the_others(emulator):
     left = {"n": 9, "status": "timeout", "message": "not done after 60 s"}
     here = with_traffic(emulator, CLEAN, left)

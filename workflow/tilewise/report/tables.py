@@ -490,15 +490,15 @@ def verification(evidence: Evidence) -> pd.DataFrame:
 
 
 def traffic(evidence: Evidence) -> pd.DataFrame:
-    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes.
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; its faults at all shapes.
 
     Faults are empty if no shape was searched for them; `searched` says at how many, or why at none.
     """
-    key, faults = _chosen(evidence), list(columns.FAULTS)
+    key, found = _chosen(evidence), [*columns.FAULTS, "unused_reads"]
     rows = evidence.facts["traffic"].copy()
     rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
     rows["searched"] = _searched(rows, key)
-    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum", min_count=1)
+    rows[found] = rows.groupby(key, dropna=False, sort=False)[found].transform("sum", min_count=1)
     rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     return _with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
 
