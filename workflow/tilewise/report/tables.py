@@ -93,37 +93,41 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     the two do not overlap, so the difference exceeds the spread, and at_end: the parameters whose value is the first or
     the last of those that ran, so that the best may lie beyond. If nothing ran, the first row is taken.
     """
-    found, chosen = [], columns.choice(columns.parameters_of(rows))
-    for _, case in rows.groupby(_CASE, sort=False, dropna=False):
-        ran = case[case["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
-        case = case.drop_duplicates(chosen)  # two tasks may have asked for the same point
-        winner = (case if ran.empty else ran).iloc[0].to_dict()
-        winner |= {"points_ran": f"{len(ran)} of {len(case)}", "runner_up": "", "gap_percent": None, "decided": None}
-        winner["at_end"] = ", ".join(_at_end(ran, winner))
-        if len(ran) > 1:
-            second = ran.iloc[1]
-            winner["runner_up"] = second["choice"]
-            winner["gap_percent"] = 100 * (second["time_ms"] / winner["time_ms"] - 1)
-            low, high = within(ran.iloc[:2])
-            winner["decided"] = bool(high.iloc[0] < low.iloc[1])
-        found.append(winner)
-    table = pd.DataFrame(found, columns=[*rows.columns, "points_ran", "runner_up", "gap_percent", "decided", "at_end"])
-    types = {"gap_percent": "float64", "decided": "boolean", "runner_up": "str", "at_end": "str"}
-    return table.astype(rows.dtypes.to_dict() | types)
+    rows = rows.assign(case=rows.groupby(_CASE, sort=False, dropna=False).ngroup())
+    chosen = ["case", *columns.choice(columns.parameters_of(rows))]
+    asked = rows.drop_duplicates(chosen)  # two tasks may have asked for the same point
+    ran = rows[rows["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
+    ran = ran.assign(at_end=_at_end(ran, ran["case"]))
+    low, high = within(ran)
+    ran = ran.assign(low_ms=low, high_ms=high)
+    table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
+    second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
+    ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
+    table = table.assign(
+        points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
+        runner_up=second["choice"].fillna("").astype("str"),
+        gap_percent=100 * (second["time_ms"] / table["time_ms"] - 1),
+        decided=(table["high_ms"] < second["low_ms"]).astype("boolean").where(second["kernel"].notna()),
+        at_end=table["at_end"].fillna("").astype("str"),
+    )
+    return table.drop(columns=["case", "low_ms", "high_ms"]).reset_index(drop=True)
 
 
-def _at_end(ran: pd.DataFrame, winner: Mapping[str, Any]) -> list[str]:
-    """The parameters of which a best row has the least or the largest value, of three or more that ran.
+def _at_end(ran: pd.DataFrame, cases: pd.Series) -> pd.Series:
+    """Of each row that ran the parameters whose value is the least or the largest of three or more in its case.
 
     A block of a fixed number of threads is one parameter: its width.
     """
-    found = []
-    block = ["block_x"] if "×" in winner["choice"] else []  # else it follows from the other parameters
-    for name in (*block, *columns.parameters_of(ran)):
-        values = sorted(set(ran[name].dropna()))
-        if len(values) > 2 and winner[name] in (values[0], values[-1]):
-            found.append("block" if name == "block_x" else name)
-    return found
+    found = pd.Series("", ran.index, dtype="str")
+    for name in ("block_x", *columns.parameters_of(ran)):
+        values = ran[name].astype("float64")
+        of_case = values.groupby(cases)
+        end = (values == of_case.transform("min")) | (values == of_case.transform("max"))
+        end &= of_case.transform("nunique") > 2
+        if name == "block_x":  # which follows from the other parameters, unless the sweep chose it
+            end &= ran["choice"].str.contains("×")
+        found = found.where(~end, found + (", block" if name == "block_x" else f", {name}"))
+    return found.str.removeprefix(", ")
 
 
 def _published_times(published, keys, pick_best):
@@ -202,11 +206,10 @@ def sweep(rows: pd.DataFrame, evidence: Evidence, published: pd.DataFrame) -> pd
     """
     rows = describe(rows, evidence)
     cases = rows.groupby(_CASE, dropna=False)["time_ms"]
-    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), at_end="")
-    for place in rows.index[rows["best"]]:
-        winner = rows.loc[place]
-        case = rows[(rows[_CASE] == winner[_CASE]).all(axis=1) & (rows["status"] == "ok")]
-        rows.loc[place, "at_end"] = ", ".join(_at_end(case, winner))
+    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
+    ran = rows[rows["status"] == "ok"]
+    ends = _at_end(ran, ran.groupby(_CASE, dropna=False).ngroup()).reindex(rows.index)
+    rows = rows.assign(at_end=ends.where(rows["best"]).fillna("").astype("str"))
     table = _beside_published(rows, evidence, published, pick_best=False)
     return _by_shape(_beside_emulator(_beside_anchor(table, rows, evidence), evidence))
 
@@ -532,15 +535,15 @@ def verification(evidence: Evidence) -> pd.DataFrame:
 
 
 def traffic(evidence: Evidence) -> pd.DataFrame:
-    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes.
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; its faults at all shapes.
 
     Faults are empty if no shape was searched for them; `searched` says at how many, or why at none.
     """
-    key, faults = _chosen(evidence), list(columns.FAULTS)
+    key, found = _chosen(evidence), [*columns.FAULTS, "unused_reads"]
     rows = evidence.facts["traffic"].copy()
     rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
     rows["searched"] = _searched(rows, key)
-    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum", min_count=1)
+    rows[found] = rows.groupby(key, dropna=False, sort=False)[found].transform("sum", min_count=1)
     rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     return _with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
 
