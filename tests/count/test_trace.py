@@ -687,8 +687,17 @@ def test_parameters_are_columns_in_the_order_of_the_registry(tmp_path):
 def test_large_shapes_take_few_blocks():
     point = points.point("t", "tiled", "float", 8192, 8192, 8192, tile=16)
     blocks = block_classes(KERNELS["tiled"], point)
-    assert len(blocks) == 4
+    assert len(blocks) == 6, "tiles begin at two places of a cache line, or are the last"
     assert sum(blocks.values()) == 512 * 512
+
+
+@pytest.mark.parametrize(("x", "lines"), [(8, 5), (16, 3), (32, 2), (128, 2), (1024, 2)])
+def test_a_block_of_few_columns_looks_up_more_lines(x, lines, tmp_path_factory):
+    """Per pair of loads: one of B, and one of A for each row that a warp covers."""
+    asked = [points.point("t", "naive", "float", 256, 256, 256, block_x=x, block_y=1024 // x)]
+    found = count_points(asked, tracers(asked, KERNELS, tmp_path_factory.mktemp("lines")), KERNELS)
+    [row] = found.to_dict("records")
+    assert row["global_load_lines"] == lines * row["global_load_requests"] / 2
 
 
 @pytest.mark.parametrize("shape, seconds", [((64, 64, 64), 0.3), (SQUARE, 6)])
