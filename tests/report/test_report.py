@@ -19,8 +19,8 @@ The ladder, float. The ladder at all shapes. Instructions of the multiply-add lo
 Float results.
 The accuracy gate. Triton. Energy.
 Kernels that the emulator does not run. Variants.
-Roofs. Limited by. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
-Verified points. Provenance. How long it took."""
+Roofs. Limited by. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ.
+Points that are not ok. Verified points. Provenance. How long it took."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
