@@ -35,6 +35,8 @@ from tilewise.study.sources import code_of
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Bytes of a line of the GPU's L1 cache: four sectors.
+LINE_BYTES = 128
 #: Workers of these numbers and more are no threads, as runtime.h says.
 THREADS = 1024
 
@@ -258,8 +260,8 @@ def count_points(
 ) -> "pd.DataFrame":
     """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
-    Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie
-    alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of
+    Two blocks touch as many sectors and lines if neither is at the end of the grid and their tiles of A, B and C lie
+    alike within a cache line, and if the kernel does the same in every block, as a matrix product does. So one block of
     each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
     run whole, or left out if that takes too long, as is one that cannot run. The columns of faults are blank: what was
     not run was not examined.
@@ -288,10 +290,12 @@ def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
     across: dict[tuple, list[int]] = {}  # along x a tile begins at a column of B and C
     down: dict[tuple, list[int]] = {}  # along y at a row of A and C
     for x in range(launch.grid[0]):
-        across.setdefault((x * width * itemsize % 32, x == launch.grid[0] - 1), []).append(x)
+        across.setdefault((x * width * itemsize % LINE_BYTES, x == launch.grid[0] - 1), []).append(x)
     for y in range(launch.grid[1]):
         begin = y * height * itemsize
-        down.setdefault((begin * point.p % 32, begin * point.m % 32, y == launch.grid[1] - 1), []).append(y)
+        down.setdefault(
+            (begin * point.p % LINE_BYTES, begin * point.m % LINE_BYTES, y == launch.grid[1] - 1), []
+        ).append(y)
     return {(xs[0], ys[0], 0): len(xs) * len(ys) for xs in across.values() for ys in down.values()}
 
 
@@ -305,7 +309,7 @@ _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
 
 class _Traffic(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "conflicts", "bytes")]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "more", "bytes")]
 
 
 class _Fault(ctypes.Structure):
@@ -734,7 +738,7 @@ def _unused(fault: Fault) -> Fault:
 
 
 def _counts(point: Point, traffic: np.ndarray) -> Row:
-    (loads, load_sectors, _, load_bytes), (stores, store_sectors, _, _) = traffic[:2].tolist()
+    (loads, load_sectors, load_lines, load_bytes), (stores, store_sectors, _, _) = traffic[:2].tolist()
     (shared_loads, load_wavefronts, load_conflicts, _), (shared_stores, store_wavefronts, conflicts, _) = traffic[
         2:
     ].tolist()
@@ -743,6 +747,7 @@ def _counts(point: Point, traffic: np.ndarray) -> Row:
     return {
         "global_load_requests": loads,
         "global_load_sectors": load_sectors,
+        "global_load_lines": load_lines,
         "global_store_requests": stores,
         "global_store_sectors": store_sectors,
         "sectors_per_request": load_sectors / loads if loads else None,

@@ -13,13 +13,14 @@ from typing import Any
 os.environ["CUPY_TF32"] = "0"  # else the user's environment could make the float64 checks' helpers less exact
 import cupy
 import numpy as np
+from cuda.bindings import driver
 from cupy.cuda import runtime
 
 from tilewise import UserError
 from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.cublas import gemm
-from tilewise.measure.backends.launcher import CudaError, Product
+from tilewise.measure.backends.launcher import CudaError, Product, done
 from tilewise.measure.backends.runtime import through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
@@ -36,7 +37,9 @@ BLANK = 0xFF
 
 def uuid() -> str:
     """The UUID of the GPU in use, as nvidia-smi writes it."""
-    raw = bytes(runtime.getDeviceProperties(0)["uuid"])[:16].hex()
+    runtime.free(0)  # makes the context
+    # CuPy's own device properties end it at its first zero byte.
+    raw = bytes(done(driver.cuDeviceGetUuid(0)).bytes).hex()
     return f"GPU-{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"
 
 
@@ -83,9 +86,11 @@ class Samples:
         """Columns of the point timed last, and its samples as times_ms. Raises UserError if NVBench kept no sample."""
         ctypes.CDLL(None).fflush(None)  # NVBench logs through C's stdio
         batch = re.findall(r"Batch: ([\d.]+)ms GPU", self.log.read())
+        clocks_mhz = self._newest("freqs-bin") / 1e6
         return {
             "times_ms": (1000 * self._newest("bin").astype(np.float64)).tolist(),
-            "sm_clock_mhz": float(np.median(self._newest("freqs-bin"))) / 1e6,
+            "sm_clock_mhz": float(np.median(clocks_mhz)),
+            "sm_clock_min_mhz": float(clocks_mhz.min()),
             "batch_ms": float(batch[-1]) if batch else None,
         }
 
@@ -129,7 +134,15 @@ class Backend:
     # ---- Timing by NVBench ------------------------------------------------------------------------------------------
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """As Backend says; all jobs in one NVBench run. The folder of samples receives NVBench's files.
+        """As Backend says, isolated and batched."""
+        self._bench(jobs, answer, batched=True)
+
+    def repeat(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """The same once more, isolated only: to see how far one process is from another."""
+        self._bench(jobs, answer, batched=False)
+
+    def _bench(self, jobs: Sequence[Job], answer: Callable[[Row], None], batched: bool) -> None:
+        """All jobs in one NVBench run. The folder of samples receives NVBench's files.
 
         NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
         in their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
@@ -141,7 +154,9 @@ class Backend:
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
-            row = self.guarded(job, lambda: self._timed(job, state, operands, results), operands) | {"gpu_uuid": ours}
+            row = self.guarded(job, lambda: self._timed(job, state, operands, results, batched), operands) | {
+                "gpu_uuid": ours
+            }
             answer(row)
             if row["status"] != "ok":
                 state.skip(f"{row['status']}: {row['message']}")
@@ -163,7 +178,7 @@ class Backend:
         }
         cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
 
-    def _timed(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
+    def _timed(self, job: Job, state: Any, operands: Operands, results: Samples, batched: bool) -> Row:
         """Verify, time and verify again. A product that is wrong is never timed."""
         launch, row, right, _kept = verified(job, operands)
         if not right:
@@ -171,7 +186,7 @@ class Backend:
         verify.poison(operands.C, job.point.dtype, job.kernel.reads_c)
         runtime.deviceSynchronize()
         start = time.monotonic()
-        state.exec(lambda call: launch(call.get_stream().addressof()))
+        state.exec(lambda call: launch(call.get_stream().addressof()), batched=batched)
         spent = time.monotonic() - start
         found = operands.check()
         row |= outcome(job, found)
