@@ -5,6 +5,7 @@ import ctypes
 import importlib
 import sys
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ NAME = "tilewise.measure.backends.cublas"
 class Stream:
     """CuPy's, as far as it is used."""
 
-    current = [0]
+    current: ClassVar = [0]
 
     @classmethod
     def from_external(cls, stream):
