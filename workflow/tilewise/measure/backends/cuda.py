@@ -252,7 +252,7 @@ class Backend:
     def once(self, job: Job) -> Row:
         """As Device says, between two CUDA events."""
         cupy.get_default_memory_pool().free_all_blocks()
-        return {"gpu_uuid": uuid()} | self.guarded(job, lambda: self._once(job))
+        return self.guarded(job, lambda: self._once(job)) | {"gpu_uuid": uuid()}
 
     def _once(self, job: Job) -> Row:
         point, config = job.point, self.config
@@ -322,7 +322,7 @@ class Backend:
             (error, text), left_too = tried(lambda: through_runtime(cudart, job, (A, B, C), raised))
         launched = not (driver_error or error)
         check = verify.check(C, *verify.reference(A, B, point.dtype), point.dtype, point.p) if launched else None
-        return Attempt(error, text, driver_error, left and left_too, check)
+        return Attempt(error, text, driver_error, left and left_too, check, uuid())
 
 
 @contextlib.contextmanager
