@@ -80,6 +80,9 @@ show_table(beside, layouts.claims(evidence), caption)
 # %%
 text(findings.summary(evidence, ladder, verified, failed))
 
+# %%
+text("\n\n".join([findings.clocks(evidence), findings.between_runs(evidence)]))
+
 # %% [markdown]
 # **How to read the tables.** C is n × m, A is n × p and B is p × m; shapes are written (n, m, p), as source a writes
 # them. A time is the median of isolated runs in milliseconds; the *spread* is the interquartile range divided by the
@@ -132,6 +135,9 @@ task_figure(
 )
 
 # %%
+text(findings.block_shapes(evidence))
+
+# %%
 task_table(
     "task1b",
     "sweep",
@@ -166,6 +172,9 @@ task_figure(
     "task1c",
     "<b>Maximum size.</b> The largest n in theory, the largest that was allocated, and the n that was timed.",
 )
+
+# %%
+text(findings.largest_rates(evidence))
 
 # %% [markdown]
 # ## Tiles in shared memory
@@ -225,6 +234,9 @@ task_figure(
     "task3",
     "<b>NTB.</b> Rate over the number of tiles per block, and speed relative to one tile, beside source a's curve.",
 )
+
+# %%
+text(findings.few_blocks(evidence))
 
 # %% [markdown]
 # ## Shapes that are not multiples of a tile
@@ -994,6 +1006,27 @@ text(
 )
 
 # %%
+limits = tables.limits(evidence)
+if not limits.empty:
+    display(
+        text(
+            "## What limits each kernel\n\n"
+            "Each kernel asks for so much per multiply-add: issue slots, passes of shared memory, look-ups and bytes "
+            "of the first cache, and at least every matrix once from memory. Times its rate, that is a share of what "
+            "the device can deliver. The largest share is what limits it, if it is above half; otherwise the kernel "
+            "waits."
+        )
+    )
+    display(
+        show_table(
+            limits,
+            "limited_by",
+            "<b>Limited by.</b> The best choice of each kernel at the largest product.",
+            labels,
+        )
+    )
+
+# %%
 if not evidence.facts["tune"].empty:
     display(
         text(
@@ -1081,6 +1114,11 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
             "wavefronts and conflicts of shared memory include accesses that had to wait for others.",
         )
     )
+
+# %%
+concluded = findings.conclusion(evidence, ladder, limits, verdicts)
+if concluded:
+    display(text(f"## Conclusion\n\n{concluded}"))
 
 # %% [markdown]
 # ## What failed and why
