@@ -468,7 +468,7 @@ def test_launch_limits_on_a_gpu(gpu, config, kernels, tmp_path):
     # The first is CUDA's name before 13, the second its name since 13 (seen on an H200: cudaLaunchKernel and nvcc).
     assert set(facts.error[facts.block_x > 32]) <= {"cudaErrorInvalidConfiguration", "cudaErrorInvalidValue"}
     assert (facts.c_untouched == (facts.outcome == "refused")).all()
-    assert set(rows.status) == {"ok", "invalid_launch"}
+    assert set(rows.status) == {"ok", "invalid_launch"} and rows.gpu_uuid.str.startswith("GPU-").all()
 
 
 @pytest.mark.gpu

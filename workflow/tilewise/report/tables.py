@@ -97,37 +97,35 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     chosen = ["case", *columns.choice(columns.parameters_of(rows))]
     asked = rows.drop_duplicates(chosen)  # two tasks may have asked for the same point
     ran = rows[rows["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
-    ran = ran.assign(at_end=_at_end(ran, ran["case"]))
-    low, high = within(ran)
-    ran = ran.assign(low_ms=low, high_ms=high)
     table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
     second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
     ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
+    (_, slowest), (fastest, _) = within(table), within(second)
     table = table.assign(
         points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
         runner_up=second["choice"].fillna("").astype("str"),
         gap_percent=100 * (second["time_ms"] / table["time_ms"] - 1),
-        decided=(table["high_ms"] < second["low_ms"]).astype("boolean").where(second["kernel"].notna()),
-        at_end=table["at_end"].fillna("").astype("str"),
+        decided=(slowest < fastest).astype("boolean").where(second["kernel"].notna()),
+        at_end=_at_end(ran, table),
     )
-    return table.drop(columns=["case", "low_ms", "high_ms"]).reset_index(drop=True)
+    return table.drop(columns="case").reset_index(drop=True)
 
 
-def _at_end(ran: pd.DataFrame, cases: pd.Series) -> pd.Series:
-    """Of each row that ran the parameters whose value is the least or the largest of three or more in its case.
+def _at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
+    """The parameters of which a best row has the least or the largest value, of three or more that ran in its `case`.
 
     A block of a fixed number of threads is one parameter: its width.
     """
-    found = pd.Series("", ran.index, dtype="str")
+    cases, found = ran.groupby("case"), []
     for name in ("block_x", *columns.parameters_of(ran)):
-        values = ran[name].astype("float64")
-        of_case = values.groupby(cases)
-        end = (values == of_case.transform("min")) | (values == of_case.transform("max"))
-        end &= of_case.transform("nunique") > 2
-        if name == "block_x":  # which follows from the other parameters, unless the sweep chose it
-            end &= ran["choice"].str.contains("×")
-        found = found.where(~end, found + (", block" if name == "block_x" else f", {name}"))
-    return found.str.removeprefix(", ")
+        least, largest, values = (
+            best["case"].map(how) for _, how in cases[name].agg(["min", "max", "nunique"]).items()
+        )
+        ends = (values > 2) & ((best[name] == least) | (best[name] == largest)).fillna(False)
+        if name == "block_x":  # else it follows from the other parameters
+            ends &= best["choice"].str.contains("×")
+        found.append(ends.map({True: name.removesuffix("_x"), False: ""}))
+    return pd.Series([", ".join(filter(None, words)) for words in zip(*found)], index=best.index, dtype="str")
 
 
 def _published_times(published, keys, pick_best):
@@ -206,10 +204,11 @@ def sweep(rows: pd.DataFrame, evidence: Evidence, published: pd.DataFrame) -> pd
     """
     rows = describe(rows, evidence)
     cases = rows.groupby(_CASE, dropna=False)["time_ms"]
-    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
-    ran = rows[rows["status"] == "ok"]
-    ends = _at_end(ran, ran.groupby(_CASE, dropna=False).ngroup()).reindex(rows.index)
-    rows = rows.assign(at_end=ends.where(rows["best"]).fillna("").astype("str"))
+    rows = rows.assign(
+        best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), case=cases.ngroup()
+    )
+    ends = _at_end(rows[rows["status"] == "ok"], rows)
+    rows = rows.assign(at_end=ends.where(rows["best"], "")).drop(columns="case")
     table = _beside_published(rows, evidence, published, pick_best=False)
     return _by_shape(_beside_emulator(_beside_anchor(table, rows, evidence), evidence))
 

@@ -21,7 +21,7 @@ from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.cublas import gemm
 from tilewise.measure.backends.launcher import CudaError, Product, done
-from tilewise.measure.backends.runtime import through_runtime
+from tilewise.measure.backends.runtime import library, through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
 from tilewise.study.points import Point
@@ -264,7 +264,7 @@ class Backend:
     def once(self, job: Job) -> Row:
         """As Device says, between two CUDA events."""
         cupy.get_default_memory_pool().free_all_blocks()
-        return {"gpu_uuid": uuid()} | self.guarded(job, lambda: self._once(job))
+        return self.guarded(job, lambda: self._once(job)) | {"gpu_uuid": uuid()}
 
     def _once(self, job: Job) -> Row:
         point, config = job.point, self.config
@@ -329,13 +329,12 @@ class Backend:
             return error, verify.untouched(C, point.dtype)
 
         driver_error, left = tried(through_driver)
-        try:
-            (error, text), left_too = tried(lambda: through_runtime(job, (A, B, C), raised))
-        except OSError:  # there is no runtime library: the driver's word has to do
-            error, text, left_too = driver_error, "", left
+        error, text, left_too = driver_error, "", left  # if there is no runtime library
+        if cudart := library():
+            (error, text), left_too = tried(lambda: through_runtime(cudart, job, (A, B, C), raised))
         launched = not (driver_error or error)
         check = verify.check(C, *verify.reference(A, B, point.dtype), point.dtype, point.p) if launched else None
-        return Attempt(error, text, driver_error, left and left_too, check)
+        return Attempt(error, text, driver_error, left and left_too, check, uuid())
 
 
 @contextlib.contextmanager
