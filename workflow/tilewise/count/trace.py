@@ -445,6 +445,11 @@ class Tracer:
                     first = C.copy()
                 elif first is not None and C.tobytes() != first.tobytes():
                     faults.setdefault("order", self._order_fault(name, point.dtype, first, C))
+            # What is written at the same time is not yet written in some order of the threads.
+            races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == "race"}
+            late = [key for key, fault in faults.items() if fault.by_effect and (fault.file, fault.line) in races]
+            for key in late:
+                del faults[key]
             if operands and first is not None and all(fault.by_effect for fault in faults.values()):
                 A, B = operands
                 check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
@@ -658,7 +663,9 @@ class Tracer:
                 (name, *frame.split(" (")[0].rsplit(":", 1))
                 for name, frame in zip(frames[::2], frames[1::2], strict=True)
             ]
-            own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
+            # <stdin> is the text around a kernel that has inline PTX.
+            emulators = (place[1].startswith(str(FOLDER)) or place[1].endswith("<stdin>") for place in places)
+            own = [place for place, is_not in zip(places, emulators) if not is_not] or places[-1:]
             _, file, line = own[0]
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
             # The kernel is the outermost of its functions; g++ may have cut it in two, of the same name.
@@ -699,7 +706,8 @@ class Tracer:
 
     def _uninitialised(self, fault: Any, place: "_Place") -> str:
         writer = "no thread of the block" if fault.space else "no thread"
-        return f"{place.access(fault)}, which {writer} has written"
+        # An atomic operation, which is a write elsewhere, reads too.
+        return f"{place.who(fault)} reads {place.element(fault)}, which {writer} has written"
 
     def _misaligned(self, fault: Any, place: "_Place") -> str:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"

@@ -204,11 +204,11 @@ def sweep(rows: pd.DataFrame, evidence: Evidence, published: pd.DataFrame) -> pd
     """
     rows = describe(rows, evidence)
     cases = rows.groupby(_CASE, dropna=False)["time_ms"]
-    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), at_end="")
-    for place in rows.index[rows["best"]]:
-        winner = rows.loc[place]
-        case = rows[(rows[_CASE] == winner[_CASE]).all(axis=1) & (rows["status"] == "ok")]
-        rows.loc[place, "at_end"] = ", ".join(_at_end(case, winner))
+    rows = rows.assign(
+        best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), case=cases.ngroup()
+    )
+    ends = _at_end(rows[rows["status"] == "ok"], rows)
+    rows = rows.assign(at_end=ends.where(rows["best"], "")).drop(columns="case")
     table = _beside_published(rows, evidence, published, pick_best=False)
     return _by_shape(_beside_emulator(_beside_anchor(table, rows, evidence), evidence))
 
