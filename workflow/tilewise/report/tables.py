@@ -904,7 +904,7 @@ def cards(evidence: Evidence) -> pd.DataFrame:
     rows = []
     for platforms in models.values():
         names = [platform.name for platform in platforms]
-        timed = evidence.gpu[evidence.gpu["platform"].isin(names) & (evidence.gpu["status"] == "ok")]
+        timed = evidence.gpu[evidence.gpu["platform"].isin(names) & evidence.gpu["time_ms"].notna()]
         points = timed.groupby(key, dropna=False, sort=False).ngroup()
         times = timed.assign(point=points).pivot(index="point", columns="platform", values="time_ms")
         rates = 1 / times.reindex(columns=names).dropna()

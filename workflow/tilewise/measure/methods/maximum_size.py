@@ -121,7 +121,7 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) 
     gflops = _rate(device, job, allocatable, budget)
     timed = allocatable
     if gflops is not None:
-        within = n_within(PLANNED * budget, gflops) // unit * unit
+        within = max(unit, n_within(PLANNED * budget, gflops) // unit * unit)
         timed = within if within < allocatable else most(SPARE)
     LOG.info("%s: the largest n that allocates is %d; %d is timed", point.kernel, allocatable, timed)
     facts = {
