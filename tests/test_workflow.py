@@ -5,8 +5,9 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from snakemake.scheduling.job_scheduler import JobScheduler
 
-from tilewise import UserError, workflow
+from tilewise import ROOT, UserError, workflow
 from tilewise.workflow import Study
 
 SMI = """#!/bin/sh
@@ -121,3 +122,9 @@ def test_every_kernel_is_traced_at_a_shape_that_it_takes(config, monkeypatch):
     assert shapes["naive", None] == (33, 35, 70) and study.kernels["naive"].unmet(next(iter(traced)))
     asked = {(point.kernel, point.dtype, point.parameters) for point in before}
     assert {(point.kernel, point.dtype, point.parameters) for point in traced} == asked
+
+
+def test_snakemake_has_the_clock_that_the_study_stops():
+    """study.smk takes it from the scheduler; in a Snakemake that names it otherwise this would do nothing."""
+    assert "job_rate_limiter" in JobScheduler.__init__.__code__.co_names
+    assert "job_rate_limiter" in (ROOT / "workflow/rules/study.smk").read_text()

@@ -1,4 +1,4 @@
-// The groups of CUDA's header of this name that kernels of one launch use: block, tile, coalesced threads.
+// The groups of CUDA's header of this name that kernels of one launch use: cluster, block, tile, coalesced threads.
 #pragma once
 
 #include "cuda_emulator.h"
@@ -17,6 +17,37 @@ public:
     static dim3 dim_threads() { return blockDim; }
 };
 inline thread_block this_thread_block() { return {}; }
+
+class cluster_group {
+public:
+    struct arrival_token {};
+    static void sync(EMULATOR_PLACE)
+    {
+        __cluster_barrier_arrive(file, line);
+        __cluster_barrier_wait(file, line);
+    }
+    static arrival_token barrier_arrive(EMULATOR_PLACE)
+    {
+        __cluster_barrier_arrive(file, line);
+        return {};
+    }
+    static void barrier_wait(EMULATOR_PLACE) { __cluster_barrier_wait(file, line); }
+    static void barrier_wait(arrival_token&&, EMULATOR_PLACE) { __cluster_barrier_wait(file, line); }
+    template <typename T>
+    static T* map_shared_rank(T* address, int rank, EMULATOR_PLACE)
+    {
+        return static_cast<T*>(__cluster_map_shared_rank(address, rank, file, line));
+    }
+    static unsigned query_shared_rank(const void* address) { return __cluster_query_shared_rank(address); }
+    static dim3 block_index() { return __clusterRelativeBlockIdx(); }
+    static unsigned block_rank() { return __clusterRelativeBlockRank(); }
+    static dim3 dim_blocks() { return __clusterDim(); }
+    static unsigned num_blocks() { return __clusterSizeInBlocks(); }
+    static unsigned thread_rank() { return block_rank() * thread_block::num_threads() + thread_block::thread_rank(); }
+    static unsigned num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static unsigned size() { return num_threads(); }
+};
+inline cluster_group this_cluster() { return {}; }
 
 /// Lanes of a warp; `mask` names them.
 class coalesced_group {

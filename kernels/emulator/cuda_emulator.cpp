@@ -20,10 +20,15 @@
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
+namespace emulator {
+dim3 clusterDim;
+}
 
 namespace emulator {
 
 char* shared_window;
+unsigned cluster_blocks;
+unsigned wgmma_of_warp, copies_of_barrier, stores, workers;
 
 namespace {
 
@@ -39,6 +44,9 @@ struct Observer {
     static void block_ends() {}
 };
 #endif
+
+unsigned threads_of_block, slots_of_block;  // the second rounded up to whole warps
+std::vector<uint3> cluster_index;           // blockIdx of each block of the cluster that runs
 
 // ---- Fibers: a stack of their own each, and a switch from one to another -------------------------------------------
 
@@ -130,7 +138,8 @@ Fiber* current;  // whose thread runs; null while none does
 
 // A GPU sees shared memory through a window of addresses whose begin is a multiple of any size of an array. On Hopper
 // the system keeps its first 1,024 bytes. Around it is room for indices that are wrong.
-constexpr std::size_t window_bytes = 1 << 20, window_alignment = 16 << 20;
+constexpr std::size_t window_bytes = 1 << 20, window_alignment = std::size_t(1) << block_window_bits;
+constexpr unsigned most_cluster_blocks = 16;
 
 struct Placed {
     std::size_t offset, place;  // of an array: in the library's TLS segment, and from the window's begin
@@ -142,7 +151,7 @@ std::size_t elsewhere_bytes;
 char* window()
 {
     static char* const begin = [] {
-        void* memory = mmap(nullptr, 2 * window_alignment, PROT_READ | PROT_WRITE,
+        void* memory = mmap(nullptr, (most_cluster_blocks + 2) * window_alignment, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) std::abort();
         const auto least = reinterpret_cast<std::uintptr_t>(memory) + window_bytes;
@@ -245,14 +254,14 @@ void release_signals()
     sigaltstack(&earlier_stack, nullptr);
 }
 
-// ---- One block ------------------------------------------------------------------------------------------------------
+// ---- One cluster, which mostly is one block -------------------------------------------------------------------------
 
 Context main_context;
 std::vector<std::unique_ptr<Fiber>> fibers;  // kept from block to block and from launch to launch
 unsigned fresh;                              // fibers[fresh] and later ones run no thread of this block yet
-std::vector<unsigned> order;                 // in which the threads of a block start
-unsigned started;                            // threads of this block that have started
-std::vector<Fiber*> ready, waiting;          // waiting: at the block's barrier
+std::vector<unsigned> order;                 // in which the threads of a cluster start
+unsigned started;                            // threads of this cluster that have started
+std::vector<Fiber*> ready, waiting;          // waiting: at their block's barrier
 std::size_t cursor;                          // ready[cursor] runs next
 std::vector<Fiber*> warp_ready;              // lanes that go on together, before all others
 std::size_t warp_cursor;
@@ -262,7 +271,7 @@ bool something_happened;                     // since they asked last
 bool abandoned, descending;
 std::string message;                         // why a run was given up that nobody watches
 std::uint64_t seed;                          // of the order between barriers; 0: as they started
-std::uint32_t alive[32];                     // the lanes of each warp that have not ended
+std::vector<std::uint32_t> alive;            // the lanes of each warp that have not ended
 unsigned predicates;                         // that held at the last barrier of the block
 
 /// Lanes that came to the same call, and wait for the rest of its mask.
@@ -324,9 +333,14 @@ void go_on(std::size_t number)
 
 std::string thread_name(unsigned thread)
 {
-    const unsigned x = thread % blockDim.x, y = thread / blockDim.x % blockDim.y, z = thread / blockDim.x / blockDim.y;
+    const unsigned t = thread % slots_of_block;
+    const unsigned x = t % blockDim.x, y = t / blockDim.x % blockDim.y, z = t / blockDim.x / blockDim.y;
     std::string name = "thread (" + std::to_string(x) + ", " + std::to_string(y);
-    return name + (blockDim.z > 1 ? ", " + std::to_string(z) : "") + ")";
+    name += (blockDim.z > 1 ? ", " + std::to_string(z) : "") + ")";
+    if (cluster_blocks == 1) return name;
+    const uint3 block = cluster_index[thread / slots_of_block];
+    return name + " of block (" + std::to_string(block.x) + ", " + std::to_string(block.y) +
+           (gridDim.z > 1 ? ", " + std::to_string(block.z) : "") + ")";
 }
 
 std::string where(const Fiber* fiber)
@@ -358,11 +372,32 @@ void report_deadlock()
     watch::deadlock(text, all[0]->file, all[0]->line, all[0]->pc);
 }
 
+// If all threads of a block that have not ended wait at its barrier, they go on.
+bool release_block()
+{
+    for (unsigned rank = 0; rank < cluster_blocks && !waiting.empty(); ++rank) {
+        unsigned live = 0;
+        for (unsigned w = 0; w < slots_of_block / 32; ++w) live += __builtin_popcount(alive[rank * slots_of_block / 32 + w]);
+        if (waiting.size() < live || !live) continue;
+        const auto others = std::stable_partition(waiting.begin(), waiting.end(),
+                                                  [&](Fiber* f) { return f->thread / slots_of_block == rank; });
+        if (others - waiting.begin() != live) continue;
+        ready.assign(waiting.begin(), others);
+        waiting.erase(waiting.begin(), others);
+        predicates = std::count_if(ready.begin(), ready.end(), [](Fiber* f) { return f->predicate; });
+        Observer::barrier_releases(ready);
+        if (seed) shuffle(ready);
+        return true;
+    }
+    return false;
+}
+
 // No thread can run: finds those whose wait is over, or ends it. False if none is left.
 bool release()
 {
     ready.clear();
     cursor = 0;
+    if (release_block()) return true;
     for (std::size_t i = 0; i < groups.size(); ++i) {
         const Group& group = groups[i];
         // Lanes that have ended are not waited for, as on the hardware; mask 0 takes whoever came.
@@ -392,17 +427,8 @@ bool release()
         watch::divergence(text + thread_name(thread) + elsewhere, group.file, group.line);
         return go_on(0), true;
     }
-    if (!sleeping.empty() || !asking.empty()) {
-        report_deadlock();
-        return false;
-    }
-    if (waiting.empty()) return false;
-    // Threads that have ended count as arrived, as on the hardware.
-    predicates = std::count_if(waiting.begin(), waiting.end(), [](Fiber* f) { return f->predicate; });
-    ready.swap(waiting);
-    Observer::barrier_releases(ready);
-    if (seed) shuffle(ready);
-    return true;
+    if (!sleeping.empty() || !asking.empty()) report_deadlock();
+    return false;
 }
 
 // Who runs next; null if no thread of the block is left, or none can go on.
@@ -429,6 +455,34 @@ void yield(Context& self, Fiber* fiber)
     if (current != fiber) self.switch_to(current ? current->context : main_context);
 }
 
+void goes_on(const Fiber* fiber)
+{
+    threadIdx = fiber->index;
+    if (cluster_blocks > 1) blockIdx = cluster_index[fiber->thread / slots_of_block];
+    Observer::thread_runs(fiber->thread);
+}
+
+// The barrier of a cluster.
+struct ClusterBarrier {
+    unsigned arrived, phase;
+    std::vector<unsigned> phases;  // of each thread's last arrival, counted from 1
+    std::vector<bool> open;        // whether it has not waited since
+    Known coming, known;           // what those who arrived show
+    Known here, there;             // that they arrived at all
+} cluster_barrier;
+
+void look_at_cluster_barrier()
+{
+    ClusterBarrier& b = cluster_barrier;
+    for (unsigned t = 0; t < b.phases.size(); ++t)
+        if ((alive[t / 32] >> t % 32 & 1) && b.phases[t] <= b.phase) return;  // threads that have ended are not waited for
+    ++b.phase;
+    b.arrived = 0;
+    b.known = b.coming;
+    b.there = b.here;
+    wake(&b);
+}
+
 // The body of a fiber, for ever: threads of a block as long as there are any.
 void run_threads()
 {
@@ -436,14 +490,14 @@ void run_threads()
         Fiber* self = current;
         while (started < order.size() && warp_cursor == warp_ready.size()) {
             self->thread = order[started++];
-            const unsigned row = self->thread / blockDim.x;
-            self->index = {self->thread % blockDim.x, row % blockDim.y, row / blockDim.y};
-            threadIdx = self->index;
-            Observer::thread_runs(self->thread);
+            const unsigned number = self->thread % slots_of_block, row = number / blockDim.x;
+            self->index = {number % blockDim.x, row % blockDim.y, row / blockDim.y};
+            goes_on(self);
             kernel_thread(addresses);
             alive[self->thread / 32] &= ~(1u << self->thread % 32);
             something_happened = true;
             Observer::thread_ends(self->thread);
+            if (cluster_barrier.arrived) look_at_cluster_barrier();
         }
         yield(self->context, self);
     }
@@ -469,8 +523,7 @@ void stay(Fiber* self, const char* file, int line)
     self->line = line;
     if (out_of_time) stop(End::time, 0);
     yield(self->context, self);
-    threadIdx = self->index;
-    Observer::thread_runs(self->thread);
+    goes_on(self);
 }
 
 }  // namespace
@@ -478,7 +531,10 @@ void stay(Fiber* self, const char* file, int line)
 Units beside;
 
 unsigned thread_number() { return current->thread; }
-unsigned thread_count() { return order.size(); }
+unsigned thread_in_block() { return current->thread % slots_of_block; }
+unsigned thread_count() { return threads_of_block; }
+unsigned block_threads() { return slots_of_block; }
+unsigned block_rank() { return current->thread / slots_of_block; }
 bool is_random() { return seed != 0; }
 std::uint64_t random_number() { return (seed = seed * 6364136223846793005u + 1442695040888963407u) >> 33; }
 
@@ -520,6 +576,36 @@ void wake(const void* object)
     else std::sort(awake.begin(), awake.end(), [](Fiber* a, Fiber* b) { return (a->thread < b->thread) != descending; });
     ready.insert(ready.end(), awake.begin(), awake.end());
     something_happened = true;
+}
+
+void cluster_arrive(bool relaxed, const char* file, int line)
+{
+    ClusterBarrier& b = cluster_barrier;
+    if (b.open[current->thread])
+        watch::divergence(thread_name(current->thread) + " arrives twice at the cluster's barrier, with no barrier.cluster.wait between", file, line);
+    if (!relaxed) watch::release(b.coming);
+    watch::finished(b.here, current->thread);
+    b.phases[current->thread] = b.phase + 1;
+    b.open[current->thread] = true;
+    ++b.arrived;
+    look_at_cluster_barrier();
+}
+
+void cluster_wait(const char* file, int line, const void* pc)
+{
+    ClusterBarrier& b = cluster_barrier;
+    const unsigned mine = b.phases[current->thread];
+    if (!b.open[current->thread])
+        watch::divergence(thread_name(current->thread) + " waits at the cluster's barrier, at which it has not arrived", file, line);
+    b.open[current->thread] = false;
+    const Why why = [](const void*, std::uint64_t) {
+        unsigned live = 0;
+        for (std::uint32_t lanes : alive) live += __builtin_popcount(lanes);
+        return "the cluster's barrier, at which " + std::to_string(cluster_barrier.arrived) + " of " + std::to_string(live) + " threads have arrived";
+    };
+    while (mine > b.phase) sleep_for(&b, why, 0, file, line, pc);
+    watch::acquire(b.known);
+    watch::meet(b.there);
 }
 
 void let_others_run(const char* file, int line, const void* pc)
@@ -572,9 +658,9 @@ void release(Known&) {}
 void acquire(const Known&) {}
 void join(const unsigned*, unsigned) {}
 void finished(Known&, unsigned) {}
+void meet(const Known&) {}
 std::uint32_t now() { return 0; }
 void learn(unsigned, std::uint32_t) {}
-bool may_be_unwritten(bool) { return false; }
 bool uses(const void*, unsigned, bool, const void*) { return true; }
 void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
@@ -623,7 +709,8 @@ extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTl
 {
     using namespace emulator;
     for (const Placed& array : placed)
-        if (array.offset == index->offset) return window() + array.place;
+        if (array.offset == index->offset)
+            return window() + array.place + (current ? current->thread / slots_of_block * window_alignment : 0);
     return elsewhere + index->offset;
 }
 #include "warp.cpp"
@@ -631,9 +718,10 @@ extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTl
 /// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
 /// (`reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
 /// of the kernel's arguments. `blocks`, if not null, holds the numbers (counted along x, y, then z) of the `block_count`
-/// blocks to run; otherwise all of the grid's run. Returns 1, or 0 if the run was given up.
+/// blocks to run, with all of their clusters; otherwise all of the grid's run. `cluster`, which divides `grid`, says how
+/// many blocks run together. Returns 1, or 0 if the run was given up.
 extern "C" __attribute__((visibility("default"))) int emulator_run(
-    const emulator::Instance* instance, const unsigned* block, const unsigned* grid, void* const* arguments,
+    const emulator::Instance* instance, const unsigned* block, const unsigned* grid, const unsigned* cluster, void* const* arguments,
     int reverse, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count)
 {
     using namespace emulator;
@@ -648,22 +736,50 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
         slot += slots * slot_bytes;
     }
     emulator::seed = seed;
-    order.resize(block[0] * block[1] * block[2]);
-    for (unsigned i = 0; i < order.size(); ++i) order[i] = reverse ? order.size() - 1 - i : i;
+    clusterDim = {cluster[0], cluster[1], cluster[2]};
+    cluster_blocks = cluster[0] * cluster[1] * cluster[2];
+    if (cluster_blocks > most_cluster_blocks) std::abort();
+    threads_of_block = block[0] * block[1] * block[2];
+    slots_of_block = (threads_of_block + 31) / 32 * 32;
+    wgmma_of_warp = cluster_blocks * slots_of_block;
+    copies_of_barrier = wgmma_of_warp + wgmma_of_warp / 32;
+    stores = copies_of_barrier + 64;
+    workers = stores + 1;
+    order.clear();
+    for (unsigned rank = 0; rank < cluster_blocks; ++rank)
+        for (unsigned t = 0; t < threads_of_block; ++t) order.push_back(rank * slots_of_block + t);
+    if (reverse) std::reverse(order.begin(), order.end());
+    cluster_index.resize(cluster_blocks);
     abandoned = false;
     descending = reverse;
     message.clear();
     shared_window = window();
-    if (!blocks) block_count = std::uint64_t(grid[0]) * grid[1] * grid[2];
+    const dim3 clusters(grid[0] / cluster[0], grid[1] / cluster[1], grid[2] / cluster[2]);
+    std::uint64_t count = std::uint64_t(clusters.x) * clusters.y * clusters.z;
+    std::vector<std::uint64_t> some;  // numbers of the clusters that have one of `blocks`
+    for (std::uint64_t i = 0; blocks && i < block_count; ++i) {
+        const std::uint64_t row = blocks[i] / grid[0], x = blocks[i] % grid[0] / cluster[0], y = row % grid[1] / cluster[1];
+        const std::uint64_t number = x + clusters.x * (y + clusters.y * (row / grid[1] / cluster[2]));
+        if (std::find(some.begin(), some.end(), number) == some.end()) some.push_back(number);
+    }
+    if (blocks) count = some.size();
     catch_signals();
-    for (std::uint64_t i = 0; i < block_count && !abandoned; ++i) {
-        const std::uint64_t number = blocks ? blocks[i] : reverse ? block_count - 1 - i : i;
-        const std::uint64_t row = number / gridDim.x;
-        blockIdx = {unsigned(number % gridDim.x), unsigned(row % gridDim.y), unsigned(row / gridDim.y)};
+    for (std::uint64_t i = 0; i < count && !abandoned; ++i) {
+        const std::uint64_t number = blocks ? some[i] : reverse ? count - 1 - i : i;
+        const std::uint64_t row = number / clusters.x;
+        const uint3 first{unsigned(number % clusters.x) * cluster[0], unsigned(row % clusters.y) * cluster[1],
+                          unsigned(row / clusters.y) * cluster[2]};
+        for (unsigned rank = 0; rank < cluster_blocks; ++rank)
+            cluster_index[rank] = {first.x + rank % cluster[0], first.y + rank / cluster[0] % cluster[1],
+                                   first.z + rank / cluster[0] / cluster[1]};
+        blockIdx = first;
         if (seed) shuffle(order);
         started = fresh = 0;
-        for (unsigned w = 0; w < 32; ++w)
-            alive[w] = order.size() >= 32 * w + 32 ? ~0u : order.size() > 32 * w ? (1u << order.size() % 32) - 1 : 0;
+        alive.assign(wgmma_of_warp / 32, 0);
+        for (unsigned thread : order) alive[thread / 32] |= 1u << thread % 32;
+        cluster_barrier = {};
+        cluster_barrier.phases.assign(wgmma_of_warp, 0);
+        cluster_barrier.open.assign(wgmma_of_warp, false);
         Observer::block_starts();
         if (beside.block_starts) beside.block_starts();
         yield(main_context, nullptr);

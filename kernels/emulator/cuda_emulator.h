@@ -136,6 +136,7 @@ constexpr Instance instance(Thread thread, void (*)(P...))
 #define __shared__ __attribute__((tls_model("global-dynamic"), used)) thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict

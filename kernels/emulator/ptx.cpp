@@ -9,6 +9,7 @@
 #include "mma.h"
 #include "tensor_core.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <deque>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 namespace emulator::ptx {
 namespace {
@@ -378,7 +380,7 @@ char* pointer(const Instruction& i, std::uint64_t at)
 
 void complain(Frame& f, const std::string& text, bool last = false)
 {
-    const unsigned t = thread_number();
+    const unsigned t = thread_in_block();
     char who[64];
     std::snprintf(who, sizeof who, "thread (%u, %u): ", t % blockDim.x, t / blockDim.x % blockDim.y);
     watch::asynchrony(who + text, f.source->file, f.source->line, f.pc, last);
@@ -436,9 +438,26 @@ void run_cvta(const Instruction& i, Frame& f)
 }
 void run_isspacep(const Instruction& i, Frame& f)
 {
-    const bool shared = shared_number(reinterpret_cast<void*>(get(i.operands[1], f))) < 1u << 24 &&
-                        reinterpret_cast<char*>(get(i.operands[1], f)) >= shared_window;
-    set(i.operands[0], f, i.starts("shared") ? shared : !shared);
+    const std::uint64_t offset = get(i.operands[1], f) - reinterpret_cast<std::uintptr_t>(shared_window);
+    const bool shared = offset >> block_window_bits < cluster_blocks;
+    const bool own = shared && rank_of_shared(offset) == block_rank();
+    set(i.operands[0], f, i.has("shared::cluster") ? shared : i.starts("shared") ? own : !shared);
+}
+// The same place in the shared memory of another block of the cluster.
+void run_mapa(const Instruction& i, Frame& f)
+{
+    const unsigned rank = get(i.operands[2], f);
+    const std::uint64_t a = get(i.operands[1], f);
+    if (rank >= cluster_blocks)
+        return complain(f, "mapa asks for block " + std::to_string(rank) + " of a cluster of " + std::to_string(cluster_blocks), true);
+    const bool is_number = i.starts("shared");
+    const std::uint32_t number = in_block_of(is_number ? a : shared_number(reinterpret_cast<void*>(a)), rank);
+    set(i.operands[0], f, is_number ? number : reinterpret_cast<std::uintptr_t>(shared_pointer(number)));
+}
+void run_getctarank(const Instruction& i, Frame& f)
+{
+    const std::uint64_t a = get(i.operands[1], f);
+    set(i.operands[0], f, rank_of_shared(i.starts("shared") ? a : shared_number(reinterpret_cast<void*>(a))));
 }
 
 // ---- Barriers in shared memory -----------------------------------------------------------------------------------------------
@@ -559,22 +578,26 @@ void run_mbarrier(const Instruction& i, Frame& f)
 struct Piece {
     char* to;
     std::vector<char> bytes;
+    const char* from = nullptr;  // in shared memory, to be read when the copy ends; else null
 };
 
-// cp.async: of each thread, by group.
+// cp.async: of each thread, by group. An mbarrier may wait for the same pieces, so whoever comes first brings them.
+using Pieces = std::shared_ptr<std::vector<Piece>>;
 struct Own {
-    std::vector<Piece> open;
-    std::deque<std::vector<Piece>> groups;
+    Pieces open = std::make_shared<std::vector<Piece>>();
+    std::deque<Pieces> groups;
+    std::vector<Pieces> counted;  // by an mbarrier
+    std::vector<unsigned> workers;  // of the mbarriers that counted some
 };
 std::vector<Own> own;
 
-void bring(std::vector<Piece>& pieces)
+void bring(const Pieces& pieces, unsigned worker)
 {
-    for (Piece& piece : pieces) {
+    for (Piece& piece : *pieces) {
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
-        watch::copy_ends(piece.to, piece.bytes.size(), thread_number());
+        watch::copy_ends(piece.to, piece.bytes.size(), worker);
     }
-    pieces.clear();
+    pieces->clear();
 }
 
 void run_cp_async(const Instruction& i, Frame& f)
@@ -595,14 +618,13 @@ void run_cp_async(const Instruction& i, Frame& f)
     Piece piece{to, std::vector<char>(bytes)};
     if (given && watch::accesses(from, bytes, false, f.pc)) std::memcpy(piece.bytes.data(), from, given);
     watch::copy_begins(to, bytes, f.pc, true);
-    own[thread_number()].open.push_back(std::move(piece));
+    own[thread_number()].open->push_back(std::move(piece));
 }
 
 void run_commit(const Instruction&, Frame&)
 {
     Own& mine = own[thread_number()];
-    mine.groups.push_back(std::move(mine.open));
-    mine.open.clear();
+    mine.groups.push_back(std::exchange(mine.open, std::make_shared<std::vector<Piece>>()));
 }
 
 void run_wait_group(const Instruction& i, Frame& f)
@@ -610,24 +632,12 @@ void run_wait_group(const Instruction& i, Frame& f)
     Own& mine = own[thread_number()];
     if (i.flag) {  // wait_all
         run_commit(i, f);
-        while (!mine.groups.empty()) bring(mine.groups.front()), mine.groups.pop_front();
+        while (!mine.groups.empty()) bring(mine.groups.front(), thread_number()), mine.groups.pop_front();
+        for (const Pieces& pieces : std::exchange(mine.counted, {})) bring(pieces, thread_number());
         return;
     }
     const std::size_t left = get(i.operands[0], f);
-    while (mine.groups.size() > left) bring(mine.groups.front()), mine.groups.pop_front();
-}
-
-// cp.async.mbarrier.arrive: the thread arrives when its copies have come, which is now.
-void run_cp_async_arrive(const Instruction& i, Frame& f)
-{
-    Own& mine = own[thread_number()];
-    for (auto& group : mine.groups) bring(group);
-    bring(mine.open);
-    const std::uint32_t at = i.starts("shared") ? address(i.operands[0], f) : shared_number(reinterpret_cast<void*>(address(i.operands[0], f)));
-    MBarrier* b = barrier_at(at, f);
-    if (!b) return;
-    if (!i.has("noinc")) ++b->pending;
-    arrive(*b, 1, f);
+    while (mine.groups.size() > left) bring(mine.groups.front(), thread_number()), mine.groups.pop_front();
 }
 
 // What a tensor map says, as build/emulator.py packs it.
@@ -683,24 +693,53 @@ struct Coming {
     std::uint32_t barrier;
     std::uint32_t bytes;
     std::vector<Piece> pieces;
+    int thread = -1;                // whose cp.async these are; it arrives with them
+    std::vector<Pieces> of_thread;
 };
 std::deque<Coming> under_way;
+
+// cp.async.mbarrier.arrive: the thread arrives when its copies have come.
+void run_cp_async_arrive(const Instruction& i, Frame& f)
+{
+    Own& mine = own[thread_number()];
+    const std::uint32_t at = i.starts("shared") ? address(i.operands[0], f) : shared_number(reinterpret_cast<void*>(address(i.operands[0], f)));
+    MBarrier* b = barrier_at(at, f);
+    if (!b) return;
+    if (!i.has("noinc")) ++b->pending;
+    mine.counted.erase(std::remove_if(mine.counted.begin(), mine.counted.end(), [](const Pieces& p) { return p->empty(); }),
+                       mine.counted.end());
+    std::vector<Pieces> all(mine.groups.begin(), mine.groups.end());
+    all.push_back(std::exchange(mine.open, std::make_shared<std::vector<Piece>>()));
+    mine.counted.insert(mine.counted.end(), all.begin(), all.end());
+    if (std::find(mine.workers.begin(), mine.workers.end(), b->worker) == mine.workers.end()) mine.workers.push_back(b->worker);
+    under_way.push_back({at, 0, {}, int(thread_number()), all});
+    watch::release(b->coming);
+}
 
 bool deliver()
 {
     if (under_way.empty()) return false;
-    const std::size_t which = is_random() ? random_number() % under_way.size() : 0;
+    std::size_t which = is_random() ? random_number() % under_way.size() : 0;
+    if (under_way[which].thread >= 0)  // those of one thread come in their order
+        which = std::find_if(under_way.begin(), under_way.end(), [&](const Coming& c) { return c.thread == under_way[which].thread; }) -
+                under_way.begin();
     Coming copy = std::move(under_way[which]);
     under_way.erase(under_way.begin() + which);
     const auto found = barriers.find(copy.barrier);
     for (Piece& piece : copy.pieces) {
+        if (piece.from) std::copy_n(piece.from, piece.bytes.size(), piece.bytes.begin());
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
         watch::copy_ends(piece.to, piece.bytes.size(), found == barriers.end() ? 0u + stores : found->second.worker);
     }
+    for (const Pieces& pieces : copy.of_thread) bring(pieces, found == barriers.end() ? 0u + stores : found->second.worker);
     if (found != barriers.end()) {
         MBarrier& b = found->second;
         watch::finished(b.coming, b.worker);
         b.bytes -= copy.bytes;
+        if (copy.thread >= 0) {
+            for (unsigned worker : own[copy.thread].workers) watch::finished(b.coming, worker);
+            if (b.pending) --b.pending;
+        }
         look(b);
     }
     return true;
@@ -717,19 +756,71 @@ MBarrier* barrier_of_copy(std::uint32_t at, Frame& f)
     return b;
 }
 
-void run_bulk_load(const Instruction& i, Frame& f)  // [to], [from], bytes, [barrier]
+// Into the blocks of the cluster that `mask` names, or to `to` alone (mask 0): a copy of these pieces, whose places count
+// from `to`, and whose barrier lies in the same block.
+void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t bytes,
+          const std::vector<std::pair<std::uint32_t, Piece>>& pieces, Frame& f)
+{
+    if (!mask && rank_of_shared(to) != rank_of_shared(barrier))
+        return complain(f, "a copy goes into one block of the cluster and counts at an mbarrier of another");
+    if (mask >> cluster_blocks)
+        return complain(f, "the mask of .multicast names blocks that a cluster of " + std::to_string(cluster_blocks) + " does not have", true);
+    const unsigned ranks = mask ? mask : 1u << rank_of_shared(to);
+    for (unsigned rank = 0; ranks >> rank; ++rank) {
+        if (!(ranks >> rank & 1)) continue;
+        MBarrier* b = barrier_of_copy(in_block_of(barrier, rank), f);
+        if (!b) return;
+        char* const begin = shared_pointer(in_block_of(to, rank));
+        watch::copy_begins(begin, bytes, f.pc, false);
+        Coming copy{b->at, bytes, {}, -1, {}};
+        for (const auto& [at, piece] : pieces) {
+            copy.pieces.push_back(piece);
+            copy.pieces.back().to = begin + at;
+        }
+        under_way.push_back(std::move(copy));
+    }
+}
+
+unsigned mask_of_blocks(const Instruction& i, std::size_t operand, Frame& f)
+{
+    return i.has("multicast::cluster") ? get(i.operands[operand], f) & 0xffff : 0;
+}
+
+void run_bulk_load(const Instruction& i, Frame& f)  // [to], [from], bytes, [barrier], mask
 {
     const std::uint32_t to = address(i.operands[0], f), bytes = get(i.operands[2], f);
     const auto* from = reinterpret_cast<const char*>(address(i.operands[1], f));
     if (to % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes % 16)
         return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
-    MBarrier* b = barrier_of_copy(address(i.operands[3], f), f);
-    if (!b || !watch::uses(from, bytes, false, f.pc)) return;
+    if (!watch::uses(from, bytes, false, f.pc)) return;
     watch::global_request(from, bytes, false);
-    watch::copy_begins(shared_pointer(to), bytes, f.pc, false);
-    Coming copy{b->at, bytes, {}};
-    copy.pieces.push_back({shared_pointer(to), std::vector<char>(from, from + bytes)});
-    under_way.push_back(std::move(copy));
+    send(to, address(i.operands[3], f), mask_of_blocks(i, 4, f), bytes, {{0, {nullptr, {from, from + bytes}}}}, f);
+}
+
+// From shared memory of the block into that of a block of its cluster. It reads when it ends.
+void run_bulk_between(const Instruction& i, Frame& f)  // [to], [from], bytes, [barrier]
+{
+    const std::uint32_t to = address(i.operands[0], f), from = address(i.operands[1], f), bytes = get(i.operands[2], f);
+    const std::uint32_t barrier = address(i.operands[3], f);
+    if (to % 16 || from % 16 || bytes % 16)
+        return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
+    const auto found = barriers.find(barrier);
+    watch::unit_reads(shared_pointer(from), bytes, f.pc, found == barriers.end() ? 0u + stores : found->second.worker);
+    send(to, barrier, 0, bytes, {{0, {nullptr, std::vector<char>(bytes), shared_pointer(from)}}}, f);
+}
+
+// A value into shared memory of a block of the cluster, counted by an mbarrier there.
+void run_st_async(const Instruction& i, Frame& f)  // [to], value, [barrier]
+{
+    const unsigned bytes = i.type.bytes();
+    const std::uint32_t to = address(i.operands[0], f);
+    if (to % (bytes * i.width)) return (void)watch::accesses(shared_pointer(to), bytes * i.width, true, f.pc);  // reports it
+    Piece piece{nullptr, std::vector<char>(bytes * i.width)};
+    for (unsigned k = 0; k < i.width; ++k) {
+        const std::uint64_t value = get(i.operands[1].kind == Operand::list ? i.operands[1].parts[k] : i.operands[1], f);
+        std::memcpy(piece.bytes.data() + k * bytes, &value, bytes);
+    }
+    send(to, address(i.operands[2], f), 0, bytes * i.width, {{0, piece}}, f);
 }
 
 std::vector<std::int64_t> coordinates(const Operand& map, Frame& f)
@@ -739,12 +830,11 @@ std::vector<std::int64_t> coordinates(const Operand& map, Frame& f)
     return at;
 }
 
-void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier]
+void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier], mask
 {
     const std::uint32_t to = address(i.operands[0], f);
     const TensorMap* map = map_at(address(i.operands[1], f), f);
-    MBarrier* b = barrier_of_copy(address(i.operands[2], f), f);
-    if (!map || !b) return;
+    if (!map) return;
     const auto at = coordinates(i.operands[1], f);
     if (at.size() != map->rank) return complain(f, "the box has " + std::to_string(at.size()) + " coordinates, the tensor map " + std::to_string(map->rank) + " dimensions");
     if (to % 128) return complain(f, "the box goes to an address of shared memory that 128 does not divide");
@@ -757,13 +847,12 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
         watch::global_request(reinterpret_cast<void*>(from), bytes, false);
         std::memcpy(box.data() + offset, reinterpret_cast<void*>(from), bytes);
     });
-    Coming copy{b->at, static_cast<std::uint32_t>(box.size()), {}};
-    watch::copy_begins(shared_pointer(to), box.size(), f.pc, false);
+    std::vector<std::pair<std::uint32_t, Piece>> pieces;
     for (unsigned offset = 0; offset < box.size(); offset += 16) {
         const unsigned bytes = std::min<unsigned>(16, box.size() - offset);
-        copy.pieces.push_back({shared_pointer(swizzled(to + offset, map->swizzle)), {box.begin() + offset, box.begin() + offset + bytes}});
+        pieces.push_back({swizzled(to + offset, map->swizzle) - to, {nullptr, {box.begin() + offset, box.begin() + offset + bytes}}});
     }
-    under_way.push_back(std::move(copy));
+    send(to, address(i.operands[2], f), mask_of_blocks(i, 3, f), box.size(), pieces, f);
 }
 
 // Copies from shared to global memory: of each thread, by group. They read when they must be done, not before.
@@ -863,7 +952,7 @@ struct Named {
     unsigned number = 0, wanted = 0, arrived = 0;
     Known coming, known;
 };
-Named named[16];
+std::vector<Named> named;  // 16 of each block
 
 void run_bar(const Instruction& i, Frame& f)
 {
@@ -886,7 +975,7 @@ void run_bar(const Instruction& i, Frame& f)
     }
     if (number >= 16) return complain(f, "a block has 16 barriers, 0 to 15, not number " + std::to_string(number));
     if (wanted % 32) return complain(f, "a barrier takes whole warps, not " + std::to_string(wanted) + " threads");
-    Named& n = named[number];
+    Named& n = named[16 * block_rank() + number];
     n.number = number;
     if (n.arrived && n.wanted != wanted)
         complain(f, "comes to barrier " + std::to_string(number) + " with " + std::to_string(wanted) + " threads, others came with " + std::to_string(n.wanted));
@@ -908,7 +997,8 @@ void run_bar(const Instruction& i, Frame& f)
     sleep_for(&n, why, 0, f.source->file, f.source->line, f.pc, complete);
     watch::acquire(n.known);
 }
-void run_cluster_wait(const Instruction&, Frame& f) { synchronise(false, f.source->file, f.source->line); }
+void run_cluster_arrive(const Instruction& i, Frame& f) { cluster_arrive(i.has("relaxed"), f.source->file, f.source->line); }
+void run_cluster_wait(const Instruction&, Frame& f) { cluster_wait(f.source->file, f.source->line, f.pc); }
 void run_bar_warp(const Instruction& i, Frame& f)
 {
     synchronise_warp(i.operands.empty() ? ~0u : get(i.operands[0], f), f.source->file, f.source->line);
@@ -917,7 +1007,7 @@ void run_bar_warp(const Instruction& i, Frame& f)
 void run_fence(const Instruction& i, Frame& f)
 {
     if (i.has("proxy") || i.has("mbarrier_init")) {
-        for (auto& [at, b] : barriers) b.shown = true;
+        for (auto& [at, b] : barriers) b.shown |= rank_of_shared(at) == block_rank();
         if (i.has("proxy")) watch::proxy_fence();
         return;
     }
@@ -1013,10 +1103,7 @@ void act_ldmatrix(void* const* records, unsigned lanes)
 void run_ldmatrix(const Instruction& i, Frame& f)
 {
     const bool loads = i.words[0] == "ldmatrix";
-    // Pipelines read one fragment ahead, at the end more than there is.
-    const bool before = watch::may_be_unwritten(true);
     if (thread_number() % 32 < 8 * i.width) watch::accesses(pointer(i, address(i.operands[loads ? 1 : 0], f)), 16, !loads, f.pc);
-    watch::may_be_unwritten(before);
     all_lanes(i, f, act_ldmatrix);
 }
 
@@ -1245,14 +1332,14 @@ struct Layout {
                                : wide * leading + k % 8 * swizzle + k / 8 * stride + byte % swizzle / 16 * 16;
         }
         at = swizzled(start + at, swizzle == 16 ? 0 : swizzle);
-        return shared_pointer(at & 0x3ffff);
+        return shared_pointer(in_block_of(at & 0x3ffff, block_rank()));
     }
 };
 
 struct Products {
     std::vector<std::uint32_t> groups;  // when each was committed
 };
-Products products[32];
+std::vector<Products> products;  // of each warp
 
 void act_wgmma(void* const* records, unsigned lanes)
 {
@@ -1293,7 +1380,7 @@ void act_wgmma(void* const* records, unsigned lanes)
     if (from_registers) {
         for (unsigned lane = 0; lane < 32; ++lane) take_rows(a, *lane_of(records, lane).frame, lane, i.type, depth, minus_a);
     } else {
-        read(Layout(get(a, first), a_across, bytes), warp % 4 * 16, 16,
+        read(Layout(get(a, first), a_across, bytes), thread_in_block() / 32 % 4 * 16, 16,
              [&](unsigned line, unsigned k, std::uint32_t v) { set(rows[line], k, columns.kind, v, minus_a); });
     }
     read(Layout(get(b, first), b_across, bytes), 0, count,
@@ -1329,13 +1416,17 @@ const std::map<std::string, std::uint64_t (*)()> specials = {
     {"ctaid.x", [] { return std::uint64_t(blockIdx.x); }}, {"ctaid.y", [] { return std::uint64_t(blockIdx.y); }},
     {"ctaid.z", [] { return std::uint64_t(blockIdx.z); }}, {"nctaid.x", [] { return std::uint64_t(gridDim.x); }},
     {"nctaid.y", [] { return std::uint64_t(gridDim.y); }}, {"nctaid.z", [] { return std::uint64_t(gridDim.z); }},
-    {"laneid", [] { return std::uint64_t(lane_number()); }}, {"warpid", [] { return std::uint64_t(thread_number() / 32); }},
+    {"laneid", [] { return std::uint64_t(lane_number()); }}, {"warpid", [] { return std::uint64_t(thread_in_block() / 32); }},
     {"nwarpid", [] { return std::uint64_t((thread_count() + 31) / 32); }}, {"smid", [] { return std::uint64_t(0); }},
     {"nsmid", [] { return std::uint64_t(132); }}, {"clock", [] { return std::uint64_t(tick()); }},
     {"clock64", [] { return std::uint64_t(tick()); }}, {"globaltimer", [] { return std::uint64_t(tick()); }},
-    {"cluster_ctarank", [] { return std::uint64_t(0); }}, {"cluster_nctarank", [] { return std::uint64_t(1); }},
-    {"cluster_ctaid.x", [] { return std::uint64_t(0); }}, {"cluster_nctaid.x", [] { return std::uint64_t(1); }},
-    {"clusterid.x", [] { return std::uint64_t(blockIdx.x); }},
+    {"cluster_ctarank", [] { return std::uint64_t(block_rank()); }}, {"cluster_nctarank", [] { return std::uint64_t(cluster_blocks); }},
+    {"cluster_ctaid.x", [] { return std::uint64_t(blockIdx.x % clusterDim.x); }}, {"cluster_nctaid.x", [] { return std::uint64_t(clusterDim.x); }},
+    {"cluster_ctaid.y", [] { return std::uint64_t(blockIdx.y % clusterDim.y); }}, {"cluster_nctaid.y", [] { return std::uint64_t(clusterDim.y); }},
+    {"cluster_ctaid.z", [] { return std::uint64_t(blockIdx.z % clusterDim.z); }}, {"cluster_nctaid.z", [] { return std::uint64_t(clusterDim.z); }},
+    {"clusterid.x", [] { return std::uint64_t(blockIdx.x / clusterDim.x); }}, {"nclusterid.x", [] { return std::uint64_t(gridDim.x / clusterDim.x); }},
+    {"clusterid.y", [] { return std::uint64_t(blockIdx.y / clusterDim.y); }}, {"nclusterid.y", [] { return std::uint64_t(gridDim.y / clusterDim.y); }},
+    {"clusterid.z", [] { return std::uint64_t(blockIdx.z / clusterDim.z); }}, {"nclusterid.z", [] { return std::uint64_t(gridDim.z / clusterDim.z); }},
     {"lanemask_eq", [] { return std::uint64_t(1u << lane_number()); }},
     {"lanemask_lt", [] { return std::uint64_t((1u << lane_number()) - 1); }},
     {"lanemask_le", [] { return std::uint64_t((2ull << lane_number()) - 1); }},
@@ -1650,6 +1741,10 @@ void Reader::decode(Instruction& i, const std::string& name)
         if (i.type.bits == 128) i.type = {'b', 64}, i.width *= 2;
         if (i.operands[w == "st" ? 0 : 1].kind != Operand::memory) throw Unknown(name);
         i.run = w == "st" ? run_st : run_ld;
+        if (second == "async") {
+            needs(3);
+            i.run = run_st_async;
+        }
     } else if (w == "atom" || w == "red") {
         needs(w == "atom" ? 3 : 2);
         const std::map<std::string, int> codes = {{"add", add}, {"min", min_}, {"max", max_}, {"and", and_}, {"or", or_}, {"xor", xor_},
@@ -1667,7 +1762,10 @@ void Reader::decode(Instruction& i, const std::string& name)
         i.run = run_isspacep;
     } else if (w == "mapa") {
         needs(3);
-        i.run = [](const Instruction& i, Frame& f) { set(i.operands[0], f, get(i.operands[1], f)); };
+        i.run = run_mapa;
+    } else if (w == "getctarank") {
+        needs(2);
+        i.run = run_getctarank;
     } else if (w == "mbarrier") {
         if (second != "init" && second != "inval" && second != "arrive" && second != "arrive_drop" && second != "expect_tx" &&
             second != "complete_tx" && second != "test_wait" && second != "try_wait")
@@ -1683,8 +1781,11 @@ void Reader::decode(Instruction& i, const std::string& name)
         else if (i.has("prefetch")) i.run = run_nothing;
         else if (i.starts("shared") && i.has("global") && i.starts("mbarrier")) {
             // Which of the two comes first says which way it goes.
-            needs(3);
+            needs(3 + !tensor + i.has("multicast::cluster"));
             i.run = tensor ? run_box_load : run_bulk_load;
+        } else if (!tensor && i.words.size() > 4 && i.words[3] == "shared::cluster" && i.words[4] == "shared::cta" && i.starts("mbarrier")) {
+            needs(4);
+            i.run = run_bulk_between;
         } else if (i.has("global") && i.has("bulk_group")) {
             needs(2);
             i.run = tensor ? run_box_store : run_bulk_store;
@@ -1709,7 +1810,7 @@ void Reader::decode(Instruction& i, const std::string& name)
     } else if ((w == "bar" || w == "barrier") && second == "warp") {
         i.run = run_bar_warp;
     } else if (w == "barrier" && second == "cluster") {
-        i.run = i.has("wait") ? run_cluster_wait : run_nothing;
+        i.run = i.has("wait") ? run_cluster_wait : run_cluster_arrive;
     } else if (w == "bar" || w == "barrier") {
         i.run = run_bar;
     } else if (w == "fence" || w == "membar") {
@@ -1803,11 +1904,11 @@ const Program& program(unsigned number, unsigned operands)
 void block_starts()
 {
     barriers.clear();
-    own.assign(thread_count(), {});
+    own.assign(cluster_blocks * block_threads(), {});
     under_way.clear();
     leaving.clear();
-    for (Named& n : named) n = Named{};
-    for (Products& p : products) p.groups.clear();
+    named.assign(16 * cluster_blocks, {});
+    products.assign(cluster_blocks * block_threads() / 32, {});
 }
 
 void block_ends()

@@ -13,8 +13,15 @@ namespace emulator {
 
 // ---- What the scheduler offers ---------------------------------------------------------------------------------------
 
-unsigned thread_number();  // of the running thread in its block, counted along x, y, then z
-unsigned thread_count();   // of a block
+// The blocks of a cluster run together. Threads are numbered through all of them: those of the next block begin at the
+// next multiple of 32.
+unsigned thread_number();    // of the running thread in its cluster, counted along x, y, then z
+unsigned thread_in_block();  // the same in its block
+unsigned thread_count();     // of a block
+unsigned block_threads();    // the same, rounded up to whole warps
+unsigned block_rank();       // of the running thread's block in its cluster
+extern unsigned cluster_blocks;
+extern dim3 clusterDim;
 bool is_random();          // whether threads run in a random order: then units that work by themselves may, too
 std::uint64_t random_number();
 
@@ -39,6 +46,11 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
 /// __syncthreads() that also adds up the threads whose `predicate` holds; returns how many there are.
 unsigned synchronise(bool predicate, const char* file, int line);
 
+/// The barrier of a cluster: threads arrive, and wait until all that have not ended have arrived. Who arrives `relaxed`
+/// shows nothing of what it did before.
+void cluster_arrive(bool relaxed, const char* file, int line);
+void cluster_wait(const char* file, int line, const void* pc);
+
 /// What units that work beside the threads (ptx.cpp) are asked by the scheduler.
 struct Units {
     void (*block_starts)();
@@ -52,12 +64,12 @@ extern Units beside;
 /// Up to which time a thread knows what each other thread, and each unit that works beside them, has done.
 using Known = std::vector<std::uint32_t>;
 
-/// Workers that are no threads: the products of each warp, the copies that each barrier counts, stores of boxes.
-enum Worker : unsigned { wgmma_of_warp = 1024, copies_of_barrier = wgmma_of_warp + 32, stores = copies_of_barrier + 64, workers };
+/// Workers that are no threads are numbered after those of the cluster: the products of each warp, the copies that each
+/// barrier counts, stores of boxes.
+extern unsigned wgmma_of_warp, copies_of_barrier, stores, workers;
 
 namespace watch {
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
-bool may_be_unwritten(bool yes);  // whether that may be read which no thread wrote: it is not a number, if it is used
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
 void atomic(const void* address, unsigned size, const void* pc);
 void release(Known& to);           // what the running thread has done and knows is now known to `to`
@@ -65,6 +77,7 @@ void acquire(const Known& from);
 void join(const unsigned* threads, unsigned count);  // they all know now what any of them knows
 void finished(Known& to, unsigned worker);           // `worker` has done what was asked of it; `to` knows it
 std::uint32_t now();
+void meet(const Known& arrived);                     // the running thread's block is there with all that arrived
 void learn(unsigned worker, std::uint32_t until);    // the running thread knows what `worker` has done up to that time
 /// A copy to shared memory begins: until it ends nobody may touch what it writes. It ends on behalf of `worker`, or of
 /// the thread that waits for it.
@@ -85,8 +98,16 @@ void trap(const std::string& text, const char* file, int line);  // does not ret
 
 // ---- Shared memory as 32-bit numbers -----------------------------------------------------------------------------------
 
-/// Numbers of addresses of shared memory, as PTX takes them, count from the window's begin.
+/// Numbers of addresses of shared memory, as PTX takes them, count from the begin of the cluster's window, in which each
+/// block has 2^24 bytes.
 extern char* shared_window;
+constexpr unsigned block_window_bits = 24;
+
+inline unsigned rank_of_shared(std::uint32_t number) { return number >> block_window_bits; }
+inline std::uint32_t in_block_of(std::uint32_t number, unsigned rank)
+{
+    return (number & ((1u << block_window_bits) - 1)) | rank << block_window_bits;
+}
 
 inline std::uint32_t shared_number(const void* address)
 {

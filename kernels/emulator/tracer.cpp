@@ -55,7 +55,7 @@ struct Fault {
     std::uint64_t pc, other_pc;           // from the library's begin; 0 if file and line are known
     const char *file, *type;
     std::int32_t line, other_line;
-    std::uint32_t block[3], other_block[3], thread, other_thread;
+    std::uint32_t block[3], other_block[3], home[3], thread, other_thread;  // home: the block whose shared memory it is
     std::uint64_t count;
     char text[600];  // what happened, if it is said here
 };
@@ -64,6 +64,7 @@ Traffic traffic[2][2];  // [space][write]
 std::vector<Fault> faults;
 bool counting, watching, stopping;
 bool unknown_is_fine;  // whether what no thread wrote may be read: a copy may bring what nobody uses
+std::uint32_t poison;  // what shared memory holds before it is written, again and again
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
@@ -91,7 +92,8 @@ unsigned unit, unit_bits;                        // bytes that share a cell: 4, 
 unsigned finest;                                 // the smallest access so far, if it is smaller than that
 std::uintptr_t shared_begin;                     // the window's
 std::size_t shared_bytes;                        // to the end of the last array
-std::vector<Cell> shared_cells;
+std::vector<Cell> shared_cells;                  // of all blocks of the cluster
+std::size_t block_cells;                         // of each of them
 std::vector<std::int16_t> shared_owner;          // of each unit: the number of an array, or -1
 std::vector<std::uint64_t> shared_array_begin, shared_array_bytes;
 std::uintptr_t library_begin, library_end;
@@ -125,14 +127,24 @@ int find_library(dl_phdr_info* info, std::size_t, void*)
 
 // ---- Time -----------------------------------------------------------------------------------------------------------
 
-std::uint32_t clock_now, launch_start, block_start, last_barrier;  // of the clock
+std::uint32_t clock_now, launch_start, block_start;  // of the clock; all blocks of a cluster start together
+std::uint32_t last_barrier;                          // of the running thread's block
+std::vector<std::uint32_t> last_barriers;            // of each block of the cluster
 int launches;                                        // those that have begun
 std::vector<Known> known;                            // of each thread: what it learned since the last barrier
-std::uint32_t fenced[1024], proxy_fenced[1024];      // when each thread last showed its writes: to the device, to the units
+std::vector<std::uint32_t> fenced, proxy_fenced;     // when each thread last showed its writes: to the device, to the units
 std::unordered_map<std::uint32_t, std::uint32_t> known_blocks;  // by their start: up to when this block knows others
 std::vector<std::pair<std::uint32_t, uint3>> block_starts;
 unsigned running;                                    // thread
-int last_ended;                                      // thread of this block, or -1
+std::vector<int> last_ended;                         // thread of each block of the cluster, or -1
+
+unsigned rank_of(unsigned thread) { return thread / slots_of_block; }
+
+void take(Known& to, const Known& from)
+{
+    if (to.size() < from.size()) to.resize(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);
+}
 
 // Whether nothing orders what `thread` (or a unit) did at that time and what the running thread does now.
 bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
@@ -145,17 +157,22 @@ bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
         auto found = known_blocks.find((after - 1)->first);
         return found == known_blocks.end() || stamp > found->second;
     }
-    // A barrier of the block tells what threads did, but of a unit no more than one of them knew.
-    if (thread == running || (stamp < last_barrier && thread < wgmma_of_warp)) return false;
+    // A barrier of the block tells what its threads did, but of others and of units no more than one of them knew.
+    if (thread == running) return false;
+    if (stamp < last_barrier && thread < wgmma_of_warp && (cluster_blocks == 1 || rank_of(thread) == rank_of(running)))
+        return false;
     const Known& row = known[running];
     return row.size() <= thread || row[thread] < stamp;
 }
 
-uint3 block_at(std::uint32_t stamp)
+uint3 block_at(std::uint32_t stamp, unsigned thread)
 {
+    const unsigned rank = thread < wgmma_of_warp ? rank_of(thread) : 0;
+    if (stamp >= block_start) return cluster_index[rank];
     auto after = std::upper_bound(block_starts.begin(), block_starts.end(), stamp,
                                   [](std::uint32_t s, const auto& start) { return s < start.first; });
-    return (after - 1)->second;
+    const uint3 first = (after - 1)->second, own = cluster_index[0], it = cluster_index[rank];
+    return {first.x + it.x - own.x, first.y + it.y - own.y, first.z + it.z - own.z};
 }
 
 // ---- Faults ---------------------------------------------------------------------------------------------------------
@@ -167,6 +184,14 @@ void set_block(std::uint32_t (&numbers)[3], const uint3& block)
     numbers[2] = block.z;
 }
 
+// The number by which Python names a worker: of a thread in its block; of units as in a block of 1024 threads.
+unsigned in_words(unsigned worker)
+{
+    if (worker < wgmma_of_warp) return worker % slots_of_block;
+    if (worker < copies_of_barrier) return 1024 + (worker - wgmma_of_warp) % (slots_of_block / 32);
+    return 1024 + 32 + (worker - copies_of_barrier);
+}
+
 Fault new_fault(Kind kind)
 {
     Fault fault{};
@@ -175,7 +200,8 @@ Fault new_fault(Kind kind)
     fault.launch = launches - 1;
     set_block(fault.block, blockIdx);
     set_block(fault.other_block, blockIdx);
-    fault.thread = running;
+    set_block(fault.home, blockIdx);
+    fault.thread = in_words(running);
     fault.count = 1;
     return fault;
 }
@@ -303,14 +329,17 @@ void count_requests()
     }
 }
 
-unsigned site_at(std::uintptr_t pc, Space space, bool write, unsigned size)
+[[gnu::noinline, gnu::cold]] std::uint16_t new_site(std::uintptr_t pc, Space space, bool write, unsigned size)
+{
+    sites.push_back({pc, space, write, size, {}, 0, false, false});
+    occurrences.push_back(0);
+    return sites.size();
+}
+
+inline unsigned site_at(std::uintptr_t pc, Space space, bool write, unsigned size)
 {
     std::uint16_t& number = site_numbers[space][pc - library_begin];
-    if (!number) {
-        sites.push_back({pc, space, write, size, {}, 0, false, false});
-        occurrences.push_back(0);
-        number = sites.size();
-    }
+    if (!number) number = new_site(pc, space, write, size);
     return number - 1;
 }
 
@@ -328,6 +357,19 @@ inline void count(unsigned number, std::uintptr_t address)
 }
 
 // ---- An access ------------------------------------------------------------------------------------------------------
+
+// Shared memory of all blocks of the cluster, each in a window of its own.
+std::uint64_t offset_at(std::uintptr_t address) { return (address - shared_begin) & (window_alignment - 1); }
+unsigned rank_at(std::uintptr_t address) { return (address - shared_begin) >> block_window_bits; }
+bool is_shared(std::uintptr_t address)
+{
+    return address - shared_begin < (cluster_blocks - 1) * window_alignment + window_bytes;
+}
+bool in_arrays(std::uintptr_t address) { return is_shared(address) && offset_at(address) < shared_bytes; }
+Cell* shared_cell(std::uintptr_t address)
+{
+    return shared_cells.data() + rank_at(address) * block_cells + cell_at(offset_at(address));
+}
 
 struct Access {
     std::uintptr_t address;
@@ -350,6 +392,7 @@ Fault fault_of(Kind kind, const Access& access)
     fault.address = access.address;
     fault.offset = access.address - access.begin;
     fault.pc = access.pc - library_begin;
+    if (access.space == shared) set_block(fault.home, cluster_index[std::min(rank_at(access.address), cluster_blocks - 1)]);
     return fault;
 }
 
@@ -358,8 +401,8 @@ Fault fault_of(Kind kind, const Access& access)
 {
     Fault fault = fault_of(kind, access);
     if (kind == race) {
-        if (stamp < block_start) set_block(fault.other_block, block_at(stamp));
-        fault.other_thread = thread;
+        if (stamp < block_start || thread < wgmma_of_warp) set_block(fault.other_block, block_at(stamp, thread));
+        fault.other_thread = in_words(thread);
         fault.other_write = write;
         fault.other_pc = sites[site].pc - library_begin;
     }
@@ -380,7 +423,7 @@ inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
         cell.first_read_stamp = clock_now;
         cell.first_reader = reader;
     }
-    if (cell.reader != reader && cell.read_stamp >= last_barrier && at_the_same_time(cell.read_stamp, cell.reader, space)) {
+    if (cell.reader != reader && (cell.read_stamp >= last_barrier || cluster_blocks > 1) && at_the_same_time(cell.read_stamp, cell.reader, space)) {
         cell.second_read_stamp = cell.read_stamp;
         cell.second_reader = cell.reader;
     }
@@ -481,7 +524,8 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 // Finds the array of an access to shared memory; reports it if it is in none. False also for what does not count.
 [[gnu::always_inline]] inline bool find_shared(Access& access)
 {
-    const std::uint64_t offset = access.address - shared_begin;
+    const std::uint64_t offset = offset_at(access.address);
+    const std::uintptr_t window = access.address - offset;
     int owner = offset < shared_bytes ? shared_owner[cell_at(offset)] : -1;
     const std::uint64_t last = cell_at(offset + access.size - 1);
     const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
@@ -489,9 +533,51 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     for (std::size_t k = 0; !inside && k < shared_array_begin.size(); ++k)
         if (shared_array_begin[k] <= offset && (owner < 0 || shared_array_begin[k] > shared_array_begin[owner])) owner = k;
     access.array = owner;
-    access.begin = owner < 0 ? shared_begin : shared_begin + shared_array_begin[owner];
+    access.begin = owner < 0 ? window : window + shared_array_begin[owner];
     if (!inside) report_access(out_of_bounds, access);
     return inside;
+}
+
+// A block's shared memory is there from its start to its end, and another block must know of both.
+struct Remote {
+    Access access;
+    std::uint32_t stamp;
+    uint3 block;
+};
+std::unordered_map<std::uint32_t, Remote> remote;  // the last access of each thread to the memory of each other block
+std::vector<std::uint32_t> met;                    // of each thread: the blocks that it knows to have started, as bits
+std::vector<Known> heard;                          // of each block: what any of its threads knew at the end
+
+[[gnu::noinline]] void examine_remote(const Access& access)
+{
+    const unsigned rank = rank_at(access.address);
+    if (!(met[running] >> rank & 1)) {
+        const Known& row = known[running];
+        for (unsigned t = rank * slots_of_block; t < (rank + 1) * slots_of_block && t < row.size(); ++t)
+            if (row[t]) met[running] |= 1u << rank;
+        if (!(met[running] >> rank & 1)) {
+            Fault fault = fault_of(asynchrony, access);
+            fault.other_write = 2;  // not started
+            report(fault);
+            met[running] |= 1u << rank;
+        }
+    }
+    remote[running << 5 | rank] = {access, clock_now, blockIdx};
+}
+
+// Whoever touched a block's memory must have told it before it ended.
+void examine_ends()
+{
+    for (const auto& [key, last] : remote) {
+        const unsigned thread = key >> 5, rank = key & 31;
+        if (heard[rank].size() > thread && heard[rank][thread] >= last.stamp) continue;
+        running = thread;
+        blockIdx = last.block;
+        Fault fault = fault_of(asynchrony, last.access);
+        fault.other_write = 3;  // may have ended
+        report(fault);
+    }
+    remote.clear();
 }
 
 [[gnu::always_inline]] inline void access_shared(Access& access)
@@ -500,7 +586,8 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     const unsigned site = site_at(access.pc, shared, access.write, access.size);
     sites[site].atomic = access.atomic;
     if (counting) count(site, access.address);
-    if (watching) examine(access, shared_cells.data() + cell_at(access.address - shared_begin), site, false);
+    if (watching) examine(access, shared_cell(access.address), site, false);
+    if (watching && cluster_blocks > 1 && rank_at(access.address) != rank_of(running)) examine_remote(access);
 }
 
 [[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
@@ -512,7 +599,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
         return;
     }
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
-    if (shared_begin - access.address <= window_bytes) access.space = shared;  // a negative index
+    if (shared_begin - access.address <= window_bytes || access.address - shared_begin < cluster_blocks * window_alignment) access.space = shared;  // a negative index
     stopping = true;  // nothing of the kernel's is there: the access itself could crash
     report_access(out_of_bounds, access);
 }
@@ -525,13 +612,45 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             access.array = k;
             access.begin = arrays[k].begin;
         }
-    if (access.address - shared_begin < window_bytes) {
+    if (is_shared(access.address)) {
         access.space = shared;
-        if (access.address - shared_begin < shared_bytes) access.array = shared_owner[cell_at(access.address - shared_begin)];
-        access.begin = access.array < 0 ? 0 : shared_begin + shared_array_begin[access.array];
+        const std::uint64_t offset = offset_at(access.address);
+        if (offset < shared_bytes) access.array = shared_owner[cell_at(offset)];
+        access.begin = access.array < 0 ? 0 : access.address - offset + shared_array_begin[access.array];
     }
     stopping = true;  // the CPU's own wide loads might crash, too
     report_access(misaligned, access);
+}
+
+// The read that is most of a kernel's accesses, of shared memory that threads of the block wrote before the last barrier,
+// in few instructions. False if it is another one: then nothing has been done.
+[[gnu::always_inline]] inline bool read_quietly(std::uintptr_t at, unsigned size, std::uintptr_t pc)
+{
+    const std::uint64_t offset = at - shared_begin;
+    if (offset >= shared_bytes || size < unit || at % size || !watching || cluster_blocks > 1) return false;
+    Cell* const first = shared_cells.data() + cell_at(offset);
+    Cell* const end = first + (size >> unit_bits);
+    const std::int16_t* owner = shared_owner.data() + cell_at(offset);
+    const std::int16_t array = *owner;
+    if (array < 0) return false;
+    for (Cell* cell = first; cell != end; ++cell, ++owner)
+        if (*owner != array || cell->coming || cell->write_stamp < block_start || cell->write_stamp >= last_barrier ||
+            cell->writer >= wgmma_of_warp)
+            return false;
+    const unsigned site = site_at(pc, shared, false, size);
+    if (counting) count(site, at);
+    const bool knows_nobody = known[running].empty();
+    for (Cell* cell = first; cell != end; ++cell) {
+        if (cell->reader != running && cell->read_stamp >= last_barrier &&
+            (knows_nobody || at_the_same_time(cell->read_stamp, cell->reader, shared))) {
+            cell->second_read_stamp = cell->read_stamp;
+            cell->second_reader = cell->reader;
+        }
+        cell->read_stamp = clock_now;
+        cell->reader = running;
+        cell->read_site = site;
+    }
+    return true;
 }
 
 // False if it is no place to touch: there is no such memory, or the GPU would refuse the address.
@@ -539,16 +658,17 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
                                             bool atomic = false)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    Access access{at, size, write, reinterpret_cast<std::uintptr_t>(pc) - 1, global, -1, 0, atomic};
+    last_access = reinterpret_cast<std::uintptr_t>(pc) - 1;
+    if (__builtin_expect(out_of_time, false)) stop(End::time, last_access);
+    if (!write && read_quietly(at, size, last_access)) return true;
+    Access access{at, size, write, last_access, global, -1, 0, atomic};
     bool inside = true;
-    last_access = access.pc;
-    if (__builtin_expect(out_of_time, false)) stop(End::time, access.pc);
     if (at % size) {
         access_misaligned(access);
         inside = false;
     } else if (at - arena < arena_bytes) {
         access_global(access, inside);
-    } else if (at - shared_begin < window_bytes) {
+    } else if (is_shared(at)) {
         access.space = shared;
         access_shared(access);
     } else {
@@ -559,7 +679,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
-// All threads of the block know now which work of units any of them has waited for.
+// All threads of the block know now which work of units, and of other blocks, any of them has waited for.
 template <typename Fibers>
 void share_what_units_did(const Fibers& fibers)
 {
@@ -569,7 +689,7 @@ void share_what_units_did(const Fibers& fibers)
     for (const Fiber* fiber : fibers) {
         const Known& row = known[fiber->thread];
         any |= !row.empty();
-        for (unsigned w = wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
+        for (unsigned w = cluster_blocks > 1 ? 0 : wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
     }
     for (const Fiber* fiber : fibers)
         if (any) known[fiber->thread] = all;
@@ -578,27 +698,40 @@ void share_what_units_did(const Fibers& fibers)
 void Observer::block_starts()
 {
     block_start = last_barrier = ++clock_now;
-    if (known.size() < order.size()) known.resize(order.size());
+    last_barriers.assign(cluster_blocks, block_start);
+    last_ended.assign(cluster_blocks, -1);
+    if (known.size() < wgmma_of_warp) known.resize(wgmma_of_warp);
     for (Known& row : known) row.clear();
+    if (fenced.size() < wgmma_of_warp) {
+        fenced.resize(wgmma_of_warp);
+        proxy_fenced.resize(wgmma_of_warp);
+    }
+    if (shared_cells.size() < cluster_blocks * block_cells) shared_cells.resize(cluster_blocks * block_cells);
+    remote.clear();
+    met.assign(cluster_blocks > 1 ? wgmma_of_warp : 0, 0);
+    heard.assign(cluster_blocks > 1 ? cluster_blocks : 0, {});
     known_blocks.clear();
     emulator::block_starts.push_back({block_start, blockIdx});
-    last_ended = -1;
-    if (watching)
-        for (std::size_t k = 0; k < shared_array_begin.size(); ++k)
-            std::memset(reinterpret_cast<void*>(shared_begin + shared_array_begin[k]), 0xff, shared_array_bytes[k]);
+    for (unsigned rank = 0; watching && rank < cluster_blocks; ++rank)
+        std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin + rank * window_alignment), (shared_bytes + 3) / 4, poison);
     counted_warp = 0;
 }
 
 void Observer::thread_runs(unsigned thread)
 {
     running = thread;
+    if (cluster_blocks > 1) last_barrier = last_barriers[rank_of(thread)];
     if (!counting) return;
     if (thread / 32 != counted_warp) count_requests();
     counted_warp = thread / 32;
     std::fill(occurrences.begin(), occurrences.end(), 0);
 }
 
-void Observer::thread_ends(unsigned thread) { last_ended = thread; }
+void Observer::thread_ends(unsigned thread)
+{
+    last_ended[rank_of(thread)] = thread;
+    if (cluster_blocks > 1) take(heard[rank_of(thread)], known[thread]);
+}
 
 template <typename Fibers>
 void Observer::barrier_releases(const Fibers& fibers)
@@ -606,20 +739,22 @@ void Observer::barrier_releases(const Fibers& fibers)
     if (counting) count_requests();
     ++clock_now;
     const Fiber& first = *fibers[0];
-    last_barrier = clock_now;
+    const unsigned rank = rank_of(first.thread);
+    last_barrier = last_barriers[rank] = clock_now;
     share_what_units_did(fibers);
     Fault fault = new_fault(divergence);
+    set_block(fault.block, cluster_index[rank]);
     fault.file = first.file;
     fault.line = first.line;
-    fault.other_thread = first.thread;
-    if (last_ended >= 0) {
-        fault.thread = last_ended;
+    fault.other_thread = in_words(first.thread);
+    if (last_ended[rank] >= 0) {
+        fault.thread = in_words(last_ended[rank]);
         report(fault);
         return;
     }
     for (const Fiber* fiber : fibers)
         if (fiber->line != first.line || std::strcmp(fiber->file, first.file)) {
-            fault.thread = fiber->thread;
+            fault.thread = in_words(fiber->thread);
             fault.other_line = fiber->line;
             report(fault);
             return;
@@ -637,6 +772,7 @@ void Observer::warp_goes_on()
 void Observer::block_ends()
 {
     if (counting) count_requests();
+    if (watching && !abandoned) examine_ends();
 }
 
 void restore_variables()
@@ -689,12 +825,6 @@ Known& row_of(unsigned thread)
     return known[thread];
 }
 
-void take(Known& to, const Known& from)
-{
-    if (to.size() < from.size()) to.resize(from.size());
-    for (std::size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);
-}
-
 }  // namespace
 
 void fence(int scope)
@@ -705,8 +835,6 @@ void fence(int scope)
 namespace watch {
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
-
-bool may_be_unwritten(bool yes) { return std::exchange(unknown_is_fine, yes); }
 
 bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 {
@@ -729,7 +857,7 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 void atomic(const void* address, unsigned size, const void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (watching && at - shared_begin >= shared_bytes) {
+    if (watching && !in_arrays(at)) {
         // What threads showed (__threadfence) before they came here is known to those who come later.
         auto& here = told[at];
         for (auto [start, until] : here)
@@ -747,6 +875,10 @@ void release(Known& to)
 {
     if (to.empty()) to.resize(workers);
     take(to, known[running]);
+    if (cluster_blocks > 1) {  // another block was not at this one's barriers
+        const unsigned first = rank_of(running) * slots_of_block;
+        for (unsigned t = first; t < first + slots_of_block; ++t) to[t] = std::max(to[t], last_barrier - 1);
+    }
     to[running] = clock_now++;
 }
 
@@ -771,6 +903,13 @@ void finished(Known& to, unsigned worker)
 
 std::uint32_t now() { return clock_now++; }
 
+void meet(const Known& arrived)
+{
+    if (cluster_blocks == 1) return;
+    met[running] = ~0u;
+    take(heard[rank_of(running)], arrived);
+}
+
 void learn(unsigned worker, std::uint32_t until)
 {
     auto& knows = row_of(running)[worker];
@@ -788,14 +927,14 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
     const char* at = static_cast<const char*>(to);
     for (unsigned offset = 0; offset < bytes; offset += unit) {
         Access access = of_unit(at + offset, true, pc);
-        if (access.address - shared_begin >= shared_bytes) {
+        if (!in_arrays(access.address)) {
             access.size = bytes;
             stopping = true;
             report_access(out_of_bounds, access);
             return;
         }
         if (!find_shared(access)) return;
-        Cell* cell = shared_cells.data() + cell_at(access.address - shared_begin);
+        Cell* cell = shared_cell(access.address);
         const std::uint32_t before = cell->write_stamp;
         const auto writer = cell->writer, write_site = cell->write_site;
         const std::size_t faults_before = faults.empty() ? 0 : faults.size() + faults.back().count;
@@ -806,9 +945,10 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
         cell->write_site = write_site;
         cell->coming = site + 1;
         if (faulty) {
-            for (; offset < bytes; offset += unit)
-                if ((at + offset) - reinterpret_cast<char*>(shared_begin) < std::ptrdiff_t(shared_bytes))
-                    shared_cells[cell_at((at + offset) - reinterpret_cast<char*>(shared_begin))].coming = site + 1;
+            for (; offset < bytes; offset += unit) {
+                const auto place = reinterpret_cast<std::uintptr_t>(at + offset);
+                if (in_arrays(place)) shared_cell(place)->coming = site + 1;
+            }
             return;
         }
     }
@@ -817,9 +957,9 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
 void copy_ends(const void* to, unsigned bytes, unsigned worker)
 {
     if (!watching) return;
-    const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(to) - shared_begin;
-    for (std::uintptr_t offset = begin; offset < begin + bytes && offset < shared_bytes; offset += unit) {
-        Cell& cell = shared_cells[cell_at(offset)];
+    const auto begin = reinterpret_cast<std::uintptr_t>(to);
+    for (std::uintptr_t at = begin; at < begin + bytes && in_arrays(at); at += unit) {
+        Cell& cell = *shared_cell(at);
         if (!cell.coming) continue;
         cell.write_stamp = clock_now;
         cell.writer = worker;
@@ -836,8 +976,8 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
     bool faulty = false;
     for (unsigned offset = 0; offset < bytes && !faulty; offset += unit) {
         Access access = of_unit(at + offset, false, pc);
-        if (access.address - shared_begin >= shared_bytes || !find_shared(access)) return;
-        Cell& cell = shared_cells[cell_at(access.address - shared_begin)];
+        if (!in_arrays(access.address) || !find_shared(access)) return;
+        Cell& cell = *shared_cell(access.address);
         faulty = true;
         if (cell.coming) {
             report_under_way(access, cell.coming);
@@ -845,7 +985,7 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
             report_access(uninitialised, access);
         } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
             report_access(race, access, cell.write_stamp, cell.writer, cell.write_site, true);
-        } else if (cell.writer < 1024 && !sites[cell.write_site].unit && proxy_fenced[cell.writer] < cell.write_stamp &&
+        } else if (cell.writer < wgmma_of_warp && !sites[cell.write_site].unit && proxy_fenced[cell.writer] < cell.write_stamp &&
                    proxy_fenced[running] <= cell.write_stamp) {
             Fault fault = new_fault(emulator::asynchrony);
             fault.space = shared;
@@ -854,7 +994,7 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
             fault.offset = access.address - access.begin;
             fault.pc = access.pc - library_begin;
             fault.other_pc = sites[cell.write_site].pc - library_begin;
-            fault.other_thread = cell.writer;
+            fault.other_thread = in_words(cell.writer);
             fault.other_write = 1;  // no fence.proxy.async
             report(fault);
         } else {
@@ -975,9 +1115,11 @@ EXPORT void tracer_free()
 }
 
 /// Before a run, which is one launch or several. `count` is whether to count traffic, `watch` whether to look for races
-/// and reads of what was never written, `stop` whether to give up at the first fault. Forgets all earlier runs.
-EXPORT void tracer_prepare(int count, int watch, int stop)
+/// and reads of what was never written, `stop` whether to give up at the first fault, `unwritten` the 4 bytes that shared
+/// memory holds everywhere when a block begins. Forgets all earlier runs.
+EXPORT void tracer_prepare(int count, int watch, int stop, std::uint32_t unwritten)
 {
+    poison = unwritten;
     counting = count;
     watching = watch;
     stopping = stop;
@@ -1004,9 +1146,10 @@ EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* size
     shared_bytes = 0;
     for (int k = 0; k < shared_arrays; ++k) shared_bytes = std::max(shared_bytes, places[k] + sizes[k]);
     told.clear();
-    std::fill(fenced, fenced + 1024, 0);
-    std::fill(proxy_fenced, proxy_fenced + 1024, 0);
-    shared_cells.assign(units(shared_bytes) + 1, Cell{});
+    fenced.clear();
+    proxy_fenced.clear();
+    block_cells = units(shared_bytes) + 1;
+    shared_cells.assign(block_cells, Cell{});
     shared_owner.assign(units(shared_bytes) + 1, -1);
     shared_array_begin.assign(places, places + shared_arrays);
     shared_array_bytes.assign(sizes, sizes + shared_arrays);

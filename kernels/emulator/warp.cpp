@@ -151,6 +151,22 @@ long long tick()
 }
 std::uint32_t number_of_shared(const void* address) { return shared_number(address); }
 void* shared_at(std::uint64_t number) { return shared_pointer(number); }
+void* map_shared(const void* address, unsigned rank, const char* file, int line)
+{
+    if (rank >= cluster_blocks)
+        watch::trap(thread_name(thread_number()) + " maps into block " + std::to_string(rank) + " of a cluster of " +
+                        std::to_string(cluster_blocks), file, line);
+    return shared_pointer(in_block_of(shared_number(address), rank));
+}
+bool is_shared(const void* address)
+{
+    return static_cast<std::size_t>(static_cast<const char*>(address) - shared_window) >> block_window_bits < cluster_blocks;
+}
+unsigned rank_of_address(const void* address) { return rank_of_shared(shared_number(address)); }
+unsigned rank_in_cluster() { return block_rank(); }
+dim3 cluster_dimensions() { return clusterDim; }
+void arrive_in_cluster(bool relaxed, const char* file, int line) { cluster_arrive(relaxed, file, line); }
+void wait_in_cluster(const char* file, int line) { cluster_wait(file, line, nullptr); }
 #ifndef EMULATOR_OBSERVED
 void fence(int) {}
 #endif

@@ -48,6 +48,45 @@ inline T from_word(std::uint64_t word)
 
 }  // namespace emulator
 
+// ---- The blocks of a cluster ---------------------------------------------------------------------------------------------
+
+namespace emulator {
+void arrive_in_cluster(bool relaxed, const char* file, int line);
+void wait_in_cluster(const char* file, int line);
+void* map_shared(const void* address, unsigned rank, const char* file, int line);
+unsigned rank_of_address(const void* address);
+unsigned rank_in_cluster();
+dim3 cluster_dimensions();
+}  // namespace emulator
+
+inline void __cluster_barrier_arrive(EMULATOR_PLACE) { emulator::arrive_in_cluster(false, file, line); }
+inline void __cluster_barrier_arrive_relaxed(EMULATOR_PLACE) { emulator::arrive_in_cluster(true, file, line); }
+inline void __cluster_barrier_wait(EMULATOR_PLACE) { emulator::wait_in_cluster(file, line); }
+inline void* __cluster_map_shared_rank(const void* address, unsigned rank, EMULATOR_PLACE)
+{
+    return emulator::map_shared(address, rank, file, line);
+}
+inline unsigned __cluster_query_shared_rank(const void* address) { return emulator::rank_of_address(address); }
+inline unsigned __clusterRelativeBlockRank() { return emulator::rank_in_cluster(); }
+inline dim3 __clusterDim() { return emulator::cluster_dimensions(); }
+inline unsigned __clusterSizeInBlocks() { return __clusterDim().x * __clusterDim().y * __clusterDim().z; }
+inline bool __clusterDimIsSpecified() { return __clusterSizeInBlocks() > 1; }
+inline dim3 __clusterRelativeBlockIdx()
+{
+    const dim3 d = __clusterDim();
+    return {blockIdx.x % d.x, blockIdx.y % d.y, blockIdx.z % d.z};
+}
+inline dim3 __clusterIdx()
+{
+    const dim3 d = __clusterDim();
+    return {blockIdx.x / d.x, blockIdx.y / d.y, blockIdx.z / d.z};
+}
+inline dim3 __clusterGridDimInClusters()
+{
+    const dim3 d = __clusterDim();
+    return {gridDim.x / d.x, gridDim.y / d.y, gridDim.z / d.z};
+}
+
 inline void __syncthreads(EMULATOR_PLACE) { emulator::synchronise(false, file, line); }
 inline int __syncthreads_count(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate != 0, file, line); }
 inline int __syncthreads_or(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate != 0, file, line) != 0; }

@@ -65,6 +65,19 @@ def test_a_header_of_the_file_counts_and_a_header_of_the_system_does_not(tmp_pat
     assert list(functions(tmp_path / "mine.cu")) == ["theirs", "mine"]
 
 
+@pytest.mark.parametrize(
+    "head, cluster",
+    [
+        ("__global__ void __cluster_dims__(2, 1, 1) mine(float* C);", ("2", "1", "1")),
+        ("int x; template <int N> __cluster_dims__(2 * N) __global__ void mine(float* C);", ("2 * N",)),
+        ("__global__ void __cluster_dims__(8) other(float*); __global__ void mine(float* C);", ()),
+    ],
+)
+def test_clusters(tmp_path, head, cluster):
+    (tmp_path / "mine.cu").write_text(head)
+    assert functions(tmp_path / "mine.cu")["mine"].cluster == cluster
+
+
 NAMES = ["my kernel.cu", "9.cu", "a+b.cu", "größe.cu", "%s.cu", "-mine.cu", "mine.cu.cu", "a'b.cu", "a\\b.cu"]
 
 

@@ -11,7 +11,7 @@ from tilewise.study.registry import load
 KERNELS = load()
 RING = {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 3, "walk": 69}
 PARTS = {"tile_m": 64, "stages": 4, "cluster_blocks": 1, "band": 4}
-#: Element type, shape and parameters of a kernel.
+#: Element type, shape and parameters of a kernel; its name is the first word.
 RUNGS = {
     "pipelined": (
         "float",
@@ -49,6 +49,12 @@ RUNGS = {
     "wgmma": ("half", (131, 264, 72), {"tile_m": 64, "stages": 3}),
     "warp_specialised": ("bfloat16", (131, 261, 67), {"tile_m": 64, "stages": 2}),
     "clusters": ("half", (131, 136, 136), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
+    "clusters of two": (
+        "half",
+        (260, 264, 72),
+        {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4},
+    ),
+    "float_from_half of two": ("float", (131, 133, 67), PARTS | {"cluster_blocks": 2}),
     "three_tf32": ("float", (131, 69, 67), {"products": 3, "tile_m": 64, "stages": 3, "band": 4}),
     "float_from_bf16": ("float", (131, 69, 67), PARTS),
     "float_from_half": ("float", (131, 69, 67), PARTS),
@@ -70,6 +76,12 @@ MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
     ("clusters", "show_to_async_proxy();", "", "asynchrony"),
     ("clusters", "PANELS % OUTS == 0 ? OUTS - 1 : 0", "OUTS - 1", "race"),
     ("clusters", "wait_for_store_reads<", "if (false) wait_for_store_reads<", "race"),
+    ("clusters of two", "if constexpr (CLUSTER > 1) cluster_sync();  // a", "// a", "asynchrony"),
+    ("clusters of two", "else cluster_sync();", "else __syncthreads();", "asynchrony"),
+    ("clusters of two", "load_box_for(3, ", "load_box_for(1, ", "deadlock"),
+    ("clusters of two", "8 * CLUSTER);", "8);", "asynchrony"),
+    ("clusters of two", "arrive_in_block(previous, lane)", "arrive_in_block(previous, rank)", "asynchrony"),
+    ("clusters of two", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
     ("tma_ring", "__syncthreads();  // the barriers exist", "", "race"),
 ]
 
@@ -77,14 +89,14 @@ MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
 @pytest.mark.parametrize("name", RUNGS)
 def test_rung(name):
     dtype, shape, choice = RUNGS[name]
-    row, faults = trace(KERNELS[name], dtype, shape, **choice)
+    row, faults = trace(KERNELS[name.split()[0]], dtype, shape, **choice)
     assert not faults, [str(fault) for fault in faults]
     assert row["global_load_sectors"] > 0
 
 
 @pytest.mark.parametrize("name, old, new, kind", MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[2][:30]}" for m in MUTANTS])
 def test_mutant(tmp_path, name, old, new, kind):
-    kernel = KERNELS[name]
+    kernel = KERNELS[name.split()[0]]
     text = kernel.path.read_text()
     assert old in text
     path = tmp_path / kernel.source

@@ -9,7 +9,7 @@ from tilewise.count.trace import Tracer, build
 from tilewise.study import points
 from tilewise.study.registry import Kernel, LaunchEntry
 
-FILES = [Path(__file__).with_name(name) for name in ("constructs.cu", "asynchrony.cu")]
+FILES = [Path(__file__).with_name(name) for name in ("constructs.cu", "asynchrony.cu", "clusters.cu", "library.cu")]
 NAMES = {name: file for file in FILES for name in re.findall(r"^KERNEL\((\w+)\)", file.read_text(), re.MULTILINE)}
 CLEAN = [name for name in NAMES if name.startswith("clean")]
 FAULTY = [name for name in NAMES if name.startswith("faulty")]
@@ -34,6 +34,8 @@ KIND = {  # of the fault, by words in the kernel's name
     "store_without": "asynchrony",
     "some_lanes": "divergence",
     "misaligned": "misaligned",
+    "neighbour_may": "asynchrony",
+    "multicast": "asynchrony",
 }
 
 
@@ -43,7 +45,8 @@ def kind_of(name):
 
 
 def kernel_of(name):
-    launch = LaunchEntry(function=name, template=("dtype",), block=("64",), grid=("m // 64",))
+    cluster = ("2",) if NAMES[name].stem == "clusters" else ()
+    launch = LaunchEntry(function=name, template=("dtype",), block=("64",), grid=("m // 64",), cluster=cluster)
     return Kernel(
         name=name,
         title=name,
@@ -58,7 +61,7 @@ def kernel_of(name):
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    """Both files, each compiled once with all its kernels."""
+    """All files, each compiled once with all its kernels."""
     folder = tmp_path_factory.mktemp("constructs")
     built = {}
     for file in FILES:
@@ -69,7 +72,7 @@ def libraries(tmp_path_factory):
 
 def traced(name, libraries):
     kernel = kernel_of(name)
-    blocks = 2 if "last_block" in name else 1
+    blocks = 2 if "last_block" in name or NAMES[name].stem == "clusters" else 1
     point = points.point("t", name, "float", 2, 128, 64 * blocks)
     row, faults = Tracer(libraries[NAMES[name]], kernel).trace(point)
     return row, [fault for fault in faults if fault.kind not in UNINTERESTING]

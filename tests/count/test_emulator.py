@@ -1,7 +1,6 @@
 """The emulator: every kernel is right on ragged shapes, and it refuses a launch that every device would refuse."""
 
 import ctypes
-import dataclasses
 import time
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from making import two_launches
 
 from tilewise import UserError
+from tilewise.__main__ import main
 from tilewise.build.cpp import compile_library
 from tilewise.build.emulator import FOLDER, Emulator, LaunchError, build, check_launch, product
 from tilewise.measure import verify
@@ -290,14 +290,48 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_runs(tmp_path, ar
     assert np.isnan(C).all()
 
 
-def test_clusters_are_refused(tmp_path):
-    kernel, at = sgemm(tmp_path), point("mine", "float", (16, 4, 4), tile=8)
-    kernel = dataclasses.replace(kernel, launches=(dataclasses.replace(kernel.launches[0], cluster=("2",)),))
+SHARING = """
+__global__ void __cluster_dims__(2, 3) mine(const float* A, const float* B, float* C, int n, int p, int m)
+{
+    __shared__ float sums[8];
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    const int row = blockIdx.y, first = blockIdx.x / 2 * 16 + threadIdx.x, own = rank % 2, column = first + 8 * own;
+    float sum = 0;
+    for (int k = 0; k < p && column < m; ++k) sum += A[row * p + k] * B[k * m + column];
+    sums[threadIdx.x] = sum;
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+    // Each block stores what its neighbour along x has summed.
+    const float* theirs = static_cast<const float*>(__cluster_map_shared_rank(sums, rank ^ 1));
+    const int other = first + 8 * (1 - own);
+    if (other < m) C[row * m + other] = theirs[threadIdx.x];
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+}
+"""
+
+
+def test_blocks_of_a_cluster_reach_each_others_shared_memory(tmp_path):
+    (tmp_path / "mine.cu").write_text(SHARING)
+    launch = LaunchEntry("mine", (), ("8",), (), ("2 * ceil_div(m, 16)", "n"), ("2", "3"))
+    kernel = Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(launch,), folder=tmp_path)
+    at = point("mine", "float", (6, 5, 37))
     emulator = Emulator(build(kernel, kernel.instances(at), tmp_path / "mine.so"))
-    with pytest.raises(
-        UserError, match="mine: the emulator runs one block at a time, so it has no clusters; choose clusters of one"
-    ):
-        emulator.check(kernel.at(at)[0])
+    A, B = operands("float", 6, 5, 37)
+    for order in ({}, {"reverse": True}, {"seed": 3}):
+        C = poisoned(A, B)
+        product(kernel, at, emulator, A, B, C, **order)
+        assert verify.check(C, *verify.reference(A, B, "float"), "float", 5).ok
+
+
+def test_the_command_takes_clusters_from_the_file(tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text(SHARING)
+    words = ["trace", str(tmp_path / "mine.cu"), "--block", "8x1", "--shape", "6x5x37"]
+    assert main([*words, "--grid", "2 * ceil_div(m, 16),n"]) == 0, capsys.readouterr()
+    assert main([*words, "--grid", "ceil_div(m, 8),n"]) == 2
+    assert "is not a multiple of clusters of 2 x 3 x 1" in capsys.readouterr().err
+    assert main([*words, "--grid", "2 * ceil_div(m, 16),n", "--cluster", "2"]) == 0, capsys.readouterr()
 
 
 def test_blocks_and_grids_of_three_dimensions(tmp_path):

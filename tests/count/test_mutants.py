@@ -31,9 +31,9 @@ BARRIERS = {
 }
 
 
-def unfilled(target):
-    """The code that fills a tile, as it is and without the zeros beyond the edge."""
-    return f"{target} {FILL_CONDITION} ? {A} : T(0);", f"if ({FILL_CONDITION}) {target} {A};"
+def unfilled(target, but=""):
+    """The code that fills a tile, as it is, and without the zeros beyond the edge, or without what `but` excludes."""
+    return f"{target} {FILL_CONDITION} ? {A} : T(0);", f"if ({FILL_CONDITION}{but}) {target} {A};"
 
 
 # The kernel, the old text, the new text, the kind of fault, and a part of the line at which it must be found.
@@ -61,7 +61,8 @@ MUTANTS = [
     ("tiled", "col < m) C", "col <= m) C", "race", "= sum;"),
     ("tiled", "T tile_a[TILE][TILE]", "T tile_a[TILE - 1][TILE]", "out_of_bounds", FILL_TILED),
     ("tiled", "T tile_b[TILE][TILE]", "T tile_b[TILE - 1][TILE]", "out_of_bounds", "tile_b[ty][tx] ="),
-    ("tiled", *unfilled(FILL_TILED), "uninitialised", "sum +="),
+    ("tiled", *unfilled(FILL_TILED), "unused", "sum +="),  # rows beyond the edge, whose sums nobody stores
+    ("tiled", *unfilled(FILL_TILED, " && tx + ty != 9"), "uninitialised", "sum +="),
     ("multi_tile", A, A_COLUMN, "out_of_bounds", FILL_MULTI),
     ("multi_tile", B, B_COLUMN, "out_of_bounds", "B[static"),
     ("multi_tile", "m + col] = sums[t]", "m + row] = sums[t]", "race", "= sums[t];"),
@@ -73,7 +74,8 @@ MUTANTS = [
     ("multi_tile", "if (row < n", "if (row <= n", "out_of_bounds", "= sums[t];"),
     ("multi_tile", "col < m) C", "col <= m) C", "race", "= sums[t];"),
     ("multi_tile", "tile_a + TILE * TILE;", "tile_a + TILE * (TILE - 1);", "race", FILL_MULTI),
-    ("multi_tile", *unfilled(FILL_MULTI), "uninitialised", "const T a ="),
+    ("multi_tile", *unfilled(FILL_MULTI), "unused", "const T a ="),
+    ("multi_tile", *unfilled(FILL_MULTI, " && tx + ty != 9"), "uninitialised", "const T a ="),
 ]
 for _name, _barriers in BARRIERS.items():
     for _barrier in _barriers:

@@ -10,6 +10,11 @@ from tilewise.study.registry import Kernel, LaunchEntry
 
 TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
 VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"
+COPIES = "<cooperative_groups/memcpy_async.h>"
+CLUSTER = (
+    "__shared__ float s; __cluster_barrier_arrive(); __cluster_barrier_wait(); "
+    "C[0] = *(float*)__cluster_map_shared_rank(&s, __clusterRelativeBlockRank()) + __clusterDim().x;"
+)
 ROWS = [  # the construct in words, what stands before the kernel, what in it, what NVRTC and what the emulator does
     ("`uint`, `ushort`", "", "uint x = n; ushort y = x; C[0] = y;", TAKEN, TAKEN),
     ("`uint64_t` after `#include <cstdint>`", "#include <cstdint>", "uint64_t x = n; C[0] = x;", TAKEN, TAKEN),
@@ -31,7 +36,10 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`<cooperative_groups.h>`: likewise", "#include <cooperative_groups.h>", "C[0] = 1;", REFUSED, TAKEN),
     ("`<cuda_pipeline.h>`", "#include <cuda_pipeline.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cub/cub.cuh>`: not in the wheels", "#include <cub/cub.cuh>", "C[0] = 1;", REFUSED, LACKING),
-    ("`<cuda/ptx>`: likewise", "#include <cuda/ptx>", "C[0] = 1;", REFUSED, LACKING),
+    ("`<cuda/barrier>`, `<cuda/pipeline>`: likewise", "#include <cuda/pipeline>", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cuda/ptx>`, the functions of Hopper: likewise", "#include <cuda/ptx>", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cooperative_groups/memcpy_async.h>`: likewise", f"#include {COPIES}", "C[0] = 1;", REFUSED, TAKEN),
+    ("`<cuda/atomic>`, `<cuda/std/array>`: likewise", "#include <cuda/atomic>", "C[0] = 1;", REFUSED, LACKING),
     ("`rand`, `strlen`, `exit`", "", "C[0] = rand();", REFUSED, REFUSED),
     ("an array of variable length", "", "float x[n]; x[0] = 1; C[0] = x[0];", REFUSED, REFUSED),
     ("`__shared__` with an initial value", "", "__shared__ float x = 1; C[0] = x;", REFUSED, REFUSED),
@@ -50,6 +58,8 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`__noinline__`", f"__device__ __noinline__ {ONE}", "C[0] = f();", TAKEN, TAKEN),
     ("`__int_as_float`, `__brev`, `__popc`", "", "C[0] = __int_as_float(__popc(n)) + __brev(1);", TAKEN, TAKEN),
     ("`__shfl_xor_sync`, `__any_sync`", "", "C[0] = __shfl_xor_sync(~0u, n, 1) + __any_sync(1, n);", TAKEN, TAKEN),
+    ("`__cluster_dims__`", "__global__ void __cluster_dims__(2, 1, 1) f() {}", "C[0] = 1;", TAKEN, TAKEN),
+    ("`__clusterRelativeBlockRank`, `__cluster_map_shared_rank`", "", CLUSTER, TAKEN, TAKEN),
     ("`atomicAdd`, `atomicCAS`", "", "atomicAdd(C, 1.0f); atomicCAS((int*)C, 1, 2);", TAKEN, TAKEN),
 ]  # fmt: skip
 HEAD = "(const float* A, const float* B, float* C, int n, int p, int m)"

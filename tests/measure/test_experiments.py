@@ -367,7 +367,7 @@ def test_ceilings_of_the_roofline():
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory, config, kernels):
     """device.json of this machine's GPU, and builds of all CUDA kernels for it."""
-    here = probe.capture("here", "gpu", config)
+    here = probe.capture("here", "gpu")
     points = [
         at for task in config["tasks"] for at in asked(config, kernels, task) if kernels[at.kernel].kind == "cuda"
     ]

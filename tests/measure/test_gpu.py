@@ -26,9 +26,9 @@ LIBRARIES = [
 
 
 @pytest.fixture(scope="module")
-def gpu(config):
+def gpu():
     """device.json of this machine."""
-    return probe.capture("here", "gpu", config)
+    return probe.capture("here", "gpu")
 
 
 @pytest.fixture

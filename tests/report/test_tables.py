@@ -10,7 +10,7 @@ import synthetic
 
 from tilewise import UserError
 from tilewise.build import build
-from tilewise.report import data, figures, findings, tables
+from tilewise.report import FIGURES, data, figures, findings, tables
 from tilewise.report.layouts import LAYOUTS
 from tilewise.study import columns, points
 
@@ -324,7 +324,7 @@ def test_overview_figures(emulator):
     words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of the loop"}
     words |= {"instructions": "on the CUDA cores", "past_the_peak": "peak of the float units"}
     words["accuracy_and_rate"] = "faster to the right"
-    assert set(words) == set(figures.OVERVIEW)
+    assert set(words) == set(figures.OVERVIEW) == set(FIGURES)
     for name, draw in figures.OVERVIEW.items():
         assert words[name] in figures.svg(draw(emulator, PUBLISHED))
 
@@ -363,6 +363,14 @@ def test_every_kind_of_fault_is_on_the_page(emulator):
         here = with_traffic(emulator, CLEAN | {column: 1})
         assert f"naive ({columns.heading(column)})" in findings.summary(here, *others)
         assert column in LAYOUTS["traffic"].of(tables.traffic(here))
+
+
+def test_unused_reads_are_counted_and_no_fault(emulator):
+    here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "unused_reads": 5})
+    table = tables.traffic(here)
+    assert table["unused_reads"].tolist() == [5] and "unused_reads" in LAYOUTS["traffic"].of(table)
+    others = tables.ladder(emulator, PUBLISHED), tables.verification(emulator), tables.failures(emulator)
+    assert "found faults" not in findings.summary(here, *others)
 
 
 def test_a_shape_that_was_left_out_is_named_beside_the_others(emulator):

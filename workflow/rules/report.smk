@@ -1,4 +1,4 @@
-from tilewise.report import data, figures, tables
+from tilewise.report import FIGURES, data, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
 PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
@@ -62,7 +62,7 @@ rule overview:
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
         figures=report(
-            expand("results/{{platform}}/figures/{name}.svg", name=figures.OVERVIEW),
+            expand("results/{{platform}}/figures/{name}.svg", name=FIGURES),
             caption="../../report/captions/overview.rst",
             category="Kernels side by side",
             labels={"platform": "{platform}"},

@@ -62,12 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
     """The faults and the traffic of a point as lines, and 1 if there is a fault, else 0."""
-    row, faults = trace_point(kernel, point, limit=options.limit)
+    row, found = trace_point(kernel, point, limit=options.limit)
+    faults = [fault for fault in found if not fault.is_remark]
     n, p, m = options.shape
     product = kernel.product(point)
     assert product is not None  # a CUDA kernel has one
     block = "x".join(map(str, product.block if product.block[2] > 1 else product.block[:2]))
-    lines = [str(fault) for fault in faults]
+    lines = [str(fault) for fault in found]
     lines.append(f"{kernel.name} {options.dtype} {n}x{p}x{m}, blocks of {block} threads")
     for column, words_of in TABLE.items():
         value = row.get(column)
@@ -201,6 +202,7 @@ def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
         "--covers", type=_sizes(2), metavar="RxC", help="rows and columns of C per block (one per thread)"
     )
     other.add_argument("--grid", metavar="X,Y,Z", help="blocks, in place of --covers, such as 'ceil_div(m,64),n'")
+    other.add_argument("--cluster", metavar="X,Y,Z", help="blocks of a cluster (what its __cluster_dims__ says)")
     other.add_argument(
         "--arguments",
         help=f"what it is called with ({','.join(DEFAULT_ARGUMENTS)}), such as n,m,p,float:1.0,A,B,float:0.0,C",
@@ -278,7 +280,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     registered = _registered(path)
     if registered:
         kernel = registered
-        for option in ("covers", "grid", "arguments", "template", "dynamic_shared", "reads_c"):
+        for option in ("covers", "grid", "cluster", "arguments", "template", "dynamic_shared", "reads_c"):
             if getattr(options, option):
                 place = shown(kernel.folder / "registry.yaml")
                 raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
@@ -372,6 +374,8 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
         block=block,
         covers=options.covers or (block[1], block[0]),
         grid=tuple(_split(options.grid or "")),
+        # As in its template, the names of numbers are options in lower case.
+        cluster=tuple(_split(options.cluster)) if options.cluster else tuple(map(str.lower, declared[name].cluster)),
         dynamic_shared_bytes=options.dynamic_shared or 0,
         arguments=_arguments(options.arguments) if options.arguments else DEFAULT_ARGUMENTS,
     )

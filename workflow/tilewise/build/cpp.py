@@ -6,8 +6,10 @@ import hashlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,8 @@ from tilewise import ROOT, UserError
 
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
+#: The cache forgets what nobody has used for so long; a precompiled header has 13 MB.
+KEPT_S = 30 * 24 * 3600
 
 
 def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) -> Path:
@@ -49,12 +53,25 @@ def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
             digest.update(path.name.encode() + path.read_bytes())
     folder = _cache()
     output = folder / f"{source.stem}-{digest.hexdigest()[:24]}.o"
-    if not output.exists():
+    if not _kept(output):
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".{output.name}.") as temporary:
             made = Path(temporary, output.name)
             run_compiler([*own, "-c", source, "-o", made])
             made.replace(output)
     return output
+
+
+def _kept(path: Path) -> bool:
+    """Whether the cache has a path, which is then in use; if not, the cache loses what is no longer used."""
+    with contextlib.suppress(OSError):  # it is not there, or another user's
+        os.utime(path)
+    if path.exists():
+        return True
+    for old in path.parent.iterdir():
+        with contextlib.suppress(OSError):  # another process removes it, too
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+    return False
 
 
 @cache
@@ -85,7 +102,7 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
             for path in sorted(Path(str(flag)[2:]).glob("*.h")):
                 digest.update(path.name.encode() + path.read_bytes())
     folder = _cache() / f"{Path(name).stem}-{digest.hexdigest()[:24]}"
-    if not folder.is_dir():
+    if not _kept(folder):
         with tempfile.TemporaryDirectory(dir=_cache(), prefix=f".{folder.name}.") as temporary:
             made = Path(temporary, folder.name)
             made.mkdir()

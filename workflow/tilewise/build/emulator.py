@@ -35,10 +35,6 @@ class LaunchError(Exception):
     """A launch that a device would refuse; the message begins with the CUDA error's own name."""
 
 
-class NotEmulated(UserError):
-    """A launch that a device would run, and the emulator cannot."""
-
-
 # ---- Compiling -------------------------------------------------------------------------------------------------------
 
 #: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
@@ -426,11 +422,6 @@ class Emulator:
     def check(self, launch: Launch, limits: Mapping[str, Any] = EMULATED_LIMITS) -> None:
         """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
         called with its arguments, or if the emulator cannot do what it asks for."""
-        if launch.cluster != (1, 1, 1):
-            raise NotEmulated(
-                f"{self.entry}: the emulator runs one block at a time, so it has no clusters; choose clusters of one "
-                "block"
-            )
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
 
@@ -485,6 +476,7 @@ class Emulator:
                 ctypes.byref(self._instances[self.instances.index(launch.instance)]),
                 triple(*launch.block),
                 triple(*launch.grid),
+                triple(*launch.cluster),
                 addresses,
                 ctypes.c_int(reverse),
                 ctypes.c_uint64(seed),

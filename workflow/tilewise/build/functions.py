@@ -43,11 +43,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A __global__ function with its namespaces (`ns::mine`)."""
+    """A __global__ function with its namespaces (`ns::mine`), and what it says in __cluster_dims__, if it does."""
 
     name: str
     template: tuple[Parameter, ...]
     parameters: tuple[Parameter, ...]
+    cluster: tuple[str, ...] = ()
 
 
 def functions(path: Path) -> dict[str, Function]:
@@ -57,7 +58,7 @@ def functions(path: Path) -> dict[str, Function]:
     """
     own = {str(file.resolve()) for file in files_of(path)}
     head = "".join(f'#include "{name}"\n' for name in _HEADS)
-    text = f'{head}#undef __global__\n#define __global__ __global__\n#include "{path.name}"\n'
+    text = f'{head}#undef __cluster_dims__\n#undef __global__\n#define __global__ __global__\n#include "{path.name}"\n'
     done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{FOLDER}"])
     found: dict[str, Function] = {}
     for function in _found(list(_own_words(done, own))):
@@ -94,14 +95,25 @@ def _found(words: Sequence[str]) -> Iterator[Function]:
             if name:
                 end = _closing(words, open_at)
                 around = [scope for scope in scopes if scope]
-                yield Function(
-                    "::".join([*around, name]), template, tuple(map(_parameter, _parts(words[open_at + 1 : end])))
-                )
+                parameters = tuple(map(_parameter, _parts(words[open_at + 1 : end])))
+                yield Function("::".join([*around, name]), template, parameters, _cluster(words, at, open_at))
                 at = end
             template = ()
         elif word == ";":
             template = ()
         at += 1
+
+
+def _cluster(words: Sequence[str], at: int, open_at: int) -> tuple[str, ...]:
+    """What stands in the __cluster_dims__ of the function whose __global__ is at `at`."""
+    start = at
+    while start and words[start - 1] not in (";", "}", "{"):
+        start -= 1
+    head = words[start:open_at]
+    if "__cluster_dims__" not in head:
+        return ()
+    begin = head.index("__cluster_dims__") + 1
+    return tuple(" ".join(part) for part in _parts(head[begin + 1 : _closing(head, begin)]))
 
 
 def _namespace(words: Sequence[str], brace: int) -> str | None:

@@ -22,7 +22,7 @@ import psutil
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, NotEmulated, SharedArray
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -92,6 +92,7 @@ KINDS = {
     "order": "order_dependent",
     "incorrect": "incorrect",
     "stopped": "stopped",
+    "unused": "unused_reads",
 }
 TITLES = {
     "race": "race",
@@ -105,7 +106,13 @@ TITLES = {
     "order": "result depends on the order of threads",
     "incorrect": "wrong product",
     "stopped": "run that does not come to its end",
+    "unused": "read before it was written",
 }
+
+#: What shared memory holds before it is written, 4 bytes again and again. By the first, any value of a floating-point
+#: type is not a number, and no integer is even or small. By the others it is 0, nearly 0 or the integer 1, and very
+#: large or very small: a value that is used in a comparison or as a flag shows by one of these.
+UNWRITTEN = (0x7FFD7FFD, 0, 1, 0x7F7F7F7F, 0xFF7FFF7F)
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ class Fault:
     """Something that a kernel must not do, the first time it does it, and how often that happens at this line.
 
     `kind` is a key of TITLES; block and thread are (x, y), or (x, y, z) if the launch has more than one along z, or
-    None if the fault has no single place.
+    None if the fault has no single place. `by_effect`: a read of shared memory that was never written, which is a fault
+    only if a result depends on it; of kind `unused` it is found to be none, and is told as a remark.
     """
 
     kind: str
@@ -123,11 +131,17 @@ class Fault:
     block: tuple[int, ...] | None = None
     thread: tuple[int, ...] | None = None
     count: int = 1
+    by_effect: bool = False
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         times = f" ({self.count} times)" if self.count > 1 else ""
-        return f"{place}: error: {TITLES[self.kind]}: {self.text}{times}"
+        severity = "remark" if self.is_remark else "error"
+        return f"{place}: {severity}: {TITLES[self.kind]}: {self.text}{times}"
+
+    @property
+    def is_remark(self) -> bool:
+        return self.kind == "unused"
 
 
 # ---- Tracing ---------------------------------------------------------------------------------------------------------
@@ -225,8 +239,6 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
             return tracer.trace(point)
         except LaunchError as error:
             status, message = "invalid_launch", str(error)
-        except NotEmulated as error:
-            status, message = "unsupported", str(error)
         except UserError as error:
             status, message = "error", str(error)
     else:
@@ -306,6 +318,7 @@ class _Fault(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("line", "other_line")),
         ("block", ctypes.c_uint32 * 3),
         ("other_block", ctypes.c_uint32 * 3),
+        ("home", ctypes.c_uint32 * 3),
         *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
         ("count", ctypes.c_uint64),
         ("text", ctypes.c_char * 600),
@@ -402,15 +415,15 @@ class Tracer:
         n, p, m = point.n, point.p, point.m
         with self._allocated(point, unit) as arrays:
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
+            if operands and PRECISIONS[point.dtype].exact:
+                for matrix in operands:
+                    matrix[matrix == 0] = 1  # times 0 a wrong factor would not show
             C, first = arrays["C"], None
             row: Row = {}
             faults: dict[Any, Fault] = dict(self._too_aligned(point))
             for name, order in SCHEDULES.items():
                 if operands:
-                    arrays["A"][:], arrays["B"][:] = operands
-                    verify.poison(C, point.dtype, self.kernel.reads_c)
-                    for workspace in self.kernel.workspaces_at(point):
-                        arrays[workspace.name].view(np.uint8).fill(0xFF)
+                    self._fill(point, arrays, operands)
                 self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
                 finest = self.emulator.library.tracer_finest()
                 if finest < self.unit:
@@ -428,10 +441,12 @@ class Tracer:
                     first = C.copy()
                 elif first is not None and C.tobytes() != first.tobytes():
                     faults.setdefault("order", self._order_fault(name, point.dtype, first, C))
-            if operands and first is not None and not faults:
+            if operands and first is not None and all(fault.by_effect for fault in faults.values()):
                 A, B = operands
                 check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
-                if not check.ok:
+                if check.ok and faults and not self._depends(point, arrays, operands, first, set(faults)):
+                    faults = {key: _unused(fault) for key, fault in faults.items()}
+                elif not check.ok and not faults:
                     faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
         found = list(faults.values())
         by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
@@ -449,6 +464,33 @@ class Tracer:
                     raise UserError(str(stopped[1]))
                 total += number * self._traffic()
         return self._row(point, total)
+
+    def _fill(self, point: Point, arrays: Mapping[str, np.ndarray], operands: Sequence[np.ndarray]) -> None:
+        """Make the arrays what a run begins with."""
+        arrays["A"][:], arrays["B"][:] = operands
+        verify.poison(arrays["C"], point.dtype, self.kernel.reads_c)
+        for workspace in self.kernel.workspaces_at(point):
+            arrays[workspace.name].view(np.uint8).fill(0xFF)
+
+    def _depends(
+        self,
+        point: Point,
+        arrays: Mapping[str, np.ndarray],
+        operands: Sequence[np.ndarray],
+        first: np.ndarray,
+        known: set[Any],
+    ) -> bool:
+        """Whether a product or a fault depends on what shared memory holds before it is written.
+
+        `first` is the product by UNWRITTEN[0], in ascending order, `known` the kind, file and line of what was found.
+        """
+        for unwritten in UNWRITTEN[1:]:
+            self._fill(point, arrays, operands)
+            self._run(point, arrays, [], counting=False, unwritten=unwritten)
+            found = {(fault.kind, fault.file, fault.line) for fault in self._faults(point)}
+            if self._stopped(point) or not found <= known or arrays["C"].tobytes() != first.tobytes():
+                return True
+        return False
 
     def _stopped(self, point: Point) -> tuple[str, Fault] | None:
         """Status and Fault of the last run, if a thread could not go on or the time was up."""
@@ -512,10 +554,12 @@ class Tracer:
         counting: bool,
         watching: bool = True,
         stop: bool = False,
+        unwritten: int = UNWRITTEN[0],
         **order: Any,
     ) -> None:
-        """One run of all launches: `counting` traffic, `watching` for faults, or both."""
-        self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)))
+        """One run of all launches: `counting` traffic, `watching` for faults, or both. Shared memory that is watched
+        holds the 4 bytes `unwritten` everywhere when a block begins."""
+        self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)), ctypes.c_uint32(unwritten))
         for number, launch in enumerate(self.kernel.at(point)):
             self.launched = number
             shared = self.emulator.shared_of(launch)
@@ -585,7 +629,14 @@ class Tracer:
             if fault.pc in self.callers:
                 text += f" (called at {self.callers[fault.pc]})"
             found[kind, file, line] = Fault(
-                kind, file, line, text, place.cut(fault.block), place.thread(fault.thread), fault.count
+                kind,
+                file,
+                line,
+                text,
+                place.cut(fault.block),
+                place.thread(fault.thread),
+                fault.count,
+                by_effect=kind == "uninitialised" and bool(fault.space),
             )
         return list(found.values())
 
@@ -628,7 +679,8 @@ class Tracer:
         if fault.other_thread >= THREADS:
             why = "and nothing waits for that"
         if tuple(fault.other_block) != tuple(fault.block):
-            other, why = f"{other} of {place.name_block(fault.other_block)}", "and blocks run in any order"
+            other = f"{other} of {place.name_block(fault.other_block)}"
+            why = "with no barrier of the cluster between" if fault.space else "and blocks run in any order"
         at = self._at(fault.other_pc, self.lines[fault.pc][0])
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
@@ -649,6 +701,10 @@ class Tracer:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
     def _asynchrony(self, fault: Any, place: "_Place") -> str:
+        if fault.other_write == 2:
+            return f"{place.access(fault)}, which may not have started; the cluster must have met at a barrier before"
+        if fault.other_write == 3:
+            return f"{place.access(fault)}, which may have ended; the cluster must meet at a barrier after it"
         at = self._at(fault.other_pc, self.lines[fault.pc][0])
         if fault.other_write:  # written by a thread, read by a unit
             who = place.name_thread(fault.other_thread)
@@ -662,6 +718,11 @@ class Tracer:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
         waiting = f"{place.name_thread(fault.other_thread)} of {place.name_block(fault.block)}"
         return f"{waiting} waits here, {place.name_thread(fault.thread)} {where}"
+
+
+def _unused(fault: Fault) -> Fault:
+    """A read of what was never written as a remark: no result depends on it."""
+    return dataclasses.replace(fault, kind="unused", text=f"{fault.text}; no result depends on it")
 
 
 def _counts(point: Point, traffic: np.ndarray) -> Row:
@@ -755,7 +816,8 @@ class _Place:
         if fault.space:
             # A shared array does not tell the size of its elements: those of C are meant, or the access if smaller.
             size = min(self.operands[2].precision.itemsize, max(1, fault.size))
-            return f"{self.shared[fault.array].name}[{fault.offset // size}]"
+            where = "" if tuple(fault.home) == tuple(fault.block) else f" of {self.name_block(fault.home)}"
+            return f"{self.shared[fault.array].name}[{fault.offset // size}]{where}"
         operand = self.operands[fault.array]
         index = fault.offset // operand.precision.itemsize
         if not operand.shape:

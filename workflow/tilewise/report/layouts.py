@@ -124,6 +124,7 @@ LAYOUTS = {
         ("Shared memory", "shared_load_wavefronts shared_bank_conflicts"),
         ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
         ("Faults", f"searched {' '.join(columns.FAULTS)}"),
+        ("Remark", "unused_reads"),
     ),
     "instructions": layout(
         ("", "kernel platform dtype instance multiply_add instructions"),

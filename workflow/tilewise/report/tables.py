@@ -89,21 +89,20 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     Adds `points_ran` ("5 of 6"), runner_up, gap_percent (how much slower the runner-up is) and `decided`: the quartile
     ranges of the two do not overlap, so the difference exceeds the spread. If nothing ran, the first row is taken.
     """
-    found, chosen = [], columns.choice(columns.parameters_of(rows))
-    for _, case in rows.groupby(_CASE, sort=False, dropna=False):
-        ran = case[case["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
-        case = case.drop_duplicates(chosen)  # two tasks may have asked for the same point
-        winner = (case if ran.empty else ran).iloc[0].to_dict()
-        winner |= {"points_ran": f"{len(ran)} of {len(case)}", "runner_up": "", "gap_percent": None, "decided": None}
-        if len(ran) > 1:
-            second = ran.iloc[1]
-            winner["runner_up"] = second["choice"]
-            winner["gap_percent"] = 100 * (second["time_ms"] / winner["time_ms"] - 1)
-            winner["decided"] = bool(winner["time_q3_ms"] < second["time_q1_ms"])
-        found.append(winner)
-    table = pd.DataFrame(found, columns=[*rows.columns, "points_ran", "runner_up", "gap_percent", "decided"])
-    types = {"gap_percent": "float64", "decided": "boolean", "runner_up": "str"}
-    return table.astype(rows.dtypes.to_dict() | types)
+    rows = rows.assign(case=rows.groupby(_CASE, sort=False, dropna=False).ngroup())
+    chosen = ["case", *columns.choice(columns.parameters_of(rows))]
+    asked = rows.drop_duplicates(chosen)  # two tasks may have asked for the same point
+    ran = rows[rows["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
+    table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
+    second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
+    ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
+    table = table.assign(
+        points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
+        runner_up=second["choice"].fillna("").astype("str"),
+        gap_percent=100 * (second["time_ms"] / table["time_ms"] - 1),
+        decided=(table["time_q3_ms"] < second["time_q1_ms"]).astype("boolean").where(second["kernel"].notna()),
+    )
+    return table.drop(columns="case").reset_index(drop=True)
 
 
 def _published_times(published, keys, pick_best):
@@ -491,15 +490,15 @@ def verification(evidence: Evidence) -> pd.DataFrame:
 
 
 def traffic(evidence: Evidence) -> pd.DataFrame:
-    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; faults at all shapes.
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; its faults at all shapes.
 
     Faults are empty if no shape was searched for them; `searched` says at how many, or why at none.
     """
-    key, faults = _chosen(evidence), list(columns.FAULTS)
+    key, found = _chosen(evidence), [*columns.FAULTS, "unused_reads"]
     rows = evidence.facts["traffic"].copy()
     rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
     rows["searched"] = _searched(rows, key)
-    rows[faults] = rows.groupby(key, dropna=False, sort=False)[faults].transform("sum", min_count=1)
+    rows[found] = rows.groupby(key, dropna=False, sort=False)[found].transform("sum", min_count=1)
     rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
     return _with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
 

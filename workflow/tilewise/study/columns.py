@@ -145,6 +145,7 @@ traps | whole | | traps | runs that __trap() or an assertion ended
 order_dependent | whole | | order-dependent | elements of C that depend on the order of threads
 incorrect | whole | | incorrect | products that are wrong
 stopped | whole | | stopped | runs that did not come to their end
+unused_reads | whole | | unused reads | reads of shared memory before it was written, on which no result depends
 
 instance | text | | instance | the C++ template instance of the launch that makes the product
 architecture | text | | compiled for | the architecture that the machine code is for
@@ -287,7 +288,9 @@ FIXED = frozenset(COLUMNS)
 #: Columns that joined after runs had been recorded, by file.
 LATER = {
     "measurements": frozenset("gpu_uuid node slurm_job processor alone".split()),
-    "traffic": frozenset("order_dependent incorrect stopped asynchrony deadlocks traps status message".split()),
+    "traffic": frozenset(
+        "order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message".split()
+    ),
 }
 #: The columns of traffic.csv that count faults.
 FAULTS = tuple(
@@ -321,7 +324,7 @@ FILES = {
     "traffic": f"{_POINT} global_load_requests global_load_sectors global_store_sectors sectors_per_request "
     "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
     "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
-    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps status message",
+    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
     "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "

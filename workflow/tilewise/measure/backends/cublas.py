@@ -1,10 +1,12 @@
 """cuBLAS's GEMM, called as it is: `cupy.matmul` multiplies a row by a column by other means."""
 
 import ctypes
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from cupy.cuda import cublas, device, runtime
+from cupy.cuda import Stream, cublas, device, runtime
 
 #: cublasComputeType_t
 _COMPUTE_32F, _COMPUTE_32F_FAST_TF32 = 68, 77
@@ -22,10 +24,21 @@ _EX = {
 }
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """A stream by its address, as CuPy takes those of others."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
 def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any) -> Callable[[int], None]:
     """C = A B by cuBLAS as a function of a stream's address.
 
-    cuBLAS counts columns first, so its C^T = B^T A^T is ours without a transposition.
+    cuBLAS counts columns first, so its C^T = B^T A^T is ours without a transposition. CuPy's functions set the handle's
+    stream to CuPy's current one before each call, so the stream has to be that.
     """
     scalar = _OWN[dtype][1] if dtype in _OWN else ctypes.c_float
     one, zero = scalar(1), scalar(0)
@@ -35,13 +48,17 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any) -> Callable
     alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
     a, b, c = (array.data.ptr for array in (A, B, C))
 
+    @functools.lru_cache(1)
+    def on(stream: int) -> Any:
+        return Stream.from_external(_Stream(stream))
+
     def own(stream: int = 0, _kept: Any = (one, zero)) -> None:
-        cublas.setStream(handle, stream)
-        _OWN[dtype][0](*shape, alpha, b, m, a, p, beta, c, m)
+        with on(stream):
+            _OWN[dtype][0](*shape, alpha, b, m, a, p, beta, c, m)
 
     def ex(stream: int = 0, _kept: Any = (one, zero)) -> None:
         kind, compute = _EX[dtype]
-        cublas.setStream(handle, stream)
-        cublas.gemmEx(*shape, alpha, b, kind, m, a, kind, p, beta, c, kind, m, compute, _DEFAULT_ALGORITHM)
+        with on(stream):
+            cublas.gemmEx(*shape, alpha, b, kind, m, a, kind, p, beta, c, kind, m, compute, _DEFAULT_ALGORITHM)
 
     return own if dtype in _OWN else ex

@@ -13,13 +13,14 @@ from typing import Any
 os.environ["CUPY_TF32"] = "0"  # else the user's environment could make the float64 checks' helpers less exact
 import cupy
 import numpy as np
+from cuda.bindings import driver
 from cupy.cuda import runtime
 
 from tilewise import UserError
 from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.cublas import gemm
-from tilewise.measure.backends.launcher import CudaError, Product
+from tilewise.measure.backends.launcher import CudaError, Product, done
 from tilewise.measure.backends.runtime import through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
@@ -36,7 +37,9 @@ BLANK = 0xFF
 
 def uuid() -> str:
     """The UUID of the GPU in use, as nvidia-smi writes it."""
-    raw = bytes(runtime.getDeviceProperties(0)["uuid"])[:16].hex()
+    runtime.free(0)  # makes the context
+    # CuPy's own device properties end it at its first zero byte.
+    raw = bytes(done(driver.cuDeviceGetUuid(0)).bytes).hex()
     return f"GPU-{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewise import UserError
-from tilewise.build.emulator import Emulator, LaunchError, NotEmulated, run
+from tilewise.build.emulator import Emulator, LaunchError, run
 from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
@@ -42,8 +42,6 @@ class Backend:
             check = self._checked(job, *self._operands(job), self.device["limits"])
         except LaunchError as error:
             return failed(job, "invalid_launch", error)
-        except NotEmulated as error:
-            return failed(job, "unsupported", error)
         except UserError as error:
             return failed(job, "error", error)
         return job.row | outcome(job, check, "emulated: verified, not timed")

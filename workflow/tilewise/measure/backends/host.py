@@ -18,6 +18,9 @@ from tilewise.study.precision import PRECISIONS
 
 Multiply = Callable[[Any, Any, Any], None]
 
+#: So many multiply-adds tell how fast one thread's loop is: they take a tenth of a second or so.
+ENOUGH = 200_000_000
+
 
 class Backend:
     """The processor of this machine."""
@@ -33,8 +36,8 @@ class Backend:
     def _measure(self, job: Job) -> Row:
         """The row of a product within the budget of the config.
 
-        A run on the first 1/64 of the inner dimension tells how long the whole would take; beyond the budget the point
-        is a row with status timeout, which costs no more than that.
+        A run on the first 1/64 of the inner dimension, or on fewer steps of a loop if that is long, tells how long the
+        whole would take; beyond the budget the point is a row with status timeout, which costs no more than that.
         """
         point, config = job.point, self.config
         n, p, m, dtype = point.n, point.p, point.m, point.dtype
@@ -42,7 +45,7 @@ class Backend:
         multiply = _function(job)
         cores = len(os.sched_getaffinity(0))
         with threadpoolctl.threadpool_limits(cores):
-            few = max(1, p // 64)
+            few = max(1, p // 64 if job.kernel.library else min(p // 64, ENOUGH // (n * m)))
             A, B = verify.operands(np, dtype, n, few, m, config["seed"])
             verify.poison(C, dtype)  # touches C's pages once, which is no part of the product
             predicted = _seconds(multiply, A, B, C) * p / few
