@@ -842,7 +842,8 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
         "faster_low",
         "faster_high",
     ]
-    table = pd.concat(found) if found else timed.head(0).assign(other_machine="", **dict.fromkeys(shown[-4:], 0.0))
+    none = timed.head(0).assign(other_machine="", **dict.fromkeys(shown[-4:], 0.0))
+    table = pd.concat(found, ignore_index=True) if found else none
     table = table[shown].assign(changed=(table["faster_low"] > 1) | (table["faster_high"] < 1))
     far = (table["faster"] - 1).abs()
     return columns.typed(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
