@@ -1129,8 +1129,8 @@ text(findings.conclusion(evidence, rungs, ladder, verdicts))
 # median. The *ratio* is the published time divided by the measured one: 10× means ten times faster here. Every GPU
 # table includes cuBLAS, NVIDIA's own library, in the same precision (TF32 off) for comparison; the tables of the CPU
 # loop include NumPy's BLAS. A mark † means that the point's standard deviation is above the study's limit, so its last
-# digits mean nothing. A point that did not run keeps its row; [What failed and why](#What-failed-and-why) gives the
-# cause.
+# digits mean nothing. A dash stands where there is no figure. A point that did not run keeps its row;
+# [What failed and why](#What-failed-and-why) gives the cause.
 
 # %% [markdown]
 # ### How a verdict is reached

@@ -34,6 +34,8 @@ naive. tiled, beside naive. multi_tile, beside tiled. register_tile, beside mult
 warp_tile, beside multi_tile. pipelined, beside multi_tile. async_copies, beside multi_tile.
 tma_ring, beside multi_tile. transposing_ring, beside multi_tile. stream_k, beside multi_tile."""
 TABLES, FIGURES = (re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES))
+RUNGS = "naive tiled multi_tile register_tile vector_loads warp_tile pipelined async_copies tma_ring transposing_ring"
+FIGURES += [f"Tiles of {name}." for name in (*RUNGS.split(), "stream_k")]
 
 
 class Page(HTMLParser):

@@ -23,7 +23,7 @@ from tilewise.study.registry import Kernel
 
 #: A table of more rows is folded to the rows that matter.
 MOST_ROWS = 15
-_MISSING = '<span class="none" title="no figure">–</span>'
+_MISSING = "–"
 #: Columns that stay even if they are empty, because an empty one says that nothing was measured.
 _ALWAYS = {"time_ms", "measured", "message", "status"}
 #: A table of more columns is printed in smaller letters.
@@ -184,19 +184,17 @@ def _orders(rows: list[dict[str, Any]], columns: Collection[str]) -> dict[str, l
 def matters(table: pd.DataFrame) -> pd.Series:
     """Of each row whether it stands for the others while the table is folded: the best and the baseline.
 
-    Of those the largest product's if they are many; of a table that marks neither, the first rows.
+    Of those the largest product's if they are many; of a table that marks no best, the fastest rows or the first.
     """
-    marked = pd.Series(False, table.index)
-    for name in ("best", "anchor"):
-        if name in table:
-            marked |= table[name].fillna(False).astype(bool)
-    if not marked.any():
-        marked[:] = True
+    marked = pd.Series(True, table.index)
+    if "best" in table and table["best"].any():
+        marked = table["best"].fillna(False).astype(bool) | table["anchor"].fillna(False).astype(bool)
     if marked.sum() > MOST_ROWS and set(SHAPE) <= set(table):
         work = table[SHAPE].astype("float64").prod(axis=1)
         marked &= work == work[marked].max()
     if marked.sum() > MOST_ROWS:
-        marked &= marked.cumsum() <= MOST_ROWS // 2
+        rates = table["gflops"].where(marked) if "gflops" in table else -marked.cumsum().where(marked)
+        marked &= rates.rank(ascending=False, method="first") <= MOST_ROWS // 2
     return marked
 
 

@@ -98,8 +98,8 @@ def svg(figure: Figure, name: str = "", title: str = "", description: str = "") 
     if name:
         kept |= {each: each for each in (f"{name}-title", f"{name}-desc")}
         text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
-        text = re.sub(r" font-family: [^;\"]*;", "", text)  # as in the style of the whole
-        text = re.sub(r"; (?=[a-z-]+:)", ";", re.sub(r"\n\s*", "\n", text))
+        text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
+        text = re.sub(r"\n\s*", "\n", text)
     # Other ids, such as axes_1, would occur twice on a page.
     return re.sub(r' id="([^"]*)"', lambda found: f' id="{kept[found[1]]}"' if found[1] in kept else "", text)
 
@@ -175,6 +175,9 @@ def _finished(root):
         for key in _WITH_NUMBERS:
             if key in element.attrib:
                 element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key)))
+        if "style" in element.attrib:  # as short as it can be said: there are thousands
+            style = element.get("style").replace("; ", ";").replace(": ", ":")
+            element.set("style", style.replace(";stroke-linejoin:miter", "").replace(";stroke-width:1;", ";"))
         if element.get("transform", "").startswith("rotate(-0 "):
             del element.attrib["transform"]
         told = element.get("id", "")
