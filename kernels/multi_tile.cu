@@ -9,20 +9,18 @@
 // dynamic: the launch gives its size, and the host raises the kernel's limit first. Beyond the edges the tiles are
 // filled with zeros.
 //
+// A block of 32 x 32 threads fills half of a multiprocessor. A second block fits beside it only if a thread uses at most
+// 32 registers. multi_tile asks the compiler for that by its launch bounds, as long as the sums leave enough registers;
+// with more sums, the compiler would have to move them out to memory. multi_tile_unbounded leaves the choice to the
+// compiler, as the source does that this kernel is from. All else is the same: one body serves both.
+//
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE, TILE); grid (ceil(m / (TILE * NTB)), ceil(n / TILE));
 //         dynamic shared memory (1 + NTB) * TILE * TILE * sizeof(T).
 
-/// @tparam T     the element: float, double or int
-/// @tparam TILE  width of a tile; a block has TILE * TILE threads
-/// @tparam NTB   tiles of B, and so of C, per block
-///
-/// A block of 32 x 32 threads fills half of a multiprocessor. A second block fits beside it only if a thread uses at
-/// most 32 registers. The launch bounds ask the compiler for that, as long as the sums leave enough registers; with
-/// more sums, the compiler would have to move them out to memory.
+/// What both kernels do: T, TILE and NTB are theirs.
 template <typename T, int TILE, int NTB>
-__global__ void __launch_bounds__(1024, TILE == 32 && NTB * sizeof(T) <= 64 ? 2 : 0)
-multi_tile(const T* A, const T* B, T* C, int n, int p, int m)
+__device__ __forceinline__ void multiply_tiles(const T* A, const T* B, T* C, int n, int p, int m)
 {
     static_assert(TILE * TILE <= 1024, "a block has at most 1024 threads");
     // Declared as bytes, because one name cannot have a different type for each T.
@@ -60,4 +58,21 @@ multi_tile(const T* A, const T* B, T* C, int n, int p, int m)
         const int col = first_col + t * TILE;
         if (row < n && col < m) C[static_cast<long long>(row) * m + col] = sums[t];
     }
+}
+
+/// @tparam T     the element: float, double or int
+/// @tparam TILE  width of a tile; a block has TILE * TILE threads
+/// @tparam NTB   tiles of B, and so of C, per block
+template <typename T, int TILE, int NTB>
+__global__ void __launch_bounds__(1024, TILE == 32 && NTB * sizeof(T) <= 64 ? 2 : 0)
+multi_tile(const T* A, const T* B, T* C, int n, int p, int m)
+{
+    multiply_tiles<T, TILE, NTB>(A, B, C, n, p, m);
+}
+
+/// The same without a request to the compiler.
+template <typename T, int TILE, int NTB>
+__global__ void multi_tile_unbounded(const T* A, const T* B, T* C, int n, int p, int m)
+{
+    multiply_tiles<T, TILE, NTB>(A, B, C, n, p, m);
 }

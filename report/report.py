@@ -90,6 +90,9 @@ task_figure(
 )
 
 # %%
+text(findings.block_shapes(evidence))
+
+# %%
 task_table(
     "task1a",
     "winners",
@@ -243,6 +246,9 @@ task_figure(
     "task3",
     "<b>NTB.</b> Rate over the number of tiles per block, and speed relative to one tile, beside source a's curve.",
 )
+
+# %%
+text(findings.few_blocks(evidence))
 
 # %%
 task_table(
@@ -820,6 +826,9 @@ task_figure(
 )
 
 # %%
+text(findings.largest_rates(evidence))
+
+# %%
 task_table(
     "task1c",
     "maximum_size",
@@ -852,6 +861,27 @@ text(
 
 # %%
 task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
+
+# %%
+limits = tables.limits(evidence)
+if not limits.empty:
+    display(
+        text(
+            "## What limits each kernel\n\n"
+            "Each kernel asks for so much per multiply-add: issue slots, passes of shared memory, look-ups and bytes "
+            "of the first cache, and at least every matrix once from memory. Times its rate, that is a share of what "
+            "the device can deliver. The largest share is what limits it, if it is above half; otherwise the kernel "
+            "waits."
+        )
+    )
+    display(
+        show_table(
+            limits,
+            "limited_by",
+            "<b>Limited by.</b> The best choice of each kernel at the largest product.",
+            evidence,
+        )
+    )
 
 # %% [markdown]
 # ## What the kernels ask of memory
@@ -1112,11 +1142,10 @@ if len(both.gpus) > 1:
         )
     )
 
-# %% [markdown]
-# ## Conclusion
-
 # %%
-text(findings.conclusion(evidence, rungs, ladder, verdicts))
+concluded = findings.conclusion(evidence, ladder, limits, verdicts)
+if concluded:
+    display(text(f"## Conclusion\n\n{concluded}"))
 
 # %% [markdown]
 # ## Appendix
@@ -1146,6 +1175,9 @@ text(findings.conclusion(evidence, rungs, ladder, verdicts))
 
 # %%
 text(findings.summary(evidence, ladder, verified, failed))
+
+# %%
+text("\n\n".join([findings.clocks(evidence), findings.between_runs(evidence)]))
 
 # %% [markdown]
 # ### What failed and why

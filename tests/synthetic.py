@@ -320,7 +320,8 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
                 n = maximum_size(platform, backend)["timed_n"]
                 values |= {"n": n, "p": n, "m": n}
             chosen = dict(point.parameters)
-            if backend == "gpu" and point.dtype == "double" and (chosen.get("tile"), chosen.get("ntb")) == (32, 16):
+            refused = point.kernel == "multi_tile" and point.dtype == "double"
+            if backend == "gpu" and refused and (chosen["tile"], chosen["ntb"]) == (32, 16):
                 values = failed(
                     values, "invalid_launch", "CUDA_ERROR_INVALID_VALUE: 139264 B of shared memory, 232448 allowed"
                 )

@@ -44,6 +44,18 @@ OWN = {
     "special": {"title": "not emulated", **ONE, "grid": [64], "emulated": False, "reason": "a test"},
     "calls": {"title": "a library", "kind": "library", "library": "cublas", "dtypes": ["float"]},
 }
+#: A kernel that only the tracer runs.
+FAULTY = {
+    "title": "wrong",
+    "kind": "cuda",
+    "source": "own.cu",
+    "function": "other",
+    "template": ["dtype"],
+    "dtypes": ["float"],
+    "block": [32],
+    "grid": [64],
+    "faulty": True,
+}
 #: Enough of their source for the registry; nothing is compiled.
 SOURCE = "".join(
     f"__global__ void {name}() {{}}\n" for name in ("plain", "other", "turn", "mine", "special", "precise")
@@ -124,7 +136,9 @@ CONFIG = {
     ),
     "tasks.*.sweeps.block": (sweep(blocks={"block": "16x16"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.*": (sweep(one={"tile": 8}, two={"tile": 8}), *[{"one", "two"}] * 2),
-    "timing.min_samples": (put("timing", "min_samples", value=7), ON_GPU, NONE),
+    "tasks.*.sweeps.only_timed": (sweep(blocks={"only_timed": True}), NONE, {"blocks"}),
+    "timing.repeats": (put("timing", "repeats", value=2), {"one", "two", "three", "blocks", "loops"}, NONE),
+    "timing.min_samples": (put("timing", "min_samples", value=9), ON_GPU, NONE),
     "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU, NONE),
     "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU, NONE),
     "timing.timeout_s": (put("timing", "timeout_s", value=7), ON_GPU, NONE),
@@ -137,6 +151,7 @@ CONFIG = {
     "cpu.repeat_s.emulator": (put("cpu", "repeat_s", "emulator", value=7), NONE, {"loops"}),
     "cpu.budget_s.gpu": (put("cpu", "budget_s", "gpu", value=7), {"loops"}, NONE),
     "cpu.budget_s.emulator": (put("cpu", "budget_s", "emulator", value=7), NONE, {"loops"}),
+    "maximum_size.also_n": (put("maximum_size", "also_n", value=[32]), {"largest"}, {"largest"}),
     "maximum_size.budget_s": (put("maximum_size", "budget_s", value=7), {"largest"}, {"largest"}),
     "energy.seconds": (put("energy", "seconds", value=7), {"joules"}, {"joules"}),
     "machine_code.capability": (put("machine_code", "capability", value="10.0"), NONE, NONE),
@@ -171,6 +186,7 @@ REGISTRY = {
     "reads_c": (put(*PLAIN, "reads_c", value=True), {"one"}, {"one"}),
     "architecture": (put("special", "architecture", value="100a"), {"three"}, NONE),
     "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
+    "faulty": (lambda kernels: kernels.update(wrong=FAULTY), NONE, NONE),
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
     "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gate"}, {"gate"}),

@@ -44,7 +44,7 @@ def test_each_gpu_has_a_job_and_the_cpu_has_the_machine_for_itself(four_gpus, co
 def test_the_longest_task_goes_first(config):
     study = Study(config | {"platforms": {"nvidia-h200": {"backend": "gpu"}}})
     order = sorted(study.tasks, key=lambda task: -study.length_of(at(task)))
-    assert order[:2] == ["task3", "task1c"] and order[-1] == "bandwidth"
+    assert order[:2] == ["task1c", "task3"] and order[-1] == "bandwidth"
 
 
 def test_only_the_gpus_that_are_shown_count(four_gpus, config, monkeypatch):
@@ -105,7 +105,7 @@ def test_what_a_task_depends_on(config):
     assert changed(lambda c: c["tasks"]["task3"].update(title="another")) == set()
     assert changed(lambda c: c["maximum_size"].update(budget_s=7)) == {"task1c"}
     on_cpu_or_own = {"cpu", "loop_orders", "bandwidth"}
-    assert changed(lambda c: c["timing"].update(min_samples=7)) == set(before) - on_cpu_or_own
+    assert changed(lambda c: c["timing"].update(min_samples=9)) == set(before) - on_cpu_or_own
     assert changed(lambda c: c["tasks"]["task2a"]["sweeps"][0].update(tile=[16])) == {"task2a"}
 
 

@@ -1338,6 +1338,7 @@ struct Layout {
 
 struct Products {
     std::vector<std::uint32_t> groups;  // when each was committed
+    bool fenced = false;                // whether there was a wgmma.fence
 };
 std::vector<Products> products;  // of each warp
 
@@ -1348,6 +1349,8 @@ void act_wgmma(void* const* records, unsigned lanes)
     Frame& first = *lane_of(records, 0).frame;
     const unsigned warp = thread_number() / 32, bytes = i.type.kind == 't' ? 4 : 2, depth = i.depth, count = i.columns;
     const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2];
+    if (!products[warp].fenced) complain(first, "multiplies (wgmma.mma_async) before its warp's first wgmma.fence");
+    products[warp].fenced = true;
     const bool accumulate = i.operands.size() > 3 ? get(i.operands[3], first) : true;
     const auto option = [&](std::size_t k) { return k < i.operands.size() ? static_cast<std::int32_t>(get(i.operands[k], first)) : 0; };
     const bool minus_a = option(4) == -1, minus_b = option(5) == -1;
@@ -1397,7 +1400,8 @@ void run_wgmma(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma); }
 void act_nothing(void* const*, unsigned) {}
 void act_wgmma_commit(void* const*, unsigned) { products[thread_number() / 32].groups.push_back(watch::now()); }
 void run_wgmma_commit(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_commit); }
-void run_wgmma_fence(const Instruction& i, Frame& f) { all_lanes(i, f, act_nothing); }
+void act_wgmma_fence(void* const*, unsigned) { products[thread_number() / 32].fenced = true; }
+void run_wgmma_fence(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_fence); }
 void run_wgmma_wait(const Instruction& i, Frame& f)
 {
     all_lanes(i, f, act_nothing);

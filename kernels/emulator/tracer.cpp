@@ -44,7 +44,8 @@ enum Kind { race, out_of_bounds, uninitialised, divergence, misaligned, asynchro
 // ---- What Python reads ----------------------------------------------------------------------------------------------
 
 struct Traffic {
-    std::uint64_t requests, units, conflicts, bytes;  // units: sectors of global, wavefronts of shared memory
+    // units: sectors of global, wavefronts of shared memory; more: cache lines of global, bank conflicts of shared memory
+    std::uint64_t requests, units, more, bytes;
 };
 
 struct Fault {
@@ -247,7 +248,8 @@ unsigned sort_unique(T* items, unsigned count)
     return std::unique(items, items + count) - items;
 }
 
-unsigned sectors_of(const Request& request, unsigned size)
+// The 32-byte sectors and the 128-byte lines that a request to global memory touches.
+void add_sectors(Traffic& to, const Request& request, unsigned size)
 {
     std::uintptr_t sectors[64];
     unsigned count = 0;
@@ -257,7 +259,9 @@ unsigned sectors_of(const Request& request, unsigned size)
         sectors[count++] = first;
         if (last != first) sectors[count++] = last;
     }
-    return sort_unique(sectors, count);
+    count = sort_unique(sectors, count);
+    to.units += count;
+    for (unsigned i = 0; i < count; ++i) to.more += i == 0 || sectors[i] / 4 != sectors[i - 1] / 4;
 }
 
 // Whether each lane has the address of the lane whose number differs by `distance`, if both are active.
@@ -308,7 +312,7 @@ void add_wavefronts(Traffic& to, const Request& request, unsigned size)
         if (wider.needed < wavefronts.needed) wavefronts = wider;
     }
     to.units += wavefronts.needed;
-    to.conflicts += wavefronts.needed - wavefronts.fewest;
+    to.more += wavefronts.needed - wavefronts.fewest;
 }
 
 void count_requests()
@@ -318,7 +322,7 @@ void count_requests()
         for (unsigned i = 0; i < site.used; ++i) {
             Request& request = site.requests[i];
             if (site.space == global)
-                to.units += sectors_of(request, site.size);
+                add_sectors(to, request, site.size);
             else
                 add_wavefronts(to, request, site.size);
             ++to.requests;

@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -69,6 +70,15 @@ POINTS = [
     point("t", "naive", "float", 2, 2, 2, block_x=8, block_y=8),
     point("t", "tiled", "float", 1, 1, 1, tile=16),
 ]
+
+
+def test_each_kernel_is_built_once_and_its_jobs_can_be_launched(tmp_path):
+    jobs = counters._jobs(POINTS, load(), "9.0", 132, tmp_path)
+    assert [job.point for job in jobs] == POINTS and {path.name for path in tmp_path.iterdir()} == {"naive", "tiled"}
+    for job in jobs:
+        files = [job.files[launch.instance] for launch in job.launches]
+        assert files and all(Path(file).read_bytes().startswith(b"\x7fELF") and symbol for file, symbol in files)
+    assert len({job.key for job in jobs}) == len(jobs)
 
 
 def test_a_refused_launch_has_no_row(fake_ncu, tmp_path):

@@ -12,7 +12,7 @@ from tilewise import UserError
 from tilewise.build import build, cuda
 from tilewise.build.emulator import Emulator, product
 from tilewise.build.emulator import build as build_emulated
-from tilewise.count import occupancy
+from tilewise.count import machine_code, occupancy
 from tilewise.measure import probe, verify
 from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
@@ -162,10 +162,84 @@ def test_sub_matrices_of_larger_arrays(tmp_path, dtype, shape):
 
 @pytest.mark.parametrize("capability", ARCHITECTURES)
 def test_what_is_not_in_the_registry_compiles_too(capability):
-    kernels = registry.load(bandwidth.FOLDER).values()
-    for kernel, instance in [(k, f"{k.name}<double>") for k in kernels] + [(INSIDE, f"{INSIDE.name}<float, 16, 3>")]:
+    kernels = registry.load(bandwidth.FOLDER)
+    found = [(INSIDE, f"{INSIDE.name}<float, 16, 3>")]
+    for case, dtype in bandwidth.CASES:
+        kernel = kernels[case.kernel]
+        at = point("", kernel.name, dtype, 64, 64, 64, **case.parameters)
+        if capability == "9.0" or not (kernel.architecture or kernel.capability):
+            found.append((kernel, kernel.instances(at)[0]))
+    for kernel, instance in found:
         cubin, entry = cuda.compile_cubin(kernel, instance, capability)
         assert cubin and not entry["spill_bytes"]
+
+
+#: What the loop of each probe is made of: the instruction that it is about, and how many of them a turn has. A compiler
+#: that saw that some are repeated would leave them out, and the rate would be too good.
+TURNS = {
+    "add": None,  # it has no loop
+    "multiply_add": {"float": ("FFMA", 128), "double": ("DFMA", 128), "int32": ("IMAD", 128)},
+    "shared_loads": {4: ("LDS", 16), 8: ("LDS.64", 16), 16: ("LDS.128", 16)},
+    "cached_loads": {1: ("LDG.E.128.STRONG.SM", 16), 2: ("LDG.E.128.STRONG.GPU", 16)},
+    "tensor_products": {
+        "half": ("HGMMA.64x256x16.F32", 16),
+        "bfloat16": ("HGMMA.64x256x16.F32.BF16", 16),
+        "tf32": ("HGMMA.64x256x8.F32.TF32", 16),
+    },
+    "double_products": {"double": ("DMMA.16x8x16", 32)},
+}
+
+
+@pytest.mark.parametrize(("probe", "dtype"), bandwidth.CASES, ids=lambda each: getattr(each, "quantity", each))
+def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
+    kernel = registry.load(bandwidth.FOLDER)[probe.kernel]
+    if TURNS[kernel.name] is None:
+        return
+    [instance] = kernel.instances(point("", kernel.name, dtype, 64, 64, 64, **probe.parameters))
+    cubin, _ = cuda.compile_cubin(kernel, instance, "9.0")
+    (tmp_path / "probe.cubin").write_bytes(cubin)
+    graphs = machine_code.functions(machine_code.disassemble(tmp_path / "probe.cubin"))
+    [graph] = [graph for name, graph in graphs.items() if kernel.name in name]
+    chosen = probe.parameters.get("width", probe.parameters.get("level", dtype))
+    opcode, count = TURNS[kernel.name][chosen]
+    turns = [
+        [line.opcode for block in loop for line in graph.nodes[block]["code"]] for loop in machine_code.loops(graph)
+    ]
+    longest = max(turns, key=len)
+    assert longest.count(opcode) == count
+    others = [name for name in longest if name != opcode and name.startswith(("LD", "ST", "BAR", "FFMA", "HGMMA"))]
+    assert not others, "the loop does nothing else that takes the place of what is measured"
+
+
+@pytest.mark.parametrize(("probe", "dtype"), bandwidth.CASES, ids=lambda each: getattr(each, "quantity", each))
+def test_every_probe_is_right_on_the_emulator(probe, dtype, device, config, kernels, tmp_path):
+    work = work_of([], kernels, device, config, tmp_path)
+    row = bandwidth._row(probe, dtype, registry.load(bandwidth.FOLDER)[probe.kernel], work, tmp_path)
+    assert (row["status"], row["message"]) == ("ok", "emulated: verified, not measured")
+    gpu = H200["gpu"] | {"sm_clock_mhz": 1980, "peak_gflops": {dtype: 1.0}}
+    ceiling = probe.ceiling(gpu, dtype)
+    assert ceiling is None or ceiling > 0
+    at = point("", probe.kernel, dtype, *(probe.shape or (64, 64, 64)), **probe.parameters)
+    assert probe.work(at) > 10**4
+
+
+def test_the_roofs_of_shared_memory_and_of_the_caches_are_those_of_the_chip():
+    gpu = {"sms": 132, "sm_clock_mhz": 1980}
+    of = {probe.quantity: (probe, probe.ceiling(gpu, "float")) for probe in (*bandwidth.SHARED, bandwidth.CACHES[0])}
+    assert of["shared_wavefronts_16_bytes"][1] == pytest.approx(261.36), "10⁹ wavefronts"
+    assert of["l1_bandwidth"][1] == pytest.approx(33_454.08), "GB/s"
+    at = point("", "shared_loads", "float", 1, 1, 32, width=16)
+    assert of["shared_wavefronts_16_bytes"][0].work(at) == 4 * 4, "four loads of a warp, of four wavefronts each"
+    at = point("", "shared_loads", "float", 1, 1, 32, width=4)
+    assert of["shared_wavefronts_4_bytes"][0].work(at) == 4
+
+
+def test_a_probe_that_the_gpu_does_not_run_is_a_row(device, config, kernels, tmp_path):
+    ampere = device | {"backend": "gpu", "gpu": H200["gpu"] | {"compute_capability": "8.0", "sm_clock_mhz": 1410}}
+    work = work_of([], kernels, ampere, config, tmp_path)
+    kernel = registry.load(bandwidth.FOLDER)["tensor_products"]
+    row = bandwidth._row(bandwidth.TENSOR, "half", kernel, work, tmp_path)
+    assert (row["status"], "measured" in row) == ("unsupported", False) and "sm_90a" in row["message"]
 
 
 @pytest.fixture(scope="module")
@@ -357,8 +431,7 @@ def test_ceilings_of_the_roofline():
     low, high = bandwidth.ceilings(memory)
     assert (low["quantity"], low["measured"], low["datasheet"]) == ("ceiling_at_0.25_flop_per_byte", 1000, 1200)
     assert (high["quantity"], high["measured"], high["unit"]) == ("ceiling_at_4_flop_per_byte", 16000, "GFLOP/s")
-    assert bandwidth.datasheet(H200, "multiply_add_rate", "double") == 33454.1
-    assert bandwidth.datasheet(H200 | {"gpu": None}, "memory_bandwidth", "float") is None
+    assert bandwidth.ARITHMETIC.ceiling(H200["gpu"], "double") == 33454.1
 
 
 # ---- On a GPU --------------------------------------------------------------------------------------------------------
@@ -395,7 +468,7 @@ def test_launch_limits_on_a_gpu(gpu, config, kernels, tmp_path):
     # The first is CUDA's name before 13, the second its name since 13 (seen on an H200: cudaLaunchKernel and nvcc).
     assert set(facts.error[facts.block_x > 32]) <= {"cudaErrorInvalidConfiguration", "cudaErrorInvalidValue"}
     assert (facts.c_untouched == (facts.outcome == "refused")).all()
-    assert set(rows.status) == {"ok", "invalid_launch"}
+    assert set(rows.status) == {"ok", "invalid_launch"} and rows.gpu_uuid.str.startswith("GPU-").all()
 
 
 @pytest.mark.gpu

@@ -1,5 +1,6 @@
 """Measuring survives a crash, a hang, a wrong kernel and a kill, and nothing is measured twice."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from waiting import has_ended, wait_until
 
 from tilewise.measure import task as measure
 from tilewise.measure.methods import maximum_size as maximum
-from tilewise.measure.rows import timing
+from tilewise.measure.rows import median_run, timing
 from tilewise.study import columns, registry
 from tilewise.study.points import expand, point
 
@@ -229,6 +230,53 @@ def test_columns_of_the_timing_are_median_and_quartiles():
     assert (found["time_q1_ms"], found["time_q3_ms"]) == (2, 4)
     assert found["gflops"] == pytest.approx(1000)
     assert found["noise"] == pytest.approx(np.std([1, 2, 3, 4, 5]) / 3)
+
+
+def test_the_row_of_several_runs_is_that_of_the_median_run():
+    runs = [
+        {"status": "ok", "time_ms": t, "time_q1_ms": t - 1, "batch_ms": b} for t, b in ((5, 4.5), (9, None), (4, None))
+    ]
+    found = median_run(runs)
+    assert (found["time_ms"], found["time_q1_ms"], found["batch_ms"]) == (5, 4, 4.5)
+    assert (found["runs"], found["run_low_ms"], found["run_high_ms"]) == (3, 4, 9)
+    assert median_run(runs[:2])["time_ms"] == 5, "of an even number the faster of the two"
+    wrong = {"status": "incorrect", "message": "the timed product: C[0, 0] is 1"}
+    assert median_run([*runs, wrong]) == wrong
+    verified = {"status": "ok", "time_ms": None}
+    assert median_run([verified]) == verified, "the emulator does not time, so there is nothing between runs"
+
+
+def test_a_sweep_on_a_gpu_is_repeated_in_processes_of_its_own(tmp_path, device, config, kernels, monkeypatch):
+    asked = []
+
+    def invented(jobs, device, config, samples, how):
+        asked.append((how, len(jobs)))
+        for job in jobs:
+            ms = {"time_ms": 10.0 + len(asked), "samples": 9, "gflops": 1.0, "status": "ok"}
+            yield job.key, job.row | {"message": ""} | ({"status": "invalid_launch"} if job.point.n == 16 else ms)
+
+    points = [point("t", "tiled", "float", n, n, n, tile=8) for n in (16, 24, 32)]
+    points += [point("t", "kij", "float", 40, 40, 40)]
+    jobs = work_of(points, kernels, device, config, tmp_path).jobs()
+    jobs = [dataclasses.replace(job, backend="cuda" if job.backend == "emulator" else "host") for job in jobs]
+    monkeypatch.setattr(measure.Work, "jobs", lambda self: jobs)
+    monkeypatch.setattr(measure, "run_jobs", invented)
+
+    def rows_of(repeats):
+        asked.clear()
+        timing = config["timing"] | {"repeats": repeats}
+        return measure.measure_task(work_of(points, kernels, device, config | {"timing": timing}, tmp_path))
+
+    rows, facts = rows_of(3)
+    assert asked == [("measure", 4), ("repeat", 2), ("repeat", 2)], "what failed, and what no GPU runs, is not repeated"
+    assert rows.status.tolist() == ["invalid_launch", "ok", "ok", "ok"]
+    assert rows.time_ms.tolist()[1:] == [12, 12, 11] and rows.runs.tolist()[1:] == [3, 3, 1]
+    assert rows.run_low_ms.tolist()[1:] == [11, 11, 11] and rows.run_high_ms.tolist()[1:] == [13, 13, 11]
+    assert facts.points[0] == 4
+    again, _ = rows_of(3)
+    assert asked == [("measure", 0), ("repeat", 0), ("repeat", 0)], "every run is in the journal"
+    pd.testing.assert_frame_equal(again, rows)
+    assert rows_of(1)[0].time_ms.tolist()[1:] == [11, 11, 11]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 17, 99, 100])

@@ -132,7 +132,8 @@ def test_table_1(gpu):
 def test_table_2_matches_blocks(gpu):
     table = tables.task("task1b", gpu, PUBLISHED)
     square = table[(table["shape"] == "(8192, 8192, 8192)") & (table["kernel"] == "naive")].set_index("block")
-    assert square["published_ms"].to_dict() == {
+    assert set(square.index[square["published_ms"].isna()]) == {"(512, 2)", "(1024, 1)"}, "the source ends at 256 × 4"
+    assert square["published_ms"].dropna().to_dict() == {
         **{"(8, 128)": 3462.878, "(16, 64)": 2870.899, "(32, 32)": 2826.502},
         **{"(64, 16)": 2944.203, "(128, 8)": 3005.359, "(256, 4)": 3231.829},
     }
@@ -144,10 +145,10 @@ def test_table_3(gpu, emulator):
     assert table["published"]["largest n in theory"] == 31020
     assert table["published"]["largest n allocated"] == 30536
     assert table["published"]["share of the theory, %"] == pytest.approx(98.44, abs=0.005)
-    assert table["published"]["rate, GFLOP/s"] == pytest.approx(2e-6 * 30536**3 / 121486.5)
+    assert table["published"]["naive at n = 30,536: rate, GFLOP/s"] == pytest.approx(2e-6 * 30536**3 / 121486.5)
     here = tables.task("task1c", emulator, PUBLISHED)
     here = here[here["platform"] == "emulator"].set_index("quantity")
-    assert pd.isna(here["measured"]["time, ms"]), "the emulator does not time anything"
+    assert pd.isna(here["measured"]["naive at n = 128: time, ms"]), "the emulator does not time anything"
     assert here["measured"]["largest n allocated"] == 128
 
 
@@ -157,7 +158,7 @@ def test_table_5(gpu):
     assert found[["ntb", "tile"]].to_records(index=False).tolist() == [(n, 32) for n in (1, 2, 4, 6, 7, 8)]
     assert set(found["dtype"]) == {"float"}
     assert found.set_index("ntb")["published_ms"][7] == 397.8701
-    assert table[table["best"]].groupby(["dtype", "shape"]).size().max() == 1
+    assert table[table["best"]].groupby(["kernel", "dtype", "shape"]).size().max() == 1
     refused = table[table["status"] != "ok"]
     assert refused["choice"].tolist() == ["tile 32, ntb 16"]
 
@@ -225,7 +226,7 @@ def test_failures_and_verification(emulator):
     assert set(failed["status"]) == {"timeout", "invalid_launch"}
     assert (failed["message"] != "").all()
     verified = tables.verification(emulator).set_index(["platform", "kernel", "dtype"])
-    assert verified.loc[("nvidia-h200", "multi_tile", "double"), ["points", "verified"]].tolist() == [31, 30]
+    assert verified.loc[("nvidia-h200", "multi_tile", "double"), ["points", "verified"]].tolist() == [37, 36]
 
 
 def test_a_launch_that_should_be_refused_is_no_failure(recorded, tmp_path):

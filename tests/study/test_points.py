@@ -33,7 +33,7 @@ def test_tasks_run_at_the_five_shapes(config, kernels, task):
 
 def test_task1a_is_every_block_at_every_shape(config, kernels):
     points = [p for p in expand(config, kernels, "task1a") if p.kernel == "naive"]
-    assert len(points) == 30
+    assert len(points) == 40
     assert {tuple(dict(p.parameters).values()) for p in points} == {
         (8, 128),
         (16, 64),
@@ -41,16 +41,45 @@ def test_task1a_is_every_block_at_every_shape(config, kernels):
         (64, 16),
         (128, 8),
         (256, 4),
+        (512, 2),
+        (1024, 1),
     }
 
 
 def test_task3_is_every_ntb(config, kernels):
     points = [p for p in expand(config, kernels, "task3") if p.kernel == "multi_tile"]
-    assert {dict(p.parameters)["ntb"] for p in points} == {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16}
+    of_source = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16}
+    assert {dict(p.parameters)["ntb"] for p in points if p.dtype == "float"} == of_source | {20, 24, 32}
     square = [p for p in points if p.n == p.p == p.m == 8192]
-    assert len(square) == 11 * 2 * 2
+    assert len(square) == (11 + 3) * 2 * 2
     assert {p.dtype for p in points if p not in square} == {"float"}
     assert {dict(p.parameters)["tile"] for p in points if p not in square} == {32}
+
+
+def test_a_sweep_that_is_only_timed_has_no_points_on_the_emulator(config, kernels):
+    sweep = {"kernel": "naive", "dtype": "float", "shapes": "square", "block": "1024x1"}
+    study = config | {
+        "tasks": {"t": {"title": "t", "sweeps": [sweep | {"block": "8x8"}, sweep | {"only_timed": True}]}}
+    }
+    blocks = {
+        how: {dict(p.parameters)["block_x"] for p in expand(study, kernels, "t", **how_words)}
+        for how, how_words in {
+            "gpu": {},
+            "emulator": {"backend": "emulator"},
+            "traced": {"emulated": True},
+        }.items()
+    }
+    assert blocks == {"gpu": {8, 1024}, "emulator": {8}, "traced": {8}}
+
+
+def test_a_faulty_kernel_is_traced_and_never_swept(config, kernels):
+    faulty = {name for name, kernel in kernels.items() if kernel.faulty}
+    assert faulty == {"without_barriers", "parallel_k"}
+    traced = {p.kernel for p in Study(config).traced_points(config["trace"]["shapes"])}
+    assert faulty <= traced
+    sweep = {"kernel": "parallel_k", "dtype": "float", "shapes": "square"}
+    with pytest.raises(UserError, match=r"tasks.t.sweeps.0.kernel: parallel_k has a fault on purpose"):
+        expand(config | {"tasks": {"t": {"title": "t", "sweeps": [sweep]}}}, kernels, "t")
 
 
 def test_every_gpu_task_has_cublas_beside_it(config, kernels):
@@ -104,7 +133,7 @@ def sweep(task, **change):
         (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("ntb"), ["needs 'ntb'"]),
         (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("shapes"), ["'shapes' is missing"]),
         (lambda c: c["tasks"]["task3"].pop("title"), ["tasks.task3", "title"]),
-        (sweep("task1c", dtype=["float", "double"]), ["tasks.task1c", "one kernel, dtype and choice, not 2"]),
+        (sweep("task1c", dtype=["float", "double"]), ["tasks.task1c", "one dtype and choice of naive, not 2"]),
         (sweep("launch_limits", kernel="kij"), ["tasks.launch_limits.sweeps.0.kernel", "there are naive"]),
         (sweep("cold_start", shapes="square_4096"), ["tasks.cold_start", "one shape and dtype"]),
     ],

@@ -14,7 +14,7 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config)
     shapes = study.config["trace"]
     examined = study.traced_points(shapes["shapes"])
-    counted = study.traced_points(shapes["counted"]) + counters.cross_check_points(study.kernels)
+    counted = study.counted_points() + counters.cross_check_points(study.kernels)
     with tempfile.TemporaryDirectory() as folder:
         tracers = trace.tracers(examined + counted, study.kernels, folder, shapes["limit_s"])
         traced, faults = trace.trace_points(examined, tracers, study.kernels)

@@ -127,15 +127,15 @@ class Study:
         """The method of a task."""
         return METHODS[self.config["tasks"][task].get("method", "sweep")]
 
-    def points(self, task: str, backend: str = "gpu", gpu: str = "") -> list[Point]:
+    def points(self, task: str, backend: str = "gpu", gpu: str = "", emulated: bool = False) -> list[Point]:
         """The points of a task on a backend; `gpu` is the platform whose choices it takes from the registry, or empty
-        for the first there."""
-        return self._expanded(task, backend, gpu)
+        for the first there. If `emulated`, those of sweeps that are only timed are left out."""
+        return self._expanded(task, backend, gpu, emulated)
 
-    def _expand(self, task: str, backend: str, gpu: str) -> list[Point]:
+    def _expand(self, task: str, backend: str, gpu: str, emulated: bool) -> list[Point]:
         its = self.method(task)
         how = its.shapes, its.emulators_shapes, its.only_cuda, its.space
-        return points.expand(self.config, self.kernels, task, backend, *how, gpu)
+        return points.expand(self.config, self.kernels, task, backend, *how, gpu, emulated)
 
     def points_on(self, platform: str, task: str) -> list[Point]:
         """The points of a task on a platform."""
@@ -145,10 +145,10 @@ class Study:
         """A platform's name if the registry has choices for it; else it takes those of another, as all others do."""
         return platform if any(platform in kernel.tuned for kernel in self.kernels.values()) else ""
 
-    def timed_on(self, platform: str, method: str = "") -> list[Point]:
+    def timed_on(self, platform: str, method: str = "", emulated: bool = False) -> list[Point]:
         """The points of all tasks, or of those of a method, as a platform would have them if it had a GPU."""
         tasks = self.with_method(method) if method else self.tasks
-        return [point for task in tasks for point in self.points(task, "gpu", self._gpu(platform))]
+        return [point for task in tasks for point in self.points(task, "gpu", self._gpu(platform), emulated)]
 
     def with_method(self, method: str) -> list[str]:
         """Names of the tasks that a method serves, without tunings."""
@@ -255,15 +255,16 @@ class Study:
     # ---- What is counted --------------------------------------------------------------------------------------------
 
     def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
-        """Every CUDA kernel with every choice of parameters that a sweep asks for on any platform, at those of `shapes`
-        that it takes.
+        """Every CUDA kernel with every choice of parameters that a sweep asks for on any platform, but for sweeps that
+        are only timed, and every faulty kernel, at those of `shapes` that it takes.
 
         If it takes none of them, at the smallest that it takes, with two blocks along each dimension if it can have
         them; and if there is none either, at the first of `shapes`, so that the table says that it was not traced.
         """
         found: dict[Point, None] = {}
-        swept = (point for platform in self.platforms for point in self.timed_on(platform, "sweep"))
-        asked = (dataclasses.replace(point, task="trace") for point in swept)
+        swept = (point for platform in self.platforms for point in self.timed_on(platform, "sweep", emulated=True))
+        asked = [dataclasses.replace(point, task="trace") for point in swept]
+        asked += [Point("trace", name, k.dtypes[0], 1, 1, 1) for name, k in self.kernels.items() if k.faulty]
         for point in dict.fromkeys(dataclasses.replace(p, n=1, p=1, m=1) for p in asked):
             kernel = self.kernels[point.kernel]
             if kernel.kind == "cuda":
@@ -272,6 +273,18 @@ class Study:
                 own = None if taken or not kernel.emulated else points.at_smallest_shape(point, kernel, blocks=2)
                 found |= dict.fromkeys(taken or [own or at[0]])
         return list(found)
+
+    def counted_points(self) -> list[Point]:
+        """What is traced, at the shapes whose traffic is counted: those of trace.counted, with as many more rows and
+        columns as its blocks need to be full, so that what lies beyond an edge does not count."""
+        found = []
+        for point in self.traced_points(self.config["trace"]["counted"]):
+            kernel = self.kernels[point.kernel]
+            sizes = kernel.covered(point) if len(kernel.launches) == 1 else []  # of others, every block is run
+            rows, cols = sizes or (1, 1)
+            full = dataclasses.replace(point, n=rows * -(-point.n // rows), m=cols * -(-point.m // cols))
+            found.append(point if kernel.unmet(full) else full)
+        return found
 
     def cuda_points(self, platform: str) -> list[Point]:
         """Every point of a CUDA kernel, as a platform would have them if it had a GPU."""
@@ -335,7 +348,7 @@ class Study:
     def conditions_of_trace(self, wildcards: Any) -> str:
         """The same for what is counted without a GPU."""
         shapes = self.config["trace"]
-        traced = [self.traced_points(shapes[name]) for name in ("shapes", "counted")]
+        traced = [self.traced_points(shapes["shapes"]), self.counted_points()]
         loops = [dataclasses.replace(point, task="") for point in self.loop_points()]
         counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
         left_out = [[kernel.name, kernel.reason] for kernel in self.kernels.values() if not kernel.emulated]

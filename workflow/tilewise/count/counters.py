@@ -156,7 +156,7 @@ def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], capability: st
         "host_compiler": "",
         "cpu": {},
     }
-    config = dict.fromkeys(("seed", "timing", "verification"))
+    config = {"seed": 0, "timing": {}, "verification": {"full_limit_gflop": {"gpu": 0}, "rows": 0}}
     builds, manifests = {}, {}
     for name in dict.fromkeys(at.kernel for at in points):
         instances = {instance for at in points if at.kernel == name for instance in kernels[name].instances(at)}

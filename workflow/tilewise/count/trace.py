@@ -35,6 +35,8 @@ from tilewise.study.sources import code_of
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Bytes of a line of the GPU's L1 cache: four sectors.
+LINE_BYTES = 128
 #: Workers of these numbers and more are no threads, as runtime.h says.
 THREADS = 1024
 
@@ -258,8 +260,8 @@ def count_points(
 ) -> "pd.DataFrame":
     """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
 
-    Two blocks move the same number of sectors if neither is at the end of the grid and their tiles of A, B and C lie
-    alike within a sector, and if the kernel does the same in every block, as a matrix product does. So one block of
+    Two blocks touch as many sectors and lines if neither is at the end of the grid and their tiles of A, B and C lie
+    alike within a cache line, and if the kernel does the same in every block, as a matrix product does. So one block of
     each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
     run whole, or left out if that takes too long, as is one that cannot run. The columns of faults are blank: what was
     not run was not examined.
@@ -288,10 +290,12 @@ def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
     across: dict[tuple, list[int]] = {}  # along x a tile begins at a column of B and C
     down: dict[tuple, list[int]] = {}  # along y at a row of A and C
     for x in range(launch.grid[0]):
-        across.setdefault((x * width * itemsize % 32, x == launch.grid[0] - 1), []).append(x)
+        across.setdefault((x * width * itemsize % LINE_BYTES, x == launch.grid[0] - 1), []).append(x)
     for y in range(launch.grid[1]):
         begin = y * height * itemsize
-        down.setdefault((begin * point.p % 32, begin * point.m % 32, y == launch.grid[1] - 1), []).append(y)
+        down.setdefault(
+            (begin * point.p % LINE_BYTES, begin * point.m % LINE_BYTES, y == launch.grid[1] - 1), []
+        ).append(y)
     return {(xs[0], ys[0], 0): len(xs) * len(ys) for xs in across.values() for ys in down.values()}
 
 
@@ -305,7 +309,7 @@ _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
 
 class _Traffic(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "conflicts", "bytes")]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "more", "bytes")]
 
 
 class _Fault(ctypes.Structure):
@@ -441,6 +445,11 @@ class Tracer:
                     first = C.copy()
                 elif first is not None and C.tobytes() != first.tobytes():
                     faults.setdefault("order", self._order_fault(name, point.dtype, first, C))
+            # What is written at the same time is not yet written in some order of the threads.
+            races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == "race"}
+            late = [key for key, fault in faults.items() if fault.by_effect and (fault.file, fault.line) in races]
+            for key in late:
+                del faults[key]
             if operands and first is not None and all(fault.by_effect for fault in faults.values()):
                 A, B = operands
                 check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
@@ -654,7 +663,9 @@ class Tracer:
                 (name, *frame.split(" (")[0].rsplit(":", 1))
                 for name, frame in zip(frames[::2], frames[1::2], strict=True)
             ]
-            own = [place for place in places if not place[1].startswith(str(FOLDER))] or places[-1:]
+            # <stdin> is the text around a kernel that has inline PTX.
+            emulators = (place[1].startswith(str(FOLDER)) or place[1].endswith("<stdin>") for place in places)
+            own = [place for place, is_not in zip(places, emulators) if not is_not] or places[-1:]
             _, file, line = own[0]
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None
             # The kernel is the outermost of its functions; g++ may have cut it in two, of the same name.
@@ -695,7 +706,8 @@ class Tracer:
 
     def _uninitialised(self, fault: Any, place: "_Place") -> str:
         writer = "no thread of the block" if fault.space else "no thread"
-        return f"{place.access(fault)}, which {writer} has written"
+        # An atomic operation, which is a write elsewhere, reads too.
+        return f"{place.who(fault)} reads {place.element(fault)}, which {writer} has written"
 
     def _misaligned(self, fault: Any, place: "_Place") -> str:
         return f"{place.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
@@ -726,7 +738,7 @@ def _unused(fault: Fault) -> Fault:
 
 
 def _counts(point: Point, traffic: np.ndarray) -> Row:
-    (loads, load_sectors, _, load_bytes), (stores, store_sectors, _, _) = traffic[:2].tolist()
+    (loads, load_sectors, load_lines, load_bytes), (stores, store_sectors, _, _) = traffic[:2].tolist()
     (shared_loads, load_wavefronts, load_conflicts, _), (shared_stores, store_wavefronts, conflicts, _) = traffic[
         2:
     ].tolist()
@@ -735,6 +747,7 @@ def _counts(point: Point, traffic: np.ndarray) -> Row:
     return {
         "global_load_requests": loads,
         "global_load_sectors": load_sectors,
+        "global_load_lines": load_lines,
         "global_store_requests": stores,
         "global_store_sectors": store_sectors,
         "sectors_per_request": load_sectors / loads if loads else None,

@@ -101,6 +101,13 @@ def errors(C: Any, A: Any, B: Any) -> Errors:
     return Errors(relative, worst, count, bool((refused & ~whole).any()))
 
 
+def difference(C: np.ndarray, other: np.ndarray) -> float:
+    """How far C is from another product of the same operands, relative to that, in the Frobenius norm."""
+    apart = np.linalg.norm(C.astype(np.float64) - other)
+    norm = np.linalg.norm(other.astype(np.float64))
+    return float(apart / norm) if norm else float(apart)
+
+
 def verdict(own: Errors, sgemm: Errors) -> str:
     """PASSES if both errors are no larger than SGEMM's on the same operands, REFUSES if so but for whole rows and
     columns of NaN, else FAILS."""

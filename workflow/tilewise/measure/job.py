@@ -94,11 +94,11 @@ def prepare(
 def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """What of the config a finished row depends on, by what measures it and the platform's backend.
 
-    Not the limits: a longer one does not change a row that was done in time.
+    Not the limits: a longer one does not change a row that was done in time. Nor the repeats: each has its own row.
     """
     found = {"seed": config["seed"]}
     if backend == "cuda":
-        found |= {name: value for name, value in config["timing"].items() if name != "point_limit_s"}
+        found |= {name: config["timing"][name] for name in config["timing"] if name not in ("point_limit_s", "repeats")}
     if backend == "host":
         found |= {"samples": config["cpu"]["samples"], "repeat_s": config["cpu"]["repeat_s"][where]}
     if backend != "emulator":

@@ -34,6 +34,22 @@ def timing(times_ms: Sequence[float], job: Job) -> Row:
     }
 
 
+def median_run(runs: Sequence[Row]) -> Row:
+    """The rows of one point, of several runs, as one: that of the run whose median is the middle one, with what the
+    others say of it.
+
+    A run that went wrong takes the place of all others.
+    """
+    wrong = [row for row in runs if row["status"] != "ok"]
+    timed = sorted((row for row in runs if row.get("time_ms") is not None), key=lambda row: row["time_ms"])
+    if wrong or not timed:
+        return (wrong or list(runs))[0]
+    row = timed[(len(timed) - 1) // 2]
+    batched = next((each["batch_ms"] for each in runs if each.get("batch_ms") is not None), None)
+    between = {"runs": len(timed), "run_low_ms": timed[0]["time_ms"], "run_high_ms": timed[-1]["time_ms"]}
+    return row | between | {"batch_ms": batched}
+
+
 def failed(job: Job, status: str, message: Any) -> Row:
     """The row of a job that could not be run."""
     return job.row | {"status": status, "message": str(message)}

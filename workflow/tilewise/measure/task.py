@@ -6,6 +6,7 @@ was measured under the same conditions.
 """
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -23,9 +24,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from tilewise.build import build
+from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
-from tilewise.measure.rows import told
+from tilewise.measure.rows import median_run, told
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
@@ -68,31 +70,48 @@ class Work(NamedTuple):
 
 
 def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Measure every point of a task once; returns (measurements, facts), the latter one row: how long it took.
+    """Measure every point of a task; returns (measurements, facts), the latter one row: how long it took.
+
+    What a GPU times is timed `timing.repeats` times, each in a process of its own; its row is that of the median run.
 
     A point that cannot be measured is a row whose status and message tell why. Two runs never share a journal: the
     second waits a minute, then raises UserError.
     """
     start = time.monotonic()
     jobs = work.jobs()
+    keys = {job.key: _keys(job, work.config["timing"]["repeats"]) for job in jobs}
     with Journal(work.journal) as remembered:
         rows = remembered.rows
         for job in jobs:  # a row that was damaged is measured again
             if set(job.row) - columns.LATER["measurements"] - set(rows.get(job.key, job.row)):
                 del rows[job.key]
         known = sum(job.key in rows for job in jobs)
+        asked = list(itertools.chain.from_iterable(keys[job.key] for job in jobs))
+        done = sum(key in rows for key in asked)
         rows |= {job.key: job.row for job in jobs if job.row["status"] in ("compile_error", "unsupported")}
-        waiting = [job for job in jobs if job.key not in rows]
-        waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
-        LOG.info("%d points, %d of them from the journal", len(jobs), len(jobs) - len(waiting))
-        names = {job.key: job.point.label() for job in waiting}
-        for number, (key, row) in enumerate(run_jobs(waiting, work.device, work.config, work.samples), 1):
-            remembered.add(key, row)
-            LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
-    found = [rows[job.key] for job in jobs]
-    spent = {"wall_s": time.monotonic() - start, "timed_s": sum(row.get("timed_s") or 0 for row in found)}
+        LOG.info("%d points, %d of them from the journal", len(asked), done)
+        names, number = {job.key: job.point.label() for job in jobs}, 0
+        for run in range(max(map(len, keys.values()), default=0)):
+            waiting = [job for job in jobs if run < len(keys[job.key]) and keys[job.key][run] not in rows]
+            if run:
+                waiting = [job for job in waiting if rows[job.key]["status"] == "ok"]
+            waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
+            how = "repeat" if run else "measure"
+            for key, row in run_jobs(waiting, work.device, work.config, work.samples, how):
+                remembered.add(keys[key][run], row)
+                number += 1
+                LOG.info("%d/%d %s: %s", number, len(asked) - done, names[key], told(row))
+        runs = [[rows[key] for key in keys[job.key] if key in rows] for job in jobs]
+    found = [median_run(each) for each in runs]
+    timed_s = sum(row.get("timed_s") or 0 for each in runs for row in each)
+    spent = {"wall_s": time.monotonic() - start, "timed_s": timed_s}
     facts = {"platform": work.device["platform"], "task": work.task, "points": len(jobs), "remembered": known} | spent
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
+
+
+def _keys(job: Job, repeats: int) -> list[str]:
+    """The keys of a job's runs in the journal; only what a GPU times is repeated."""
+    return [job.key, *(digest([job.key, "run", run]) for run in range(2, repeats + 1) if job.backend == "cuda")]
 
 
 def run_jobs(
@@ -100,7 +119,7 @@ def run_jobs(
 ) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
 
-    `how` is what a backend is to do with them: measure or screen.
+    `how` is what a backend is to do with them: measure, repeat or screen.
 
     A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
     worker was killed from outside, the job has a second try. The CPU's loops have a budget of their own, on top of

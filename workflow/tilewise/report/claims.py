@@ -2,13 +2,15 @@
 
 report/claims.yaml holds them. A claim's `quantity` is an expression that uses the functions of `Machine`; its
 `holds_when` is a condition on `value` and `published`. A measured quantity is an interval, and arithmetic works on
-intervals. If the condition changes its answer within the interval, the verdict depends on a difference smaller than the
-spread, and says so.
+intervals; or, if its points ran several times, on what a bootstrap draws for them. If the condition changes its answer
+within the interval, the verdict depends on a difference smaller than the spread, and says so.
 """
 
 import contextlib
+import itertools
+import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.report.data import CLAIMS, Evidence, Platform
+from tilewise.report.data import CLAIMS, Evidence, Platform, within
+from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.expressions import evaluate as evaluate_expression
 from tilewise.study.schema import read_yaml, validate
@@ -25,6 +28,8 @@ from tilewise.study.schema import read_yaml, validate
 HOLDS, FAILS, UNTESTED = "holds here", "does not hold here", "cannot be tested here"
 #: With fewer runs than this, quartiles say nothing.
 FEWEST_SAMPLES = 3
+#: How often the bootstrap draws.
+DRAWS = 2000
 
 
 class Untestable(Exception):
@@ -36,7 +41,9 @@ class Spread:
     """A measured number and the range in which it lies: for times, the median and the quartiles.
 
     `known` is false if there were too few samples for a range. If the number can have only a few values, such as the
-    blocks that are equally fast, `among` lists them.
+    blocks that are equally fast, `among` lists them. If the point ran several times, in processes of its own, `draws`
+    are what the bootstrap says that it might have been; the range is then the middle 95 % of them, and what is
+    calculated from such numbers is calculated from their draws.
     """
 
     value: float
@@ -44,9 +51,22 @@ class Spread:
     high: float
     known: bool = True
     among: tuple = ()
+    draws: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def drawn(cls, value, draws):
+        """A number with what the bootstrap drew for it."""
+        low, high = np.percentile(draws, [2.5, 97.5])
+        return cls(value, float(low), float(high), draws=draws)
 
     def _with(self, other, operation):
-        other = other if isinstance(other, Spread) else Spread(other, other, other, among=(other,))
+        number = not isinstance(other, Spread)
+        if self.draws is not None and (number or other.draws is not None):
+            return Spread.drawn(
+                operation(self.value, other if number else other.value),
+                operation(self.draws, other if number else other.draws),
+            )
+        other = Spread(other, other, other, among=(other,)) if number else other
         ends = [operation(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
         among = tuple(sorted({operation(a, b) for a in self.among for b in other.among}))
         return Spread(operation(self.value, other.value), min(ends), max(ends), self.known and other.known, among)
@@ -78,6 +98,50 @@ class Spread:
     __rmul__ = __mul__
 
 
+def bootstrap(row):
+    """What the time of a point might have been, in ms: draws from what its runs say, the same for the same point.
+
+    A bootstrap of two stages (A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, 1997, section
+    3.8): as many runs as there were are drawn from them, each with what its median may be off by, and their median is
+    taken. A row has the least, the middle and the largest of the runs' medians, which are all if there were three; the
+    standard error of a median is 1.25 times that of the mean, and its deviation follows from the quartiles.
+    """
+    name = "|".join(str(row[key]) for key in sorted(row.index) if key in columns.POINT or key not in columns.COLUMNS)
+    generator = np.random.default_rng(zlib.crc32(name.encode()))
+    runs = _runs(row)
+    medians = (
+        [row["run_low_ms"], row["time_ms"], row["run_high_ms"]] if runs > 2 else [row["run_low_ms"], row["run_high_ms"]]
+    )
+    deviation = (row["time_q3_ms"] - row["time_q1_ms"]) / 1.349
+    error = 1.253 * deviation / max(1, row["samples"]) ** 0.5
+    drawn = generator.choice(medians, (DRAWS, runs)) + generator.normal(0, error, (DRAWS, runs))
+    return np.median(drawn, axis=1)
+
+
+def _runs(row):
+    return 1 if pd.isna(row["runs"]) else int(row["runs"])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a sweep found best or worst, in words, such as the block `16 × 64`.
+
+    `among` lists all that are as fast within the spread, the first of them `value`. A pair of choices has pairs.
+    """
+
+    value: str | tuple[str, ...]
+    among: tuple
+
+    @property
+    def words(self) -> str:
+        """The choice as a table shows it."""
+        return self.value if isinstance(self.value, str) else " and ".join(self.value)
+
+    def values(self, *marks):
+        """Every value that it may have, its own first."""
+        return [self.value, *self.among]
+
+
 class Machine:
     """What an expression can ask of one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
 
@@ -98,14 +162,16 @@ class Machine:
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
         names = (
-            "time rate best worst wrong error traffic maximum call launch roof held chosen_tile limit bandwidth peak "
-            "only_on not_here"
+            "time rate best worst pair wrong error gate traffic maximum call launch roof held chosen_tile limit "
+            "bandwidth peak only_on not_here"
         )
         return {name: getattr(self, name) for name in names.split()} | {"abs": abs}
 
     def time(self, **where):
-        """Time in ms of the fastest row that fits, with its quartiles."""
+        """Time in ms of the fastest row that fits, with its quartiles; of several runs, as the bootstrap draws it."""
         row = self._fastest(where).iloc[0]
+        if _runs(row) > 1:
+            return Spread.drawn(row["time_ms"], bootstrap(row))
         return Spread(row["time_ms"], row["time_q1_ms"], row["time_q3_ms"], known=not row["samples"] < FEWEST_SAMPLES)
 
     def rate(self, **where):
@@ -114,16 +180,23 @@ class Machine:
         return 2e-6 * float(row["n"]) * float(row["p"]) * float(row["m"]) / self.time(**where)
 
     def best(self, column, **where):
-        """The value of a column in the fastest row; its range covers all rows that are as fast within the spread."""
+        """The value of a column in the fastest row; its range covers all rows that are as fast within the spread.
+
+        The column `block` is both sizes of the block, in words.
+        """
         rows = self._fastest(where)
-        _known(rows, [column])
-        return _one_of(rows[column].iloc[0], rows.loc[rows["time_q1_ms"] <= rows["time_q3_ms"].iloc[0], column])
+        low, high = within(rows)
+        return _one_of(rows, column, low <= high.iloc[0], 0)
 
     def worst(self, column, **where):
-        """The value of a column in the slowest row; its range covers all rows that are as slow within the spread."""
+        """The same of the slowest row; its range covers all rows that are as slow within the spread."""
         rows = self._fastest(where)
-        _known(rows, [column])
-        return _one_of(rows[column].iloc[-1], rows.loc[rows["time_q3_ms"] >= rows["time_q1_ms"].iloc[-1], column])
+        low, high = within(rows)
+        return _one_of(rows, column, high >= low.iloc[-1], -1)
+
+    def pair(self, one, other):
+        """Two choices beside each other, for a claim that they differ: `value[0] != value[1]`."""
+        return Choice((one.value, other.value), tuple(itertools.product(one.among, other.among)))
 
     def wrong(self, **where):
         """How many of the verified products came out wrong."""
@@ -140,6 +213,11 @@ class Machine:
         if rows[column].isna().all():
             raise Untestable(f"nothing was verified for {_words(where)}")
         return float(rows[column].max())
+
+    def gate(self, column, **where):
+        """A column of the accuracy gate, for the longest sums that fit: as measured, or else as predicted."""
+        measured = (self.facts["accuracy"]["origin"] == "measured").any()
+        return self._fact("accuracy", column, where | {"origin": "measured" if measured else "predicted"})
 
     def traffic(self, column, **where):
         """A count of the emulator for the largest shape that fits."""
@@ -232,9 +310,14 @@ class Machine:
         return value if isinstance(value, str) else float(value)
 
 
-def _one_of(value, close):
-    among = tuple(sorted({float(each) for each in close}))
-    return Spread(float(value), among[0], among[-1], among=among)
+def _one_of(rows, column, close, place):
+    """What a column holds at a place of the rows, and in all that are `close` to it."""
+    if column == "block":
+        words = [f"{x} × {y}" for x, y in zip(rows["block_x"], rows["block_y"])]
+        return Choice(words[place], tuple(dict.fromkeys(word for word, near in zip(words, close) if near)))
+    _known(rows, [column])
+    among = tuple(sorted({float(each) for each in rows.loc[close, column]}))
+    return Spread(float(rows[column].iloc[place]), among[0], among[-1], among=among)
 
 
 def _known(rows, columns):
@@ -286,16 +369,18 @@ def evaluate(claim: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
         found = _calculate(claim, "quantity", machine.functions())
     except Untestable as missing:
         return _unknown | {"reason": str(missing)}
-    if not isinstance(found, Spread):
+    if not isinstance(found, Spread | Choice):
         found = Spread(float(found), float(found), float(found))
     answers = [
         bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs}))
         for value in found.values(claim["published"], 0)
     ]
     reason = "" if len(set(answers)) == 1 else "depends on a difference smaller than the spread"
-    if not found.known:
+    if isinstance(found, Spread) and not found.known:
         reason = f"{reason}; " * bool(reason) + f"from fewer than {FEWEST_SAMPLES} runs, so the spread is not known"
     verdict = HOLDS if answers[0] else FAILS
+    if isinstance(found, Choice):
+        return _unknown | {"verdict": verdict, "value": found.words, "reason": reason}
     numbers = {"value": found.value, "low": found.low, "high": found.high, "known": found.known}
     return {"verdict": verdict, **numbers, "reason": reason}
 
@@ -320,7 +405,7 @@ def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
         for claim in claims:
             with contextlib.suppress(Untestable):
                 found = _calculate(claim, "quantity", machine.functions())
-                value = found.value if isinstance(found, Spread) else found
+                value = found.value if isinstance(found, Spread | Choice) else found
                 _calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs})
 
 
@@ -340,6 +425,10 @@ def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
                 found = _unknown | {"reason": str(error)}
             rows.append(about | {"platform": machine.platform.name} | found)
     table = pd.DataFrame(rows)
+    for name in ("value", "published"):  # a choice is in words, for which there is a column
+        words = table[name].map(lambda value: value if isinstance(value, str) else "").fillna("")
+        table[name] = table[name].where(words == "")
+        table[f"{name}_words"] = words
     return table.astype(dict.fromkeys(("value", "low", "high", "published"), "float64"))
 
 
@@ -348,10 +437,10 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     The verdict on a recorded platform does not say `here`, because it is not about this machine.
     """
-    table = verdicts.drop_duplicates("id")[["id", "source", "claim", "published", "unit", "why", "error"]]
-    table = table.set_index("id").assign(
-        published=lambda rows: [_figure(*p) for p in zip(rows["published"], rows["unit"])]
-    )
+    said = verdicts.drop_duplicates("id")
+    published = [words or _figure(*p) for words, *p in zip(said["published_words"], said["published"], said["unit"])]
+    table = said[["id", "source", "claim", "why", "error"]].assign(published=published).set_index("id")
+    table = table[["source", "claim", "published", "why", "error"]]
     for platform in evidence.everyone:
         own = verdicts[verdicts["platform"] == platform.name].set_index("id")
         words = own["verdict"].str.removesuffix(" here") if platform.recorded else own["verdict"]
@@ -359,7 +448,7 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         table[f"measured {platform.name}"] = [_measured(row) for row in own.to_dict("records")]
     why = table.pop("why")
     error = table.pop("error").map(lambda words: f" In the source: {words}" if words else "")
-    return table.assign(why=why + error).reset_index().drop(columns="unit")
+    return table.assign(why=why + error).reset_index()
 
 
 def _figure(value, unit):
@@ -373,5 +462,6 @@ def _measured(row):
     if row["verdict"] == UNTESTED:
         return row["reason"]
     low, middle, high = (_figure(row[name], row["unit"]) for name in ("low", "value", "high"))
-    text = middle if low == high or not row["known"] else f"{middle} ({low} to {high})"
+    text = row["value_words"] or middle
+    text = text if low == high or not row["known"] else f"{middle} ({low} to {high})"
     return f"{text}; {row['reason']}" if row["reason"] else text

@@ -147,6 +147,13 @@ def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
     return Point(row["task"], row["kernel"], row["dtype"], n, p, m, parameters)
 
 
+def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The range of the time of each row of measurements.csv, in ms: from the fastest to the slowest of several runs, or
+    else between the quartiles of one."""
+    several = rows["runs"].fillna(1) > 1
+    return rows["run_low_ms"].where(several, rows["time_q1_ms"]), rows["run_high_ms"].where(several, rows["time_q3_ms"])
+
+
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
     """The figures of the five sources, one row per figure."""
     parameters = registry.parameters(registry.load() if kernels is None else kernels)

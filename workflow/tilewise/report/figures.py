@@ -10,7 +10,9 @@ import io
 import itertools
 import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
@@ -671,7 +673,11 @@ def roofline(evidence: Evidence) -> Figure:
     counted = tables.traffic(evidence)
     keys = ["kernel", "dtype", *evidence.choice]
     measured = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["gflops"].notna()]
-    rows = measured.merge(counted[[*keys, "flop_per_byte_moved"]], on=keys)
+    counted = counted.rename(columns={name: f"counted_{name}" for name in SHAPE})
+    rows = measured.merge(
+        counted[[*keys, *(f"counted_{n}" for n in SHAPE), *tables.MOVED, "flop_per_byte_moved"]], on=keys
+    )
+    rows["flop_per_byte_moved"] = [tables.intensity(row, evidence) for row in rows.to_dict("records")]
     rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte_moved"] > 0)]
     rows = rows.sort_values("gflops").drop_duplicates(["platform", *keys], keep="last")
     if rows.empty:
@@ -681,7 +687,9 @@ def roofline(evidence: Evidence) -> Figure:
     for axis, (platform, part) in zip(axes, groups, strict=True):
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
         # If the peak is not known, the memory's roof extends over all points.
-        bandwidth, peak = gpu["memory_bandwidth_gb_s"], (gpu["peak_gflops"] or {}).get("float")
+        peak = (gpu["peak_gflops"] or {}).get("float")
+        roofs = _memory_roofs(platform, gpu, evidence)
+        bandwidth = roofs[0][1]
         top = peak or bandwidth * part["flop_per_byte_moved"].max()
         names = sorted(part["kernel"].unique())
         described = tables.describe(part, evidence)
@@ -704,9 +712,11 @@ def roofline(evidence: Evidence) -> Figure:
                 axis.annotate(row["choice"], (x, y), xytext=(8, -3), **small)
                 said.append((x, y))
         intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte_moved"].min()), 4 * top / bandwidth, 200)
-        axis.plot(intensity, np.minimum(top, bandwidth * intensity), color="black", linewidth=1.2, zorder=0)
-        words = f"memory {bandwidth / 1000:.2f} TB/s"
-        axis.annotate(words, (intensity[40], bandwidth * intensity[40]), xytext=(8, -10), **small)
+        for name, gb_s in roofs:
+            axis.plot(intensity, np.minimum(top, gb_s * intensity), color="black", linewidth=1.2, zorder=0)
+            words, place = f"{name} {gb_s / 1000:.2f} TB/s", intensity[40]
+            if gb_s * place < top:
+                axis.annotate(words, (place, gb_s * place), xytext=(8, -10), **small)
         if peak:
             words = f"vector peak {peak / 1000:.1f} TFLOP/s"
             axis.annotate(words, (intensity[-1], peak), xytext=(0, 5), ha="right", **small)
@@ -715,6 +725,17 @@ def roofline(evidence: Evidence) -> Figure:
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
         axis.legend(title=None, loc="lower right")
     return figure
+
+
+def _memory_roofs(platform: str, gpu: Mapping[str, Any], evidence: Evidence) -> list[tuple[str, float]]:
+    """What memory and the caches deliver in GB/s, lowest first: as measured; of memory else what the datasheet says."""
+    measured = evidence.facts["bandwidth"]
+    measured = measured[(measured["platform"] == platform) & measured["measured"].notna()].set_index("quantity")[
+        "measured"
+    ]
+    found = [("memory", measured.get("memory_bandwidth", gpu["memory_bandwidth_gb_s"]))]
+    found += [(f"L{level}", measured[f"l{level}_bandwidth"]) for level in (2, 1) if f"l{level}_bandwidth" in measured]
+    return found
 
 
 @_styled

@@ -171,37 +171,6 @@ def reasons(evidence: Evidence, rungs: pd.DataFrame) -> str:
     return "\n".join([f"**Why{where}?** {count}", "", *(f"{i}. {point}" for i, point in enumerate(points, 1))])
 
 
-def conclusion(evidence: Evidence, rungs: pd.DataFrame, ladder: pd.DataFrame, verdicts: pd.DataFrame) -> str:
-    """What a reader takes home, from the data: the ladder's largest steps, and how the claims did."""
-    points = []
-    for gpu in evidence.gpus:
-        ends = _ends(evidence, rungs, gpu)
-        if not ends:
-            continue
-        naive, best, own = ends
-        steps = own[own["gain"].notna()].sort_values("gain", ascending=False, kind="stable").head(3)
-        gains = [f"`{row['kernel']}` ({_rounded(row['gain'])} times)" for row in steps.to_dict("records")]
-        where = _label(evidence, gpu)
-        gain = _rounded(best["gflops"] / naive["gflops"])
-        points.append(
-            f"On {where}, from `naive` to `{best['kernel']}` the rate grows {gain} times. The largest steps, each over "
-            f"the fastest kernel before it, are {_listed(gains)}."
-        )
-        lost = own[own["gain"] < 1]
-        if len(lost):
-            names = _listed([f"`{name}`" for name in lost["kernel"]])
-            points.append(f"Not every idea pays on every chip: {names} did not beat the fastest kernel before.")
-    for platform in evidence.readers:
-        found = verdicts.loc[verdicts["platform"] == platform.name, "verdict"].value_counts()
-        hold, fail = found.get(claims.HOLDS, 0), found.get(claims.FAILS, 0)
-        if hold + fail:
-            points.append(
-                f"Of the {hold + fail} published claims that could be tested on {_label(evidence, platform)}, {hold} "
-                f"hold{'s' if hold == 1 else ''}."
-            )
-    return "\n".join(f"- {point}" for point in points)
-
-
 def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, failed: pd.DataFrame) -> str:
     """The study in a few points: the kernels of each GPU at the largest float product, then checks and failures."""
     points = []
@@ -214,7 +183,7 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
         sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
     points.append(f"{sentence}.")
     points += company(evidence)
-    points += _faults(evidence.facts["traffic"])
+    points += _faults(evidence)
     wrong = failed[failed["status"] == "incorrect"]
     if len(wrong):
         points.append(f"**{_count(len(wrong), 'product').capitalize()} came out wrong**; see What failed and why.")
@@ -225,15 +194,18 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     return "\n".join(f"- {point}" for point in points)
 
 
-def _faults(traffic: pd.DataFrame) -> list[str]:
-    """What the emulator found wrong in kernels, and which it did not search at any shape."""
+def _faults(evidence: Evidence) -> list[str]:
+    """What the emulator found wrong in kernels that should be right, and which it did not search at any shape."""
+    traffic = evidence.facts["traffic"]
+    faulty = [name for name, kernel in evidence.kernels.items() if kernel.faulty]
+    traffic = traffic[~traffic["kernel"].isin(faulty)]
     by_kernel = traffic.groupby("kernel", sort=False)[list(columns.FAULTS)].sum(min_count=1)
     points, where = [], "see What the kernels ask of memory"
-    faulty = by_kernel[(by_kernel > 0).any(axis=1)]
-    if len(faulty):
+    broken = by_kernel[(by_kernel > 0).any(axis=1)]
+    if len(broken):
         kinds = (
-            (kernel, [columns.heading(name) for name in faulty if row[name] > 0])
-            for kernel, row in faulty.fillna(0).iterrows()  # some faults may not have been searched for
+            (kernel, [columns.heading(name) for name in broken if row[name] > 0])
+            for kernel, row in broken.fillna(0).iterrows()  # some faults may not have been searched for
         )
         said = "; ".join(f"{kernel} ({', '.join(names)})" for kernel, names in kinds)
         points.append(f"**The emulator found faults: {said}**; {where}, and `logs/trace.log` for the lines.")
@@ -589,6 +561,193 @@ def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
             f"On {_label(evidence, gpu)} the fastest is `{best['kernel']}` with {rate}: {', '.join(words)}.{held}"
         )
     return "\n\n".join(lines)
+
+
+def between_runs(evidence: Evidence) -> str:
+    """How far the runs of a point, each in a process of its own, are apart; of those that are more, what they are."""
+    lines = []
+    for gpu in evidence.gpus:
+        rows = evidence.gpu[(evidence.gpu["platform"] == gpu.name) & (evidence.gpu["runs"] > 1)]
+        if rows.empty:
+            continue
+        apart = 100 * (rows["run_high_ms"] / rows["run_low_ms"] - 1)
+        far = rows[apart > 2]
+        short, throttled = far["time_ms"] < 0.01, _throttled(far, gpu)
+        causes = [
+            f"{_count(int(found.sum()), 'product')} {words}"
+            for found, words in ((short, "of less than 10 µs"), (throttled & ~short, "at a lowered clock"))
+            if found.any()
+        ]
+        sentence = (
+            f"On {_label(evidence, gpu)} the {int(rows['runs'].max())} runs of a point agree within 1\u00a0% at "
+            f"{100 * (apart <= 1).mean():.0f}\u00a0% of {_count(len(rows), 'point')} and within 2\u00a0% at "
+            f"{100 * (apart <= 2).mean():.0f}\u00a0%"
+        )
+        others = f"; among the other {len(far)} are {' and '.join(causes)}" if causes else ""
+        lines.append(f"{sentence}{others}. The farthest apart are {apart.max():.2g}\u00a0%.")
+    return "\n\n".join(lines)
+
+
+#: A clock is lowered if it is this much below the highest.
+LOWERED = 0.98
+
+
+def _throttled(rows: pd.DataFrame, gpu: Platform) -> pd.Series:
+    """Of each row, whether its lowest clock was below the chip's highest."""
+    least = rows["sm_clock_min_mhz"].fillna(rows["sm_clock_mhz"])
+    return least < LOWERED * gpu.device["gpu"]["sm_clock_mhz"]
+
+
+def clocks(evidence: Evidence) -> str:
+    """At which clocks the chip ran, and which products it slowed down for, on each GPU."""
+    lines = []
+    for gpu in evidence.gpus:
+        rows = evidence.gpu[(evidence.gpu["platform"] == gpu.name) & evidence.gpu["sm_clock_mhz"].notna()]
+        slow = tables.describe(rows[_throttled(rows, gpu)], evidence)
+        highest = gpu.device["gpu"]["sm_clock_mhz"]
+        if rows.empty:
+            continue
+        if slow.empty:
+            lines.append(
+                f"On {_label(evidence, gpu)} no point ran at less than {100 * LOWERED:.0f}\u00a0% of {highest} MHz."
+            )
+            continue
+        least = slow.loc[slow["sm_clock_mhz"].idxmin()]
+        choice = f" ({least['choice']})" if least["choice"] else ""
+        lines.append(
+            f"Percentages of a peak refer to {highest} MHz, the highest clock. On {_label(evidence, gpu)} "
+            f"{_count(len(slow), 'point')} of {len(rows)} ran below {100 * LOWERED:.0f}\u00a0% of it. "
+            f"The slowest clock was that of `{least['kernel']}`{choice} in {least['dtype']} at "
+            f"{least['shape']}, {least['sm_clock_mhz']:,.0f} MHz in the median."
+        )
+    return "\n\n".join(lines)
+
+
+def block_shapes(evidence: Evidence) -> str:
+    """Source a's question 1a, why the shape of a block matters: lines looked up per pair of loads beside the rates."""
+    rows = tables.climb(evidence, "task1a")
+    rows = rows[(rows["kernel"] == "naive") & rows["lines_per_100"].notna()]
+    rows = tables.largest(rows) if len(rows) else rows
+    lines = []
+    for gpu in evidence.gpus:
+        own = rows[rows["platform"] == gpu.name].sort_values("block_x", kind="stable")
+        if len(own) < 2:
+            continue
+        per_cycle = gpu.device["gpu"]["sms"] * own["sm_clock_mhz"] / 1000
+        used = own["gflops"] / 64 * own["lines_per_100"] / 100 / per_cycle
+        said = [
+            f"{choice}: {lines_:.2g} lines, {100 * share:.0f}\u00a0%"
+            for choice, lines_, share in zip(own["choice"], own["lines_per_100"] / 100, used, strict=True)
+        ]
+        lines.append(
+            "Why does the shape matter? For each multiply-add a warp loads an element of A and one of B, and the first "
+            "cache looks up one line of 128 bytes per cycle. Lines per pair of loads, and the share of a "
+            f"multiprocessor's cycles that the look-ups take at the measured rate on {_label(evidence, gpu)}: "
+            f"{'; '.join(said)}."
+        )
+    return "\n\n".join(lines)
+
+
+def few_blocks(evidence: Evidence) -> str:
+    """Why more tiles per block cost speed at a small product: how many blocks are left, on each GPU."""
+    rows = evidence.of("task3").gpu
+    rows = rows[(rows["kernel"] == "multi_tile") & (rows["dtype"] == "float") & (rows["status"] == "ok")]
+    rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"]) & (rows["tile"] == 32)]
+    lines = []
+    for gpu in evidence.gpus:
+        own = rows[rows["platform"] == gpu.name]
+        own = own[own["n"] == own["n"].min()].sort_values("ntb", kind="stable")
+        sms = gpu.device["gpu"]["sms"]
+        blocks = own["grid_x"] * own["grid_y"]
+        if len(own) < 2 or blocks.iloc[-1] >= sms:
+            continue
+        before, after = own.loc[own["gflops"].idxmax()], own.iloc[-1]
+        if before["ntb"] == after["ntb"]:
+            continue
+        lines.append(
+            f"At {tables.shape_text(before)}, NTB {before['ntb']} reaches {before['gflops']:,.0f} GFLOP/s and NTB "
+            f"{after['ntb']} {after['gflops']:,.0f} on {_label(evidence, gpu)}: {before['grid_x'] * before['grid_y']} "
+            f"blocks have become {after['grid_x'] * after['grid_y']}, and there are {sms} multiprocessors."
+        )
+    return "\n\n".join(lines)
+
+
+def largest_rates(evidence: Evidence) -> str:
+    """How the rate changes with n up to the largest product, and how many rows of blocks share what they read of B."""
+    lines = []
+    for gpu in evidence.gpus:
+        probes = evidence.facts["maximum_size"]
+        probes = probes[(probes["platform"] == gpu.name) & (probes["kernel"] == "naive") & probes["time_ms"].notna()]
+        rates = {int(n): 2e-6 * n**3 / ms for n, ms in zip(probes["timed_n"], probes["time_ms"])}
+        held = evidence.facts["occupancy"]
+        held = held[(held["platform"] == gpu.name) & (held["kernel"] == "naive") & (held["dtype"] == "float")]
+        held = held[(held["block_x"] == 128) & (held["block_y"] == 8)]
+        if not rates or held.empty:
+            continue
+        beside = evidence.of("task1a").gpu
+        beside = beside[(beside["platform"] == gpu.name) & (beside["kernel"] == "naive") & (beside["status"] == "ok")]
+        beside = beside[(beside["n"] == beside["p"]) & (beside["n"] == beside["m"]) & (beside["block_x"] == 128)]
+        rates = {int(n): rate for n, rate in zip(beside["n"], beside["gflops"])} | rates
+        at_once = int(held["active_blocks"].iloc[0]) * gpu.device["gpu"]["sms"]
+        shown = sorted(rates)[-4:]
+        said = ", ".join(f"{rates[n]:,.0f} GFLOP/s at n = {n:,}" for n in shown)
+        rows = ", ".join(f"{at_once * 128 / n:.2g}" for n in shown)
+        lines.append(
+            f"On {_label(evidence, gpu)} the naive kernel makes {said}. {at_once} blocks of 128 × 8 run at once; these "
+            f"are {rows} rows of blocks. Blocks of one column read the same part of B, which the L2 cache has to fetch "
+            "once for all rows that run together; with less than one row, for each anew. That is arithmetic: what the "
+            "L2 cache fetches was not counted."
+        )
+    return "\n\n".join(lines)
+
+
+def conclusion(evidence: Evidence, ladder: pd.DataFrame, limits: pd.DataFrame, verdicts: pd.DataFrame) -> str:
+    """What the study says on half a page, a paragraph for each GPU; every sentence comes from its tables."""
+    paragraphs = []
+    for gpu in evidence.gpus:
+        label = _label(evidence, gpu)
+        own = tables.largest_square(ladder)
+        own = own[(own["platform"] == gpu.name) & (own["dtype"] == "float")].set_index("kernel")
+        limit = limits[(limits["platform"] == gpu.name) & (limits["dtype"] == "float")].set_index("kernel")
+        said = []
+        if {"naive", "tiled"} <= set(own.index):
+            gain = own.loc["naive", "time_ms"] / own.loc["tiled", "time_ms"]
+            source = verdicts.loc[verdicts["id"] == "tiles-gain-square", "published"]
+            said.append(
+                f"Tiles in shared memory make the product {_times(gain)} as fast as the best naive kernel"
+                + "".join(f"; source a found {_times(figure)}" for figure in source[:1])
+            )
+        for name in ("naive", "tiled", "multi_tile"):
+            row = limit.loc[name] if name in limit.index else {"limited_by": ""}
+            if row["limited_by"]:
+                share = f"{row['limit_percent']:.0f}\u00a0%"
+                said.append(f"What limits `{name}` most is {row['limited_by']}, at {share} of its roof")
+        if {"tiled", "multi_tile"} <= set(own.index) & set(limit.index):
+            row = own.loc["multi_tile"]
+            gain = own.loc["tiled", "time_ms"] / row["time_ms"]
+            words = f"Several tiles per block ({row['choice']}) are {_times(gain)} as fast as one"
+            name = "hardware_wavefronts_per_100"
+            counted = [limit.loc[kernel, ["wavefronts_per_100", name]] for kernel in ("tiled", "multi_tile")]
+            which = name if all(pd.notna(each[name]) for each in counted) else "wavefronts_per_100"
+            before, after = (each[which] for each in counted)
+            if pd.notna(before) and pd.notna(after):
+                words += f"; 100 multiply-adds of a warp take {after:.0f} passes of shared memory, not {before:.0f}"
+            said.append(words)
+        kernels = own[~own["anchor"] & ~tables.made_of_short(own.reset_index(), evidence).to_numpy()]
+        library = own[own["anchor"]]
+        if len(kernels) and len(library):
+            best, sgemm = kernels.loc[kernels["time_ms"].idxmin()], library.loc[library["time_ms"].idxmin()]
+            words = f"The fastest kernel on the CUDA cores, `{best.name}`, makes {best['gflops'] / 1000:.3g} TFLOP/s"
+            words += f", {100 * sgemm['time_ms'] / best['time_ms']:.0f}\u00a0% of cuBLAS"
+            if best.name in limit.index and limit.loc[best.name, "limited_by"]:
+                words += f"; what limits it is {limit.loc[best.name, 'limited_by']}"
+            said.append(words)
+        found = verdicts.loc[verdicts["platform"] == gpu.name, "verdict"].value_counts()
+        holds, fails = (found.get(verdict, 0) for verdict in (claims.HOLDS, claims.FAILS))
+        said.append(f"Of the claims of the five sources {holds} hold on this machine and {fails} do not")
+        if len(said) > 1:
+            paragraphs.append(f"**{label}.** {'. '.join(said)}.")
+    return "\n\n".join(paragraphs)
 
 
 def _filled(sentence, functions):

@@ -55,7 +55,8 @@ LAYOUTS = {
     "winners": layout(
         ("", "shape platform kernel"),
         (_SOURCE_A, "published_block published_grid published_ms published_cpu_ms"),
-        (_HERE, "block grid time_ms spread_percent cpu_ms"),
+        (_HERE, "block grid time_ms batch_ms samples spread_percent between_percent sm_clock_mhz cpu_ms"),
+        ("Best", "at_end"),
         ("Published / measured", "ratio ratio_cpu"),
         ("", "percent_of_anchor"),
         ("This machine", "emulator"),
@@ -66,7 +67,8 @@ LAYOUTS = {
     "sweep": layout(
         ("", "shape platform kernel dtype * block grid"),
         ("Published", "published_ms"),
-        (_HERE, "time_ms spread_percent gflops bound_ratio"),
+        (_HERE, "time_ms batch_ms samples spread_percent between_percent sm_clock_mhz gflops bound_ratio"),
+        ("Best", "at_end"),
         ("Ratio", "ratio percent_of_anchor"),
         ("This machine", "emulator"),
     ),
@@ -88,7 +90,7 @@ LAYOUTS = {
     ),
     "choices": layout(
         ("", "shape platform kernel dtype points_ran"),
-        ("Best", "choice time_ms spread_percent"),
+        ("Best", "choice time_ms spread_percent between_percent at_end"),
         ("Runner-up", "runner_up gap_percent decided"),
     ),
     "ladder": layout(
@@ -97,6 +99,17 @@ LAYOUTS = {
         ("Share, %", "percent_of_peak percent_of_anchor"),
         ("Times faster", "speedup_over_naive speedup_over_cpu published_speedup_over_cpu"),
         percent_of_anchor="of cuBLAS",
+    ),
+    "limited_by": layout(
+        ("", "kernel platform dtype shape choice"),
+        (_HERE, "time_ms gflops sm_clock_mhz"),
+        ("Per 100 multiply-adds of a warp", "wavefronts_per_100 hardware_wavefronts_per_100 lines_per_100"),
+        ("Share of its roof", "limited_by limit_percent second_limit second_percent"),
+        wavefronts_per_100="wavefronts",
+        hardware_wavefronts_per_100="by ncu",
+        lines_per_100="lines in L1",
+        limit_percent="%",
+        second_percent="%",
     ),
     "cards": layout(("", "platform node gpu_uuid compared sm_clock_mhz rate_percent")),
     "platforms": layout(

@@ -16,7 +16,8 @@ from tilewise import UserError
 from tilewise.build import build, cuda
 from tilewise.count.occupancy import occupancy as held_by
 from tilewise.report import claims
-from tilewise.report.data import COUNTED, Evidence, Platform, point_of
+from tilewise.report.data import COUNTED, Evidence, Platform, point_of, within
+from tilewise.report.limits import SCHEDULERS, WARP, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.points import Point
@@ -70,14 +71,16 @@ def _with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Rows of measurements.csv with the further columns that a reader needs.
 
-    Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), `unstable` (the
-    standard deviation is above the config's limit) and `anchor` (the kernel is a library).
+    Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), between_percent
+    (from the fastest to the slowest run, divided by the median run), `unstable` (the standard deviation is above the
+    config's limit) and `anchor` (the kernel is a library).
     """
     return _with_words(rows, evidence).assign(
         block=_pair(rows["block_x"], rows["block_y"]),
         grid=_pair(rows["grid_x"], rows["grid_y"]),
         # The quartiles of one sample are not a range.
         spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
+        between_percent=(100 * (rows["run_high_ms"] - rows["run_low_ms"]) / rows["time_ms"]).where(rows["runs"] > 1),
         unstable=rows["noise"] > evidence.max_noise,
         anchor=rows["kernel"].isin(evidence.libraries),
     )
@@ -86,8 +89,9 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 def best(rows: pd.DataFrame) -> pd.DataFrame:
     """The fastest of the described rows of each case (platform, kernel, dtype, shape), with its runner-up.
 
-    Adds `points_ran` ("5 of 6"), runner_up, gap_percent (how much slower the runner-up is) and `decided`: the quartile
-    ranges of the two do not overlap, so the difference exceeds the spread. If nothing ran, the first row is taken.
+    Adds `points_ran` ("5 of 6"), runner_up, gap_percent (how much slower the runner-up is), `decided`: the ranges of
+    the two do not overlap, so the difference exceeds the spread, and at_end: the parameters whose value is the first or
+    the last of those that ran, so that the best may lie beyond. If nothing ran, the first row is taken.
     """
     rows = rows.assign(case=rows.groupby(_CASE, sort=False, dropna=False).ngroup())
     chosen = ["case", *columns.choice(columns.parameters_of(rows))]
@@ -96,13 +100,32 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
     second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
     ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
+    (_, slowest), (fastest, _) = within(table), within(second)
     table = table.assign(
         points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
         runner_up=second["choice"].fillna("").astype("str"),
         gap_percent=100 * (second["time_ms"] / table["time_ms"] - 1),
-        decided=(table["time_q3_ms"] < second["time_q1_ms"]).astype("boolean").where(second["kernel"].notna()),
+        decided=(slowest < fastest).astype("boolean").where(second["kernel"].notna()),
+        at_end=_at_end(ran, table),
     )
     return table.drop(columns="case").reset_index(drop=True)
+
+
+def _at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
+    """The parameters of which a best row has the least or the largest value, of three or more that ran in its `case`.
+
+    A block of a fixed number of threads is one parameter: its width.
+    """
+    cases, found = ran.groupby("case"), []
+    for name in ("block_x", *columns.parameters_of(ran)):
+        least, largest, values = (
+            best["case"].map(how) for _, how in cases[name].agg(["min", "max", "nunique"]).items()
+        )
+        ends = (values > 2) & ((best[name] == least) | (best[name] == largest)).fillna(False)
+        if name == "block_x":  # else it follows from the other parameters
+            ends &= best["choice"].str.contains("×")
+        found.append(ends.map({True: name.removesuffix("_x"), False: ""}))
+    return pd.Series([", ".join(filter(None, words)) for words in zip(*found)], index=best.index, dtype="str")
 
 
 def _published_times(published, keys, pick_best):
@@ -177,11 +200,15 @@ def _by_shape(table):
 def sweep(rows: pd.DataFrame, evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     """Every point, in the layout of Tables 2 and 5: beside it the time published for the same parameters.
 
-    `best` marks the fastest row of each case.
+    `best` marks the fastest row of each case, and at_end names those of its parameters that no other exceeds.
     """
     rows = describe(rows, evidence)
     cases = rows.groupby(_CASE, dropna=False)["time_ms"]
-    rows = rows.assign(best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1))
+    rows = rows.assign(
+        best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), case=cases.ngroup()
+    )
+    ends = _at_end(rows[rows["status"] == "ok"], rows)
+    rows = rows.assign(at_end=ends.where(rows["best"], "")).drop(columns="case")
     table = _beside_published(rows, evidence, published, pick_best=False)
     return _by_shape(_beside_emulator(_beside_anchor(table, rows, evidence), evidence))
 
@@ -203,50 +230,59 @@ def maximum_size(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     known = dict(zip(source["quantity"], source["value"]))
     known["timed_n"] = published.loc[published["place"] == "Table 3", "n"].iloc[0]
     known["time"] = published.loc[published["place"] == "Table 3", "value"].iloc[0]
-    rows = []
+    timed = known | {"kernel": "naive", "time_ms": known["time"]}
+    rows: list[dict[str, Any]] = []
     for probe in evidence.facts["maximum_size"].to_dict("records"):
         emulated = probe["platform"] not in {gpu.name for gpu in evidence.gpus}
-        within = probe["timed_n"] == probe["allocatable_n"]
         not_timed = "emulated: verified, not timed" if emulated else ""
         predicted = f"at n = {probe['allocatable_n']}; the budget is {probe['budget_s']:g} s"
-        checked = probe["rows_checked"]
-        verified = f"{checked} rows of C verified" if pd.notna(checked) else "it failed"
-        entries = [
-            ("memory, B", known["memory_total"], probe["memory_total_bytes"], ""),
-            ("largest n in theory", known["theoretical_n"], probe["theoretical_n"], "three matrices in all the memory"),
-            ("largest n allocated", known["allocatable_n"], probe["allocatable_n"], "found by bisection"),
-            ("share of the theory, %", *(100 * n["allocatable_n"] / n["theoretical_n"] for n in (known, probe)), ""),
-            ("predicted time, ms", None, probe["predicted_ms"], not_timed or predicted),
-            (
-                "n timed",
-                known["timed_n"],
-                probe["timed_n"],
-                not_timed or ("" if within else "the largest in the budget"),
-            ),
-            ("time, ms", known["time"], probe["time_ms"], not_timed or verified),
-            (
-                "rate, GFLOP/s",
-                *(2e-6 * r["timed_n"] ** 3 / r[t] for r, t in ((known, "time"), (probe, "time_ms"))),
-                not_timed,
-            ),
-        ]
+        first = not any((row["platform"], row["kernel"]) == (probe["platform"], probe["kernel"]) for row in rows)
+        entries = []
+        if first and probe["kernel"] == "naive":
+            entries += [
+                ("memory, B", known["memory_total"], probe["memory_total_bytes"], ""),
+                ("largest n in theory", known["theoretical_n"], probe["theoretical_n"], "three matrices in all memory"),
+                ("largest n allocated", known["allocatable_n"], probe["allocatable_n"], "found by bisection"),
+                (
+                    "share of the theory, %",
+                    *(100 * n["allocatable_n"] / n["theoretical_n"] for n in (known, probe)),
+                    "",
+                ),
+            ]
+        if first:
+            words = f"{probe['kernel']}: predicted time of the largest, ms"
+            entries.append((words, None, probe["predicted_ms"], not_timed or predicted))
+        source = timed if (probe["kernel"], probe["timed_n"]) == (timed["kernel"], timed["timed_n"]) else {}
+        for words, column, note in (("time, ms", "time_ms", _size_note(probe)), ("rate, GFLOP/s", "gflops", "")):
+            theirs, ours = (_with_rate(each).get(column) for each in (source, probe))
+            entries.append((f"{probe['kernel']} at n = {probe['timed_n']:,}: {words}", theirs, ours, not_timed or note))
         for quantity, theirs, ours, note in entries:
-            rows.append(
-                {
-                    "quantity": quantity,
-                    "platform": probe["platform"],
-                    "published": theirs,
-                    "measured": ours,
-                    "note": note,
-                }
-            )
+            about = {"quantity": quantity, "platform": probe["platform"], "kernel": probe["kernel"]}
+            rows.append(about | {"published": theirs, "measured": ours, "note": note})
+    if not any(row["published"] == timed["time_ms"] for row in rows):  # nobody timed the source's own n
+        for words, column in (("time, ms", "time_ms"), ("rate, GFLOP/s", "gflops")):
+            quantity, theirs = f"naive at n = {timed['timed_n']:,.0f}: {words}", _with_rate(timed)[column]
+            for platform in dict.fromkeys(row["platform"] for row in rows):
+                rows.append({"quantity": quantity, "platform": platform, "published": theirs, "note": "not timed here"})
     table = pd.DataFrame(rows, columns=["quantity", "platform", "published", "measured", "note"])
     table = table.astype({"published": "float64", "measured": "float64"})
     order = pd.factorize(table["quantity"])[0].argsort(kind="stable")
     real = table["platform"].isin([gpu.name for gpu in evidence.gpus])  # the emulated memory is a choice of the config
-    alike = table["quantity"] != "time, ms"  # of products of different sizes
-    ratio = (table["measured"] / table["published"]).where(real & alike)
+    ratio = (table["measured"] / table["published"]).where(real)
     return table.assign(ratio=ratio).iloc[order].reset_index(drop=True)
+
+
+def _with_rate(timed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A timed product of `timed_n` with its rate in GFLOP/s, if it has a time."""
+    if pd.isna(timed.get("time_ms")):
+        return timed
+    return {**timed, "gflops": 2e-6 * timed["timed_n"] ** 3 / timed["time_ms"]}
+
+
+def _size_note(probe: Mapping[str, Any]) -> str:
+    """How far a product of a chosen size was checked, and why it has that size."""
+    checked = f"{probe['rows_checked']} rows of C verified" if pd.notna(probe["rows_checked"]) else "it failed"
+    return checked if probe["timed_n"] < probe["allocatable_n"] else f"{checked}; the largest that fits"
 
 
 def cold_start(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
@@ -404,8 +440,7 @@ def ladder(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     speedup_over_naive and speedup_over_cpu are ratios of times on the same machine. percent_of_peak refers to the
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
-    swept = [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
-    table = winners(evidence.of(*swept).gpu, evidence, published)
+    table = winners(evidence.of(*_swept(evidence)).gpu, evidence, published)
     naive = table[(table["kernel"] == "naive") & (table["status"] == "ok")]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
@@ -421,6 +456,11 @@ def ladder(evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _swept(evidence: Evidence) -> list[str]:
+    """The tasks whose products are timed again and again."""
+    return [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
+
+
 def largest_square(ladder: pd.DataFrame) -> pd.DataFrame:
     """Of `ladder` those that ran at the largest square product of each platform."""
     rows = ladder[(ladder["n"] == ladder["p"]) & (ladder["n"] == ladder["m"]) & (ladder["status"] == "ok")]
@@ -429,7 +469,11 @@ def largest_square(ladder: pd.DataFrame) -> pd.DataFrame:
 
 def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Of each row, whether its floats are made of shorter numbers, on tensor cores."""
-    makers = [name for name, kernel in evidence.kernels.items() if kernel.accuracy]
+    makers = [
+        name
+        for name, kernel in evidence.kernels.items()
+        if kernel.accuracy and kernel.accuracy.get("scheme") != "chain"  # which is one of floats
+    ]
     return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
 
 
@@ -578,9 +622,6 @@ def _largest(percents):
 # A scheduler issues one instruction per cycle. So the share of multiply-adds in a kernel's loop is a ceiling of its
 # rate, in units of the rate that multiply-adds alone reach (`multiply_add_rate` of the task `bandwidth`).
 
-#: A multiprocessor has so many schedulers, each of which issues an instruction of a warp of so many threads per cycle.
-SCHEDULERS = 4
-WARP = 32
 #: The task whose kernels climb from naive to the limit of the chip.
 CLIMB = "ladder_float"
 #: A product so many times as high and as wide has hardly any edges.
@@ -693,7 +734,11 @@ def climb(evidence: Evidence, task: str) -> pd.DataFrame:
     To the columns of `instructions` come wavefronts_per_100 (of shared memory, per 100 multiply-adds of a warp) and
     conflict_percent (bank conflicts as a share of all wavefronts), as the emulator counted them.
     """
-    rows = evidence.of(task).gpu
+    return _explained(evidence.of(task).gpu, evidence)
+
+
+def _explained(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The timed ones of some rows with what is known of their kernels."""
     rows = rows[(rows["status"] == "ok") & rows["gflops"].notna()].reset_index(drop=True)
     rows = _with_instances(describe(rows, evidence), evidence)
     counted = evidence.facts["instructions"].drop(columns=["registers", "build_sha256"])
@@ -704,14 +749,77 @@ def climb(evidence: Evidence, task: str) -> pd.DataFrame:
 def _beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     counted = traffic(evidence)
     counted = counted[counted["kernel"].isin(table["kernel"])]
-    wavefronts = (counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]).astype("float64")
-    work = [_work(row, evidence) / WARP for row in counted.to_dict("records")]
+    wavefronts = _wavefronts(counted)
+    work = pd.Series([_work(row, evidence) / WARP for row in counted.to_dict("records")], counted.index, "float64")
     counted = counted.assign(
-        wavefronts_per_100=100 * wavefronts / pd.Series(work, index=counted.index, dtype="float64"),
+        wavefronts_per_100=100 * wavefronts / work,
         conflict_percent=100 * counted["shared_bank_conflicts"] / wavefronts.where(wavefronts > 0),
+        lines_per_100=100 * counted["global_load_lines"].astype("float64") / work,
+        sectors_per_100=100 * counted["global_load_sectors"].astype("float64") / work,
     )
     key = ["kernel", "dtype", *evidence.choice]
-    return table.merge(counted[[*key, "wavefronts_per_100", "conflict_percent"]], how="left", on=key)
+    added = ["wavefronts_per_100", "conflict_percent", "lines_per_100", "sectors_per_100"]
+    return table.merge(counted[[*key, *added]], how="left", on=key)
+
+
+def _wavefronts(counted: pd.DataFrame) -> pd.Series:
+    return (counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]).astype("float64")
+
+
+def _beside_hardware(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds hardware_wavefronts_per_100, from the hardware's counters where they were recorded.
+
+    The compiler joins loads that the source makes one by one, which the emulator does not see.
+    """
+    counted = evidence.facts["counters"]
+    key = ["kernel", "dtype", *evidence.choice]
+    work = pd.Series([_work(row, evidence) / WARP for row in counted.to_dict("records")], counted.index, "float64")
+    counted = counted.assign(work=work, hardware_wavefronts_per_100=100 * _wavefronts(counted) / work)
+    counted = counted.sort_values("work", kind="stable").drop_duplicates(key, keep="last")
+    return table.merge(counted[[*key, "hardware_wavefronts_per_100"]], how="left", on=key)
+
+
+def limits(evidence: Evidence) -> pd.DataFrame:
+    """What limits the best choice of each kernel and element type at the largest square product of each GPU.
+
+    `limited_by` is the resource with the largest share of its roof, `limit_percent` the share, and `second_limit` and
+    `second_percent` the next; the roofs are those at the row's own clock, where they follow from one.
+    """
+    rows = evidence.gpu[(evidence.gpu["n"] == evidence.gpu["p"]) & (evidence.gpu["n"] == evidence.gpu["m"])]
+    rows = rows[(rows["status"] == "ok") & rows["task"].isin(_swept(evidence))]
+    rows = rows[rows["n"] == rows.groupby("platform")["n"].transform("max")]
+    rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "kernel", "dtype"])
+    rows = _beside_hardware(_explained(rows, evidence), evidence)
+    found = [_limits_of(row, evidence) for row in rows.to_dict("records")]
+    names = ["limited_by", "limit_percent", "second_limit", "second_percent"]
+    added = pd.DataFrame(found, columns=names, index=rows.index)
+    types = {name: "float64" if name.endswith("percent") else "str" for name in names}
+    return rows.join(added.astype(types)).sort_values(["platform", "dtype", "gflops"], kind="stable", ignore_index=True)
+
+
+def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, str, float]:
+    """The two resources that a run used most, each with its share in percent."""
+    if row["anchor"]:  # of a library nothing is counted
+        return "", math.nan, "", math.nan
+    roofs = evidence.facts["bandwidth"]
+    roofs = roofs[(roofs["platform"] == row["platform"]) & roofs["measured"].notna()]
+    gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == row["platform"])
+    measured = dict(zip(zip(roofs["quantity"], roofs["dtype"]), roofs["measured"]))
+    wavefronts = row["hardware_wavefronts_per_100"]
+    demand = Demand(
+        on_tensor_cores="MMA" in str(row["multiply_add"]),
+        multiply_add_share=row["multiply_add_share"],
+        wavefronts=(row["wavefronts_per_100"] if pd.isna(wavefronts) else wavefronts) / 100,
+        lines=row["lines_per_100"] / 100,
+        sectors=row["sectors_per_100"] / 100,
+        bytes=bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize),
+    )
+    clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
+    used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured), row["dtype"])
+    name, share = limited_by(used)
+    others = sorted((part, other) for other, part in used.items() if part < share)  # what is not known is not less
+    second = others[-1] if others else (math.nan, "")
+    return name, 100 * share, second[1], 100 * second[0]
 
 
 def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
@@ -727,6 +835,24 @@ def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
     large = dataclasses.replace(at, n=at.n * MANY, m=at.m * MANY)
     blocks, of_large = (math.prod(launch.grid) for launch in map(kernel.product, (at, large)) if launch)
     return work * blocks * MANY**2 / of_large
+
+
+#: The counts from which an intensity follows.
+MOVED = ["global_load_sectors", "global_store_sectors"]
+
+
+def intensity(row: Mapping[str, Any], evidence: Evidence) -> float:
+    """FLOP per byte moved of a timed product, whose kernel was counted at counted_n, counted_p and counted_m.
+
+    Every block loads as much per step of k at both shapes, and stores once; the number of blocks follows from the grid.
+    NaN if nothing is moved.
+    """
+    counted = {**row, **{name: row[f"counted_{name}"] for name in SHAPE}}
+    # Multiply-adds with those beyond the edges are as many as the blocks' shares, at both shapes.
+    work = _work(row, evidence) / _work(counted, evidence)
+    stores = work * counted["p"] / row["p"]
+    moved = 32 * (work * row["global_load_sectors"] + stores * row["global_store_sectors"])
+    return 2.0 * row["n"] * row["p"] * row["m"] / moved if moved else math.nan
 
 
 def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -864,6 +990,7 @@ OVERVIEW = {
     "verification": lambda evidence, published: verification(evidence),
     "provenance": lambda evidence, published: provenance(evidence),
     "occupancy": lambda evidence, published: occupancy(evidence),
+    "limited_by": lambda evidence, published: limits(evidence),
     "rungs": lambda evidence, published: rungs(climb(evidence, CLIMB), evidence),
     "instructions": lambda evidence, published: instructions(evidence),
     "traffic": lambda evidence, published: traffic(evidence),

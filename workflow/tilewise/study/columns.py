@@ -57,6 +57,10 @@ noise | number | | noise | standard deviation of the runs divided by their mean
 batch_ms | number | ms | batched, ms | mean time of a run among many without pauses between them
 gflops | number | GFLOP/s | GFLOP/s | 2 n p m divided by time_ms
 sm_clock_mhz | number | MHz | clock, MHz | median clock of the multiprocessors during the runs
+sm_clock_min_mhz | number | MHz | lowest clock, MHz | the lowest of these clocks
+runs | whole | | runs | processes that timed the point; the row is that of the one whose median is the middle one
+run_low_ms | number | ms | fastest run, ms | the least of their medians
+run_high_ms | number | ms | slowest run, ms | the largest of their medians
 gpu_uuid | text | | GPU | the GPU that ran the point
 node | text | | node | the machine that ran the point, as Slurm calls it
 slurm_job | text | | Slurm job | the number of the Slurm job that ran the point
@@ -74,6 +78,7 @@ claimed | flag | | claimed | whether the registry claims the accuracy of SGEMM f
 worst_error | number | | worst element | the largest error of an element, relative to the magnitudes that it sums
 sgemm_relative_error | number | | SGEMM, relative error | the relative error of cuBLAS's SGEMM on the same operands
 sgemm_worst_error | number | | SGEMM, worst element | the worst element of cuBLAS's SGEMM on the same operands
+loop_difference | number | | from the CPU loop | how far C is from what the CPU's loop kij makes, in the Frobenius norm
 verdict | text | | verdict | passes: no error is larger than SGEMM's; refuses: whole rows or columns are NaN; fails
 
 counted_products | whole | | products | products in the time that the energy counter was watched
@@ -124,6 +129,7 @@ registered | flag | | registry | whether it is the choice that the registry had 
 
 global_load_requests | whole | | load requests | requests of warps to global memory
 global_load_sectors | whole | | load sectors | sectors of 32 bytes that these touch
+global_load_lines | whole | | load lines | cache lines of 128 bytes that these touch, each looked up once per request
 global_store_requests | whole | | store requests | requests of warps that write global memory
 global_store_sectors | whole | | store sectors | sectors of 32 bytes that these touch
 sectors_per_request | number | | sectors / request | sectors per request of global loads
@@ -197,6 +203,8 @@ choice | text | | choice | what the sweep chose
 block | text | | block | threads of a block
 grid | text | | grid | blocks of the grid
 spread_percent | number | % | spread, % | interquartile range divided by the median
+between_percent | number | % | between runs, % | from the fastest to the slowest run, divided by the median run
+at_end | text | | at the end | parameters of the best whose value is the least or the largest that ran
 unstable | flag | | unstable | whether the noise is above the config's limit
 best | flag | | best | the fastest of its kernel, type and shape
 points_ran | text | | points that ran | how many of the points ran
@@ -260,6 +268,13 @@ shared_bytes_per_multiply_add | number | B | shared, B | bytes that the loop rea
 global_bytes_per_multiply_add | number | B | global, B | bytes that the loop loads from global memory per multiply-add
 reused_per_multiply_add | number | | reused | operands per multiply-add that the one before has kept (the reuse cache)
 wavefronts_per_100 | number | | wavefronts per 100 | passes of shared memory per 100 multiply-adds of a warp
+lines_per_100 | number | | lines per 100 | cache lines looked up for global loads, per 100 multiply-adds of a warp
+sectors_per_100 | number | | sectors per 100 | sectors that global loads touch, per 100 multiply-adds of a warp
+hardware_wavefronts_per_100 | number | | wavefronts per 100, ncu | wavefronts_per_100 by the hardware's counters
+limited_by | text | | limited by | the resource of whose roof it uses most; latency if it uses at most half of each
+limit_percent | number | % | share, % | how much of that roof it uses
+second_limit | text | | then by | the resource of whose roof it uses most after that one
+second_percent | number | % | share, % | how much of that roof it uses
 conflict_percent | number | % | conflicts, % | bank conflicts as a percentage of these passes
 ceiling_gflops | number | GFLOP/s | ceiling | the rate that the loop's share of multiply-adds allows
 percent_of_ceiling | number | % | % of the ceiling | rate as a percentage of the ceiling
@@ -287,9 +302,13 @@ COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 FIXED = frozenset(COLUMNS)
 #: Columns that joined after runs had been recorded, by file.
 LATER = {
-    "measurements": frozenset("gpu_uuid node slurm_job processor alone".split()),
+    "measurements": frozenset(
+        "gpu_uuid node slurm_job processor alone sm_clock_min_mhz runs run_low_ms run_high_ms".split()
+    ),
+    "accuracy": frozenset(["loop_difference"]),
     "traffic": frozenset(
-        "order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message".split()
+        "order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message "
+        "global_load_lines".split()
     ),
 }
 #: The columns of traffic.csv that count faults.
@@ -300,11 +319,13 @@ FAULTS = tuple(
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
+#: The columns that name a measured point, beside its parameters.
+POINT = ("task", *_POINT.split()[:-1])
 #: The files under results/<platform>/ and report/, by name, with their columns; `*` stands for the parameters.
 FILES = {
     "measurements": "platform task kernel dtype n p m block_x block_y grid_x grid_y * status message samples time_ms "
     "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid node slurm_job processor alone "
-    "registers shared_bytes relative_error bound_ratio build_sha256",
+    "sm_clock_min_mhz runs run_low_ms run_high_ms registers shared_bytes relative_error bound_ratio build_sha256",
     "sweep": "platform task wall_s timed_s points remembered",
     "maximum_size": "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n "
     "predicted_ms budget_s timed_n time_ms rows_checked",
@@ -315,7 +336,7 @@ FILES = {
     "shared_bytes screen_ms samples time_ms noise sm_clock_mhz gflops registered chosen build_sha256",
     "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
     "accuracy": f"platform {_POINT} operands origin claimed relative_error worst_error "
-    "sgemm_relative_error sgemm_worst_error verdict status message",
+    "sgemm_relative_error sgemm_worst_error verdict status message loop_difference",
     "energy": f"platform {_POINT} counted_products energy_s joules joules_per_product watts gflops gflop_per_joule "
     "status message",
     "occupancy": "platform kernel dtype block_x block_y * threads registers shared_bytes active_blocks occupancy "
@@ -324,7 +345,8 @@ FILES = {
     "traffic": f"{_POINT} global_load_requests global_load_sectors global_store_sectors sectors_per_request "
     "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
     "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
-    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message",
+    "misaligned order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message "
+    "global_load_lines",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
     "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tilewise.study.registry import Kernel
 
 Parameters = tuple[tuple[str, int], ...]
+#: If a method chooses the shapes, its sizes are multiples of this for a kernel whose launches depend on what divides
+#: them; such a kernel is built for a product of this size.
+UNIT = 16
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def expand(
     only_cuda: bool = False,
     space: bool = False,
     gpu: str = "",
+    emulated: bool = False,
 ) -> list[Point]:
     """The points of one task, in the order of the config, each once.
 
@@ -101,19 +105,24 @@ def expand(
     that they take, and library calls for the GPU drop out; the CPU's loops and libraries are the same everywhere. If
     `shapes` is false, the task's method chooses the shapes, and a point stands for its kernel with its parameters; if
     `only_cuda` is true, it is for CUDA kernels alone. If `space` is true, a parameter that a sweep does not name has
-    every value of the kernel's `space`. A sweep with `tuned: true` takes the parameters that it does not name from the
-    registry: those of the class of each shape on `gpu`, a platform's name. On the emulator it takes those of all its
-    shapes. Raises UserError for a point that cannot be right on any device.
+    every value of the kernel's `space`. A sweep with `only_timed: true` has no points on the emulator, and none if
+    `emulated` is true. A sweep with `tuned: true` takes the parameters that it does not name from the registry: those
+    of the class of each shape on `gpu`, a platform's name. On the emulator it takes those of all its shapes. Raises
+    UserError for a point that cannot be right on any device.
     """
     found: dict[Point, None] = {}
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
         where = f"tasks.{task}.sweeps.{number}"
-        named = _shapes(config, sweep, where) if shapes else [{"n": 1, "p": 1, "m": 1}]
+        if sweep.get("only_timed") and (emulated or backend == "emulator"):
+            continue
+        named = _shapes(config, sweep, where) if shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
         for name in listed(sweep["kernel"]):
             kernel = one_of(name, kernels, f"{where}.kernel")
+            if kernel.faulty:
+                raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
             if only_cuda:
                 refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
-            emulated = backend == "emulator" and kernel.launched and shapes and emulators_shapes
+            in_emulator = backend == "emulator" and kernel.launched and shapes and emulators_shapes
             for dtype in listed(sweep["dtype"]):
                 check_dtype(kernel, dtype, where)
                 at = {} if sweep.get("tuned") else dict.fromkeys(["any"], _choices(kernel, sweep, where, space))
@@ -121,16 +130,16 @@ def expand(
                     word = tuning.shape_class(shape)
                     at.setdefault(word, _choices(kernel, _tuned(kernel, dtype, word, gpu, sweep, where), where))
                 everywhere = list(dict.fromkeys(itertools.chain.from_iterable(at.values())))
-                for shape in config["emulator"]["shapes"] if emulated else named:
-                    choices = everywhere if emulated or "any" in at else at[tuning.shape_class(shape)]
+                for shape in config["emulator"]["shapes"] if in_emulator else named:
+                    choices = everywhere if in_emulator or "any" in at else at[tuning.shape_class(shape)]
                     asked = [Point(task, name, dtype, **shape, parameters=choice) for choice in choices]
                     broken = {each: kernel.unmet(each, space) for each in asked}
                     possible = [each for each, condition in broken.items() if condition is None]
-                    if not possible and not emulated:
+                    if not possible and not in_emulator:
                         label, condition = asked[0].label(), broken[asked[0]]
                         raise UserError(f"{where}: {label}: {name} requires {condition}; choose other sizes")
                     found |= dict.fromkeys(possible)
-                if emulated and not space:
+                if in_emulator and not space:
                     asked = [Point(task, name, dtype, 1, 1, 1, choice) for choice in everywhere]
                     served = {(each.dtype, each.parameters) for each in found if each.kernel == name}
                     lonely = [each for each in asked if (dtype, each.parameters) not in served]
@@ -224,7 +233,7 @@ def _axes(kernel: "Kernel", sweep: Mapping[str, Any], where: str, space: bool) -
         if sweep.get("tuned"):
             raise UserError(f"{where}.tuned: this task looks for the choice that the registry is to have; remove it")
         sweep = {key: list(values) for key, values in kernel.space.items()} | dict(sweep)
-    given = [key for key in sweep if key not in ("kernel", "dtype", "shapes", "tuned")]
+    given = [key for key in sweep if key not in ("kernel", "dtype", "shapes", "tuned", "only_timed")]
     takes = ", ".join(kernel.parameters) or "no parameter"
     for key in given:
         if key not in kernel.parameters:

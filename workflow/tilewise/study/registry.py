@@ -74,6 +74,7 @@ class Kernel:
     capability: str | None = None
     emulated: bool = True
     reason: str = ""
+    faulty: bool = False
     accuracy: Mapping[str, Any] = field(default_factory=dict)
     library: str | None = None
     folder: Path = KERNELS

@@ -28,13 +28,14 @@ class Backend(Protocol):
 
 class Attempt(NamedTuple):
     """How a launch that may be refused went: the names and words of the errors, empty if there is none, whether C is as
-    it was before, and, if it was launched, whether the product is right."""
+    it was before, if it was launched, whether the product is right, and the GPU's UUID if it was one."""
 
     error: str
     error_text: str
     driver_error: str
     c_untouched: bool
     check: Check | None
+    gpu_uuid: str | None = None
 
 
 class Device(Backend, Protocol):

@@ -21,7 +21,7 @@ from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.cublas import gemm
 from tilewise.measure.backends.launcher import CudaError, Product, done
-from tilewise.measure.backends.runtime import through_runtime
+from tilewise.measure.backends.runtime import library, through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
 from tilewise.study.points import Point
@@ -86,9 +86,11 @@ class Samples:
         """Columns of the point timed last, and its samples as times_ms. Raises UserError if NVBench kept no sample."""
         ctypes.CDLL(None).fflush(None)  # NVBench logs through C's stdio
         batch = re.findall(r"Batch: ([\d.]+)ms GPU", self.log.read())
+        clocks_mhz = self._newest("freqs-bin") / 1e6
         return {
             "times_ms": (1000 * self._newest("bin").astype(np.float64)).tolist(),
-            "sm_clock_mhz": float(np.median(self._newest("freqs-bin"))) / 1e6,
+            "sm_clock_mhz": float(np.median(clocks_mhz)),
+            "sm_clock_min_mhz": float(clocks_mhz.min()),
             "batch_ms": float(batch[-1]) if batch else None,
         }
 
@@ -132,7 +134,15 @@ class Backend:
     # ---- Timing by NVBench ------------------------------------------------------------------------------------------
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """As Backend says; all jobs in one NVBench run. The folder of samples receives NVBench's files.
+        """As Backend says, isolated and batched."""
+        self._bench(jobs, answer, batched=True)
+
+    def repeat(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """The same once more, isolated only: to see how far one process is from another."""
+        self._bench(jobs, answer, batched=False)
+
+    def _bench(self, jobs: Sequence[Job], answer: Callable[[Row], None], batched: bool) -> None:
+        """All jobs in one NVBench run. The folder of samples receives NVBench's files.
 
         NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
         in their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
@@ -144,7 +154,9 @@ class Backend:
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
-            row = self.guarded(job, lambda: self._timed(job, state, operands, results), operands) | {"gpu_uuid": ours}
+            row = self.guarded(job, lambda: self._timed(job, state, operands, results, batched), operands) | {
+                "gpu_uuid": ours
+            }
             answer(row)
             if row["status"] != "ok":
                 state.skip(f"{row['status']}: {row['message']}")
@@ -166,7 +178,7 @@ class Backend:
         }
         cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
 
-    def _timed(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
+    def _timed(self, job: Job, state: Any, operands: Operands, results: Samples, batched: bool) -> Row:
         """Verify, time and verify again. A product that is wrong is never timed."""
         launch, row, right, _kept = verified(job, operands)
         if not right:
@@ -174,7 +186,7 @@ class Backend:
         verify.poison(operands.C, job.point.dtype, job.kernel.reads_c)
         runtime.deviceSynchronize()
         start = time.monotonic()
-        state.exec(lambda call: launch(call.get_stream().addressof()))
+        state.exec(lambda call: launch(call.get_stream().addressof()), batched=batched)
         spent = time.monotonic() - start
         found = operands.check()
         row |= outcome(job, found)
@@ -252,7 +264,7 @@ class Backend:
     def once(self, job: Job) -> Row:
         """As Device says, between two CUDA events."""
         cupy.get_default_memory_pool().free_all_blocks()
-        return {"gpu_uuid": uuid()} | self.guarded(job, lambda: self._once(job))
+        return self.guarded(job, lambda: self._once(job)) | {"gpu_uuid": uuid()}
 
     def _once(self, job: Job) -> Row:
         point, config = job.point, self.config
@@ -317,13 +329,12 @@ class Backend:
             return error, verify.untouched(C, point.dtype)
 
         driver_error, left = tried(through_driver)
-        try:
-            (error, text), left_too = tried(lambda: through_runtime(job, (A, B, C), raised))
-        except OSError:  # there is no runtime library: the driver's word has to do
-            error, text, left_too = driver_error, "", left
+        error, text, left_too = driver_error, "", left  # if there is no runtime library
+        if cudart := library():
+            (error, text), left_too = tried(lambda: through_runtime(cudart, job, (A, B, C), raised))
         launched = not (driver_error or error)
         check = verify.check(C, *verify.reference(A, B, point.dtype), point.dtype, point.p) if launched else None
-        return Attempt(error, text, driver_error, left and left_too, check)
+        return Attempt(error, text, driver_error, left and left_too, check, uuid())
 
 
 @contextlib.contextmanager

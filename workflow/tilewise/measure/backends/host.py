@@ -72,6 +72,11 @@ def _function(job: Job) -> Multiply:
     if job.kernel.library:
         return lambda A, B, C: np.matmul(A, B, out=C)
     [(file, symbol)] = job.files.values()
+    return multiplied_by(file, symbol)
+
+
+def multiplied_by(file: Path | str, symbol: str) -> Multiply:
+    """The C++ loop of a shared library as a function of (A, B, C), which are contiguous."""
     function = getattr(ctypes.CDLL(str(Path(file).resolve())), symbol)
 
     def multiply(A: Any, B: Any, C: Any) -> None:

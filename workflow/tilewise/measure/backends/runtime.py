@@ -17,14 +17,22 @@ class _Dim3(ctypes.Structure):
     _fields_ = [(axis, ctypes.c_uint) for axis in "xyz"]
 
 
-def through_runtime(job: Job, operands: Sequence[Any], raised: bool) -> tuple[str, str]:
+def library() -> ctypes.CDLL | None:
+    """The CUDA runtime, if there is one."""
+    try:
+        cudart = ctypes.CDLL(_cudart())
+    except OSError:
+        return None
+    cudart.cudaGetErrorName.restype = cudart.cudaGetErrorString.restype = ctypes.c_char_p
+    return cudart
+
+
+def through_runtime(cudart: ctypes.CDLL, job: Job, operands: Sequence[Any], raised: bool) -> tuple[str, str]:
     """Launch a job of one launch without workspaces; returns the runtime's error name and text, or two empty strings.
 
-    `operands` are A, B and C. Raises OSError if there is no runtime library.
+    `cudart` is from `library`, `operands` are A, B and C.
     """
-    cudart = ctypes.CDLL(_cudart())
-    cudart.cudaGetErrorName.restype = cudart.cudaGetErrorString.restype = ctypes.c_char_p
-    library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    loaded, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     [launch] = job.launches
     file, symbol = job.files[launch.instance]
     addresses = {name: array.data.ptr for name, array in zip("ABC", operands)}
@@ -37,8 +45,8 @@ def through_runtime(job: Job, operands: Sequence[Any], raised: bool) -> tuple[st
     path = str(Path(file).resolve()).encode()
 
     def steps() -> Any:
-        yield cudart.cudaLibraryLoadFromFile(ctypes.byref(library), path, None, None, 0, None, None, 0)
-        yield cudart.cudaLibraryGetKernel(ctypes.byref(kernel), library, symbol.encode())
+        yield cudart.cudaLibraryLoadFromFile(ctypes.byref(loaded), path, None, None, 0, None, None, 0)
+        yield cudart.cudaLibraryGetKernel(ctypes.byref(kernel), loaded, symbol.encode())
         if raised:
             yield cudart.cudaFuncSetAttribute(kernel, MAX_DYNAMIC_SHARED_SIZE, shared)
         grid, block = _Dim3(*launch.grid), _Dim3(*launch.block)
@@ -47,8 +55,8 @@ def through_runtime(job: Job, operands: Sequence[Any], raised: bool) -> tuple[st
 
     error = next((code for code in steps() if code), 0)
     cudart.cudaGetLastError()  # and forget it
-    if library:
-        cudart.cudaLibraryUnload(library)
+    if loaded:
+        cudart.cudaLibraryUnload(loaded)
     return (cudart.cudaGetErrorName(error).decode(), cudart.cudaGetErrorString(error).decode()) if error else ("", "")
 
 

@@ -6,23 +6,33 @@ on any machine, from a few rows and columns; the predicted SGEMM is a chain of f
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from tilewise import UserError
+from tilewise.build.build import build, symbol_of
 from tilewise.measure import accuracy, tensor_core
 from tilewise.measure.backends import Setting
+from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import failed
 from tilewise.measure.task import Work
-from tilewise.study import columns
+from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
 MEASURED, PREDICTED = "measured", "predicted"
+#: The CPU loop with which products are compared too, as source a does; only up to so many multiply-adds.
+LOOP, LOOP_MULTIPLY_ADDS = "kij", 2_000_000_000
+#: The scheme of a kernel that makes a chain of fused multiply-adds on the CUDA cores.
+CHAIN = "chain"
+#: A product of float32 matrices of the host, as the loop makes it; None if it is too large.
+Loop = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
 
 
 class Multiplier(Protocol):
@@ -66,7 +76,8 @@ class Model:
         scheme = job.kernel.accuracy.get("scheme")
         if scheme is None:
             return None, failed(job, "unsupported", "no GPU, and no model of what it rounds")
-        return tensor_core.product(A, B, tensor_core.SCHEMES[scheme]), job.row | {"status": "ok", "message": ""}
+        C = tensor_core.chain(A, B) if scheme == CHAIN else tensor_core.product(A, B, tensor_core.SCHEMES[scheme])
+        return C, job.row | {"status": "ok", "message": ""}
 
 
 class Accuracy(Method):
@@ -76,6 +87,10 @@ class Accuracy(Method):
     emulators_shapes = False
     only_cuda = True
     points_per_point = 3
+
+    def sources(self) -> list[Path]:
+        """As Method says."""
+        return registry.load()[LOOP].files
 
     def asks(self, kernel: Kernel) -> Any:
         """As Method says."""
@@ -91,18 +106,35 @@ class Accuracy(Method):
     def run(self, work: Work) -> Tables:
         """As Method says; a row for each point and kind of operands."""
         jobs, seed = work.jobs(), work.config["seed"]
-        if work.device["backend"] == "gpu":
-            from tilewise.measure.backends.cuda import Backend
+        with tempfile.TemporaryDirectory() as folder:
+            loop = loop_of(work, Path(folder))
+            rows: list[Row] = []
+            if work.device["backend"] == "gpu":
+                from tilewise.measure.backends.cuda import Backend
 
-            measured = compare(jobs, Backend(Setting(work.device, work.config, work.samples)), seed)
-            jobs = [job for job in jobs if "scheme" in job.kernel.accuracy]
-            rows = [*measured, *compare(jobs, Model(), seed)]
-        else:
-            rows = compare(jobs, Model(), seed)
+                rows += compare(jobs, Backend(Setting(work.device, work.config, work.samples)), seed, loop)
+                jobs = [job for job in jobs if "scheme" in job.kernel.accuracy]
+            rows += compare(jobs, Model(), seed, loop)
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
 
 
-def compare(jobs: Iterable[Job], by: Multiplier, seed: int) -> list[Row]:
+def loop_of(work: Work, folder: Path) -> Loop:
+    """The CPU's loop, compiled into a folder."""
+    kernel, instance = work.kernels[LOOP], f"{LOOP}<float>"
+    build(kernel, [instance], work.device, folder)
+    multiply = multiplied_by(folder / f"{LOOP}.so", symbol_of(instance))
+
+    def loop(A: np.ndarray, B: np.ndarray) -> np.ndarray | None:
+        if len(A) * len(B) * B.shape[1] > LOOP_MULTIPLY_ADDS:
+            return None
+        C = np.empty((len(A), B.shape[1]), np.float32)
+        multiply(np.ascontiguousarray(A), np.ascontiguousarray(B), C)
+        return C
+
+    return loop
+
+
+def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda A, B: None) -> list[Row]:
     """The rows of jobs of any shapes, each for every kind of operands."""
     rows = []
     for shape, some in itertools.groupby(
@@ -112,11 +144,16 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int) -> list[Row]:
         for kind in accuracy.OPERANDS:
             A, B = accuracy.operands(by.xp, kind, *shape, seed)
             sgemm = accuracy.errors(by.sgemm(A, B), A, B)
-            rows += [_row(job, kind, by, A, B, sgemm) for job in same]
+            looped = loop(_on_host(A), _on_host(B))
+            rows += [_row(job, kind, by, A, B, sgemm, looped) for job in same]
     return rows
 
 
-def _row(job: Job, kind: str, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors) -> Row:
+def _on_host(matrix: Any) -> np.ndarray:
+    return matrix if isinstance(matrix, np.ndarray) else matrix.get()
+
+
+def _row(job: Job, kind: str, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, looped: np.ndarray | None) -> Row:
     if by.origin == MEASURED and job.row["status"] in ("compile_error", "unsupported"):
         C, row = None, job.row
     else:
@@ -128,5 +165,7 @@ def _row(job: Job, kind: str, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Er
         return row | {"relative_error": None}
     own = accuracy.errors(C, A, B)
     known = {"relative_error": own.relative, "worst_error": own.worst} if not math.isnan(own.relative) else {}
+    if looped is not None and not own.refused:
+        known["loop_difference"] = accuracy.difference(_on_host(C), looped)
     message = f"{own.refused} of {C.size} elements are NaN" if own.refused else ""
     return row | {"relative_error": None} | known | {"verdict": accuracy.verdict(own, sgemm), "message": message}

@@ -1,6 +1,7 @@
-"""The roofline of a device: its memory bandwidth and its rate of multiply-adds, measured beside the datasheet's.
+"""The roofs of a device, measured beside the datasheet: how fast its memory, its caches and its shared memory deliver,
+and how fast the CUDA cores and the tensor cores multiply and add.
 
-The two kernels are in kernels/bandwidth/ with a registry of their own: they multiply no matrices. Two CUDA events
+The kernels are in kernels/bandwidth/ with a registry of their own: they multiply no matrices. Two CUDA events
 are precise enough for runs of milliseconds on arrays that pass every cache, so NVBench is not needed here.
 """
 
@@ -30,13 +31,18 @@ FOLDER = KERNELS / "bandwidth"
 INTENSITIES = (0.25, 4)
 WARM_UP, SAMPLES = 3, 20
 ARRAY_BYTES = 2**30
+#: n, p and m on the emulator.
+SMALL = (2, 2, 9)
 
 
 @dataclass(frozen=True)
 class Probe:
     """A kernel that measures one quantity: how much work a run does, and what C must hold afterwards.
 
-    work(point) is in bytes or operations, expected(A, B, point) an array or a number that C must equal exactly.
+    work(point) is in bytes, operations or wavefronts, expected(A, B, point) an array or a number that C must equal
+    exactly. `ceiling` gives the datasheet's figure from the device and the element type; None if it has none.
+    `parameters` are those of the kernel, `shape` is n, p and m on a GPU, `operands` how many elements of A it reads; a
+    probe that is `only_timed` does not run on the emulator.
     """
 
     quantity: str
@@ -44,6 +50,20 @@ class Probe:
     kernel: str
     work: Callable[[Point], int]
     expected: Callable[[Any, Any, Point], Any]
+    ceiling: Callable[[Mapping[str, Any], str], float | None]
+    parameters: Mapping[str, int]
+    shape: tuple[int, int, int] | None = None
+    operands: int = 1
+    only_timed: bool = True
+
+
+def _per_cycle(amount: int) -> Callable[[Mapping[str, Any], str], float]:
+    """10^9 a second, of so many per cycle and multiprocessor."""
+    return lambda gpu, dtype: amount * gpu["sms"] * gpu["sm_clock_mhz"] / 1000
+
+
+def _peak(gpu: Mapping[str, Any], dtype: str) -> float | None:
+    return (gpu["peak_gflops"] or {}).get(dtype)
 
 
 MEMORY = Probe(
@@ -52,6 +72,9 @@ MEMORY = Probe(
     "add",
     lambda at: 3 * at.n * at.m * PRECISIONS[at.dtype].itemsize,
     lambda A, B, at: A + B,
+    lambda gpu, dtype: gpu["memory_bandwidth_gb_s"],
+    {"block_x": 256, "block_y": 1},
+    only_timed=False,
 )
 ARITHMETIC = Probe(
     "multiply_add_rate",
@@ -59,8 +82,69 @@ ARITHMETIC = Probe(
     "multiply_add",
     lambda at: 16 * at.multiply_adds,
     lambda A, B, at: 28 + 8 * at.p,
+    _peak,
+    {"block_x": 256, "block_y": 1},
+    only_timed=False,
 )
-CASES = [(MEMORY, "float"), *((ARITHMETIC, dtype) for dtype in ("float", "double", "int32"))]
+#: A wavefront, one pass of shared memory, moves 128 bytes, one in each cycle of a multiprocessor at most.
+SHARED = [
+    Probe(
+        f"shared_wavefronts_{width}_bytes",
+        "10⁹/s",
+        "shared_loads",
+        lambda at: 4 * at.multiply_adds * dict(at.parameters)["width"] // 128,
+        lambda A, B, at: at.p * dict(at.parameters)["width"],
+        _per_cycle(1),
+        {"width": width},
+        (4096, 1024, 1024),
+    )
+    for width in (4, 8, 16)
+]
+#: The L1 cache moves 128 bytes per cycle too. What the L2 cache can is in no datasheet.
+CACHES = [
+    Probe(
+        f"l{level}_bandwidth",
+        "GB/s",
+        "cached_loads",
+        lambda at: 64 * at.multiply_adds,
+        lambda A, B, at: 16 * at.p,
+        ceiling,
+        {"level": level, "region": region},
+        shape,
+        region,
+    )
+    for level, region, ceiling, shape in (
+        (1, 2**13, _per_cycle(128), (4096, 256, 1024)),
+        (2, 2**22, lambda gpu, dtype: None, (1024, 256, 1024)),
+    )
+]
+#: The double tensor cores' rate is in the datasheet of some GPUs, but does not follow from clocks and units.
+TENSOR, TENSOR_DOUBLE = (
+    Probe("tensor_rate", "GFLOP/s", kernel, work, expected, ceiling, {}, shape)
+    for kernel, work, expected, ceiling, shape in (
+        (
+            "tensor_products",
+            lambda at: 2 * 128 * 128 // PRECISIONS[at.dtype].itemsize * at.multiply_adds,
+            lambda A, B, at: 1,
+            _peak,
+            (132, 8192, 1024),
+        ),
+        (
+            "double_products",
+            lambda at: 2 * 512 * at.multiply_adds,
+            lambda A, B, at: 512 * at.p,
+            lambda gpu, dtype: None,
+            (528, 1024, 1024),
+        ),
+    )
+)
+CASES = [
+    (MEMORY, "float"),
+    *((ARITHMETIC, dtype) for dtype in ("float", "double", "int32")),
+    *((probe, "float") for probe in (*SHARED, *CACHES)),
+    *((TENSOR, dtype) for dtype in ("half", "bfloat16", "tf32")),
+    (TENSOR_DOUBLE, "double"),
+]
 
 
 class Bandwidth(Method):
@@ -75,12 +159,14 @@ class Bandwidth(Method):
     def run(self, work: Work) -> Tables:
         """As Method says. No product is made: measurements.csv gets no row."""
         kernels = registry.load(FOLDER)
+        emulated = work.device["backend"] == "emulator"
+        cases = [(probe, dtype) for probe, dtype in CASES if not (emulated and probe.only_timed)]
         with tempfile.TemporaryDirectory() as folder:
             rows = []
-            for number, (probe, dtype) in enumerate(CASES, 1):
+            for number, (probe, dtype) in enumerate(cases, 1):
                 row = _row(probe, dtype, kernels[probe.kernel], work, Path(folder))
                 found = f"{row['measured']:,.1f} {row['unit']}" if row.get("measured") else row["message"]
-                LOG.info("%d/%d %s %s: %s", number, len(CASES), probe.quantity, dtype, found)
+                LOG.info("%d/%d %s %s: %s", number, len(cases), probe.quantity, dtype, found)
                 rows.append(row)
         facts = columns.frame(rows + ceilings(rows[0]), self.name)
         return columns.frame([], "measurements", work.parameters), facts
@@ -89,26 +175,20 @@ class Bandwidth(Method):
 def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> Row:
     device = work.device
     row = {"platform": device["platform"], "quantity": probe.quantity, "dtype": dtype, "unit": probe.unit}
-    row |= {"datasheet": datasheet(device, probe.quantity, dtype), "samples": 0, "status": "ok", "message": ""}
+    sheet = probe.ceiling(device["gpu"], dtype) if device["gpu"] else None
+    row |= {"datasheet": sheet, "samples": 0, "status": "ok", "message": ""}
     run = _emulated if device["backend"] == "emulator" else _timed
 
     def job(n: int, p: int, m: int) -> Job:
-        at = point("bandwidth", kernel.name, dtype, n, p, m, block_x=256, block_y=1)
+        at = point("bandwidth", kernel.name, dtype, n, p, m, **probe.parameters)
         place = folder / kernel.name / dtype
         manifest = build(kernel, kernel.instances(at), device, place)
         return prepare(at, kernel, {kernel.name: manifest}, {kernel.name: place}, device, work.config)
 
+    small = job(*SMALL)
+    if small.row["status"] != "error":  # as it is before a run
+        return row | {name: small.row[name] for name in ("status", "message")}
     return row | run(probe, dtype, device, job)
-
-
-def datasheet(device: Mapping[str, Any], quantity: str, dtype: str) -> float | None:
-    """The figure of device.json, from the clocks and units of the chip; None if there is no GPU or none is known."""
-    gpu = device["gpu"]
-    if not gpu:
-        return None
-    if quantity == MEMORY.quantity:
-        return gpu["memory_bandwidth_gb_s"]
-    return (gpu["peak_gflops"] or {}).get(dtype)
 
 
 def ceilings(memory: Row) -> list[Row]:
@@ -128,12 +208,14 @@ def ceilings(memory: Row) -> list[Row]:
 def _emulated(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..., Job]) -> Row:
     from tilewise.build.emulator import Emulator, run
 
-    small = job(9, 9, 9)
-    A, B = (np.ones((9, 9), PRECISIONS[dtype].stored) for _ in range(2))
-    C = np.zeros_like(A)
+    small, precision = job(*SMALL), PRECISIONS[dtype]
+    size = max(probe.operands, small.point.n * small.point.m)
+    A, B = (precision.narrow(np, np.ones(size, np.float32)) for _ in range(2))
+    C = np.zeros((small.point.n, small.point.m), precision.stored)
     libraries = {name: Emulator(file) for name, (file, _) in small.files.items()}
     run(libraries, small.launches, small.workspaces, {"A": A, "B": B, "C": C})
-    _compare(np.array_equal(C, np.broadcast_to(probe.expected(A, B, small.point), C.shape)), small)
+    wanted = probe.expected(precision.wide(np, A[:1]), precision.wide(np, B[:1]), small.point)
+    _compare(bool((precision.wide(np, C) == wanted).all()), small)
     return {"message": "emulated: verified, not measured"}
 
 
@@ -142,15 +224,16 @@ def _timed(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..
 
     from tilewise.measure.backends.cuda import bound, elapsed
 
-    kind = PRECISIONS[dtype].stored
+    precision = PRECISIONS[dtype]
+    kind = precision.stored
     if probe is MEMORY:
         free, _ = cupy.cuda.runtime.memGetInfo()
         side = math.isqrt(min(ARRAY_BYTES, free // 8) // kind.itemsize)
         large = job(side, 1, side)
         A, B = (cupy.random.default_rng(seed).random((side, side), dtype=kind) for seed in (1, 2))
     else:
-        large = job(4096, _steps(datasheet(device, probe.quantity, dtype)), 4096)
-        A, B = cupy.ones(1, kind), cupy.ones(1, kind)
+        large = job(*(probe.shape or (4096, _steps(_peak(device["gpu"], dtype)), 4096)))
+        A, B = (precision.narrow(cupy, cupy.ones(size, cupy.float32)) for size in (probe.operands, 1))
     at = large.point
     C = cupy.zeros((at.n, at.m), kind)
     launch, _, _kept = bound(large, A, B, C)
@@ -159,7 +242,7 @@ def _timed(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..
         with elapsed() as ms:
             launch(0)
         times_ms += ms
-    _compare(bool((probe.expected(A, B, at) == C).all()), large)
+    _compare(bool((probe.expected(A, B, at) == precision.wide(cupy, C)).all()), large)
     times_ms = times_ms[WARM_UP:]
     return {
         "measured": probe.work(at) / float(np.median(times_ms)) / 1e6,

@@ -71,12 +71,12 @@ class LaunchLimits(Method):
         tried = cases(work.jobs(), work.device["limits"])
         for number, case in enumerate(tried, 1):
             [launch] = case.job.launches
-            row = case.job.row | place.columns(case.job.row.get("gpu_uuid"))
-            row |= {"shared_bytes": launch.dynamic_shared_bytes}
+            row = case.job.row | {"shared_bytes": launch.dynamic_shared_bytes}
             if row["status"] in ("compile_error", "unsupported"):
                 rows.append(row)
                 continue
             found = device.attempt(case.job, case.raised)
+            row |= {"gpu_uuid": found.gpu_uuid} | place.columns(found.gpu_uuid)
             refusal = {"status": "invalid_launch", "message": f"{found.error}: {found.error_text}"}
             note = "launched and verified, not timed"
             rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))

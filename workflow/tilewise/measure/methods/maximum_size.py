@@ -15,13 +15,15 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import told
 from tilewise.measure.task import Work
 from tilewise.study import columns
-from tilewise.study.points import Point
+from tilewise.study.points import UNIT, Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
 
 LOG = logging.getLogger(__name__)
 #: The share of the budget that is planned with: the rate falls with n (H200: by 2% from n = 32768 to 54328).
 PLANNED = 0.95
+#: Bytes beside the matrices that a GPU's generator of random numbers takes.
+SPARE = 2**26
 
 
 def theoretical_n(memory_bytes: int, itemsize: int) -> int:
@@ -44,10 +46,10 @@ def n_within(budget_s: float, gflops: float) -> int:
 
 
 class MaximumSize(Method):
-    """theoretical_n follows from the device's whole memory, allocatable_n is the largest n whose three matrices, and
-    the workspaces of the kernel, really allocate, predicted_ms what the kernel would take there at the rate of a
-    smaller run, timed_n the largest n that keeps within maximum_size.budget_s. The emulator times nothing: there
-    predicted_ms and time_ms are missing."""
+    """For each kernel: theoretical_n follows from the device's whole memory, allocatable_n is the largest n whose three
+    matrices, and the workspaces of the kernel, really allocate, predicted_ms what the kernel would take there at the
+    rate of a smaller run, timed_n the largest n that keeps within maximum_size.budget_s. A row each for the sizes of
+    maximum_size.also_n that fit. The emulator times nothing: there predicted_ms and time_ms are missing."""
 
     name = "maximum_size"
     only_cuda = True
@@ -59,52 +61,69 @@ class MaximumSize(Method):
         return [config["maximum_size"], config["emulator"]["memory_bytes"] if backend == "emulator" else None]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
-        """One CUDA kernel with one choice."""
+        """CUDA kernels, each with one choice."""
         super().check(points, kernels, place)
-        if len(points) > 1:
-            raise UserError(
-                f"{place}: maximum_size is for one kernel, dtype and choice, not {len(points)}; make a task of each"
-            )
+        names = [point.kernel for point in points]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"{place}: maximum_size is for one dtype and choice of {name}, not {names.count(name)}")
 
     def run(self, work: Work) -> Tables:
-        """As Method says; one row each."""
-        [point] = work.points
+        """As Method says; measurements.csv gets the product of the largest n that was timed, of each kernel."""
+        rows: list[Row] = []
+        found: list[Row] = []
+        with Journal(work.journal) as remembered:
+            for point in work.points:
+                row, facts = self._found(point, work, remembered)
+                rows.append(row)
+                found += facts
+        return columns.frame(rows, "measurements", work.parameters), columns.frame(found, self.name)
+
+    def _found(self, point: Point, work: Work, remembered: Journal) -> tuple[Row, list[Row]]:
+        """The row of a kernel and its facts, from the journal or else from the device."""
 
         def job(n: int) -> Job:
             return work.jobs([dataclasses.replace(point, n=n, p=n, m=n)])[0]
 
-        first = job(1)
+        first = job(UNIT)
         key = digest([first.key, self.settings(work.config, work.device["backend"])])
-        with Journal(work.journal) as remembered:
-            if first.row["status"] in ("compile_error", "unsupported"):
-                remembered.rows[key] = first.row | {"facts": None}
-            if key not in remembered.rows:
-                device = device_of(Setting(work.device, work.config, work.samples))
-                row, facts = _probe(point, job, device, work)
-                remembered.add(key, row | {"facts": facts})
-            row = dict(remembered.rows[key])
-        found = [row.pop("facts")]
-        tables = columns.frame([row], "measurements", work.parameters), columns.frame(filter(None, found), self.name)
-        return tables
+        if first.row["status"] in ("compile_error", "unsupported"):
+            remembered.rows[key] = first.row | {"facts": []}
+        if key not in remembered.rows:
+            device = device_of(Setting(work.device, work.config, work.samples))
+            row, facts = _probe(point, job, device, work)
+            remembered.add(key, row | {"facts": facts})
+        row = dict(remembered.rows[key])
+        return row, row.pop("facts")
 
 
-def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) -> tuple[Row, Row]:
+def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) -> tuple[Row, list[Row]]:
     """The row and the facts of the largest product; `job(n)` is the kernel's job at n."""
-    itemsize = PRECISIONS[point.dtype].itemsize
+    kernel, itemsize = work.kernels[point.kernel], PRECISIONS[point.dtype].itemsize
     free, total = device.memory()
     theoretical = theoretical_n(total, itemsize)
+    # The size of a workspace may depend on what divides n, so that a larger n needs less.
+    unit = UNIT if kernel.workspaces else 1
 
-    def fits(n: int) -> bool:
-        spaces = work.kernels[point.kernel].workspaces_at(dataclasses.replace(point, n=n, p=n, m=n), work.device)
-        return device.allocates([n * n * itemsize] * 3 + [space.bytes for space in spaces])
+    def most(spare: int) -> int:
+        """The largest n beside which so many bytes are left."""
 
-    allocatable = largest(fits, theoretical)
-    budget = work.config["maximum_size"]["budget_s"]
+        def fits(units: int) -> bool:
+            n = units * unit
+            spaces = kernel.workspaces_at(dataclasses.replace(point, n=n, p=n, m=n), work.device)
+            return device.allocates([n * n * itemsize] * 3 + [space.bytes for space in spaces] + [spare] * bool(spare))
+
+        return unit * largest(fits, theoretical // unit)
+
+    allocatable = most(0)
+    settings = work.config["maximum_size"]
+    budget = settings["budget_s"]
     gflops = _rate(device, job, allocatable, budget)
-    timed = allocatable if gflops is None else min(allocatable, n_within(PLANNED * budget, gflops))
-    LOG.info("the largest n that allocates is %d; %d is timed", allocatable, timed)
-    row = device.once(job(timed))
-    LOG.info("1/1 %s: %s", job(timed).point.label(), told(row))
+    timed = allocatable
+    if gflops is not None:
+        within = n_within(PLANNED * budget, gflops) // unit * unit
+        timed = within if within < allocatable else most(SPARE)
+    LOG.info("%s: the largest n that allocates is %d; %d is timed", point.kernel, allocatable, timed)
     facts = {
         "platform": work.device["platform"],
         "kernel": point.kernel,
@@ -115,11 +134,14 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) 
         "allocatable_n": allocatable,
         "predicted_ms": None if gflops is None else 2 * allocatable**3 / gflops / 1e6,
         "budget_s": budget,
-        "timed_n": timed,
-        "time_ms": row["time_ms"],
-        "rows_checked": min(work.config["verification"]["rows"], timed) if row["status"] == "ok" else None,
     }
-    return row, facts
+    found, rows = [], {}
+    for n in [*(also for also in settings["also_n"] if also < timed), timed]:
+        rows[n] = device.once(job(n))
+        LOG.info("%s: %s", job(n).point.label(), told(rows[n]))
+        checked = min(work.config["verification"]["rows"], n) if rows[n]["status"] == "ok" else None
+        found.append(facts | {"timed_n": n, "time_ms": rows[n]["time_ms"], "rows_checked": checked})
+    return rows[timed], found
 
 
 def _rate(device: Device, job: Callable[[int], Job], allocatable: int, budget_s: float) -> float | None:

@@ -1,5 +1,8 @@
 """The method `sweep`: every point of the task, verified and timed."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.task import Work, measure_task
 
@@ -8,6 +11,10 @@ class Sweep(Method):
     """Its facts are how long the task took."""
 
     name = "sweep"
+
+    def settings(self, config: Mapping[str, Any], backend: str) -> Any:
+        """As Method says."""
+        return config["timing"]["repeats"] if backend == "gpu" else None
 
     def run(self, work: Work) -> Tables:
         """As Method says."""

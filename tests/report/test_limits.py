@@ -1,0 +1,97 @@
+"""What limits a kernel: kernels whose bottleneck is known, because they are made so."""
+
+import dataclasses
+import math
+
+import pytest
+import synthetic
+
+from tilewise.report import data, tables
+from tilewise.report.limits import LATENCY, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
+
+#: A chip with round numbers: 100 multiprocessors at 1000 MHz make 100 wavefronts, 400 instructions, all 10^9 a second.
+MEASURED = {
+    ("multiply_add_rate", "float"): 25_000,
+    ("tensor_rate", "half"): 400_000,
+    ("shared_wavefronts_16_bytes", "float"): 90,
+    ("l1_bandwidth", "float"): 10_000,
+    ("memory_bandwidth", "float"): 4_000,
+}
+CHIP = Roofs(100, 1000, MEASURED)
+#: A multiply-add of a warp per nanosecond is 64 GFLOP/s. What uses next to nothing of anything:
+FRUGAL = Demand(multiply_add_share=1.0, wavefronts=0.0, lines=0.0, sectors=0.0, bytes=0.0)
+
+
+def demand(**values):
+    return Demand(**{**FRUGAL.__dict__, **values})
+
+
+@pytest.mark.parametrize(
+    ("gflops", "asks", "name", "share"),
+    [
+        (64 * 80, demand(wavefronts=1.0), "shared memory", 80 / 90),
+        (64 * 80, demand(lines=1.1), "look-ups in L1", 88 / 100),
+        (64 * 60, demand(sectors=5.0), "L1", 32 * 60 * 5 / 10_000),
+        (64 * 50, demand(bytes=64.0), "memory", 50 * 64 / 4_000),
+        (64 * 50, demand(multiply_add_share=0.2), "issue slots", 50 / 0.2 / 400),
+        (24_000, demand(multiply_add_share=0.95), "issue slots", 24_000 / 64 / 0.95 / 400),
+        (24_000, demand(), "multiply-adds", 24_000 / 25_000),
+        (3_000, demand(wavefronts=0.9), LATENCY, 3_000 / 64 * 0.9 / 90),
+    ],
+)
+def test_the_bottleneck_of_a_kernel_that_has_one(gflops, asks, name, share):
+    used = shares(gflops, asks, CHIP, "float")
+    assert limited_by(used) == (name, pytest.approx(share))
+
+
+def test_a_kernel_on_the_tensor_cores():
+    asks = demand(on_tensor_cores=True, multiply_add_share=0.3)
+    assert limited_by(shares(350_000, asks, CHIP, "half")) == ("tensor cores", pytest.approx(0.875))
+    assert "issue slots" not in shares(350_000, asks, CHIP, "half"), "an instruction there is many multiply-adds"
+    assert limited_by(shares(350_000, asks, CHIP, "bfloat16"))[0] == "", "the roof of its type was not measured"
+
+
+def test_what_is_not_known_is_not_called_latency():
+    """A resource above half limits, whatever else there may be; that none does, is only known if all are."""
+    asks = Demand(multiply_add_share=1.0, wavefronts=0.1)
+    assert limited_by(shares(3_000, asks, CHIP, "float"))[0] == ""
+    assert limited_by(shares(64 * 80, Demand(wavefronts=1.0), CHIP, "float"))[0] == "shared memory"
+    assert limited_by({}) == ("", pytest.approx(math.nan, nan_ok=True))
+
+
+def test_without_a_measured_roof_the_clock_gives_it():
+    bare = Roofs(100, 1000)
+    assert shares(6_400, demand(wavefronts=0.5), bare, "float")["shared memory"] == pytest.approx(0.5)
+    slow = Roofs(100, 500)
+    assert shares(6_400, demand(wavefronts=0.5), slow, "float")["shared memory"] == pytest.approx(1.0)
+    assert bytes_per_multiply_add({"n": 1000, "p": 1000, "m": 1000}, 4) == pytest.approx(32 * 4 * 3 / 1000)
+
+
+def test_the_table_names_a_limit_for_what_was_counted(tmp_path):
+    folder = synthetic.write(tmp_path / "nvidia-h200", with_traffic=True)
+    evidence = data.load([folder], recorded=tmp_path / "none")
+    found = tables.limits(evidence).set_index(["kernel", "dtype"])
+    assert set(found["n"]) == {8192} and found.index.is_unique
+    tiled = found.loc[("tiled", "float")]
+    # 262144 wavefronts of loads and 7 of stores for 256^3 multiply-adds, of which 32 make a warp's.
+    wavefronts = (250_000 + 7) / (256**3 / 32)
+    assert tiled["hardware_wavefronts_per_100"] == pytest.approx(100 * wavefronts)
+    used = {
+        "shared memory": 100 * tiled["gflops"] / 64 * wavefronts / (132 * 1.965),
+        "issue slots": 100 * tiled["gflops"] / 64 / 0.5 / (4 * 132 * 1.965),
+        "multiply-adds": 100 * tiled["gflops"] / 61e3,
+    }
+    assert max(used.values()) < 50, "and nobody counted the lines"
+    assert tiled["limited_by"] == "" and math.isnan(tiled["limit_percent"])
+    busy = evidence.facts["counters"].assign(shared_load_wavefronts=1_000_000)
+    evidence = dataclasses.replace(evidence, facts=evidence.facts | {"counters": busy})
+    tiled = tables.limits(evidence).set_index(["kernel", "dtype"]).loc[("tiled", "float")]
+    wavefronts = (1_000_000 + 7) / (256**3 / 32)
+    share = 100 * tiled["gflops"] / 64 * wavefronts / (132 * 1.965)
+    assert share > 50
+    assert (tiled["limited_by"], tiled["limit_percent"]) == ("shared memory", pytest.approx(share))
+    assert (tiled["second_limit"], tiled["second_percent"]) == ("issue slots", pytest.approx(used["issue slots"]))
+    assert found.loc[("cublas", "float"), "limited_by"] == "", "nobody counts what a library asks for"
+    assert tables.limits(
+        data.load([synthetic.write(tmp_path / "emulator", "emulator")], recorded=tmp_path / "none")
+    ).empty
