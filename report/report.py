@@ -12,22 +12,17 @@
 
 # %% [markdown]
 # # Tilewise: how fast can a GPU multiply matrices, and why?
-#
-# Several kernels compute the same product, C = A B. Each differs in one idea: from the textbook's one thread per
-# element, through tiles in shared memory and in registers, past NVIDIA's own library. Every product is checked. The
-# results stand beside those of a published study on an RTX 2080 Ti (*source a*), so that you can see what carries over
-# to another machine and what does not.
 
 # %% tags=["parameters"]
 import sys
 
-from IPython.display import display
+from IPython.display import HTML, display
 
 sys.path.insert(0, "../workflow")  # so that the notebook also opens if the package is not installed
 
 from tilewise.measure import accuracy
-from tilewise.report import claims, data, figures, findings, layouts, tables
-from tilewise.report.render import show_figure, show_table, text
+from tilewise.report import claims, data, drawings, figures, findings, tables
+from tilewise.report.exhibits import claims_html, show_figure, show_kernel, show_table, text
 
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = data.RECORDED
@@ -35,82 +30,49 @@ recorded = data.RECORDED
 # %%
 evidence = data.load(folders, recorded=recorded)
 published = data.published()
-labels = evidence.labels
 tasks = evidence.config["tasks"]
 ladder = tables.ladder(evidence, published)
 failed = tables.failures(evidence)
 verified = tables.verification(evidence)
+climb = tables.climb(evidence, tables.CLIMB)
+rungs = tables.rungs(climb, evidence)
+verdicts = claims.verdicts(claims.load(), evidence)
 
 
 def task_table(name, layout, caption, rows=lambda table: table, hide=()):
     """The table of a task, or a note if this run's config has no such task."""
     if name not in tasks:
         return text(f"*The config of this run has no task `{name}`.*")
-    return show_table(rows(tables.task(name, evidence, published)), layout, caption, labels, hide)
+    return show_table(rows(tables.task(name, evidence, published)), layout, caption, evidence, hide, name)
 
 
 def task_figure(name, caption):
     """The figure of a task, if this run's config has that task."""
-    return show_figure(figures.task(name, evidence, published), caption) if name in tasks else None
+    return show_figure(figures.task(name, evidence, published), caption, name) if name in tasks else None
 
-
-text(findings.origin(evidence))
-
-# %% [markdown]
-# ## The verdicts
-#
-# The table lists what the five sources claim, and tests each claim on the measured values. The condition in
-# `report/claims.yaml` decides whether a claim holds. The range of a measured value follows from the quartiles of its
-# times; if the verdict would change within that range, the table says so. A claim is about the machine that it names:
-# if it fails on another machine, that is not an error of its source. If a source's own figures do not agree with each
-# other, the note below the claim says so.
 
 # %%
-verdicts = claims.verdicts(claims.load(), evidence)
+text(findings.answer(evidence, rungs, ladder))
+
+# %%
+show_figure(
+    figures.rungs(rungs, evidence),
+    "<b>The ladder, float.</b> The rate of every rung, from the textbook's kernel to the last. The lines are what "
+    "limits it; a black mark is what a rung's own loop allows; a rung in orange is slower than one before it.",
+    "rungs",
+)
+
+# %%
+text(findings.reasons(evidence, rungs))
+
+# %%
+text(findings.origin(evidence))
+
+# %%
 text(findings.verdict_counts(verdicts, evidence))
 
 # %%
-beside = claims.side_by_side(verdicts, evidence)
-caption = f"<b>Claims.</b> Source by source, all {len(beside)}; the table scrolls."
-show_table(beside, layouts.claims(evidence), caption)
-
-# %% [markdown]
-# ## Summary
-
-# %%
-text(findings.summary(evidence, ladder, verified, failed))
-
-# %%
-text("\n\n".join([findings.clocks(evidence), findings.between_runs(evidence)]))
-
-# %% [markdown]
-# **How to read the tables.** C is n × m, A is n × p and B is p × m; shapes are written (n, m, p), as source a writes
-# them. A time is the median of isolated runs in milliseconds; the *spread* is the interquartile range divided by the
-# median. The *ratio* is the published time divided by the measured one: 10× means ten times faster here. Every GPU
-# table includes cuBLAS, NVIDIA's own library, in the same precision (TF32 off) for comparison; the tables of the CPU
-# loop include NumPy's BLAS. A mark † means that the point's standard deviation is above the study's limit, so its last
-# digits mean nothing. A point that did not run keeps its row; [What failed and why](#What-failed-and-why) gives the
-# cause.
-
-# %% [markdown]
-# ## The CPU loop
-#
-# The baseline is three nested loops in the order k, i, j on one core. The innermost loop walks along a row of B and a
-# row of C, so the processor reads memory in order. It is a fair loop, but not a fast one. NumPy's BLAS works on blocks
-# that fit the caches and uses every core; it shows what the same processor can do.
-
-# %%
-task_table(
-    "cpu",
-    "cpu",
-    "<b>CPU times.</b> The loop in float, beside the host of source a (which does not name the CPU's model).",
-)
-
-# %%
-task_figure(
-    "cpu",
-    "<b>The CPU.</b> Rate of the kij loop (one thread) and of NumPy's BLAS at each shape; the axis is logarithmic.",
-)
+HTML(claims_html(verdicts, evidence))
 
 # %% [markdown]
 # ## One thread per element
@@ -120,13 +82,6 @@ task_figure(
 # share their loads. If a block is 32 or more threads wide along x, a warp covers one row of C: it asks for 32
 # neighbours in B and for a single element of A. In a block of 8 × 128 a warp covers four rows: a request for A touches
 # four lines, and a request for B brings 8 neighbours.
-
-# %%
-task_table(
-    "task1a",
-    "winners",
-    "<b>Table 1.</b> Naive kernel, float, at the best block for each shape, with the CPU loop of the same machine.",
-)
 
 # %%
 task_figure(
@@ -139,42 +94,55 @@ text(findings.block_shapes(evidence))
 
 # %%
 task_table(
-    "task1b",
-    "sweep",
-    "<b>Table 2.</b> Naive kernel, double, over the block dimensions at the largest shape.",
-    rows=tables.largest,
-    hide=("bound_ratio", "dtype"),
+    "task1a",
+    "winners",
+    "<b>Best blocks, float.</b> The naive kernel beside source a's Table 1, with the CPU loop of the same machine.",
 )
 
 # %%
 task_figure(
     "task1b",
-    "<b>Block dimensions, double.</b> The same in double; source a does not have the shapes that are not in Table 2.",
+    "<b>Block dimensions, double.</b> The same in double; source a has the largest shape only.",
+)
+
+# %%
+task_table(
+    "task1b",
+    "sweep",
+    "<b>Blocks in double.</b> The naive kernel at the largest shape, beside source a's Table 2.",
+    rows=tables.largest,
+    hide=("bound_ratio", "dtype"),
 )
 
 # %%
 text(findings.double_cost(evidence, published))
 
 # %% [markdown]
-# ## The largest product
+# ### Which index should run along a row?
 #
-# Three square matrices of n² floats need 12 n² bytes, so memory limits n. In theory the limit follows from the memory
-# that the device reports; in practice the driver and the context keep some of it. So the probe searches by bisection
-# for the largest n whose three matrices can really be allocated. The study then times one product of that size and
-# verifies random rows of C. If that product would take longer than the study's budget, the study times a smaller one.
-# From n = 46,341 on, n² no longer fits into a 32-bit integer, so the kernels use 64-bit indices.
-
-# %%
-task_table("task1c", "maximum_size", "<b>Table 3.</b> Maximum size, three float matrices, naive kernel.")
+# The transposed kernels make threadIdx.x the row of C, as source c does. Then neighbouring threads of a warp read and
+# write elements that lie a whole row apart, so every request breaks into up to 32 pieces.
 
 # %%
 task_figure(
-    "task1c",
-    "<b>Maximum size.</b> The largest n in theory, the largest that was allocated, and the n that was timed.",
+    "coalescing", "<b>Coalescing.</b> Rates with threadIdx.x as the column and, in the transposed kernels, as the row."
 )
 
 # %%
-text(findings.largest_rates(evidence))
+text(
+    findings.found(
+        evidence.of("coalescing"),
+        """
+        On {platform}, with threadIdx.x as the row, the naive kernel takes {time(kernel='naive_transposed', block_x=32,
+        cube=8192) / time(kernel='naive', block_x=32, cube=8192)} times as long at 8192 cubed (blocks of 32 × 32), and
+        the tiled kernel {time(kernel='tiled_transposed', tile=32) / time(kernel='tiled', tile=32)} times as long at
+        4096 cubed.
+        """,
+    )
+)
+
+# %%
+task_table("coalescing", "sweep", "<b>Coalescing.</b> threadIdx.x as the column and as the row.", hide=("bound_ratio",))
 
 # %% [markdown]
 # ## Tiles in shared memory
@@ -185,13 +153,6 @@ text(findings.largest_rates(evidence))
 # too.
 
 # %%
-task_table(
-    "task2a",
-    "winners",
-    "<b>Table 4.</b> Tiled kernel, float, at the best tile width for each shape.",
-)
-
-# %%
 task_figure(
     "task2a",
     "<b>Tile width, float.</b> Rate of the tiled kernel; a block has as many threads as a tile has elements.",
@@ -199,10 +160,9 @@ task_figure(
 
 # %%
 task_table(
-    "task2b",
+    "task2a",
     "winners",
-    "<b>Table 4 in double.</b> The same sweep in double; source a ran it but did not print it.",
-    hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
+    "<b>Best tiles, float.</b> The tiled kernel at the best width for each shape, beside source a's Table 4.",
 )
 
 # %%
@@ -210,6 +170,67 @@ task_figure(
     "task2b",
     "<b>Tile width, double.</b> The tiles take twice the shared memory.",
 )
+
+# %%
+task_table(
+    "task2b",
+    "winners",
+    "<b>Best tiles, double.</b> The same in double; source a ran it but did not print it.",
+    hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
+)
+
+# %% [markdown]
+# ### A tile width chosen at run time
+#
+# Source d chooses the size of the tiles at run time, for any device. Then the compiler cannot unroll the inner loop,
+# and cannot turn the offsets into constants. The table also shows the same widths, fixed at compile time.
+
+# %%
+task_figure("dynamic_tile", "<b>Run-time tile.</b> Rates for each tile width.")
+
+# %%
+text(
+    findings.found(
+        evidence.of("dynamic_tile"),
+        """
+        On {platform} the best width chosen at run time is {best('tile', kernel='dynamic_tile')}. With it the kernel
+        takes {time(kernel='dynamic_tile') / time(kernel='tiled')} times as long as with the best fixed width.
+        """,
+    )
+)
+
+# %%
+task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Compared with tiles of fixed width.", hide=("bound_ratio",))
+
+# %%
+show_table(
+    tables.occupancy(evidence),
+    "occupancy",
+    "<b>Occupancy.</b> Blocks of a kernel that fit on a multiprocessor: computed from the build, and as CUDA says.",
+    evidence,
+)
+
+# %% [markdown]
+# ### What a matrix struct costs
+#
+# The kernel of source e reads its operands through a struct with a stride, so it can also multiply sub-matrices.
+
+# %%
+task_figure("matrix_struct", "<b>Matrix struct.</b> Rates with the struct and with plain pointers.")
+
+# %%
+text(
+    findings.found(
+        evidence.of("matrix_struct"),
+        """
+        On {platform}, float with tiles of 32, the struct takes {time(kernel='matrix_struct', dtype='float', tile=32) /
+        time(kernel='tiled_exact', dtype='float', tile=32)} times as long as the same kernel with plain pointers.
+        """,
+    )
+)
+
+# %%
+task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Compared with plain pointers.", hide=("bound_ratio",))
 
 # %% [markdown]
 # ## Several tiles per block
@@ -221,15 +242,6 @@ task_figure(
 # fewer blocks on a multiprocessor (see Occupancy).
 
 # %%
-task_table(
-    "task3",
-    "sweep",
-    "<b>Table 5.</b> Tiles per block (NTB) at the largest shape; source a printed only float with tile 32.",
-    rows=tables.largest,
-    hide=("bound_ratio",),
-)
-
-# %%
 task_figure(
     "task3",
     "<b>NTB.</b> Rate over the number of tiles per block, and speed relative to one tile, beside source a's curve.",
@@ -238,25 +250,14 @@ task_figure(
 # %%
 text(findings.few_blocks(evidence))
 
-# %% [markdown]
-# ## Shapes that are not multiples of a tile
-#
-# Real matrices end in the middle of a tile. The kernels fill the part of a tile beyond the edge with zeros, so the
-# product is right for every shape, down to a single element. Source a showed n = p = m = 1100. The other shapes are the
-# hard cases: primes, single rows and columns, one less and one more than a tile. *Error / bound* is the largest error
-# divided by the largest error that rounding can explain; it must stay below 1, and integers must be exact. The time of
-# a tiny product is the time of a launch.
-
 # %%
 task_table(
-    "task4",
+    "task3",
     "sweep",
-    "<b>Ragged and degenerate shapes.</b> Tile 16, three tiles per block.",
-    hide=("block", "gflops", *evidence.parameters),
+    "<b>Tiles per block.</b> NTB at the largest shape; source a's Table 5 has only float with tile 32.",
+    rows=tables.largest,
+    hide=("bound_ratio",),
 )
-
-# %%
-task_figure("task4", "<b>Ragged shapes.</b> Rates for each type, on a logarithmic axis.")
 
 # %% [markdown]
 # ## From one load per multiply-add to the limit
@@ -269,37 +270,28 @@ task_figure("task4", "<b>Ragged shapes.</b> Rates for each type, on a logarithmi
 # request of a warp per cycle. From 25 requests per 100 multiply-adds on, this pipe sets the pace.
 
 # %%
-climb = tables.climb(evidence, tables.CLIMB)
-rungs = tables.rungs(climb, evidence)
 told = []
 
 
-def rung(name, *sentences):
-    """Heading, paragraph and picture of a rung, if it was timed."""
+def rung(name, *sentences, idea=""):
+    """Heading, paragraph, drawing and picture of a rung, if it was timed; `idea` begins the lines that carry it."""
     told.append(name)
     if name in set(rungs["kernel"]):
-        title = evidence.kernels[name].title
-        display(text(f"### {findings.plain(title if title.startswith(name) else f'{name}: {title}')}"))
+        kernel, row = evidence.kernels[name], rungs[rungs["kernel"] == name].iloc[0]
+        display(
+            text(f"### {findings.plain(kernel.title if kernel.title.startswith(name) else f'{name}: {kernel.title}')}")
+        )
         display(text(findings.rung(evidence, climb, rungs, name, *sentences)))
-        before = rungs.loc[rungs["kernel"] == name, "before"].iloc[0]
-        beside = f", beside {before}" if before else ""
+        point = data.point_of(row, kernel)
+        tiles = point and drawings.tiling(kernel, point, evidence.device(row["platform"]))
+        if tiles:
+            display(show_kernel(kernel, tiles, idea))
+        beside = f", beside {row['before']}" if row["before"] else ""
         caption = (
             f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling."
         )
         display(show_figure(figures.rung(rungs, name, evidence), caption))
 
-
-if rungs.empty:
-    display(text("No rung was timed: there is no GPU, and no recorded run of the ladder."))
-else:
-    display(
-        show_figure(
-            figures.rungs(rungs, evidence),
-            "<b>The ladder, float.</b> The rate of every rung. A black mark is what its loop allows; a rung in orange "
-            "is slower than one before it.",
-        )
-    )
-    display(text(findings.top(evidence, rungs)))
 
 # %%
 rung(
@@ -314,6 +306,7 @@ rung(
     But the pipe to the caches has to take {this('accesses_per_100')} loads for 100 multiply-adds, which allows no more
     than {25 / this('accesses_per_100') * roof('multiply_add_rate') / 1000}.
     """,
+    idea="for (int k = 0; k < p; ++k)",
 )
 
 # %%
@@ -331,6 +324,7 @@ rung(
     reads of A. That allows {25 / this('accesses_per_100') * roof('multiply_add_rate') / 1000} TFLOP/s, and the threads
     wait for each other twice per tile.
     """,
+    idea="for (int start = 0; start < p; start += TILE) {",
 )
 
 # %%
@@ -346,6 +340,7 @@ rung(
     where {25 / this('accesses_per_100') * roof('multiply_add_rate') / 1000} TFLOP/s is the most. Elements of B must be
     shared as well.
     """,
+    idea="for (int k = 0; k < TILE; ++k) {",
 )
 
 # %%
@@ -366,6 +361,7 @@ rung(
     {this('conflict_percent')} % of its passes are bank conflicts, and 100 multiply-adds take
     {this('wavefronts_per_100')} passes (the emulator's count, before the compiler joins reads).
     """,
+    idea="for (int k = 0; k < TILE_K; ++k) {",
 )
 
 # %%
@@ -385,6 +381,7 @@ rung(
     And {this('registers')} registers instead of {last('registers')} let {this('warps')} warps in, where there were
     {last('warps')}.
     """,
+    idea="for (int k = 0; k < TILE_K; ++k) {",
 )
 
 # %%
@@ -401,6 +398,7 @@ rung(
     passes instead of {last('wavefronts_per_100')}: shared memory, which can deliver 25 in that time, no longer sets the
     pace.
     """,
+    idea="for (int v = 0; v < ROWS / WIDTH; ++v) a[v] = load_vector",
 )
 
 # %%
@@ -420,6 +418,7 @@ rung(
     walk=80)}, more wait for the register file, and the same loop makes {row('gflops', kernel='pipelined', walk=80) /
     1000} TFLOP/s.
     """,
+    idea="for (int k = 0; k < TILE_K; ++k) {",
 )
 
 # %%
@@ -433,6 +432,7 @@ rung(
     {last('reused_per_multiply_add')}, and the kernel reaches {this('percent_of_ceiling')} % of its ceiling where
     pipelined reaches {last('percent_of_ceiling')}.
     """,
+    idea="const auto fetch = ",
 )
 
 # %%
@@ -449,6 +449,7 @@ rung(
     What is left is partly the end: the blocks make {this('waves')} waves over the multiprocessors, so
     {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all places stay empty, those at the end of the last.
     """,
+    idea="for (int step = 0; step < steps; ++step) {",
 )
 
 # %%
@@ -463,6 +464,7 @@ rung(
     At n = p = 8192 and m = 1024 it makes {rate(kernel='transposing_ring', n=8192, p=8192, m=1024) / 1000} TFLOP/s and
     tma_ring {rate(kernel='tma_ring', n=8192, p=8192, m=1024) / 1000}.
     """,
+    idea="for (int step = 0; step < steps; ++step) {",
 )
 
 # %%
@@ -478,6 +480,7 @@ rung(
     tma_ring {rate(kernel='tma_ring', cube=1024) / 1000}, and cuBLAS {rate(kernel='cublas', dtype='float', cube=1024) /
     1000}.
     """,
+    idea="const auto next_segment = ",
 )
 
 # %%
@@ -500,7 +503,7 @@ for name in rungs.loc[~rungs["anchor"], "kernel"].unique():
 # the grid, divided by those that the whole chip holds at a time.
 
 # %%
-show_table(rungs, "rungs", "<b>The ladder, float.</b> What was measured, and what explains it.", labels)
+show_table(rungs, "rungs", "<b>The ladder, float.</b> What was measured, and what explains it.", evidence)
 
 # %%
 task_table(
@@ -533,7 +536,7 @@ else:
             loops,
             "instructions",
             "<b>Instructions of the multiply-add loop.</b> Counted in the machine code; rates are at the best shape.",
-            labels,
+            evidence,
         )
     )
 
@@ -587,10 +590,10 @@ task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", 
 # store their results while the next tiles arrive.
 
 # %%
-task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside cuBLAS.", hide=("block", "grid"))
+task_figure("ladder_short", "<b>Short numbers.</b> Rates for each type.")
 
 # %%
-task_figure("ladder_short", "<b>Short numbers.</b> Rates for each type.")
+task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside cuBLAS.", hide=("block", "grid"))
 
 # %% [markdown]
 # ## Past the peak: floats made of short numbers
@@ -642,7 +645,7 @@ show_figure(
 )
 
 # %% [markdown]
-# ## As accurate as SGEMM?
+# ### As accurate as SGEMM?
 #
 # The study's rounding bound cannot answer that: it grows with p, and plain TF32 passes it. So the accuracy gate looks
 # at cuBLAS's SGEMM on the same operands, both against float64: a kernel passes if neither its error in the Frobenius
@@ -658,12 +661,12 @@ if "accuracy_gate" in tasks:
     display(text(findings.gate(evidence)))
 
 # %%
-task_table("accuracy_gate", "accuracy", "<b>The accuracy gate.</b> Errors beside those of SGEMM; smaller is better.")
-
-# %%
 task_figure(
     "accuracy_gate", "<b>The accuracy gate.</b> Errors as multiples of SGEMM's; right of the line is a failure."
 )
+
+# %%
+task_table("accuracy_gate", "accuracy", "<b>The accuracy gate.</b> Errors beside those of SGEMM; smaller is better.")
 
 # %% [markdown]
 # ## What others would write, and what it costs in energy
@@ -673,21 +676,21 @@ task_figure(
 # seconds of the same product again and again.
 
 # %%
-task_table(
-    "triton", "sweep", "<b>Triton.</b> Its matmul over its usual space of tiles, warps and stages.", hide=("block",)
-)
-
-# %%
 task_figure("triton", "<b>Triton.</b> Rates over its usual space.")
 
 # %%
-task_table("energy", "energy", "<b>Energy.</b> Joules per product and operations per joule, beside the rate.")
+task_table(
+    "triton", "sweep", "<b>Triton.</b> Its matmul over its usual space of tiles, warps and stages.", hide=("block",)
+)
 
 # %%
 task_figure("energy", "<b>Energy.</b> 10⁹ operations per joule; libraries in grey.")
 
 # %%
 text(findings.energy(evidence, published))
+
+# %%
+task_table("energy", "energy", "<b>Energy.</b> Joules per product and operations per joule, beside the rate.")
 
 # %% [markdown]
 # ## The kernels side by side
@@ -705,7 +708,7 @@ show_figure(
 # %%
 show_figure(
     figures.speedup(ladder, evidence),
-    "<b>Speed-up, float.</b> Best of each kernel over the best naive kernel, and over one core's loop on that machine.",
+    "<b>Speed-up, float.</b> The best of each kernel over the best naive kernel, shape by shape.",
 )
 
 # %%
@@ -713,7 +716,7 @@ show_table(
     ladder[ladder["speedup_over_naive"].notna()],
     "ladder",
     "<b>The ladder.</b> The best of each kernel and type, at the shapes for which the naive kernel was timed too.",
-    labels,
+    evidence,
 )
 
 # %% [markdown]
@@ -727,186 +730,65 @@ show_table(
     tables.choices(evidence, *tasks),
     "choices",
     "<b>Best choices.</b> The fastest choice of each sweep, and the second fastest.",
-    labels,
-)
-
-# %% [markdown]
-# ## Integers
-#
-# Source b multiplies int32 matrices of 2000 × 2000 with blocks of 16 × 16 and compares them exactly. Its operands are
-# all 1, so every element of C is 2000, even if a kernel mixes up rows and columns. Here the operands are random.
-
-# %%
-task_table(
-    "integers", "sweep", "<b>Integers.</b> The CPU loop in the order i, j, k, the naive kernel and the tiled kernel."
+    evidence,
 )
 
 # %%
-task_figure("integers", "<b>Integers.</b> Rates at 2000 × 2000, on a logarithmic axis.")
-
-# %%
-text(
-    findings.found(
-        evidence.of("integers"),
-        """
-        On {platform} the naive kernel takes {time(kernel='naive')} ms and the tiled kernel {time(kernel='tiled')} ms:
-        tiling makes it {time(kernel='naive') / time(kernel='tiled')} times as fast. One core needs {time(kernel='ijk')}
-        ms.
-        """,
-    )
-)
-
-# %% [markdown]
-# ## A stopwatch around everything
-#
-# Source b finds that tiling is 17 times faster, with a stopwatch around allocation, copies and kernel. Its naive kernel
-# ran first, and the first call of a process also creates the CUDA context. This study repeats the measurement in both
-# orders, each time in a fresh process, and also measures the kernel alone.
-
-# %%
-task_table("cold_start", "cold_start", "<b>Whole calls.</b> Medians over fresh processes, step by step.")
-
-# %%
-task_figure(
-    "cold_start",
-    "<b>Where the time of a call goes.</b> The first call also pays for the context, whichever kernel it is.",
-)
-
-# %%
-text(
-    findings.found(
-        evidence.of("cold_start"),
-        """
-        On {platform} the first call takes {call('naive', 1)} ms if it is the naive one; creating the context takes
-        {call('naive', 1, 'context')} ms of that. If naive runs first and tiled second, tiling looks {call('naive', 1) /
-        call('tiled', 2)} times as fast; if tiled runs first and naive second, {call('naive', 2) / call('tiled', 1)}
-        times. The kernels alone differ by a factor of {time(kernel='naive') / time(kernel='tiled')}.
-        """,
-    )
-)
-
-# %% [markdown]
-# ## Which index should run along a row?
-#
-# The transposed kernels make threadIdx.x the row of C, as source c does. Then neighbouring threads of a warp read and
-# write elements that lie a whole row apart, so every request breaks into up to 32 pieces.
-
-# %%
-task_table("coalescing", "sweep", "<b>Coalescing.</b> threadIdx.x as the column and as the row.", hide=("bound_ratio",))
-
-# %%
-task_figure(
-    "coalescing", "<b>Coalescing.</b> Rates with threadIdx.x as the column and, in the transposed kernels, as the row."
-)
-
-# %%
-text(
-    findings.found(
-        evidence.of("coalescing"),
-        """
-        On {platform}, with threadIdx.x as the row, the naive kernel takes {time(kernel='naive_transposed', block_x=32,
-        cube=8192) / time(kernel='naive', block_x=32, cube=8192)} times as long at 8192 cubed (blocks of 32 × 32), and
-        the tiled kernel {time(kernel='tiled_transposed', tile=32) / time(kernel='tiled', tile=32)} times as long at
-        4096 cubed.
-        """,
-    )
-)
-
-# %% [markdown]
-# ## Launches that are refused
-#
-# A block has at most 1024 threads and a limited amount of shared memory. CUDA refuses a launch beyond these limits: the
-# kernel never runs, and C stays as it was. In source b, the function sees the error and returns before it copies C
-# back; but its main function does not check for the error, so it compares the products with host memory that was never
-# written.
-
-# %%
-task_table(
-    "launch_limits",
-    "launch_limits",
-    "<b>Launch limits.</b> Which launches ran and which were refused, with the name of the error.",
-)
-
-# %%
-task_figure("launch_limits", "<b>Launch limits.</b> Each launch as a percentage of what the device allows per block.")
-
-# %%
-text(
-    findings.found(
-        evidence.of("launch_limits"),
-        """
-        On {platform} a block of 33 × 33 threads is refused with {launch('error', block_x=33)}, whose text is
-        "{launch('error_text', block_x=33)}".
-        """,
-        evidence.everyone,
-    )
-)
-
-# %% [markdown]
-# ## Orders of the CPU loop
-#
-# The three loops can be nested in six orders. Each order adds the same products in the same order of k, so the result
-# is the same. What differs is how the innermost loop moves through memory: along rows (ikj, kij), along one row and
-# down one column (ijk, jik), or down two columns (jki, kji).
-
-# %%
-task_table("loop_orders", "cpu", "<b>Loop orders.</b> One thread; the blocked loop works on blocks of 16.")
-
-# %%
-task_figure("loop_orders", "<b>Loop orders.</b> Rates of products that fit into the cache and of products that do not.")
-
-# %%
-text(
-    findings.found(
-        evidence.of("loop_orders"),
-        """
-        On {platform}, in float and beyond the cache, ijk takes {time(kernel='ijk', dtype='float', cube=800) /
-        time(kernel='ikj', dtype='float', cube=800)} times as long as ikj, and jki takes {time(kernel='jki',
-        dtype='float', cube=800) / time(kernel='ikj', dtype='float', cube=800)} times as long. At 512, ijk takes
-        {time(kernel='ijk', dtype='float', cube=512) / time(kernel='ijk', dtype='float', cube=500)} times as long as at
-        500, for 1.07 times the work.
-        """,
-        evidence.everyone,
-    )
-)
-
-# %%
-if not evidence.facts["cache_lines"].empty:
-    fetched = tables.cache_lines(evidence)
+if not evidence.facts["tune"].empty:
     display(
         text(
-            "Why? The same loops also ran on elements that report each of their reads and writes to a model of a "
-            "core's two caches. The model has lines of 64 B and replaces the line that was least recently used. A walk "
-            "along a row fetches one line for 16 floats. A walk down a column fetches one line for each float, unless "
-            "the lines of the whole column stay in the cache until the loop reads the next column."
+            "### Choosing the parameters\n\n"
+            "The tuner tries every variant of a kernel's space: it verifies each, times it in a few runs, and measures "
+            "the best few like every other point. If the line of a kernel is flat at its left end, the choice hardly "
+            "matters; if it falls at once, a choice that was made for another machine or shape costs much."
         )
     )
     display(
         show_table(
-            fetched,
-            "cache_lines",
-            "<b>Cache lines.</b> The time of a multiply-add, and the lines that it fetches according to the model.",
-            labels,
+            tables.tuning(evidence, published),
+            "tuning",
+            "<b>Variants.</b> How many were tried, how many are as good as the best, and what the best gains over the "
+            "choice that the registry had.",
+            evidence,
         )
     )
     display(
         show_figure(
-            figures.cache_lines(evidence),
-            "<b>Cache lines.</b> Time over lines fetched. Loops that fetch equally many lines differ by what the model "
-            "leaves out, such as vector instructions and lines fetched ahead.",
+            figures.tuning(evidence, published),
+            "<b>Variants by rank.</b> How flat is the optimum? The dashed line is at 95 % of the best.",
         )
     )
-    display(text(findings.lines_explain(fetched, evidence)))
+    display(text(findings.tuned(tables.tuning(evidence, published), evidence)))
 
 # %% [markdown]
-# ## Ragged edges against multiples of the tile
+# ## Every shape, every size
+
+# %% [markdown]
+# ### Shapes that are not multiples of a tile
+#
+# Real matrices end in the middle of a tile. The kernels fill the part of a tile beyond the edge with zeros, so the
+# product is right for every shape, down to a single element. Source a showed n = p = m = 1100. The other shapes are the
+# hard cases: primes, single rows and columns, one less and one more than a tile. *Error / bound* is the largest error
+# divided by the largest error that rounding can explain; it must stay below 1, and integers must be exact. The time of
+# a tiny product is the time of a launch.
+
+# %%
+task_figure("task4", "<b>Ragged shapes.</b> Rates for each type, on a logarithmic axis.")
+
+# %%
+task_table(
+    "task4",
+    "sweep",
+    "<b>Ragged and degenerate shapes.</b> Tile 16, three tiles per block.",
+    hide=("block", "gflops", *evidence.parameters),
+)
+
+# %% [markdown]
+# ### Ragged edges against multiples of the tile
 #
 # What does it cost to accept any shape? The tiled kernel runs on a shape with three ragged edges, and on the next
 # multiples of 32. There it is compared with the kernel of source e, which does not test the edges and is wrong for
 # every other shape.
-
-# %%
-task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at the edges.", hide=("block",))
 
 # %%
 task_figure("rectangular", "<b>Rectangles.</b> Rates of the tiled kernels for each shape.")
@@ -925,57 +807,32 @@ text(
     )
 )
 
+# %%
+task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at the edges.", hide=("block",))
+
 # %% [markdown]
-# ## A tile width chosen at run time
+# ### The largest product
 #
-# Source d chooses the size of the tiles at run time, for any device. Then the compiler cannot unroll the inner loop,
-# and cannot turn the offsets into constants. The table also shows the same widths, fixed at compile time.
+# Three square matrices of n² floats need 12 n² bytes, so memory limits n. In theory the limit follows from the memory
+# that the device reports; in practice the driver and the context keep some of it. So the probe searches by bisection
+# for the largest n whose three matrices can really be allocated. The study then times one product of that size and
+# verifies random rows of C. If that product would take longer than the study's budget, the study times a smaller one.
+# From n = 46,341 on, n² no longer fits into a 32-bit integer, so the kernels use 64-bit indices.
 
 # %%
-task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Compared with tiles of fixed width.", hide=("bound_ratio",))
-
-# %%
-task_figure("dynamic_tile", "<b>Run-time tile.</b> Rates for each tile width.")
-
-# %%
-text(
-    findings.found(
-        evidence.of("dynamic_tile"),
-        """
-        On {platform} the best width chosen at run time is {best('tile', kernel='dynamic_tile')}. With it the kernel
-        takes {time(kernel='dynamic_tile') / time(kernel='tiled')} times as long as with the best fixed width.
-        """,
-    )
+task_figure(
+    "task1c",
+    "<b>Maximum size.</b> The largest n in theory, the largest that was allocated, and the n that was timed.",
 )
 
 # %%
-show_table(
-    tables.occupancy(evidence),
-    "occupancy",
-    "<b>Occupancy.</b> Blocks of a kernel that fit on a multiprocessor: computed from the build, and as CUDA says.",
-    labels,
-)
-
-# %% [markdown]
-# ## What a matrix struct costs
-#
-# The kernel of source e reads its operands through a struct with a stride, so it can also multiply sub-matrices.
+text(findings.largest_rates(evidence))
 
 # %%
-task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Compared with plain pointers.", hide=("bound_ratio",))
-
-# %%
-task_figure("matrix_struct", "<b>Matrix struct.</b> Rates with the struct and with plain pointers.")
-
-# %%
-text(
-    findings.found(
-        evidence.of("matrix_struct"),
-        """
-        On {platform}, float with tiles of 32, the struct takes {time(kernel='matrix_struct', dtype='float', tile=32) /
-        time(kernel='tiled_exact', dtype='float', tile=32)} times as long as the same kernel with plain pointers.
-        """,
-    )
+task_table(
+    "task1c",
+    "maximum_size",
+    "<b>The largest product.</b> Three float matrices, naive kernel, beside source a's Table 3.",
 )
 
 # %% [markdown]
@@ -984,9 +841,6 @@ text(
 # How fast is the memory really, and how many multiply-adds do the units really do? Two kernels that do nothing else
 # measure it. A kernel with 0.25 FLOP per byte, or with 4, cannot exceed the resulting rates if every byte comes from
 # memory.
-
-# %%
-task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
 
 # %%
 task_figure("bandwidth", "<b>Roofs.</b> Measured rates as a percentage of those in the datasheet.")
@@ -1006,6 +860,9 @@ text(
 )
 
 # %%
+task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
+
+# %%
 limits = tables.limits(evidence)
 if not limits.empty:
     display(
@@ -1022,46 +879,9 @@ if not limits.empty:
             limits,
             "limited_by",
             "<b>Limited by.</b> The best choice of each kernel at the largest product.",
-            labels,
+            evidence,
         )
     )
-
-# %%
-if not evidence.facts["tune"].empty:
-    display(
-        text(
-            "## Choosing the parameters\n\n"
-            "The tuner tries every variant of a kernel's space: it verifies each, times it in a few runs, and measures "
-            "the best few like every other point. If the line of a kernel is flat at its left end, the choice hardly "
-            "matters; if it falls at once, a choice that was made for another machine or shape costs much."
-        )
-    )
-    display(
-        show_table(
-            tables.tuning(evidence, published),
-            "tuning",
-            "<b>Variants.</b> How many were tried, how many are as good as the best, and what the best gains over the "
-            "choice that the registry had.",
-            labels,
-        )
-    )
-    display(
-        show_figure(
-            figures.tuning(evidence, published),
-            "<b>Variants by rank.</b> How flat is the optimum? The dashed line is at 95 % of the best.",
-        )
-    )
-    display(text(findings.tuned(tables.tuning(evidence, published), evidence)))
-
-# %%
-known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
-known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
-known += " accuracy_gate energy triton"
-for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
-    title = findings.plain(tasks[name]["title"])
-    display(text(f"## {title}\n\nThe task `{name}` of the config."))
-    display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))
-    display(task_figure(name, f"<b>{title}.</b>"))
 
 # %% [markdown]
 # ## What the kernels ask of memory
@@ -1115,13 +935,252 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
         )
     )
 
+# %% [markdown]
+# ## Other questions of the sources
+
+# %% [markdown]
+# ### Integers
+#
+# Source b multiplies int32 matrices of 2000 × 2000 with blocks of 16 × 16 and compares them exactly. Its operands are
+# all 1, so every element of C is 2000, even if a kernel mixes up rows and columns. Here the operands are random.
+
+# %%
+task_figure("integers", "<b>Integers.</b> Rates at 2000 × 2000, on a logarithmic axis.")
+
+# %%
+text(
+    findings.found(
+        evidence.of("integers"),
+        """
+        On {platform} the naive kernel takes {time(kernel='naive')} ms and the tiled kernel {time(kernel='tiled')} ms:
+        tiling makes it {time(kernel='naive') / time(kernel='tiled')} times as fast. One core needs {time(kernel='ijk')}
+        ms.
+        """,
+    )
+)
+
+# %%
+task_table(
+    "integers", "sweep", "<b>Integers.</b> The CPU loop in the order i, j, k, the naive kernel and the tiled kernel."
+)
+
+# %% [markdown]
+# ### A stopwatch around everything
+#
+# Source b finds that tiling is 17 times faster, with a stopwatch around allocation, copies and kernel. Its naive kernel
+# ran first, and the first call of a process also creates the CUDA context. This study repeats the measurement in both
+# orders, each time in a fresh process, and also measures the kernel alone.
+
+# %%
+task_figure(
+    "cold_start",
+    "<b>Where the time of a call goes.</b> The first call also pays for the context, whichever kernel it is.",
+)
+
+# %%
+text(
+    findings.found(
+        evidence.of("cold_start"),
+        """
+        On {platform} the first call takes {call('naive', 1)} ms if it is the naive one; creating the context takes
+        {call('naive', 1, 'context')} ms of that. If naive runs first and tiled second, tiling looks {call('naive', 1) /
+        call('tiled', 2)} times as fast; if tiled runs first and naive second, {call('naive', 2) / call('tiled', 1)}
+        times. The kernels alone differ by a factor of {time(kernel='naive') / time(kernel='tiled')}.
+        """,
+    )
+)
+
+# %%
+task_table("cold_start", "cold_start", "<b>Whole calls.</b> Medians over fresh processes, step by step.")
+
+# %% [markdown]
+# ### Launches that are refused
+#
+# A block has at most 1024 threads and a limited amount of shared memory. CUDA refuses a launch beyond these limits: the
+# kernel never runs, and C stays as it was. In source b, the function sees the error and returns before it copies C
+# back; but its main function does not check for the error, so it compares the products with host memory that was never
+# written.
+
+# %%
+task_figure("launch_limits", "<b>Launch limits.</b> Each launch as a percentage of what the device allows per block.")
+
+# %%
+text(
+    findings.found(
+        evidence.of("launch_limits"),
+        """
+        On {platform} a block of 33 × 33 threads is refused with {launch('error', block_x=33)}, whose text is
+        "{launch('error_text', block_x=33)}".
+        """,
+        evidence.everyone,
+    )
+)
+
+# %%
+task_table(
+    "launch_limits",
+    "launch_limits",
+    "<b>Launch limits.</b> Which launches ran and which were refused, with the name of the error.",
+)
+
+# %% [markdown]
+# ## The CPU loop
+#
+# The baseline is three nested loops in the order k, i, j on one core. The innermost loop walks along a row of B and a
+# row of C, so the processor reads memory in order. It is a fair loop, but not a fast one. NumPy's BLAS works on blocks
+# that fit the caches and uses every core; it shows what the same processor can do.
+
+# %%
+task_figure(
+    "cpu",
+    "<b>The CPU.</b> Rate of the kij loop (one thread) and of NumPy's BLAS at each shape; the axis is logarithmic.",
+)
+
+# %%
+task_table(
+    "cpu",
+    "cpu",
+    "<b>CPU times.</b> The loop in float, beside the host of source a (which does not name the CPU's model).",
+)
+
+# %% [markdown]
+# ### Orders of the CPU loop
+#
+# The three loops can be nested in six orders. Each order adds the same products in the same order of k, so the result
+# is the same. What differs is how the innermost loop moves through memory: along rows (ikj, kij), along one row and
+# down one column (ijk, jik), or down two columns (jki, kji).
+
+# %%
+task_figure("loop_orders", "<b>Loop orders.</b> Rates of products that fit into the cache and of products that do not.")
+
+# %%
+text(
+    findings.found(
+        evidence.of("loop_orders"),
+        """
+        On {platform}, in float and beyond the cache, ijk takes {time(kernel='ijk', dtype='float', cube=800) /
+        time(kernel='ikj', dtype='float', cube=800)} times as long as ikj, and jki takes {time(kernel='jki',
+        dtype='float', cube=800) / time(kernel='ikj', dtype='float', cube=800)} times as long. At 512, ijk takes
+        {time(kernel='ijk', dtype='float', cube=512) / time(kernel='ijk', dtype='float', cube=500)} times as long as at
+        500, for 1.07 times the work.
+        """,
+        evidence.everyone,
+    )
+)
+
+# %%
+task_table("loop_orders", "cpu", "<b>Loop orders.</b> One thread; the blocked loop works on blocks of 16.")
+
+# %%
+if not evidence.facts["cache_lines"].empty:
+    fetched = tables.cache_lines(evidence)
+    display(
+        text(
+            "Why? The same loops also ran on elements that report each of their reads and writes to a model of a "
+            "core's two caches. The model has lines of 64 B and replaces the line that was least recently used. A walk "
+            "along a row fetches one line for 16 floats. A walk down a column fetches one line for each float, unless "
+            "the lines of the whole column stay in the cache until the loop reads the next column."
+        )
+    )
+    display(
+        show_table(
+            fetched,
+            "cache_lines",
+            "<b>Cache lines.</b> The time of a multiply-add, and the lines that it fetches according to the model.",
+            evidence,
+        )
+    )
+    display(
+        show_figure(
+            figures.cache_lines(evidence),
+            "<b>Cache lines.</b> Time over lines fetched. Loops that fetch equally many lines differ by what the model "
+            "leaves out, such as vector instructions and lines fetched ahead.",
+        )
+    )
+    display(text(findings.lines_explain(fetched, evidence)))
+
+# %%
+known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
+known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
+known += " accuracy_gate energy triton"
+for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
+    title = findings.plain(tasks[name]["title"])
+    display(text(f"## {title}\n\nThe task `{name}` of the config."))
+    display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))
+    display(task_figure(name, f"<b>{title}.</b>"))
+
+# %%
+both = evidence
+if len(evidence.gpus) == 1 and not evidence.gpus[0].recorded:
+    both = data.load(folders, recorded=recorded, beside=True)
+if len(both.gpus) > 1:
+    differing = tables.platforms(both)
+    display(
+        text(
+            "## Machines compared\n\nWhat carries over from one chip to another? The same points on both, each with "
+            "its best time. Two times differ if their quartiles lie apart."
+        )
+    )
+    best = ladder if both is evidence else tables.ladder(both, published)
+    display(
+        show_figure(
+            figures.platforms(best, both),
+            "<b>Two machines, float.</b> The best rate of each kernel on each machine, at the largest product of both.",
+        )
+    )
+    if both is not evidence:
+        beside = tables.rungs(tables.climb(both, tables.CLIMB), both)
+        caption = "<b>The ladder on both.</b> Every rung beside the limits of its own machine."
+        display(show_figure(figures.rungs(beside, both), caption))
+    display(text(findings.platforms(differing, both)))
+    display(
+        show_table(
+            differing[differing["changed"]],
+            "platforms",
+            "<b>What changed.</b> The points that differ by more than the spread, the largest differences first.",
+            both,
+        )
+    )
+
 # %%
 concluded = findings.conclusion(evidence, ladder, limits, verdicts)
 if concluded:
     display(text(f"## Conclusion\n\n{concluded}"))
 
 # %% [markdown]
-# ## What failed and why
+# ## Appendix
+
+# %% [markdown]
+# ### How to read the tables
+#
+# C is n × m, A is n × p and B is p × m; shapes are written (n, m, p), as source a writes
+# them. A time is the median of isolated runs in milliseconds; the *spread* is the interquartile range divided by the
+# median. The *ratio* is the published time divided by the measured one: 10× means ten times faster here. Every GPU
+# table includes cuBLAS, NVIDIA's own library, in the same precision (TF32 off) for comparison; the tables of the CPU
+# loop include NumPy's BLAS. A mark † means that the point's standard deviation is above the study's limit, so its last
+# digits mean nothing. A dash stands where there is no figure. A point that did not run keeps its row;
+# [What failed and why](#What-failed-and-why) gives the cause.
+
+# %% [markdown]
+# ### How a verdict is reached
+#
+# The table lists what the five sources claim, and tests each claim on the measured values. The condition in
+# `report/claims.yaml` decides whether a claim holds. The range of a measured value follows from the quartiles of its
+# times; if the verdict would change within that range, the table says so. A claim is about the machine that it names:
+# if it fails on another machine, that is not an error of its source. If a source's own figures do not agree with each
+# other, the note below the claim says so.
+
+# %% [markdown]
+# ### Checks and failures
+
+# %%
+text(findings.summary(evidence, ladder, verified, failed))
+
+# %%
+text("\n\n".join([findings.clocks(evidence), findings.between_runs(evidence)]))
+
+# %% [markdown]
+# ### What failed and why
 
 # %%
 show_table(
@@ -1129,12 +1188,12 @@ show_table(
     "failures",
     "<b>Points that are not ok.</b> A refused launch or an exceeded budget is a result too. If a task asks for "
     "refusals, they are in that task's own table.",
-    labels,
+    evidence,
     hide=() if (failed["points"] > 1).any() else ("points",),
 )
 
 # %% [markdown]
-# ## Verification
+# ### Verification
 #
 # Operands are seeded random numbers, and the output is first filled with NaN. A product passes if every element differs
 # from the float64 reference by at most γ |A||B|, with γ = p u / (1 − p u); rounding cannot exceed this bound. Integers
@@ -1144,10 +1203,10 @@ show_table(
 # checks whole random rows.
 
 # %%
-show_table(verified, "verification", "<b>Verified points.</b> For each machine, kernel and type.", labels)
+show_table(verified, "verification", "<b>Verified points.</b> For each machine, kernel and type.", evidence)
 
 # %% [markdown]
-# ## Where the numbers come from
+# ### Where the numbers come from
 
 # %%
 show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column per machine.")
@@ -1160,7 +1219,7 @@ if not compared.empty:
             compared,
             "cards",
             "<b>Cards of one model.</b> The rate of each at the points that all have measured, against their median.",
-            labels,
+            evidence,
         )
     )
     display(text(findings.cards(compared, evidence)))
@@ -1172,7 +1231,7 @@ if not evidence.facts["sweep"].empty:
             tables.durations(evidence),
             "durations",
             "<b>How long it took.</b> Each task in seconds, and the part of it during which NVBench timed kernels.",
-            labels,
+            evidence,
         )
     )
 

@@ -1,13 +1,21 @@
-"""The page in a real browser, at the width of a desktop, a phone and a sheet of paper."""
+"""The page in a real browser: at the widths of a desktop, a tablet and a phone, in light, dark and print.
 
+Two pages pass the same tests: that of a machine without a GPU, and that of an odd study (few tasks, two GPUs, a kernel
+that is wrong, a kernel of the user's own). All data are invented.
+"""
+
+import re
 import shutil
 
+import pandas as pd
 import pytest
-from test_report import FIGURES, TABLES
+import synthetic
 
 pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+VIEWS = {"desktop": (1440, "light"), "tablet": (820, "dark"), "phone": (390, "light"), "dark phone": (390, "dark")}
+SCROLLS = "!b.closest('.table, pre')"
 
 
 @pytest.fixture(scope="module")
@@ -21,59 +29,263 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["desktop", "phone"])
-def opened(browser, request, rendered):
-    """The page, with everything that it logged and requested."""
-    width, scheme = request.param
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory):
+    """The page of a study of few tasks on two GPUs, one of which makes wrong products, with a kernel of the user's."""
+    from tilewise.report import render
+
+    folder = tmp_path_factory.mktemp("odd")
+    kept = synthetic.KERNELS
+    synthetic.KERNELS = kept | {"mine": kept["tiled"]}
+    try:
+        study = synthetic.config()
+        names = ("cpu", "task2a", "ladder_float", "launch_limits", "bandwidth")
+        study["tasks"] = {name: study["tasks"][name] for name in names}
+        mine = {"kernel": ["mine"], "dtype": "float", "shapes": "square", "tile": [16, 32]}
+        study["tasks"]["my_task"] = {"title": "My own kernel", "sweeps": [mine]}
+        places = [synthetic.write(folder / name, study=study, with_traffic=True) for name in ("one", "two")]
+    finally:
+        synthetic.KERNELS = kept
+    rows = pd.read_csv(places[1] / "measurements.csv")
+    timed = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops"]
+    rows[timed] = rows[timed].mul([1.1] * 6 + [1 / 1.1])
+    wrong = rows["kernel"] == "tiled"
+    rows.loc[wrong, timed] = float("nan")
+    rows["message"] = rows["message"].astype("object").mask(wrong, "C[0, 0] is 1, should be 0")
+    rows.loc[wrong, "status"] = "incorrect"
+    rows.to_csv(places[1] / "measurements.csv", index=False)
+    render.render(folder / "report.html", places, recorded=folder / "none")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="session", params=["without a GPU", "odd"])
+def file(request):
+    return request.getfixturevalue("rendered" if request.param == "without a GPU" else "odd")
+
+
+@pytest.fixture
+def context(browser, request):
+    """A browser's window of a view, in which pages are opened."""
+    width, scheme = VIEWS[getattr(request, "param", "desktop")]
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    yield context
+    context.close()
+
+
+def opened(context, file, anchor=""):
+    page = context.new_page()
+    page.goto(file.as_uri() + (f"#{anchor}" if anchor else ""))
+    return page
+
+
+every_view = pytest.mark.parametrize("context", VIEWS, indirect=True)
+
+
+@every_view
+def test_silent_and_alone(context, file):
+    """No message, no error, no request beside the page itself, not even when all folds are open."""
     page, seen = context.new_page(), []
     page.on("console", lambda message: seen.append(message.text))
     page.on("pageerror", lambda error: seen.append(str(error)))
     page.on("request", lambda request: seen.append(request.url))
-    page.goto(rendered.as_uri())
-    yield page, seen
-    context.close()
+    page.goto(file.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+    page.wait_for_function("document.querySelectorAll('table.sortable:not([data-started])').length === 0")
+    assert seen == [file.as_uri()]
 
 
-def test_silent_and_alone(opened, rendered):
-    _, seen = opened
-    assert seen == [rendered.as_uri()], "no message, no error, no request beside the page itself"
+@every_view
+def test_nothing_is_wider_than_the_page(context, file):
+    page = opened(context, file)
+    width = page.viewport_size["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    wide = f"b => {SCROLLS} && b.getBoundingClientRect().right > {width} + 1"
+    boxes = "[...document.querySelectorAll('main *')]"
+    assert page.evaluate(f"{boxes}.filter({wide}).map(b => b.outerHTML.slice(0, 90))") == []
+    page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_no_horizontal_scroll(opened):
-    page, _ = opened
-    assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
+@every_view
+def test_figures_are_seen_whole(context, file):
+    page = opened(context, file)
+    drawings = page.locator("figure svg:visible")
+    assert drawings.count() > 10
+    for drawing in drawings.all():
+        size = drawing.bounding_box()
+        assert size["width"] > 100 and size["height"] > 30
+        assert size["x"] >= 0 and size["x"] + size["width"] <= page.viewport_size["width"] + 1
 
 
-def test_all_is_visible(opened):
-    page, _ = opened
-    assert page.locator("table").count() == len(TABLES)
-    assert page.locator("figure svg").count() == len(FIGURES)
-    for box in page.locator("table, figure svg").all():
-        size = box.bounding_box()
-        assert size["width"] > 150 and size["height"] > 40
+@every_view
+def test_no_serious_fault_of_accessibility(context, file):
+    """axe looks at contrast, names, roles and order; also in an open fold."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = opened(context, file)
+    for fold in page.locator("details.fold").all()[:2]:
+        fold.evaluate("fold => fold.open = true")
+    found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    serious = [
+        (fault["id"], fault["nodes"][0]["html"][:120]) for fault in found if fault["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
 
 
-def test_wide_tables_scroll_in_their_own_box(opened):
-    page, _ = opened
-    wide = page.evaluate("[...document.querySelectorAll('.table')].filter(b => b.scrollWidth > b.clientWidth).length")
-    assert wide > 0
-    caption = page.locator("caption span").nth(1).bounding_box()
-    assert caption["x"] + caption["width"] <= page.viewport_size["width"], "captions are read without scrolling"
+def test_the_first_screen_answers(context, file):
+    """The answer, the ladder and the reasons stand within the first screen; the verdicts begin right below."""
+    page = opened(context, file)
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    for part in (".answer", "#figure-rungs svg", ".first ol > li"):
+        box = page.locator(part).last.bounding_box()
+        assert box["y"] + box["height"] < 1000 or (part == "#figure-rungs svg" and box["y"] < 500), part
+    assert page.locator(".strip .mark").count() >= 66
+    first = page.locator("h2").first.bounding_box()
+    assert page.locator(".strip").first.bounding_box()["y"] < first["y"]
 
 
-def test_code_is_shown_on_request(opened):
-    page, _ = opened
+def test_the_first_paint_comes_soon(context, file):
+    """The page is of one piece: what stands before the first paint is its text, not its scripts."""
+    page = opened(context, file)
+    order = "document.querySelector('script').compareDocumentPosition(document.querySelector('main'))"
+    assert page.evaluate(order) == 2, "the script stands behind the content"
+    assert page.locator("script[src], link[rel=stylesheet], img[src^=http]").count() == 0
+    assert file.stat().st_size < 3_000_000
+
+
+def test_tables_sort(context, file):
+    page = opened(context, file)
+    fold = page.locator("#table-ladder_float details.fold")
+    fold.locator("summary").first.click()
+    head = fold.locator("thead tr").last.locator("th", has_text="GFLOP/s").first
+    column = head.evaluate("head => head.cellIndex")
+    cells = fold.locator(f"tbody tr td:nth-child({column + 1})")
+
+    def numbers():
+        words = [words.replace(",", "") for words in cells.all_inner_texts()]
+        return [float(each) for each in words if each != "–"]
+
+    def settle(wanted):
+        page.wait_for_timeout(20)  # DataTables draws when the click's own work is done
+        for _ in range(200):
+            if numbers() == sorted(numbers(), reverse=wanted == "descending"):
+                return
+            page.wait_for_timeout(50)
+        raise AssertionError(f"not {wanted}: {numbers()}")
+
+    assert len(numbers()) > 15
+    head.click()
+    settle("ascending")
+    head.click()
+    settle("descending")
+
+
+def test_filters_filter(context, file):
+    page = opened(context, file)
+    page.locator("#table-claims summary").first.click()
+    rows = page.locator("#table-claims tbody tr")
+    everything = rows.count()
+    assert everything >= 66
+    page.locator("#table-claims .filters select").first.select_option("b")
+    sources = page.locator("#table-claims tbody tr td:first-child").all_inner_texts()
+    assert set(sources) == {"b"} and len(sources) < everything
+    page.locator("#table-claims .filters select").first.select_option("")
+    verdict = page.locator("#table-claims .filters select").nth(1)
+    value = verdict.locator("option").nth(1).get_attribute("value")
+    verdict.select_option(value)
+    shown = page.locator("#table-claims tbody tr .verdict:first-child").all_inner_texts()
+    assert value in shown and 0 < rows.count() < everything
+    verdict.select_option("")
+    page.locator("#table-claims input[type=search]").fill("struct")
+    page.wait_for_function("document.querySelectorAll('#table-claims tbody tr').length < 20")
+    assert all("struct" in words for words in page.locator("#table-claims tbody tr").all_inner_texts())
+
+
+@every_view
+def test_a_mark_opens_its_claim(context, file):
+    page = opened(context, file)
+    claim = page.locator("tr[id^=claim-]").nth(40).get_attribute("id")
+    assert not page.locator(f"#{claim}").is_visible()
+    page.locator(f".mark[href='#{claim}']").first.click()
+    page.wait_for_function(f"document.getElementById('{claim}').getBoundingClientRect().top < innerHeight")
+    assert page.locator(f"#{claim}").is_visible()
+    again = opened(context, file, claim)
+    assert again.locator(f"#{claim}").is_visible(), "a link from elsewhere opens the fold too"
+
+
+def test_points_tell_their_values(context, file):
+    """To the pointer and to the arrow keys; for a screen reader the drawing has a title and a description."""
+    page = opened(context, file)
+    figure = page.locator("#figure-rungs")
+    figure.scroll_into_view_if_needed()
+    bar = figure.locator("[data-tip]").first
+    words = bar.get_attribute("data-tip")
+    assert "TFLOP/s" in words
+    bar.hover(force=True)
+    tip = page.locator("#tip")
+    assert tip.is_visible() and tip.inner_text() == words
+    page.mouse.move(2, 2)
+    figure.locator(".drawing").focus()
+    page.keyboard.press("ArrowRight")
+    first = tip.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert tip.is_visible() and tip.inner_text() not in ("", first)
+    page.keyboard.press("Escape")
+    assert tip.inner_text() == ""
+    silent = "[...document.querySelectorAll('figure svg[role=img]')].filter(s => !s.querySelector('title, [data-tip]'))"
+    assert page.evaluate(f"{silent}.length") == 0
+
+
+def test_a_figure_can_be_taken_away(context, file, tmp_path):
+    page = opened(context, file)
+    with page.expect_download() as download:
+        page.locator("#figure-rungs a[download]").click()
+    download.value.save_as(tmp_path / "rungs.svg")
+    drawing = (tmp_path / "rungs.svg").read_text()
+    assert drawing.startswith("<svg") and "var(" not in drawing and "</svg>" in drawing
+
+
+@pytest.mark.parametrize("context", ["tablet", "dark phone"], indirect=True)
+def test_figures_follow_the_dark_scheme(context, file):
+    page = opened(context, file)
+    paper, ink = page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    text = page.locator("#figure-rungs svg text").first
+    assert text.evaluate("text => getComputedStyle(text).fill") == ink != paper
+
+
+def test_code_is_shown_on_request(context, file):
+    page = opened(context, file)
+    page.locator("nav summary").click()
     assert not page.locator("pre.code").first.is_visible()
     page.locator("#show-code").check()
     assert page.locator("pre.code").first.is_visible()
 
 
-def test_on_paper(opened):
-    """In print nothing is cut off: boxes that scroll on a screen fit on the sheet."""
-    page, _ = opened
-    page.set_viewport_size({"width": 720, "height": 1000})  # A4 without its margins, at 96 dots per inch
+def test_without_scripts_the_page_reads(browser, file):
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 1440, "height": 900})
+    page = opened(context, file)
+    assert page.locator("figure svg").first.is_visible() and page.locator("table").count() > 10
+    page.locator("#table-ladder_float details.fold > summary").first.click()
+    assert page.locator("#table-ladder_float table.sortable").first.is_visible()
+    context.close()
+
+
+def test_on_paper(context, file):
+    """In print nothing is cut off, folds stay folded, and the whole is a few sheets."""
+    page = opened(context, file)
+    page.set_viewport_size({"width": 703, "height": 1000})  # A4 without its margins, at 96 dots per inch
     page.emulate_media(media="print")
-    assert not page.locator("nav").is_visible()
-    wide = "[...document.querySelectorAll('table, figure svg')].filter(b => b.getBoundingClientRect().right > 722)"
+    assert not page.locator("nav").is_visible() and not page.locator("details.fold").first.is_visible()
+    shown = "[...document.querySelectorAll('table, td, figure svg')].filter(b => b.checkVisibility())"
+    wide = f"{shown}.filter(b => b.getBoundingClientRect().right > 705)"
     assert page.evaluate(f"{wide}.map(b => b.textContent.trim().slice(0, 40))") == []
+    # A text that is broken into two lines has two boxes.
+    page.evaluate("""() => { window.lines = cell => {
+        const range = document.createRange(); range.selectNodeContents(cell);
+        return new Set([...range.getClientRects()].map(box => Math.round(box.top / 4))).size } }""")
+    cut = f"{shown}.filter(b => b.matches('td') && /^[\\d.,×]+$/.test(b.textContent) && window.lines(b) > 1)"
+    assert page.evaluate(f"{cut}.map(b => b.textContent)") == [], "no number is cut in two"
+    page.emulate_media(media=None)
+    sheets = page.pdf(format="A4", prefer_css_page_size=True)
+    assert 3 < len(re.findall(rb"/Type\s*/Page\b", sheets)) <= 25

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from tilewise.report import data, findings, tables
+from tilewise.report import data, figures, findings, tables
 
 SLOWER = {"gpu-node7": 1.0, "gpu-node8": 1.05, "gpu-node9": 0.99}
 
@@ -30,7 +30,7 @@ def three(tmp_path_factory):
         change(place, uuid=f"GPU-{name}", node=name.removeprefix("gpu-"))
         for path in (place / "measurements.csv", *(place / "tasks").glob("*.csv")):
             rows = pd.read_csv(path)
-            rows["time_ms"] *= factor
+            rows[["time_ms", "time_q1_ms", "time_q3_ms"]] *= factor
             if name == "gpu-node9":
                 rows.loc[(rows.task == "task2a") & (rows.kernel == "tiled"), ["status", "time_ms"]] = "timeout", None
             untimed = rows[rows.kernel == "tiled"].head(1).assign(task="launch_limits", status="ok", time_ms=None)
@@ -73,3 +73,29 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
     assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured beside other work" in second
     facts = dict(tables.provenance(evidence).itertuples(index=False))
     assert facts["beside us on the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"
+
+
+def test_what_changed_beyond_the_spread_between_two_machines(three):
+    """node8's card takes 5 % more time, which the quartiles of most points do not cover."""
+    table = tables.platforms(three)
+    other = table[table.other_machine.str.contains("node8")]
+    assert set(table.platform) == {"gpu-node7"} and len(other) > 100
+    assert other.faster.to_numpy() == pytest.approx(1.05)
+    apart = (other.faster_low > 1) | (other.faster_high < 1)
+    assert (other.changed == apart).all() and apart.any()
+    far = (table.faster - 1).abs()
+    assert far.is_monotonic_decreasing, "the largest differences come first"
+    words = findings.platforms(table, three)
+    assert "In the median" in words and "node8" in words and "node9" in words
+
+
+def test_a_recorded_machine_stands_beside_this_one(tmp_path):
+    here = synthetic.write(tmp_path / "gpu")
+    synthetic.write(tmp_path / "recorded/nvidia-other")
+    alone = data.load([here], recorded=tmp_path / "recorded")
+    assert [gpu.name for gpu in alone.gpus] == ["gpu"] and tables.platforms(alone).empty
+    both = data.load([here], recorded=tmp_path / "recorded", beside=True)
+    assert [(gpu.name, gpu.recorded) for gpu in both.gpus] == [("gpu", False), ("nvidia-other", True)]
+    table = tables.platforms(both)
+    assert len(table) > 100 and not table.changed.any(), "the same invented times"
+    assert figures.missing(figures.platforms(tables.ladder(both, data.published()), both)) == ""

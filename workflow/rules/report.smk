@@ -87,6 +87,7 @@ rule page:
         notebook="report/report.py",
         template="report/template/report.html.j2",
         style="report/template/style.css",
+        behaviour="report/template/page.js",
     output:
         report(
             update("results/report.html"),  # the old page stays until the new one is there

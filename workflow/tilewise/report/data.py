@@ -84,6 +84,15 @@ class Evidence:
         return (*self.platforms, *(gpu for gpu in self.gpus if gpu.recorded))
 
     @property
+    def readers(self) -> tuple[Platform, ...]:
+        """The same platforms in the order in which a reader wants them: those with GPU times first."""
+        return tuple(sorted(self.everyone, key=lambda platform: not platform.has_gpu))
+
+    def device(self, name: str) -> dict[str, Any]:
+        """device.json of the platform of this name."""
+        return next(platform.device for platform in self.everyone if platform.name == name)
+
+    @property
     def labels(self) -> dict[str, str]:
         """Name in the column `platform` -> words for it."""
         found = {platform.name: platform.label for platform in self.everyone}
@@ -261,10 +270,12 @@ def load(
     task: str | None = None,
     recorded: Path | str = RECORDED,
     kernels: Mapping[str, Kernel] | None = None,
+    beside: bool = False,
 ) -> Evidence:
     """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
 
-    If no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded. `kernels`
+    If no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded. `beside`
+    adds those of other names in any case, to compare with. `kernels`
     is the registry (default: that of the study).
     """
     if folders is None:
@@ -272,9 +283,10 @@ def load(
     kernels = registry.load() if kernels is None else kernels
     platforms = tuple(load_platform(folder, task, kernels=kernels) for folder in folders)
     gpus = tuple(platform for platform in platforms if platform.has_gpu)
-    if not gpus:
+    if not gpus or beside:
         kept = sorted(Path(recorded).glob("*/device.json"))
-        gpus = tuple(load_platform(path.parent, task, True, kernels) for path in kept)
+        kept = [path for path in kept if path.parent.name not in {platform.name for platform in platforms}]
+        gpus += tuple(load_platform(path.parent, task, True, kernels) for path in kept)
     everyone = list({platform.name: platform for platform in (*gpus, *platforms)}.values())
     on_cpu = {name for name, kernel in kernels.items() if not kernel.on_gpu}
 

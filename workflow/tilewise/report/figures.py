@@ -13,15 +13,18 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.category import StrCategoryLocator
+from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter
 
 from tilewise.files import replacing
 from tilewise.report import tables
@@ -36,8 +39,10 @@ _STYLE = {
     "svg.fonttype": "none",  # text stays text, so it can be searched, copied and read aloud
     "svg.hashsalt": "tilewise",  # the same figure gives the same file
     "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],
     "axes.edgecolor": "0.6",
     "grid.color": "0.88",
+    "text.hinting": "none",  # letters as wide as a browser draws them
     "legend.frameon": False,
     "legend.fontsize": "small",
     "legend.title_fontsize": "small",
@@ -57,14 +62,137 @@ def _styled(draw):
     return styled
 
 
-def svg(figure: Figure) -> str:
-    """The figure as SVG text without a header, to stand inside an HTML page; the same figure gives the same text."""
+def svg(figure: Figure, name: str = "", title: str = "", description: str = "") -> str:
+    """The figure as SVG text without a header; the same figure gives the same text.
+
+    Every point and bar has a <title> with its values. With a `name`, which is unique on the page, it is made to stand
+    inside an HTML page: with `title` and `description`, and with the page's variables for ink and paper, so that it
+    follows its colour scheme.
+    """
+    _tell_all(figure)
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):
+        layout = figure.get_layout_engine()
+        if layout:  # matplotlib would draw the whole figure twice for it
+            layout.execute(figure)
+            figure.set_layout_engine("none")
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return re.sub(r' id="[a-z]+(3d)?_\d+"', "", text)  # names such as axes_1 would occur twice on a page
+    root = _finished(ElementTree.fromstring(text))
+    if name:
+        root.set("role", "img")
+        root.set("aria-labelledby", f"{name}-title")
+        root.set("aria-describedby", f"{name}-desc")
+        family = "'DejaVu Sans', Verdana, sans-serif"
+        root.set("style", f"width: {round(100 * figure.get_figwidth())}px;font-family: {family}")
+        said = [mark.text or "" for mark in root.iter(f"{_SVG}title")]
+        if len(said) > _MOST_SAID:
+            said = ["its table has the values of all points"]
+        for number, (tag, words) in enumerate({"title": title, "desc": "; ".join([description, *said])}.items()):
+            element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
+            element.text = words
+            root.insert(number, element)
+    text = ElementTree.tostring(root, encoding="unicode")
+    names = list(dict.fromkeys(re.findall(r'(?:href="#|url\(#)([^")]+)', text)))
+    kept = {each: f"{name}-{number}" if name else each for number, each in enumerate(names)}
+    text = re.sub(r'(href="#|url\(#)([^")]+)', lambda found: found[1] + kept[found[2]], text)
+    if name:
+        kept |= {each: each for each in (f"{name}-title", f"{name}-desc")}
+        text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
+        text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
+        text = re.sub(r"\n\s*", "\n", text)
+    # Other ids, such as axes_1, would occur twice on a page.
+    return re.sub(r' id="([^"]*)"', lambda found: f' id="{kept[found[1]]}"' if found[1] in kept else "", text)
+
+
+#: A description lists the values of so many points at most.
+_MOST_SAID = 20
+_SVG = "{http://www.w3.org/2000/svg}"
+ElementTree.register_namespace("", _SVG[1:-1])
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+#: Greys of the style, and the variables of the page that stand for them.
+_VARIABLES = {
+    **dict.fromkeys(("#000000", "#262626"), "var(--ink)"),
+    **dict.fromkeys(("#737373", "#808080", "#999999"), "var(--soft)"),
+    **dict.fromkeys(("#e0e0e0", "#e6e6e6", "#cccccc"), "var(--line)"),
+    "#fefefe": "var(--paper)",
+}
+#: A paper that follows the page's, for what hides a line behind a label; plain white stays white.
+_PAPER = "#fefefe"
+#: What a group of marks says, in the order of its marks, stands in its id until the figure is finished.
+_TELLS, _NEXT = "tells:", "\u00b6"
+_WITH_NUMBERS = ("d", "x", "y", "transform", "width", "height", "style")
+
+
+def _tell(artist, words):
+    """Let the marks of an artist say these words, one for each, when they are pointed at."""
+    artist.set_gid(_TELLS + _NEXT.join(" ".join(word.split()) for word in words))
+
+
+def _tell_all(figure):
+    """Let the bars, points and lines of all panels say their values, unless a figure has told them what to say."""
+    for axis in figure.axes:
+        for container in axis.containers:
+            for bar in getattr(container, "patches", ()):
+                if bar.get_gid() is None:
+                    horizontal = getattr(container, "orientation", "vertical") == "horizontal"
+                    x, y = bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2
+                    at = (bar.get_width(), y) if horizontal else (x, bar.get_height())
+                    _tell(bar, [_said(axis, container.get_label(), *at)])
+        for line in axis.lines:
+            x, y = (np.ma.filled(np.ma.asarray(data, dtype="float64"), np.nan) for data in line.get_data(orig=False))
+            if line.get_marker() not in (None, "", "None", "none", " ") and line.get_gid() is None:
+                known = np.isfinite(x) & np.isfinite(y)
+                _tell(line, [_said(axis, line.get_label(), a, b) for a, b in zip(x[known], y[known])])
+        for points in axis.collections:
+            places = np.ma.filled(np.ma.asarray(points.get_offsets(), dtype="float64"), np.nan)
+            if points.get_gid() is None and len(places) and not isinstance(points, QuadMesh):
+                _tell(points, [_said(axis, points.get_label(), *place) for place in places if np.isfinite(place).all()])
+
+
+def _said(axis, series, x, y):
+    """A mark in words: its series, and its place on both axes, that on an axis of names first."""
+    named, numbers = [], []
+    for ruler, value in ((axis.xaxis, x), (axis.yaxis, y)):
+        words = " ".join(ruler.get_label_text().split())
+        if isinstance(ruler.get_major_locator(), FixedLocator | StrCategoryLocator):
+            places = ruler.get_majorticklocs()
+            labels = dict(zip(places, ruler.get_major_formatter().format_ticks(places)))
+            nearest = min(labels, key=lambda place: abs(place - value), default=None)
+            named.append(f"{words} {labels.get(nearest, '')}".strip())
+        else:
+            numbers.append(f"{value:,.4g} {words}".strip())
+    series = [] if str(series).startswith(("_child", "_container")) else [str(series).removeprefix("_")]
+    return ", ".join([*series, *(words for words in named if words), *numbers])
+
+
+def _short(number):
+    return f"{float(number[0]):.2f}" if float(number[0]) > 0.1 else f"{float(number[0]):.4g}"
+
+
+def _finished(root):
+    """The drawing with the words of its marks as titles, and without decimals that nobody sees."""
+    for element in root.iter():
+        for key in _WITH_NUMBERS:
+            if key in element.attrib:
+                element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key)))
+        if "style" in element.attrib:  # as short as it can be said: there are thousands
+            style = element.get("style").replace("; ", ";").replace(": ", ":")
+            element.set("style", style.replace(";stroke-linejoin:miter", "").replace(";stroke-width:1;", ";"))
+        if element.get("transform", "").startswith("rotate(-0 "):
+            del element.attrib["transform"]
+        told = element.get("id", "")
+        if told.startswith(_TELLS):
+            del element.attrib["id"]
+            words = told.removeprefix(_TELLS).split(_NEXT)
+            hidden = {id(child) for defs in element.iter(f"{_SVG}defs") for child in defs.iter()}
+            marks = list(element.iter(f"{_SVG}use"))
+            marks = marks or [path for path in element.iter(f"{_SVG}path") if id(path) not in hidden]
+            if len(marks) == len(words):
+                for mark, word in zip(marks, words):
+                    ElementTree.SubElement(mark, f"{_SVG}title").text = word
+    return root
 
 
 def _panels(count, width=7.6, height=3.4, columns=2, **options):
@@ -77,10 +205,21 @@ def _panels(count, width=7.6, height=3.4, columns=2, **options):
     return figure, axes[:count]
 
 
+#: How the label of a figure begins that has nothing to show; the reason follows.
+_NOTHING = "nothing: "
+
+
+def missing(figure: Figure) -> str:
+    """Why a figure has nothing to show; empty if it shows something."""
+    label = str(figure.get_label())
+    return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
+
+
 @_styled
 def _nothing(message):
     """A figure that says why there is nothing to draw."""
     figure, (axis,) = _panels(1, height=1.2)
+    figure.set_label(f"{_NOTHING}{message}")
     axis.set_axis_off()
     axis.text(0.5, 0.5, message, ha="center", va="center", color=_GREY)
     return figure
@@ -110,14 +249,13 @@ def _legend_of_all(figure, axes, columns, title=None):
 
 def _line(axis, rows, x, order, series, max_noise, y="gflops"):
     """Lines of y over the categories `order` of column x, one for each value of the column `series`."""
-    names = list(dict.fromkeys(rows[series]))
-    rows = rows.assign(place=[order.index(value) for value in rows[x]])
-    ran = rows[rows["status"] == "ok"]
-    if len(ran):  # seaborn warns about a palette without data
-        sns.lineplot(
-            ran, x="place", y=y, hue=series, style=series, hue_order=names, style_order=names, ax=axis, errorbar=None,
-            markers=_markers(names), palette=_palette(names), dashes=False, markersize=6,
-        )  # fmt: skip
+    names = _by_size(rows) if series == "shape" else list(dict.fromkeys(rows[series]))
+    rows = rows.assign(place=[order.index(value) for value in rows[x]]).sort_values("place", kind="stable")
+    ran, markers = rows[rows["status"] == "ok"], _markers(names)
+    for name, colour in zip(names, _palette(names)):
+        own = ran[ran[series] == name]
+        look = {"color": colour, "marker": markers[name], "markersize": 6, "linewidth": 1.2}
+        axis.plot(own["place"], own[y], label=name, markeredgecolor="white", markeredgewidth=0.5, **look)
     unstable = ran[ran["noise"] > max_noise]
     if len(unstable):
         ring = {"s": 110, "facecolors": "none", "edgecolors": "black", "zorder": 5}
@@ -131,6 +269,40 @@ def _line(axis, rows, x, order, series, max_noise, y="gflops"):
     axis.set_ylim(bottom=0)
 
 
+def _by_size(rows):
+    """The shapes of rows in words, the smallest product first."""
+    work = rows[SHAPE].astype("float64").prod(axis=1)
+    return list(dict.fromkeys(rows["shape"].loc[work.sort_values(kind="stable").index]))
+
+
+def _label_lines(axis, title):
+    """Write beside each line's end what it is, in place of a legend; entries that are not lines keep theirs."""
+    lines = [line for line in axis.lines if not str(line.get_label()).startswith("_") and len(line.get_xdata())]
+    bottom, top = axis.get_ylim()
+    gap, places = 0.085 * (top - bottom), []
+    lines = sorted(lines, key=lambda line: line.get_ydata()[-1])
+    for line in lines:
+        places.append(max([line.get_ydata()[-1], *(place + gap for place in places[-1:])]))
+    for number in reversed(range(len(places))):  # none above the panel
+        highest = top - 0.04 * (top - bottom) if number == len(places) - 1 else places[number + 1] - gap
+        places[number] = min(places[number], highest)
+    leader = {"arrowstyle": "-", "linewidth": 1, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
+    for line, place in zip(lines, places):
+        end = (line.get_xdata()[-1], line.get_ydata()[-1])
+        axis.annotate(
+            line.get_label(), end, xytext=(1.03, place), textcoords=axis.get_yaxis_transform(), va="center",
+            fontsize="small", annotation_clip=False,
+            arrowprops=leader | {"color": line.get_color()},
+        )  # fmt: skip
+        line.set_label(f"_{line.get_label()}")
+    axis.annotate(title, (1.03, 1), xycoords="axes fraction", va="bottom", fontsize="small", color=_GREY)
+    _legend(axis, columns=2)
+
+
+#: A legend has so many entries at most; more lines are labelled where they end.
+_MOST_ENTRIES = 4
+
+
 def _title(words, platform, evidence):
     """The panel's title; the label of a recorded platform has a line break, to fit a narrow panel."""
     return f"{words}\n{evidence.labels[platform]}".strip().replace(", recorded", "\nrecorded")
@@ -142,6 +314,24 @@ def _palette(names):
 
 def _markers(names):
     return dict(zip(names, itertools.cycle(["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"])))
+
+
+#: Colours that can be told apart by colour-blind readers, on white and on black.
+_COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8f1f #7a7a7a".split()
+#: What parts points that lie on each other.
+_EDGE = {"edgecolor": "white", "linewidth": 0.5}
+_MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"]
+
+
+def _look(kernel, evidence):
+    """The colour and the marker of a kernel, the same in every figure; libraries are grey stars."""
+    if kernel in evidence.libraries:
+        return {"color": _GREY, "marker": "*"}
+    place = list(evidence.kernels).index(kernel) if kernel in evidence.kernels else len(evidence.kernels)
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "marker": _MARKERS[(place + place // len(_COLOURS)) % len(_MARKERS)],
+    }
 
 
 #: A figure of curves has at most so many lines, and one of bars so many bars; more cannot be told apart.
@@ -158,11 +348,14 @@ def sweep(rows: pd.DataFrame, x: str, label: str, evidence: Evidence) -> Figure:
     order = list(dict.fromkeys(rows[x]))
     order = order if x == "choice" else sorted(order)
     groups = list(rows.groupby(["platform", "kernel", "dtype"], sort=False))
-    figure, axes = _panels(len(groups), height=3.35 + 0.17 * rows["shape"].nunique())
+    figure, axes = _panels(len(groups), height=3.35)
     for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
         _line(axis, part, x, order, "shape", evidence.max_noise)
         axis.set(title=_title(f"{kernel}, {dtype}", platform, evidence), xlabel=label, ylabel="GFLOP/s")
-        _legend(axis, columns=3 if len(groups) == 1 else 1, title="(n, m, p)")
+        if part["shape"].nunique() > _MOST_ENTRIES:
+            _label_lines(axis, "(n, m, p)")
+        else:
+            _legend(axis, columns=3 if len(groups) == 1 else 1, title="(n, m, p)")
     return figure
 
 
@@ -245,12 +438,19 @@ def rates(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """GFLOP/s of every point on a logarithmic axis: one panel per platform and dtype, one line per shape."""
     rows = _labelled(rows)
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
-    names, shapes = list(dict.fromkeys(rows["_label"])), list(dict.fromkeys(rows["shape"]))
-    options = {"hue": "_label", "style": "_label", "hue_order": names, "style_order": names, "palette": _palette(names)}
+    names, shapes = list(dict.fromkeys(rows["_label"])), _by_size(rows)
+    kernels = dict(zip(rows["_label"], rows["kernel"]))
+    looks = {name: _look(kernels[name], evidence) for name in names}
+    for kernel in set(kernels.values()):  # the choices of one kernel share its colour
+        choices = [name for name in names if kernels[name] == kernel]
+        for name, marker in list(zip(choices, itertools.cycle(_MARKERS)))[: len(choices) if len(choices) > 1 else 0]:
+            looks[name] = looks[name] | {"marker": marker}
     figure, axes = _panels(len(groups), height=1.8 + 0.22 * len(shapes), columns=3, width=8.8, sharey=True, sharex=True)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         part = part.assign(_place=[shapes.index(shape) for shape in part["shape"]])
-        sns.scatterplot(part, x="gflops", y="_place", markers=_markers(names), s=40, ax=axis, **options)
+        for name in names:
+            own = part[(part["_label"] == name) & part["gflops"].notna()]
+            axis.scatter(own["gflops"], own["_place"], s=40, label=name, **_EDGE, **looks[name])
         words = {"va": "center", "fontsize": "x-small", "color": _GREY, "transform": axis.get_yaxis_transform()}
         for place, missing in part[part["status"] != "ok"].groupby("_place"):
             causes = dict.fromkeys(f"{row.kernel}: {row.status}" for row in missing.itertuples())
@@ -274,7 +474,7 @@ def bars(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     rows = _labelled(rows)
     rows = rows.assign(_label=rows["_label"].map(lambda label: textwrap.fill(label, _LABEL)))
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
-    shapes = list(dict.fromkeys(rows["shape"]))
+    shapes = _by_size(rows)
     heights = [min(_MOST_BARS, part["_label"].nunique()) + 2 for _, part in groups]
     options = {"hue_order": shapes, "palette": _palette(shapes), "errorbar": None, "orient": "h", "legend": "full"}
     each = 0.18 + 0.06 * len(shapes)
@@ -325,27 +525,30 @@ def gauge(evidence: Evidence, published: pd.DataFrame) -> Figure:
 
 @_styled
 def speedup(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
-    """How many times faster the best of each kernel is than the naive kernel and than the CPU loop; float."""
+    """The map of shapes and kernels: how many times faster the best of each is than the best naive kernel; float."""
     rows = ladder[(ladder["dtype"] == "float") & ladder["speedup_over_naive"].notna()]
     if rows.empty:
         return _nothing("No speed-up: the naive kernel was not timed.")
-    platforms = list(dict.fromkeys(rows["platform"]))
-    kernels = sorted(dict.fromkeys(rows["kernel"]), key=lambda name: name in evidence.libraries)
-    figure, axes = _panels(2 * len(platforms), height=4, width=8.4)
-    columns = {"speedup_over_naive": "times faster than naive", "speedup_over_cpu": "times faster than the CPU loop"}
-    for number, platform in enumerate(platforms):
-        part = rows[rows["platform"] == platform]
-        for offset, (column, label) in enumerate(columns.items()):
-            axis = axes[2 * number + offset]
-            options = {"hue_order": kernels, "palette": _palette(kernels), "errorbar": None, "orient": "h"}
-            sns.barplot(part, y="shape", x=column, hue="kernel", ax=axis, legend=number == offset == 0, **options)
-            if part[column].isna().all():
-                axis.text(0.5, 0.5, "the CPU loop was not timed", ha="center", transform=axis.transAxes, color=_GREY)
-            axis.set(xlabel=label, ylabel="" if offset else "(n, m, p)", title=evidence.labels[platform])
-            axis.xaxis.set_major_formatter("{x:,.0f}")
-            if offset:
-                axis.set_yticklabels([])
-    _legend_of_all(figure, axes, columns=5)
+    groups = list(rows.groupby("platform", sort=False))
+    most = max(part["kernel"].nunique() for _, part in groups)
+    figure, axes = _panels(len(groups), columns=1, width=7.6, height=1.5 + 0.27 * most)
+    order = {name: place for place, name in enumerate(evidence.kernels)}
+    for axis, (platform, part) in zip(axes, groups, strict=True):
+        kernels = sorted(part["kernel"].unique(), key=lambda name: (name in evidence.libraries, order.get(name, 999)))
+        values = part.pivot_table(index="kernel", columns="shape", values="speedup_over_naive", aggfunc="max")
+        values = values.reindex(index=kernels, columns=_by_size(part))
+        shown = np.log10(values.to_numpy(dtype="float64"))
+        far = max(0.3, np.nanmax(np.abs(shown)))
+        axis.imshow(shown, aspect="auto", cmap="PuOr_r", vmin=-far, vmax=far)
+        for (row, column), value in np.ndenumerate(values.to_numpy(dtype="float64")):
+            if np.isfinite(value):
+                # White on what is dark, which follows from the colour map's ends.
+                colour = "white" if abs(np.log10(value)) > 0.62 * far else "#010101"
+                axis.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize="small", color=colour)
+        axis.set_yticks(range(len(kernels)), kernels)
+        axis.set_xticks(range(len(values.columns)), [shape.replace(", ", ",\n") for shape in values.columns])
+        axis.set(title=_title("times faster than naive", platform, evidence), xlabel="(n, m, p)")
+        axis.grid(visible=False)
     return figure
 
 
@@ -435,6 +638,9 @@ def accuracy_and_rate(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
         options = {"x": "gflops", "y": "relative_error", "hue": "dtype", "hue_order": types, "palette": _palette(types)}
         sns.scatterplot(part[~part["anchor"]], s=55, ax=axis, **options)
         sns.scatterplot(part[part["anchor"]], s=170, marker="*", ax=axis, legend=False, edgecolor="black", **options)
+        for marks, own in zip(axis.collections, (part[~part["anchor"]], part[part["anchor"]])):
+            rates = [f"{row.kernel}, {row.dtype}: {row.gflops:,.4g} GFLOP/s, error " for row in own.itertuples()]
+            _tell(marks, [f"{rate}{error:.2g}" for rate, error in zip(rates, own["relative_error"])])
         # A label stands above its point or, if another is near there, below; the libraries' come first.
         said: dict[str, list[tuple[float, float]]] = {"above": [], "below": []}
         for row in part.sort_values(["anchor", "gflops"], ascending=False).to_dict("records"):
@@ -486,8 +692,15 @@ def roofline(evidence: Evidence) -> Figure:
         bandwidth = roofs[0][1]
         top = peak or bandwidth * part["flop_per_byte_moved"].max()
         names = sorted(part["kernel"].unique())
-        options = {"hue": "kernel", "style": "kernel", "hue_order": names, "style_order": names, "s": 60}
-        sns.scatterplot(part, x="flop_per_byte_moved", y="gflops", ax=axis, palette=_palette(names), **options)
+        described = tables.describe(part, evidence)
+        for name in names:
+            own = described[described["kernel"] == name]
+            marks = axis.scatter(
+                own["flop_per_byte_moved"], own["gflops"], s=60, label=name, **_EDGE,
+                **_look(name, evidence),
+            )  # fmt: skip
+            rates = [f"{row.kernel} {row.choice}, {row.gflops:,.4g} GFLOP/s at " for row in own.itertuples()]
+            _tell(marks, [f"{rate}{x:.3g} FLOP per byte" for rate, x in zip(rates, own["flop_per_byte_moved"])])
         small = {"fontsize": "small", "textcoords": "offset points"}
         # The fastest of each kernel and first parameter is labelled, unless a faster label is near.
         said: list[tuple[float, float]] = []
@@ -532,13 +745,16 @@ def cache_lines(evidence: Evidence) -> Figure:
     if table.empty:
         return _nothing("No CPU loop was both timed and counted.")
     groups = list(table.groupby("platform", sort=False))
-    names, shapes = sorted(table["kernel"].unique()), list(dict.fromkeys(table["shape"]))
-    options = {"hue": "kernel", "hue_order": names, "palette": _palette(names), "style": "shape", "style_order": shapes}
-    options |= {"markers": _markers(shapes)}
+    names = sorted(table["kernel"].unique())
     figure, axes = _panels(len(groups), sharex=True, sharey=True)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         axis.set(xscale="log", yscale="log", title=_title("", platform, evidence))
-        sns.scatterplot(part, x="l1_lines_per_multiply_add", y="ns_per_multiply_add", s=50, ax=axis, **options)
+        for name in names:
+            own = part[part["kernel"] == name]
+            x, y = own["l1_lines_per_multiply_add"], own["ns_per_multiply_add"]
+            marks = axis.scatter(x, y, s=45, label=name, **_EDGE, **_look(name, evidence))
+            words = [f"{row.kernel} {row.choice}, {row.dtype}, {row.shape}" for row in own.itertuples()]
+            _tell(marks, [f"{said}: {b:.3g} ns, {a:.3g} lines" for said, a, b in zip(words, x, y)])
         axis.set(xlabel="lines into the first cache per multiply-add", ylabel="ns per multiply-add")
         for ruler in (axis.xaxis, axis.yaxis):
             ruler.set(
@@ -654,7 +870,12 @@ def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
         return _nothing("No product was compared with SGEMM's.")
     kinds, kernels = list(dict.fromkeys(table["operands"])), list(dict.fromkeys(table["kernel"]))
     sums = sorted(set(table["p"]))
-    options = {"hue": "kernel", "hue_order": kernels, "palette": _palette(kernels), "style": "p", "style_order": sums}
+    options = {
+        "hue": "kernel",
+        "hue_order": kernels,
+        "palette": [_look(kernel, evidence)["color"] for kernel in kernels],
+    }
+    options |= {"style": "p", "style_order": sums}
     groups = list(table.groupby(["platform", "origin"], sort=False))
     figure, axes = _panels(2 * len(groups), height=1.2 + 0.3 * len(kinds), width=8.8, sharex=True, sharey=True)
     measures = {"relative_error": "in the Frobenius norm", "worst_error": "in the worst element"}
@@ -663,6 +884,10 @@ def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
         for axis, (measure, words) in zip(axes[2 * number :], measures.items()):
             points = part.assign(_ratio=part[measure] / part[f"sgemm_{measure}"])
             sns.scatterplot(points, x="_ratio", y="_place", markers=_markers(sums), s=40, ax=axis, **options)
+            known = points[points["_ratio"].notna()]
+            if len(known):
+                said = [f"{row.kernel}, {row.operands}, p = {row.p:,}: " for row in known.itertuples()]
+                _tell(axis.collections[0], [f"{a}{b:.3g} times SGEMM's" for a, b in zip(said, known["_ratio"])])
             axis.axvline(1, color="black", linestyle="--", linewidth=1)
             axis.set(xscale="log", title=_title(f"{words}, {origin}", platform, evidence))
             axis.set(xlabel="error / SGEMM's error", ylabel="")
@@ -790,7 +1015,7 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
         return _nothing("No ladder: no rung was timed.")
     groups = list(rungs.groupby(["platform", "dtype"], sort=False))
     most = max((~part["anchor"]).sum() for _, part in groups)
-    figure, axes = _panels(len(groups), columns=1, width=8.8, height=1.5 + 0.34 * most)
+    figure, axes = _panels(len(groups), columns=1, width=6.4, height=1.5 + 0.3 * most)
     roofs = evidence.facts["bandwidth"]
     roofs = roofs[roofs["quantity"] == "multiply_add_rate"]
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
@@ -816,6 +1041,35 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
     _beside_all(figure, axes, columns=2)
+    return figure
+
+
+@_styled
+def platforms(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
+    """The float kernels of several GPUs at the largest square product that all have: a mark per GPU on each line."""
+    rows = ladder[(ladder["dtype"] == "float") & (ladder["status"] == "ok") & (ladder["n"] == ladder["p"])]
+    rows = rows[rows["n"] == rows["m"]]
+    shared = rows.groupby("n")["platform"].nunique()
+    rows = rows[rows["n"] == shared[shared == rows["platform"].nunique()].index.max()]
+    if rows["platform"].nunique() < 2:
+        return _nothing("No two GPUs have timed the same product.")
+    order = {name: place for place, name in enumerate(evidence.kernels)}
+    kernels = sorted(
+        rows["kernel"].unique(), key=lambda name: (name in evidence.libraries, order.get(name, len(order)))
+    )
+    figure, (axis,) = _panels(1, width=7.2, height=1.4 + 0.24 * len(kernels))
+    for kernel, part in rows.groupby("kernel"):
+        rates = part["gflops"] / 1000
+        axis.plot([rates.min(), rates.max()], [kernels.index(kernel)] * 2, color="0.8", linewidth=3, zorder=1)
+    for (platform, part), colour, marker in zip(rows.groupby("platform", sort=False), _COLOURS, _MARKERS):
+        places = [kernels.index(kernel) for kernel in part["kernel"]]
+        label = evidence.labels[platform]
+        look = {"color": colour, "marker": marker, "s": 45, "zorder": 2, **_EDGE}
+        axis.scatter(part["gflops"] / 1000, places, label=label, **look)
+    axis.set_yticks(range(len(kernels)), kernels)
+    axis.set(xlabel="TFLOP/s", xlim=(0, None), title=f"float, {rows['shape'].iloc[0]}")
+    axis.invert_yaxis()
+    _legend_of_all(figure, [axis], columns=1)
     return figure
 
 
@@ -893,6 +1147,8 @@ def task(name: str, evidence: Evidence, published: pd.DataFrame) -> Figure:
     rows = pd.concat([own.gpu, own.cpu], ignore_index=True)
     if rows["gflops"].isna().all():
         return _nothing("Nothing of this task was timed; its table shows what was verified.")
+    if rows["gflops"].notna().sum() == 1:
+        return _nothing("One point of this task was timed; its table has it.")
     rows = tables.describe(rows, evidence)
     chosen = rows[~rows["anchor"]]
     x = _varied(chosen, evidence)

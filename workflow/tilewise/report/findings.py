@@ -66,6 +66,111 @@ def _times(ratio):
     return f"{ratio:.3g}×" if ratio < 1000 else f"{ratio:,.0f}×"
 
 
+def _rounded(value: float) -> str:
+    """A number as a person says it: 0.4, 5.4, 54, 540."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _ends(evidence, rungs, platform):
+    """The float rungs of a platform: the textbook's kernel and the fastest; None if there are no two of them."""
+    own = rungs[(rungs["platform"] == platform.name) & (rungs["dtype"] == "float") & ~rungs["anchor"]]
+    if len(own) < 2 or "naive" not in set(own["kernel"]):
+        return None
+    return own[own["kernel"] == "naive"].iloc[0], own.loc[own["gflops"].idxmax()], own
+
+
+def answer(evidence: Evidence, rungs: pd.DataFrame, ladder: pd.DataFrame) -> str:
+    """The answer to the page's title in one sentence per GPU: from the textbook's kernel to the fastest, in float.
+
+    `rungs` is that of `tables.rungs`, `ladder` that of `tables.ladder`. Without a ladder it says so.
+    """
+    lines = []
+    for gpu in evidence.gpus:
+        ends = _ends(evidence, rungs, gpu)
+        if not ends:
+            continue
+        naive, best, _ = ends
+        said = f"**{_rounded(best['gflops'] / 1000)} TFLOP/s** (`{best['kernel']}`)"
+        compared = [f"{_rounded(best['gflops'] / naive['gflops'])} times as fast"]
+        if pd.notna(best["percent_of_anchor"]):
+            compared.append(f"{best['percent_of_anchor']:.0f} % of the rate of NVIDIA's own library")
+        peak = (gpu.device["gpu"]["peak_gflops"] or {}).get("float")
+        if peak:
+            compared.append(f"{100 * best['gflops'] / peak:.0f} % of the peak of the chip's float units")
+        lines.append(
+            f"On {_label(evidence, gpu)}, the textbook's kernel multiplies {naive['n']:,} × {naive['n']:,} matrices of "
+            f"floats at **{_rounded(naive['gflops'] / 1000)} TFLOP/s**, and the fastest one of this study at {said}: "
+            f"{_listed(compared)}.{_beyond(ladder, best, gpu, evidence)}"
+        )
+    if lines:
+        return "\n\n".join(f'<p class="answer">{html_of(line)}</p>' for line in lines)
+    reason = "has not timed the ladder" if evidence.gpus else "has no GPU, and no recorded run is at hand"
+    return f'<p class="answer">This study {reason}, so this page cannot say how fast; it says what is right.</p>'
+
+
+def _beyond(ladder, best, gpu, evidence):
+    """A sentence about floats made of short numbers, if they are faster than the best rung."""
+    rows = tables.largest_square(ladder)
+    rows = rows[(rows["platform"] == gpu.name) & (rows["dtype"] == "float")]
+    made = rows[tables.made_of_short(rows, evidence)].sort_values("gflops")
+    if made.empty or made["gflops"].iloc[-1] <= best["gflops"]:
+        return ""
+    row = made.iloc[-1]
+    return (
+        f" Floats made of short numbers on the tensor cores come to {_rounded(row['gflops'] / 1000)} TFLOP/s "
+        f"(`{row['kernel']}`)."
+    )
+
+
+def _listed(words):
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def html_of(line: str) -> str:
+    """Bold words and code of a line of Markdown as HTML, for a line inside an element of its own."""
+    line = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", line)
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", line)
+
+
+def reasons(evidence: Evidence, rungs: pd.DataFrame) -> str:
+    """Why the fastest rung is faster than the textbook's kernel: up to three causes with what was measured of each.
+
+    If several GPUs climbed, it is about the one that came highest.
+    """
+    climbed = {gpu.name: ends for gpu in evidence.gpus if (ends := _ends(evidence, rungs, gpu))}
+    if not climbed:
+        return ""
+    platform = max(climbed, key=lambda name: climbed[name][1]["gflops"])
+    naive, best, own = climbed[platform]
+    points = []
+    asked, share, near = "accesses_per_100", "multiply_add_percent", "percent_of_ceiling"
+    if best[asked] < naive[asked]:
+        points.append(
+            f"**It asks memory for less.** For 100 multiply-adds, a warp of `naive` makes {_rounded(naive[asked])} "
+            f"requests to caches and shared memory; one of `{best['kernel']}` makes {_rounded(best[asked])}. What it "
+            "has loaded stays in registers and serves many sums."
+        )
+    if best[share] > naive[share]:
+        points.append(
+            f"**It spends its instructions on arithmetic.** {naive[share]:.0f} % of the instructions in `naive`'s loop "
+            f"are multiply-adds, and {best[share]:.0f} % in `{best['kernel']}`'s. A scheduler issues one instruction "
+            "per cycle, so every other one costs a multiply-add."
+        )
+    least = own.loc[own[near].idxmin()] if own[near].notna().any() else None
+    if least is not None and best[near] > least[near]:
+        points.append(
+            f"**It waits less.** `{least['kernel']}` reaches {least[near]:.0f} % of the rate that its own loop allows, "
+            f"`{best['kernel']}` {best[near]:.0f} %. In the rest of the time no multiply-add is ready."
+        )
+    if not points:
+        return ""
+    where = f" on {plain(evidence.labels[platform])}" if len(climbed) > 1 else ""
+    count = (
+        "One reason, measured:" if len(points) == 1 else f"{_count(len(points), 'reason').capitalize()}, each measured:"
+    )
+    return "\n".join([f"**Why{where}?** {count}", "", *(f"{i}. {point}" for i, point in enumerate(points, 1))])
+
+
 def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, failed: pd.DataFrame) -> str:
     """The study in a few points: the kernels of each GPU at the largest float product, then checks and failures."""
     points = []
@@ -132,6 +237,28 @@ def company(evidence: Evidence) -> list[str]:
     return found
 
 
+def platforms(table: pd.DataFrame, evidence: Evidence) -> str:
+    """How many points differ between two GPUs by more than their spread, and by how much; `table` is that of tables."""
+    lines = []
+    for (first, other), rows in table.groupby(["platform", "other_machine"], sort=False):
+        name, changed = plain(evidence.labels[first]), rows[rows["changed"]]
+        ran, apart = (_count(len(part), "point").capitalize() for part in (rows, changed))
+        said = (
+            f"{ran} ran on {name} and on {plain(other)}. In the median, {name} takes "
+            f"{1 / rows['faster'].median():.2g} times the other's time. {apart} "
+            f"{'differs' if len(changed) == 1 else 'differ'} by more than the spread."
+        )
+        if len(changed):
+            most, least = changed.loc[changed["faster"].idxmax()], changed.loc[changed["faster"].idxmin()]
+            said += (
+                f" The range is from {least['faster']:.2g} times as fast (`{least['kernel']}`, {least['dtype']}, "
+                f"{least['shape']}) to {most['faster']:.2g} times (`{most['kernel']}`, {most['dtype']}, "
+                f"{most['shape']})."
+            )
+        lines.append(said)
+    return "\n\n".join(lines)
+
+
 def cards(compared: pd.DataFrame, evidence: Evidence) -> str:
     """How far the cards of each model are apart, and which is the slowest; `compared` is tables.cards."""
     models = {each.name: each.device["gpu"]["name"] for each in evidence.platforms if each.has_gpu}
@@ -148,16 +275,13 @@ def cards(compared: pd.DataFrame, evidence: Evidence) -> str:
 
 
 def verdict_counts(verdicts: pd.DataFrame, evidence: Evidence) -> str:
-    """How many claims hold on each platform."""
-    lines = []
-    for platform in evidence.everyone:
-        found = verdicts.loc[verdicts["platform"] == platform.name, "verdict"].value_counts()
-        hold, fail, untested = (found.get(name, 0) for name in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
-        lines.append(
-            f"On **{_label(evidence, platform)}** {hold} of {hold + fail + untested} claims hold, {fail} "
-            f"{'does' if fail == 1 else 'do'} not, and {untested} cannot be tested."
-        )
-    return "\n\n".join(lines)
+    """How many claims the sources make, and that each is a mark to choose."""
+    sources = verdicts["source"].nunique()
+    return (
+        f"**Do the published claims hold?** {_count(verdicts['id'].nunique(), 'claim').capitalize()} of "
+        f"{_count(sources, 'source')}, each tested on these numbers. Choose a mark to read what was claimed, what was "
+        "measured, and why."
+    )
 
 
 def _ladder_points(ladder, label):

@@ -112,6 +112,13 @@ LAYOUTS = {
         second_percent="%",
     ),
     "cards": layout(("", "platform node gpu_uuid compared sm_clock_mhz rate_percent")),
+    "platforms": layout(
+        ("", "shape kernel dtype choice"),
+        ("Time", "platform time_ms other_machine other_ms"),
+        ("Times as fast", "faster faster_low faster_high"),
+        ("", "changed"),
+        faster="here",
+    ),
     "failures": layout(("", "platform task kernel dtype shape choice points status message")),
     "verification": layout(
         ("", "platform kernel dtype"),
@@ -234,7 +241,7 @@ def of(layout: Any, table: pd.DataFrame) -> Headings:
 def claims(evidence: Evidence) -> Headings:
     """The layout of `claims.side_by_side`: two columns for each platform; `why` is shown below the claim."""
     layout = {"source": ("", "source"), "claim": ("", "claim, and why"), "published": ("", "published")}
-    for platform in evidence.everyone:
+    for platform in evidence.readers:
         layout[f"verdict {platform.name}"] = (evidence.labels[platform.name], "verdict")
         layout[f"measured {platform.name}"] = (evidence.labels[platform.name], "measured, with its range")
     return layout

@@ -904,11 +904,16 @@ def cards(evidence: Evidence) -> pd.DataFrame:
     rows = []
     for platforms in models.values():
         names = [platform.name for platform in platforms]
+        if len(names) < 2:
+            continue
         timed = evidence.gpu[evidence.gpu["platform"].isin(names) & evidence.gpu["time_ms"].notna()]
         points = timed.groupby(key, dropna=False, sort=False).ngroup()
-        times = timed.assign(point=points).pivot(index="point", columns="platform", values="time_ms")
+        # A point that two parameters of an older registry told apart may occur twice.
+        times = timed.assign(point=points).pivot_table(
+            index="point", columns="platform", values="time_ms", aggfunc="median"
+        )
         rates = 1 / times.reindex(columns=names).dropna()
-        if len(names) < 2 or rates.empty:
+        if rates.empty:
             continue
         shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
         for platform in platforms:
@@ -927,9 +932,52 @@ def cards(evidence: Evidence) -> pd.DataFrame:
     return columns.typed(pd.DataFrame(rows, columns=names))
 
 
+def platforms(evidence: Evidence) -> pd.DataFrame:
+    """What differs between GPUs: one row per point that the first of them and another both timed, the largest first.
+
+    `faster` is the other's time divided by that of the first; `changed` says that the quartiles of the two do not
+    overlap. A point that was timed more than once counts with its best time. Without two GPUs there are no rows.
+    """
+    key = ["kernel", "dtype", *SHAPE, *evidence.choice]
+    timed = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["time_ms"].notna()]
+    timed = _with_words(timed.sort_values("time_ms", kind="stable").drop_duplicates(["platform", *key]), evidence)
+    names = [gpu.name for gpu in evidence.gpus]
+    quartiles = ["time_ms", "time_q1_ms", "time_q3_ms"]
+    found = []
+    for name in names[1:]:
+        theirs = timed.loc[timed["platform"] == name, [*key, "platform", *quartiles]]
+        both = timed[timed["platform"] == names[0]].merge(theirs, on=key, suffixes=("", "_other"))
+        found.append(
+            both.assign(
+                other_machine=[evidence.labels[name]] * len(both),
+                other_ms=both["time_ms_other"],
+                faster=both["time_ms_other"] / both["time_ms"],
+                faster_low=both["time_q1_ms_other"] / both["time_q3_ms"],
+                faster_high=both["time_q3_ms_other"] / both["time_q1_ms"],
+            )
+        )
+    shown = [
+        "platform",
+        *key,
+        "shape",
+        "choice",
+        "time_ms",
+        "other_machine",
+        "other_ms",
+        "faster",
+        "faster_low",
+        "faster_high",
+    ]
+    none = timed.head(0).assign(other_machine="", **dict.fromkeys(shown[-4:], 0.0))
+    table = pd.concat(found, ignore_index=True) if found else none
+    table = table[shown].assign(changed=(table["faster_low"] > 1) | (table["faster_high"] < 1))
+    far = (table["faster"] - 1).abs()
+    return columns.typed(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
+
+
 def provenance(evidence: Evidence) -> pd.DataFrame:
     """Where every number comes from: one row per fact, one column per platform."""
-    facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.everyone}
+    facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.readers}
     return pd.DataFrame(facts).rename_axis("fact").reset_index()
 
 

@@ -1,0 +1,108 @@
+"""The drawing of a kernel says what the registry says, and its lines of code are in the file."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+import synthetic
+
+from tilewise import ROOT
+from tilewise.report import data, drawings, exhibits, figures, tables
+from tilewise.study.points import point
+
+NOTEBOOK = (ROOT / "report/report.py").read_text()
+IDEAS = dict(re.findall(r'^rung\(\n    "(\w+)",.*?^    idea="(.*?)",\n\)', NOTEBOOK, re.DOTALL | re.MULTILINE))
+CASES = {
+    "naive": ({"block_x": 64, "block_y": 16}, (16, 64), (1, 32), (1, 1), None),
+    "tiled": ({"tile": 16}, (16, 16), (2, 16), (1, 1), 16),
+    "multi_tile": ({"tile": 32, "ntb": 7}, (32, 224), (1, 32), (1, 1), 32),
+    "register_tile": ({"tile_n": 128, "tile_m": 128, "tile_k": 8}, (128, 128), (16, 128), (8, 8), 8),
+    "warp_tile": (
+        {"tile_n": 128, "tile_m": 128, "tile_k": 16, "thread_n": 8, "thread_m": 8},
+        (128, 128),
+        (64, 32),
+        (8, 8),
+        16,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_tiling_follows_from_the_registry(kernels, name):
+    parameters, block, warp, thread, depth = CASES[name]
+    found = drawings.tiling(kernels[name], point("t", name, "float", 8192, 8192, 8192, **parameters))
+    assert (found.block, found.warp, found.thread, found.depth) == (block, warp, thread, depth)
+    assert found.threads * found.thread[0] * found.thread[1] * found.repeats == block[0] * block[1]
+    assert f"{block[0]} × {block[1]} elements of C" in found.words
+
+
+def test_threads_that_only_fetch_are_not_drawn_as_if_they_computed(kernels):
+    at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
+    found = drawings.tiling(kernels["tma_ring"], at)
+    assert found.thread is None and found.warp is None and found.stages == 4
+    assert "holds 4 such steps" in found.words
+
+
+def test_a_library_has_no_tiles(kernels):
+    assert drawings.tiling(kernels["cublas"], point("t", "cublas", "float", 64, 64, 64)) is None
+
+
+def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
+    at = point("t", "register_tile", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=8)
+    drawing = drawings.tile_svg(drawings.tiling(kernels["register_tile"], at), "x", "Tiles of <it>")
+    root = ElementTree.fromstring(drawing)
+    assert "block: 128 × 256 of C" in drawing and "Tiles of &lt;it&gt;" in drawing
+    boxes = {
+        box[0].text: (float(box.get("width")), float(box.get("height")))
+        for box in root.iter("{http://www.w3.org/2000/svg}rect")
+        if len(box)
+    }
+    wide, high = boxes["block: 128 × 256 of C"]
+    assert wide == pytest.approx(2 * high)
+    assert boxes["thread: 8 × 8"] == (pytest.approx(wide / 32, abs=0.1), pytest.approx(wide / 32, abs=0.1))
+
+
+@pytest.mark.parametrize("name", IDEAS)
+def test_the_lines_that_carry_an_idea_are_in_the_file(kernels, name):
+    first, lines = drawings.excerpt(kernels[name], IDEAS[name])
+    assert kernels[name].path.read_text().splitlines()[first - 1].strip() == lines[0].strip()
+    assert lines[0].startswith(IDEAS[name]) and 3 <= len(lines) <= 10
+
+
+def test_every_rung_shows_its_idea(kernels):
+    assert set(IDEAS) == set(re.findall(r'^rung\(\n    "(\w+)"', NOTEBOOK, re.MULTILINE)) and len(IDEAS) >= 11
+    with pytest.raises(LookupError, match="no line begins with 'nothing of the kind'"):
+        drawings.excerpt(kernels["naive"], "nothing of the kind")
+
+
+def test_a_long_table_is_folded_to_the_best_and_the_baseline(tmp_path):
+    evidence = data.load([synthetic.write(tmp_path / "gpu")])
+    table = tables.task("ladder_float", evidence, data.published())
+    kept = table[exhibits.matters(table)]
+    assert len(table) > exhibits.MOST_ROWS >= len(kept) > 1
+    assert (kept["best"].fillna(False) | kept["anchor"]).all() and kept["anchor"].any()
+    page = exhibits.table_html(table, "sweep", "<b>The ladder.</b> All.", evidence, name="ladder")
+    brief, whole = page.split("<details")
+    assert brief.count("<tr") - 2 == len(kept) and whole.count("<tr") - 2 == len(table)
+
+
+def test_a_kernel_keeps_its_colour_and_marker(tmp_path):
+    evidence = data.load([synthetic.write(tmp_path / "gpu")])
+    looks = [
+        tuple(figures._look(name, evidence).values()) for name in evidence.kernels if name not in evidence.libraries
+    ]
+    assert len(set(looks)) == len(looks)
+    assert figures._look("cublas", evidence)["marker"] == "*"
+
+
+def test_one_dot_is_a_sentence(tmp_path):
+    study = synthetic.config()
+    sweep = {"kernel": ["tiled"], "dtype": "float", "shapes": "square", "tile": 32}
+    study["shapes"]["square"] = [{"n": 512, "p": 512, "m": 512}]
+    study["tasks"] = {"one": {"title": "One", "sweeps": [sweep]}}
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)])
+    figure = figures.task("one", evidence, data.published())
+    assert len(evidence.gpu) == 1
+    assert figures.missing(figure) == "One point of this task was timed; its table has it."
+    shown = exhibits.show_figure(figure, "<b>One.</b> It.").data
+    assert shown.startswith('<p class="none"') and "<svg" not in shown

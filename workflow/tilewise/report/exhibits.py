@@ -1,0 +1,361 @@
+"""Tables and figures of the page as HTML: each with a number, an anchor, a caption, and its data to take away.
+
+A table of many rows shows those that matter, and has the whole in a fold, where a reader can sort and filter it. The
+page reads without scripts too; DataTables (bundled by itables) starts when a fold is opened.
+"""
+
+import base64
+import html
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from IPython.display import HTML, Markdown
+from matplotlib.figure import Figure
+
+from tilewise.report import claims, drawings, figures, layouts
+from tilewise.report.data import Evidence
+from tilewise.study.columns import COLUMNS, SHAPE, is_words
+from tilewise.study.registry import Kernel
+
+#: A table of more rows is folded to the rows that matter.
+MOST_ROWS = 15
+_MISSING = "–"
+#: Columns that stay even if they are empty, because an empty one says that nothing was measured.
+_ALWAYS = {"time_ms", "measured", "message", "status"}
+#: A table of more columns is printed in smaller letters.
+_WIDE = 14
+#: Columns of long text.
+_LONG = {"message", "note", "reason"}
+#: Columns by whose values a whole table can be filtered; so can those of verdicts.
+_FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
+
+
+def number(value: Any, column: str = "") -> str:
+    """A number as text with four significant digits, or without decimals if large; the column may make it a factor."""
+    if pd.isna(value):
+        return _MISSING
+    if isinstance(value, str):
+        return html.escape(value) or _MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    unit = COLUMNS[column].unit if column in COLUMNS else ""
+    if unit == "x":
+        return f"{value:,.0f}×" if value >= 100 else f"{value:.3g}×"
+    if unit == "%":
+        return f"{value:,.1f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
+    if math.isinf(value):
+        return "∞"  # the error of an element that is not finite
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def _cell(row, column, labels):
+    value = row[column]
+    if column == "platform":
+        return html.escape(labels.get(value, value))
+    if column == "decided" and not pd.isna(value):
+        return "yes" if value else "<strong>no</strong>"
+    if column in ("time_ms", "cpu_ms") and pd.isna(value):
+        status = row.get("status" if column == "time_ms" else "cpu_status")
+        if isinstance(status, str) and status and status != "ok":
+            return f'<span class="status">{html.escape(status)}</span>'
+    if column == "claim":
+        return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
+    if column.startswith("measured ") and "cannot" in row[column.replace("measured", "verdict")]:
+        return f"<small>{html.escape(value)}</small>"
+    if column.startswith("verdict "):
+        kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
+        return f'<span class="verdict {kind}">{html.escape(value)}</span>'
+    if column == "verdict" and value:
+        kind = {"passes": "yes", "fails": "no"}.get(value, "unknown")
+        return f'<span class="verdict {kind}">{html.escape(value)}</span>'
+    if column in ("emulator", "status") and isinstance(value, str) and value != "ok":
+        return f'<span class="status">{html.escape(value)}</span>'
+    text = number(value, column)
+    unstable = column == "time_ms" and row.get("unstable") is True
+    return f'{text}<abbr title="unstable: the noise is above the limit">†</abbr>' if unstable else text
+
+
+def _words(caption: str) -> str:
+    """A caption as text, without its tags."""
+    return html.unescape(re.sub(r"<[^>]+>", "", caption))
+
+
+def _plain(caption: str) -> str:
+    """A caption without its tags, for an attribute."""
+    return html.escape(_words(caption), quote=True)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table that is to be shown: its rows, its columns with their headings, and how to say its cells."""
+
+    rows: pd.DataFrame
+    columns: layouts.Headings
+    labels: Mapping[str, str]
+    plain: bool  # all columns as they are, without a layout
+
+    def html(self, caption: str, kind: str = "") -> str:
+        """The table as HTML in its own box, which scrolls if the page is narrow."""
+        heads = self._head()
+        wide = " wide" if len(self.columns) > _WIDE else ""
+        rows = self.rows.to_dict("records")
+        orders = _orders(rows, self.columns) if kind else {}
+        lines = [self._line(row, {name: each[i] for name, each in orders.items()}) for i, row in enumerate(rows)]
+        body = "\n".join(lines) or f'<tr><td colspan="{len(self.columns)}" class="words">none</td></tr>'
+        return (
+            f'<div class="table" tabindex="0" role="region" aria-label="{_plain(caption.split(".")[0])}">'
+            f'<table class="{kind}{wide}"><caption><span>{caption}</span></caption>\n<thead>{heads}</thead>\n'
+            f"<tbody>{body}</tbody></table></div>"
+        )
+
+    def _head(self) -> str:
+        groups, names = "", list(self.columns)
+        if any(group for group, _ in self.columns.values()):
+            cells = []
+            while names:
+                group = self.columns[names[0]][0]
+                span = next((i for i, name in enumerate(names) if self.columns[name][0] != group), len(names))
+                named = f'<th colspan="{span}" scope="colgroup" class="group">{html.escape(group)}</th>'
+                cells.append(named if group else f'<td colspan="{span}"></td>')
+                names = names[span:]
+            groups = f"<tr>{''.join(cells)}</tr>"
+        heads = [
+            f'<th scope="col" class="{self._kind(name)}{_filtered(name)}">{html.escape(label)}</th>'
+            for name, (_, label) in self.columns.items()
+        ]
+        return f"{groups}<tr>{''.join(heads)}</tr>"
+
+    def _line(self, row: Mapping[str, Any], orders: Mapping[str, str]) -> str:
+        kind = "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
+        anchor = f' id="claim-{row["id"]}"' if "claim" in self.columns else ""
+        cells = []
+        for name in self.columns:
+            order, words = orders.get(name, ""), self._kind(name)
+            cells.append(f"<td{f' class={_quoted(words)}' * bool(words)}{order}>{_cell(row, name, self.labels)}</td>")
+        return f"<tr{anchor}{f' class={_quoted(kind)}' * bool(kind)}>{''.join(cells)}</tr>"
+
+    def _kind(self, column: str) -> str:
+        if column == "claim":
+            return "words claim"
+        if column.startswith("measured "):
+            return "words range"
+        if column in _LONG or (self.plain and column != "fact"):
+            return "words long"
+        return "words" if is_words(column) or column.startswith("verdict ") else ""
+
+
+def _quoted(words: str) -> str:
+    return f'"{words}"'
+
+
+def _filtered(column: str) -> str:
+    return " filter" if column in _FILTERED or column.startswith("verdict") else ""
+
+
+def _order(row: Mapping[str, Any], column: str) -> str | None:
+    """By what a cell sorts, if its text does not say it as a plain number; None if it does, or if it is of words."""
+    value = row[column]
+    if column == "shape" and all(name in row for name in SHAPE):
+        return f"{float(row['n']) * float(row['p']) * float(row['m']):.0f}"
+    if isinstance(value, str | bool) or is_words(column):
+        return None
+    if pd.isna(value):
+        return ""
+    return None if re.fullmatch(r"[\d,.]+", number(value, column)) else f"{float(value):.6g}"
+
+
+def _orders(rows: list[dict[str, Any]], columns: Collection[str]) -> dict[str, list[str]]:
+    """The attributes by which the cells of a column sort: of all its cells or of none, as DataTables wants them."""
+    found = {}
+    for column in columns:
+        orders = [_order(row, column) for row in rows]
+        if any(orders) or (None in orders and "" in orders):
+            said = [str(row[column]) if order is None else order for row, order in zip(rows, orders)]
+            found[column] = [f' data-order="{html.escape(each, quote=True)}"' for each in said]
+    return found
+
+
+def matters(table: pd.DataFrame) -> pd.Series:
+    """Of each row whether it stands for the others while the table is folded: the best and the baseline.
+
+    Of those the largest product's if they are many; of a table that marks no best, the fastest rows or the first.
+    """
+    marked = pd.Series(True, table.index)
+    if "best" in table and table["best"].any():
+        marked = table["best"].fillna(False).astype(bool) | table["anchor"].fillna(False).astype(bool)
+    if marked.sum() > MOST_ROWS and set(SHAPE) <= set(table):
+        work = table[SHAPE].astype("float64").prod(axis=1)
+        marked &= work == work[marked].max()
+    if marked.sum() > MOST_ROWS:
+        rates = table["gflops"].where(marked) if "gflops" in table else -marked.cumsum().where(marked)
+        marked &= rates.rank(ascending=False, method="first") <= MOST_ROWS // 2
+    return marked
+
+
+def own_rows(table: pd.DataFrame, evidence: Evidence) -> pd.Series:
+    """Of each row whether it is this machine's own word on a GPU's kernel, without a GPU, beside recorded ones."""
+    folded = {platform.name for platform in evidence.platforms if not platform.has_gpu} if evidence.gpus else set()
+    if "platform" not in table:
+        return pd.Series(False, table.index)
+    on_gpu = pd.Series(evidence.on_gpu(table["kernel"]) if "kernel" in table else True, table.index)
+    own = table["platform"].isin(folded) & on_gpu
+    return own if not own.all() else pd.Series(False, table.index)
+
+
+def table_html(
+    table: pd.DataFrame,
+    layout: str | layouts.Headings | None,
+    caption: str,
+    evidence: Evidence | None = None,
+    hide: Collection[str] = (),
+    name: str = "",
+) -> str:
+    """A table as HTML with its number and caption; if it is long, the rows that matter, then all of them in a fold.
+
+    `layout` is the name of one in `layouts.LAYOUTS`, or the columns with their headings, or None for all columns of the
+    table. `caption` is HTML that begins with a title in <b>. A platform column with a single platform and columns
+    without any entry are left out. What a machine without a GPU says of the GPU's kernels is in the fold only. `name`
+    is that of the anchor and of the CSV file (default: from the title).
+    """
+    name = name or _name(caption)
+    labels = evidence.labels if evidence else {}
+    columns = {name: heads for name, heads in layouts.of(layout, table).items() if name not in hide}
+    if "platform" in columns and table["platform"].nunique() < 2:
+        columns.pop("platform")
+    if layout and len(table):  # a column that is empty in every row is left out
+        said = table.notna() & (table != "")
+        columns = {name: heads for name, heads in columns.items() if name in _ALWAYS or said[name].any()}
+    own = own_rows(table, evidence) if evidence else pd.Series(False, table.index)
+    shown = table[~own]
+    few = shown[matters(shown)] if len(shown) > MOST_ROWS else shown
+    brief = {name: heads for name, heads in columns.items() if name != "emulator" or not (evidence and evidence.gpus)}
+    if "platform" in brief and few["platform"].nunique() < 2:
+        brief.pop("platform")
+    first = _Table(few, brief, labels, layout is None)
+    parts = [first.html(f"{_number('Table', f'table-{name}')} {caption} {_csv(table[list(columns)], name)}")]
+    if len(few) < len(table) or len(brief) < len(columns) - ("platform" in columns):
+        whole = _Table(table, columns, labels, layout is None)
+        said = f"All {len(table)} rows" if len(few) < len(table) else "The same with what this machine verified"
+        caption = f"{_title_of(caption)}: all rows"
+        parts.append(fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
+    return f'<div class="exhibit" id="table-{name}">{"".join(parts)}</div>'
+
+
+def fold(summary: str, content: str) -> str:
+    """Content that a reader opens; HTML."""
+    return f'<details class="fold"><summary>{summary}</summary>{content}</details>'
+
+
+def _title_of(caption: str) -> str:
+    return caption.split("</b>")[0].removeprefix("<b>").strip(" .")
+
+
+def _name(caption: str) -> str:
+    return re.sub(r"\W+", "-", html.unescape(_title_of(caption))).strip("-").lower()
+
+
+def _number(kind: str, anchor: str) -> str:
+    """Where `render.render` writes the number of a table or figure, in the order of the page."""
+    return f'<a class="number" href="#{anchor}">{kind}</a>'
+
+
+def _csv(table: pd.DataFrame, name: str) -> str:
+    data = base64.b64encode(table.to_csv(index=False, float_format="%.6g").encode()).decode()
+    return f'<a class="data" download="{name}.csv" href="data:text/csv;base64,{data}">CSV</a>'
+
+
+def show_table(
+    table: pd.DataFrame,
+    layout: str | layouts.Headings | None,
+    caption: str,
+    evidence: Evidence | None = None,
+    hide: Collection[str] = (),
+    name: str = "",
+) -> HTML:
+    """`table_html` for a notebook."""
+    return HTML(table_html(table, layout, caption, evidence, hide, name))
+
+
+def claims_html(verdicts: pd.DataFrame, evidence: Evidence) -> str:
+    """The verdicts: one strip of marks per platform, each a link to its claim, and a fold with all claims.
+
+    On a machine without a GPU the recorded platforms come first; its own strip is in the fold.
+    """
+    beside = claims.side_by_side(verdicts, evidence)
+    strips = {
+        platform.name: _strip(verdicts[verdicts["platform"] == platform.name], evidence)
+        for platform in evidence.readers
+    }
+    folded = [
+        name for name in strips if evidence.gpus and not next(p for p in evidence.everyone if p.name == name).has_gpu
+    ]
+    table = _Table(beside, layouts.claims(evidence), evidence.labels, plain=False)
+    caption = f"<b>Claims.</b> Source by source, all {len(beside)}, with what was measured and why."
+    caption = f"{_number('Table', 'table-claims')} {caption} {_csv(verdicts, 'claims')}"
+    first = "".join(strip for name, strip in strips.items() if name not in folded)
+    rest = "".join(strips[name] for name in folded)
+    opened = fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
+    return f'<div class="exhibit" id="table-claims">{first}{opened}</div>'
+
+
+def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
+    """One mark per claim on a platform, those of a source together."""
+    kinds = {claims.HOLDS: ("yes", "holds"), claims.FAILS: ("no", "does not hold")}
+    sources = []
+    for source, part in own.groupby("source", sort=True):
+        marks = []
+        for row in part.to_dict("records"):
+            kind, words = kinds.get(row["verdict"], ("unknown", "cannot be tested"))
+            said = html.escape(f"{words}: {row['claim']}", quote=True)
+            marks.append(f'<a class="mark {kind}" href="#claim-{row["id"]}" title="{said}" aria-label="{said}"></a>')
+        sources.append(f'<span class="source"><span>{html.escape(str(source))}</span>{"".join(marks)}</span>')
+    counts = own["verdict"].value_counts()
+    hold, fail, untested = (counts.get(name, 0) for name in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
+    label = html.escape(evidence.labels[own["platform"].iloc[0]])
+    legend = f"{label}: {hold} hold, {fail} do not hold, {untested} cannot be tested"
+    return f'<div class="strip"><p>{legend}</p><div class="marks">{"".join(sources)}</div></div>'
+
+
+def show_figure(figure: Figure, caption: str, name: str = "") -> HTML:
+    """A matplotlib figure as inline SVG with its number and caption, for a notebook."""
+    name, missing = name or _name(caption), figures.missing(figure)
+    if missing:  # a sentence, without a number
+        said = f"<b>{_title_of(caption)}.</b> {html.escape(missing)}"
+        return HTML(f'<p class="none" id="figure-{name}">{said}</p>')
+    drawing = figures.svg(figure, name, _words(_title_of(caption)), _words(caption))
+    return _framed(drawing, caption, name)
+
+
+def show_kernel(kernel: Kernel, tiles: drawings.Tiling, idea: str = "") -> HTML:
+    """The drawing of a kernel's tiles beside the lines of its file that begin with `idea`, for a notebook."""
+    name, title = f"tiles-of-{kernel.name}", f"Tiles of {kernel.name}"
+    place, code = kernel.path.name, ""
+    if idea:
+        first, lines = drawings.excerpt(kernel, idea)
+        place += f", lines {first} to {first + len(lines) - 1}"
+        listing = html.escape("\n".join(lines))
+        code = f'<pre tabindex="0" class="idea" aria-label="{html.escape(place)}"><code>{listing}</code></pre>'
+    data = base64.b64encode(kernel.path.read_bytes()).decode()
+    link = f'<a class="data" download="{kernel.path.name}" href="data:text/plain;base64,{data}">{place}</a>'
+    drawing = drawings.tile_svg(tiles, name, title)
+    return _framed(drawing, f"<b>{title}.</b> {html.escape(tiles.words)} {link}", name, code)
+
+
+def _framed(drawing: str, caption: str, name: str, beside: str = "") -> HTML:
+    anchor, label = f"figure-{name}", _plain(_title_of(caption))
+    link = f'<a class="data" download="{name}.svg" href="#{anchor}">SVG</a>'
+    return HTML(
+        f'<figure id="{anchor}"><div class="drawing" tabindex="0" role="group" aria-label="{label}">{drawing}</div>'
+        f"{beside}<figcaption>{_number('Figure', anchor)} {caption} {link}</figcaption></figure>"
+    )
+
+
+def text(markdown: str) -> Markdown:
+    """Prose that depends on the data, for a notebook."""
+    return Markdown(markdown)
