@@ -25,7 +25,7 @@ def truncate(path):
     data = path.read_bytes()
     end = len(data) * 6 // 10
     if path.suffix == ".yaml":  # between two lines it may end and be valid, so it ends in the first word of one
-        end = data.index(b"\n", end) + 4
+        end = re.compile(rb"\n *(?=[^ #\n])").search(data, end).end() + 3
     path.write_bytes(data[:end])
 
 

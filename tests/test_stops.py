@@ -23,7 +23,7 @@ from tilewise import ROOT
 
 ROWS = "results/emulator/measurements.csv"
 #: Columns that differ from run to run.
-TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops".split()
+TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops run_low_ms run_high_ms".split()
 KILLS = 30
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 
