@@ -26,7 +26,7 @@ def test_the_quick_study_takes_few_jobs_and_under_three_minutes(quick, record_pr
     polls = run.seconds_of_polls()
     record_property("note", f"quick study through Slurm: {run.seconds:.0f} s, {polls:.0f} s of it waiting for polls")
     # If other tests run at the same time (pytest -n), they use part of this time.
-    assert run.seconds < (360 if "PYTEST_XDIST_WORKER" in os.environ else 180)
+    assert run.seconds < (450 if "PYTEST_XDIST_WORKER" in os.environ else 180)
     jobs = run.jobs()
     assert {state for state, _ in jobs.values()} == {"COMPLETED"}
     assert len(jobs) <= 12
