@@ -860,6 +860,9 @@ text(
 )
 
 # %%
+text(findings.missing_roofs(evidence.of("bandwidth")))
+
+# %%
 task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
 
 # %%

@@ -701,6 +701,22 @@ def largest_rates(evidence: Evidence) -> str:
     return "\n\n".join(lines)
 
 
+def missing_roofs(evidence: Evidence) -> str:
+    """Which roofs of each GPU were tried and not measured, and why; what lies below them is not judged by them."""
+    lines = []
+    for gpu in evidence.gpus:
+        rows = evidence.facts["bandwidth"]
+        rows = rows[(rows["platform"] == gpu.name) & (rows["status"] != "ok")]
+        said = [
+            f"{row['quantity'].replace('_', ' ')} in {row['dtype']} ({row['status']}: {plain(row['message'])})"
+            for row in rows.to_dict("records")
+        ]
+        if said:
+            words = f"**On {_label(evidence, gpu)} {_count(len(said), 'roof')} could not be measured:**"
+            lines.append(f"{words} {'; '.join(said)}.")
+    return "\n\n".join(lines)
+
+
 def conclusion(evidence: Evidence, ladder: pd.DataFrame, limits: pd.DataFrame, verdicts: pd.DataFrame) -> str:
     """What the study says on half a page, a paragraph for each GPU; every sentence comes from its tables."""
     paragraphs = []

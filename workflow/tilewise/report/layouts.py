@@ -210,7 +210,7 @@ LAYOUTS = {
         ("", "status message"),
     ),
     "bandwidth": layout(
-        ("", "quantity platform dtype measured datasheet percent_of_datasheet unit message"),
+        ("", "quantity platform dtype measured datasheet percent_of_datasheet unit status message"),
         message="note",
     ),
     "occupancy": layout(
