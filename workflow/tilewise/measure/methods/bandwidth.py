@@ -19,6 +19,7 @@ from tilewise import KERNELS
 from tilewise.build.build import build
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import cause
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
 from tilewise.study.points import Point, point
@@ -208,7 +209,7 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
             return row | {name: small.row[name] for name in ("status", "message")}
         return row | run(probe, dtype, device, job)
     except Exception as error:  # whatever it is: the other probes run in this process too
-        return row | {"status": "error", "message": f"{type(error).__name__}: {error}"}
+        return row | {"status": "error", "message": cause(error)}
 
 
 def ceilings(memory: Row) -> list[Row]:
