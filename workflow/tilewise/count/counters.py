@@ -203,6 +203,21 @@ def _capability() -> str:
     return answer.split()[0]
 
 
+def _multiprocessors() -> int:
+    """How many this machine's GPU has. Raises UserError if the driver does not tell."""
+    from cuda.bindings import driver
+
+    wanted = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    try:
+        driver.cuInit(0)
+        code, count = driver.cuDeviceGetAttribute(wanted, 0)
+    except RuntimeError as error:  # there is no driver
+        raise UserError(f"{error}; the counters need an NVIDIA GPU and its driver") from None
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise UserError(f"the CUDA driver does not tell of this machine's GPU: {code.name}")
+    return int(count)
+
+
 def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], capability: str, sms: int, folder: Path) -> list[Job]:
     """The points as jobs for `drive`; each kernel is built once."""
     device = {
@@ -328,8 +343,9 @@ def main() -> int:
         return 0
     try:
         kernels = registry.load()
+        find_ncu()
         config = read_yaml(options.config)
-        frame = count_all(config, kernels, Path(options.output).with_suffix(".log"), gpu="")
+        frame = count_all(config, kernels, Path(options.output).with_suffix(".log"), "", _multiprocessors())
     except UserError as error:
         print(f"tilewise: {error}", file=sys.stderr)
         return 1

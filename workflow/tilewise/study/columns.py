@@ -301,6 +301,12 @@ reused_per_multiply_add | number | | reused | operands per multiply-add that the
 wavefronts_per_100 | number | | wavefronts per 100 | passes of shared memory per 100 multiply-adds of a warp
 lines_per_100 | number | | lines per 100 | cache lines looked up for global loads, per 100 multiply-adds of a warp
 sectors_per_100 | number | | sectors per 100 | sectors that global loads touch, per 100 multiply-adds of a warp
+profiled_ms | number | ms | profiled, ms | the time of the profiled run, whose caches were empty
+dram_gb | number | GB | GB | bytes read from the GPU's memory and written to it
+matrices_moved | number | x | x the matrices | these bytes, divided by those of the three matrices
+waits | text | | waits | where most warps of a scheduler wait, and how many, per instruction issued
+dram_bytes_each | number | B | memory, B | bytes that memory moves per multiply-add of a warp, by ncu
+l2_bytes_each | number | B | L2, B | bytes that the second cache moves per multiply-add of a warp, by ncu
 hardware_wavefronts_per_100 | number | | wavefronts per 100, ncu | wavefronts_per_100 by the hardware's counters
 limited_by | text | | limited by | the resource of whose roof it uses most; latency if it uses at most half of each
 limit_percent | number | % | share, % | how much of that roof it uses
