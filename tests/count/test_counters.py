@@ -4,10 +4,11 @@ import math
 import pickle
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
-from making import two_launches
+from making import two_launches, work_of
 
 from tilewise import UserError
 from tilewise.count import counters
@@ -188,3 +189,44 @@ def test_points_cover_every_gpu_kernel_and_fit_a_device():
     assert {p.kernel for p in points} == {"naive", "tiled", "multi_tile"}
     assert len(set(points)) == len(points)
     assert all(kernels[p.kernel].product(p).threads <= 1024 for p in points)
+
+
+def test_under_ncu_a_launch_that_goes_wrong_costs_its_own_row(monkeypatch, tmp_path, capsys, device, config, kernels):
+    """A GPU that is played by NumPy refuses the first of three products, and makes the second wrong."""
+
+    class CudaError(Exception):
+        pass
+
+    class Array(np.ndarray):
+        def set(self, values):
+            self[...] = values
+
+        def get(self):
+            return np.asarray(self)
+
+        @property
+        def data(self):
+            return SimpleNamespace(ptr=self)
+
+    class Product:
+        def __init__(self, job, addresses):
+            self.job, self.addresses = job, addresses
+
+        def __call__(self):
+            if self.job.point.n == 8:
+                raise CudaError("CUDA_ERROR_INVALID_VALUE")
+            self.addresses["C"][...] = 8 + (self.job.point.n == 9)
+
+    cupy, launcher = ModuleType("cupy"), ModuleType("launcher")
+    cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(Array)
+    cupy.cuda = SimpleNamespace(runtime=SimpleNamespace(CUDARuntimeError=OSError))
+    launcher.__dict__.update(CudaError=CudaError, Product=Product)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "tilewise.measure.backends.launcher", launcher)
+    points = [point("t", "tiled", "float", n, 8, 4, tile=8) for n in (8, 9, 10)]
+    jobs, done = tmp_path / "jobs", tmp_path / "done"
+    jobs.write_bytes(pickle.dumps(work_of(points, kernels, device, config, tmp_path).jobs()))
+    counters.drive(jobs, done)
+    assert pickle.loads(done.read_bytes()) == {1: "the product is wrong", 2: ""}
+    said = capsys.readouterr().err
+    assert "8x8x4 tile=8: CUDA_ERROR_INVALID_VALUE" in said and "9x8x4 tile=8: the product is wrong" in said

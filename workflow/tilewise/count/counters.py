@@ -276,20 +276,19 @@ def drive(request: str, launched: str) -> None:
     for index, job in enumerate(pickle.loads(Path(request).read_bytes())):
         n, p, m = job.point.shape.values()
         precision = PRECISIONS[job.point.dtype]
-        arrays = {
-            name: cupy.empty(shape, precision.stored) for name, shape in (("A", (n, p)), ("B", (p, m)), ("C", (n, m)))
-        }
-        for name in "AB":
-            arrays[name].set(precision.narrow(np, np.ones(arrays[name].shape, np.float32)))
-        spaces = {space.name: cupy.empty(max(1, space.bytes), np.uint8) for space in job.workspaces}
+        shapes = {"A": (n, p), "B": (p, m), "C": (n, m)}
         try:
-            Product(job, {name: array.data.ptr for name, array in (arrays | spaces).items()})()
-        except CudaError as error:
+            arrays = {name: cupy.empty(shape, precision.stored) for name, shape in shapes.items()}
+            for name in "AB":
+                arrays[name].set(precision.narrow(np, np.ones(shapes[name], np.float32)))
+            arrays |= {space.name: cupy.empty(max(1, space.bytes), np.uint8) for space in job.workspaces}
+            Product(job, {name: array.data.ptr for name, array in arrays.items()})()
+            right = bool((precision.wide(np, arrays["C"].get()) == p).all())
+        except (CudaError, UserError, cupy.cuda.runtime.CUDARuntimeError) as error:
             print(f"{job.point.label()}: {error}", file=sys.stderr)
             continue
-        right = (precision.wide(np, arrays["C"].get()) == p).all()
         done[index] = "" if right else "the product is wrong"
-        if done[index]:
+        if not right:
             print(f"{job.point.label()}: {done[index]}", file=sys.stderr)
     Path(launched).write_bytes(pickle.dumps(done))
 
