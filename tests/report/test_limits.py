@@ -142,3 +142,20 @@ def test_what_limits_follows_from_counters_of_its_own_machine(profiled):
     assert limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0) == ("memory", pytest.approx(90, rel=1e-6))
     elsewhere = limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0, platform="nvidia-a100")
     assert elsewhere != ("memory", pytest.approx(90, rel=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "choice", "sides", "share"),
+    [
+        ("multi_tile", {"tile": 32, "ntb": 7}, (256, 448), 1),
+        ("multi_tile", {"tile": 32, "ntb": 7}, (256, 256), 448 / 256),  # its second block is mostly beyond the edge
+        ("stream_k", {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 4, "walk": 79, "band": 16}, (256, 256), 1),
+        ("clusters", {"tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16}, (256, 256), 1),
+    ],
+)
+def test_the_work_of_a_counted_launch(kernel, choice, sides, share, profiled):
+    """Of kernels whose blocks stay and take tile after tile, the number of blocks says nothing."""
+    n, m = sides
+    row = dict.fromkeys(profiled.parameters) | choice | {"kernel": kernel, "dtype": "float", "n": n, "p": 64, "m": m}
+    row["dtype"] = profiled.kernels[kernel].dtypes[0]
+    assert tables._work(row, profiled) == pytest.approx(n * 64 * m * share, rel=0.02)

@@ -878,16 +878,17 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
 def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
     """Multiply-adds of all blocks of a counted launch, with those beyond the edges of C.
 
-    How many these are follows from the blocks of a product whose edges hardly count.
+    How many these are follows from the blocks of a product whose edges hardly count; blocks that take tile after tile,
+    as many as the device holds, tell nothing of them.
     """
     work = float(row["n"]) * row["p"] * row["m"]
     kernel = evidence.kernels.get(row["kernel"])
     at = point_of({**row, "task": ""}, kernel) if kernel else None
     if kernel is None or at is None:
         return work
-    large = dataclasses.replace(at, n=at.n * MANY, m=at.m * MANY)
-    blocks, of_large = (math.prod(launch.grid) for launch in map(kernel.product, (at, large)) if launch)
-    return work * blocks * MANY**2 / of_large
+    sizes = (at, *(dataclasses.replace(at, n=at.n * times, m=at.m * times) for times in (MANY, 2 * MANY)))
+    blocks, of_large, of_larger = (math.prod(launch.grid) for launch in map(kernel.product, sizes) if launch)
+    return work if of_large == of_larger else work * blocks * MANY**2 / of_large
 
 
 #: The counts from which an intensity follows.
