@@ -37,6 +37,7 @@ verified = tables.verification(evidence)
 climb = tables.climb(evidence, tables.CLIMB)
 rungs = tables.rungs(climb, evidence)
 verdicts = claims.verdicts(claims.load(), evidence)
+limits = tables.limits(evidence)
 
 
 def task_table(name, layout, caption, rows=lambda table: table, hide=()):
@@ -115,7 +116,7 @@ task_table(
 )
 
 # %%
-text(findings.double_cost(evidence, published))
+text("\n\n".join([findings.double_cost(evidence, published), findings.double_cause(evidence, limits)]))
 
 # %% [markdown]
 # ### Which index should run along a row?
@@ -179,6 +180,9 @@ task_table(
     hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
 )
 
+# %%
+text(findings.shared_rate(evidence, limits))
+
 # %% [markdown]
 # ### A tile width chosen at run time
 #
@@ -238,8 +242,8 @@ task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Compared with plain 
 # A block that computes NTB neighbouring tiles of C loads each tile of A once for all of them, and each thread keeps NTB
 # sums in registers: every load serves more arithmetic. Each further tile saves less than the one before. With NTB tiles
 # per block, each tile needs (1 + 1/NTB) / 2 of the loads that it needs with one tile per block. So fewer loads alone
-# can at most double the speed. The price is registers and shared memory. It has to be paid when they leave room for
-# fewer blocks on a multiprocessor (see Occupancy).
+# can at most double the speed. The price is registers and shared memory, which may leave room for fewer blocks on a
+# multiprocessor (see Occupancy).
 
 # %%
 task_figure(
@@ -248,7 +252,7 @@ task_figure(
 )
 
 # %%
-text(findings.few_blocks(evidence))
+text("\n\n".join([findings.tile_curve(tables.tile_counts(evidence), evidence), findings.few_blocks(evidence)]))
 
 # %%
 task_table(
@@ -800,9 +804,21 @@ text(
         """
         On {platform}, float with tiles of 32, the kernel that accepts any shape takes {time(kernel='tiled',
         dtype='float', tile=32, n=3008) / time(kernel='tiled_exact', dtype='float', tile=32)} times as long on multiples
-        of 32 as the kernel without tests. The ragged shape, with 0.99 times the work, takes {time(kernel='tiled',
-        dtype='float', tile=32, n=3001) / time(kernel='tiled', dtype='float', tile=32, n=3008)} times as long as the
-        multiples.
+        of 32 as the kernel without tests. The ragged shape, with {(3001 * 2003 * 4021) / (3008 * 2016 * 4032)} times
+        the work, takes {time(kernel='tiled', dtype='float', tile=32, n=3001) / time(kernel='tiled', dtype='float',
+        tile=32, n=3008)} times as long as the multiples.
+        """,
+    )
+)
+
+# %%
+text(
+    findings.found(
+        evidence.of("rectangular"),
+        """
+        A test inside the innermost loop, as source d warns of, is another matter: on {platform} the kernel with it
+        takes {time(kernel='tiled_inner_test', dtype='float', tile=32, n=3008) / time(kernel='tiled', dtype='float',
+        tile=32, n=3008)} times as long on the multiples of 32 as the one that fills its tiles with zeros.
         """,
     )
 )
@@ -826,13 +842,13 @@ task_figure(
 )
 
 # %%
-text(findings.largest_rates(evidence))
+text("\n\n".join([findings.largest_products(evidence, published), findings.largest_rates(evidence)]))
 
 # %%
 task_table(
     "task1c",
     "maximum_size",
-    "<b>The largest product.</b> Three float matrices, naive kernel, beside source a's Table 3.",
+    "<b>The largest product.</b> Three float matrices, beside source a's Table 3.",
 )
 
 # %% [markdown]
@@ -866,7 +882,6 @@ text(findings.missing_roofs(evidence.of("bandwidth")))
 task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
 
 # %%
-limits = tables.limits(evidence)
 if not limits.empty:
     display(
         text(
@@ -1076,7 +1091,7 @@ text(
         time(kernel='ikj', dtype='float', cube=800)} times as long as ikj, and jki takes {time(kernel='jki',
         dtype='float', cube=800) / time(kernel='ikj', dtype='float', cube=800)} times as long. At 512, ijk takes
         {time(kernel='ijk', dtype='float', cube=512) / time(kernel='ijk', dtype='float', cube=500)} times as long as at
-        500, for 1.07 times the work.
+        500, for {(512 / 500) ** 3} times the work.
         """,
         evidence.everyone,
     )

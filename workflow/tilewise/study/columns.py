@@ -308,6 +308,7 @@ waits | text | | waits | where most warps of a scheduler wait, and how many, per
 dram_bytes_each | number | B | memory, B | bytes that memory moves per multiply-add of a warp, by ncu
 l2_bytes_each | number | B | L2, B | bytes that the second cache moves per multiply-add of a warp, by ncu
 hardware_wavefronts_per_100 | number | | wavefronts per 100, ncu | wavefronts_per_100 by the hardware's counters
+shared_percent | number | % | of shared memory, % | the share of shared memory's passes that a run takes
 limited_by | text | | limited by | the resource of whose roof it uses most; latency if it uses at most half of each
 limit_percent | number | % | share, % | how much of that roof it uses
 second_limit | text | | then by | the resource of whose roof it uses most after that one
