@@ -603,7 +603,7 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 # ## Past the peak: floats made of short numbers
 #
 # A product of floats stops at the rate of the float units, in every kernel above and in cuBLAS. But the same chip also
-# has tensor cores, which multiply numbers of two bytes about fifteen times as fast. They are too short for a float: a
+# has tensor cores, which multiply numbers of two bytes many times as fast. They are too short for a float: a
 # half has 11 significant bits and a bfloat16 has 8, where a float has 24.
 #
 # **Why splitting works.** A float is the sum of short numbers. Round it to a half: what is lost is itself a number, and
@@ -612,7 +612,7 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 # a b = high high + high low + low high + low low.
 #
 # The last term is as small as what was lost anyway. The other three are products of halves, which a tensor core makes
-# exactly. Three products in place of one, at fifteen times the rate, leave a factor of five. A half has few exponents,
+# exactly. Three products in place of one leave a third of what the tensor cores gain. A half has few exponents,
 # so before the split 64 numbers of a row or column are multiplied by a power of two that brings the largest near the
 # top; that is exact, and is taken out again afterwards. A bfloat16 has all exponents of a float but fewer bits: three
 # parts, six products, half the rate, no limit of range.
@@ -634,7 +634,20 @@ show_figure(
 )
 
 # %%
-text(findings.past_the_peak(ladder, evidence))
+text(
+    "\n\n".join(
+        [
+            findings.found(
+                evidence.of("bandwidth"),
+                """
+                On {platform} the tensor cores alone make {roof('tensor_rate', 'half') / 1000} TFLOP/s of halves,
+                {roof('tensor_rate', 'half') / roof('multiply_add_rate')} times what the float units make of floats.
+                """,
+            ),
+            findings.past_the_peak(ladder, evidence),
+        ]
+    )
+)
 
 # %%
 task_table("float_accuracy", "sweep", "<b>Float results.</b> All with the whole time of a product, splitting included.")
@@ -727,7 +740,8 @@ show_table(
 # ### Is the best choice clear?
 #
 # A best block, tile or NTB means something only if the difference to the runner-up is larger than the scatter of the
-# measurement. The last column says whether the quartile ranges of the two do not overlap.
+# measurement. The last column says whether the ranges of the two do not overlap: from the fastest to the slowest of
+# several runs, or else between the quartiles of one.
 
 # %%
 show_table(
@@ -854,9 +868,9 @@ task_table(
 # %% [markdown]
 # ## The roofs of the device
 #
-# How fast is the memory really, and how many multiply-adds do the units really do? Two kernels that do nothing else
-# measure it. A kernel with 0.25 FLOP per byte, or with 4, cannot exceed the resulting rates if every byte comes from
-# memory.
+# How fast are memory, the caches and shared memory really, and how many multiply-adds do the units really do? Small
+# kernels that do nothing else measure each. A kernel with 0.25 FLOP per byte, or with 4, cannot exceed the resulting
+# rates if every byte comes from memory.
 
 # %%
 task_figure("bandwidth", "<b>Roofs.</b> Measured rates as a percentage of those in the datasheet.")
@@ -876,6 +890,29 @@ text(
 )
 
 # %%
+text(
+    findings.found(
+        evidence.of("bandwidth"),
+        """
+        The L2 cache of {platform} delivers {roof('l2_bandwidth')} GB/s, {roof('l2_bandwidth') /
+        roof('memory_bandwidth')} times what memory does; the first caches together {roof('l1_bandwidth')} GB/s.
+        """,
+    )
+)
+
+# %%
+text(
+    findings.found(
+        evidence.of("bandwidth"),
+        """
+        Multiply-adds on the CUDA cores of {platform} make {roof('multiply_add_rate', 'double')} GFLOP/s in double, and
+        {roof('multiply_add_rate', 'half')} in half, two per instruction; its tensor cores make {roof('tensor_rate',
+        'double')} in double and {roof('tensor_rate', 'half')} in half.
+        """,
+    )
+)
+
+# %%
 text(findings.missing_roofs(evidence.of("bandwidth")))
 
 # %%
@@ -887,9 +924,9 @@ if not limits.empty:
         text(
             "## What limits each kernel\n\n"
             "Each kernel asks for so much per multiply-add: issue slots, passes of shared memory, look-ups and bytes "
-            "of the first cache, and at least every matrix once from memory. Times its rate, that is a share of what "
-            "the device can deliver. The largest share is what limits it, if it is above half; otherwise the kernel "
-            "waits."
+            "of the first cache, and from memory every matrix once, or what ncu counted at full size. Times its rate, "
+            "that is a share of what the device can deliver. The largest share is what limits it, if it is above half; "
+            "otherwise the kernel waits."
         )
     )
     display(
@@ -1147,7 +1184,7 @@ if len(both.gpus) > 1:
     display(
         text(
             "## Machines compared\n\nWhat carries over from one chip to another? The same points on both, each with "
-            "its best time. Two times differ if their quartiles lie apart."
+            "its best time. Two times differ if their ranges lie apart: those of several runs, or else their quartiles."
         )
     )
     best = ladder if both is evidence else tables.ladder(both, published)
@@ -1194,8 +1231,9 @@ if concluded:
 # ### How a verdict is reached
 #
 # The table lists what the five sources claim, and tests each claim on the measured values. The condition in
-# `report/claims.yaml` decides whether a claim holds. The range of a measured value follows from the quartiles of its
-# times; if the verdict would change within that range, the table says so. A claim is about the machine that it names:
+# `report/claims.yaml` decides whether a claim holds. The range of a measured value is what a bootstrap draws from the
+# runs of its points, or follows from the quartiles of their times if each ran once; if the verdict would change within
+# that range, the table says so. A claim is about the machine that it names:
 # if it fails on another machine, that is not an error of its source. If a source's own figures do not agree with each
 # other, the note below the claim says so.
 

@@ -62,6 +62,18 @@ def test_a_best_is_decided_by_its_runs_if_there_are_several(gpu):
     assert several["decided"] is False
 
 
+@pytest.mark.parametrize(("high", "changed"), [(5.05, True), (5.15, False)])
+def test_machines_differ_if_the_ranges_of_their_runs_lie_apart(high, changed, tmp_path):
+    folders = [synthetic.write(tmp_path / name) for name in ("nvidia-h200", "nvidia-h100")]
+    evidence = data.load(folders, recorded=tmp_path / "none")
+    rows = naive_square(evidence).groupby("platform", sort=False).head(1)
+    assert len(rows) == 2
+    rows = rows.assign(time_ms=[5.0, 5.2], time_q1_ms=[4.999, 5.199], time_q3_ms=[5.001, 5.201])
+    assert tables.platforms(with_rows(evidence, rows))["changed"].tolist() == [True], "the quartiles lie apart"
+    rows = rows.assign(runs=3, run_low_ms=[4.9, 5.1], run_high_ms=[high, 5.3])
+    assert tables.platforms(with_rows(evidence, rows))["changed"].tolist() == [changed]
+
+
 def test_clocks(gpu):
     rows = (
         naive_square(gpu)

@@ -1021,25 +1021,28 @@ def cards(evidence: Evidence) -> pd.DataFrame:
 def platforms(evidence: Evidence) -> pd.DataFrame:
     """What differs between GPUs: one row per point that the first of them and another both timed, the largest first.
 
-    `faster` is the other's time divided by that of the first; `changed` says that the quartiles of the two do not
-    overlap. A point that was timed more than once counts with its best time. Without two GPUs there are no rows.
+    `faster` is the other's time divided by that of the first; `changed` says that the ranges of the two (those of their
+    runs, or else their quartiles) do not overlap. A point that was timed more than once counts with its best time.
+    Without two GPUs there are no rows.
     """
     key = ["kernel", "dtype", *SHAPE, *evidence.choice]
     timed = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["time_ms"].notna()]
     timed = _with_words(timed.sort_values("time_ms", kind="stable").drop_duplicates(["platform", *key]), evidence)
+    low, high = within(timed)
+    timed = timed.assign(low_ms=low, high_ms=high)
     names = [gpu.name for gpu in evidence.gpus]
-    quartiles = ["time_ms", "time_q1_ms", "time_q3_ms"]
+    ranges = ["time_ms", "low_ms", "high_ms"]
     found = []
     for name in names[1:]:
-        theirs = timed.loc[timed["platform"] == name, [*key, "platform", *quartiles]]
+        theirs = timed.loc[timed["platform"] == name, [*key, "platform", *ranges]]
         both = timed[timed["platform"] == names[0]].merge(theirs, on=key, suffixes=("", "_other"))
         found.append(
             both.assign(
                 other_machine=[evidence.labels[name]] * len(both),
                 other_ms=both["time_ms_other"],
                 faster=both["time_ms_other"] / both["time_ms"],
-                faster_low=both["time_q1_ms_other"] / both["time_q3_ms"],
-                faster_high=both["time_q3_ms_other"] / both["time_q1_ms"],
+                faster_low=both["low_ms_other"] / both["high_ms"],
+                faster_high=both["high_ms_other"] / both["low_ms"],
             )
         )
     shown = [

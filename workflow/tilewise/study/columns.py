@@ -320,9 +320,9 @@ before | text | | before | the fastest of the kernels before this one
 other_machine | text | | other machine | the machine that is compared with the one in the column `platform`
 other_ms | number | ms | other ms | time of the same point on the other machine
 faster | number | x | times as fast | time on the other machine divided by the time on this one
-faster_low | number | x | from | the least quotient within the quartiles of both times
-faster_high | number | x | to | the largest quotient within the quartiles of both times
-changed | flag | | beyond the spread | whether the quartiles of both times lie apart
+faster_low | number | x | from | the least quotient within the ranges of both times
+faster_high | number | x | to | the largest quotient within the ranges of both times
+changed | flag | | beyond the spread | whether the ranges of both times lie apart: of their runs, or else quartiles
 gain | number | x | than before | rate divided by that of the fastest kernel before
 title | text | | title | the kernel in words
 reason | text | | reason | why the emulator does not run it
