@@ -283,6 +283,9 @@ def test_the_largest_products(gpu):
     said = findings.largest_products(evidence, published)
     assert "n = 30,536 the naive kernel takes 12.1 s, and took 121 s there: 10× the speed" in said
     assert "`transposing_ring` multiplies n = 111,600, the largest n that fits, in 50 s" in said
+    less = ring.assign(timed_n=111_584)
+    other = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, less])})
+    assert "n = 111,584, of 111,600 that would fit, in 50 s" in findings.largest_products(other, published)
     assert "would take 512 s for n = 111,638, so it was timed at n = 50,000" in said
     assert findings.largest_products(gpu, published) == "", "one kernel, at no size of the source's"
 

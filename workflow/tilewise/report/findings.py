@@ -870,7 +870,8 @@ def largest_products(evidence: Evidence, published: pd.DataFrame) -> str:
         for name, row in last.iterrows():
             if name == "naive" or "naive" not in last.index or row["timed_n"] <= last.loc["naive", "timed_n"]:
                 continue
-            whole = "the largest n that fits" if row["timed_n"] == row["allocatable_n"] else "the largest in time"
+            fits = row["allocatable_n"]
+            whole = "the largest n that fits" if row["timed_n"] == fits else f"of {fits:,} that would fit"
             slow = last.loc["naive"]
             said.append(
                 f"`{name}` multiplies n = {row['timed_n']:,}, {whole}, in {row['time_ms'] / 1000:,.3g} s; the naive "
