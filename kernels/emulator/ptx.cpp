@@ -1398,16 +1398,29 @@ void act_wgmma(void* const* records, unsigned lanes)
 }
 void run_wgmma(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma); }
 void act_nothing(void* const*, unsigned) {}
-void act_wgmma_commit(void* const*, unsigned) { products[thread_number() / 32].groups.push_back(watch::now()); }
+void act_wgmma_commit(void* const*, unsigned)
+{
+    Products& mine = products[thread_number() / 32];
+    mine.groups.push_back(watch::now());
+    wake(&mine);
+}
 void run_wgmma_commit(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_commit); }
 void act_wgmma_fence(void* const*, unsigned) { products[thread_number() / 32].fenced = true; }
 void run_wgmma_fence(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_fence); }
+// A product is one operation of four warps: that a group of them is done for one warp says that it is done for all.
 void run_wgmma_wait(const Instruction& i, Frame& f)
 {
+    const unsigned warp = thread_number() / 32, first = warp - thread_in_block() / 32 % 4;
+    const std::size_t own = products[warp].groups.size(), left = get(i.operands[0], f), wanted = own > left ? own - left : 0;
+    const Why why = [](const void*, std::uint64_t w) {
+        return "warp " + std::to_string(w) + " of its warp group, which has not asked for the same products (wgmma)";
+    };
+    for (unsigned w = first; wanted && w < std::min<std::size_t>(first + 4, products.size()); ++w)
+        while (products[w].groups.size() < wanted)
+            sleep_for(&products[w], why, w % (block_threads() / 32), f.source->file, f.source->line, f.pc);
     all_lanes(i, f, act_nothing);
-    const auto& groups = products[thread_number() / 32].groups;
-    const std::size_t left = get(i.operands[0], f);
-    if (groups.size() > left) watch::learn(wgmma_of_warp + thread_number() / 32, groups[groups.size() - 1 - left]);
+    for (unsigned w = first; wanted && w < std::min<std::size_t>(first + 4, products.size()); ++w)
+        watch::learn(wgmma_of_warp + w, products[w].groups[wanted - 1]);
 }
 
 // ---- Special registers ------------------------------------------------------------------------------------------------------------------------
@@ -1500,8 +1513,9 @@ struct Reader {
             for (const auto& p : pair) o.parts.push_back(operand(p));
             return o;
         }
-        if (text[0] == '%' && text.size() > 1 && text[1] == '%') {
-            const std::string name = text.substr(2);
+        // nvcc takes a register with one % too: only a number after it names an operand.
+        if (text[0] == '%' && text.size() > 1 && !std::isdigit(static_cast<unsigned char>(text[1]))) {
+            const std::string name = text.substr(text[1] == '%' ? 2 : 1);
             const auto found = specials.find(name);
             if (found == specials.end()) throw Unknown("the register %" + name);
             o.kind = Operand::special;

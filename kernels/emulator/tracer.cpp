@@ -793,6 +793,11 @@ struct TypeDescriptor {
     std::uint16_t kind, info;
     char name[1];
 };
+struct Mismatch {
+    SourceLocation location;
+    const TypeDescriptor* type;
+    std::uint8_t alignment, kind;  // 0: a load, 1: a store, ...
+};
 struct OutOfBounds {
     SourceLocation location;
     const TypeDescriptor *array, *index;
@@ -1208,6 +1213,22 @@ void __ubsan_handle_out_of_bounds(const OutOfBounds* expression, std::intptr_t i
     fault.type = expression->array->name;
     const unsigned bits = 1u << (expression->index->info >> 1);
     fault.offset = bits >= 64 ? index : index << (64 - bits) >> (64 - bits);
+    report(fault);
+}
+
+// An access that leaves a variable whose size g++ knows. What a thread has for itself lies on its stack here and has no
+// cells; beside it lies what the emulator needs, so a write ends the run.
+void __ubsan_handle_type_mismatch_v1(const Mismatch* access, std::uintptr_t address)
+{
+    if (!current || address - reinterpret_cast<std::uintptr_t>(current->stack) >= stack_bytes) return;
+    Fault fault = new_fault(out_of_bounds);
+    fault.space = shared;
+    fault.file = access->location.file;
+    fault.line = access->location.line;
+    fault.type = access->type->name;
+    fault.write = access->kind == 1;
+    fault.other_write = 1;  // no index
+    stopping |= fault.write;
     report(fault);
 }
 

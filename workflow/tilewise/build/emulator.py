@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from tilewise import KERNELS, UserError
+from tilewise import UserError
 from tilewise.build import ptx
 from tilewise.build.cpp import FLAGS, beside, compile_object, precompiled, preprocess, run_compiler, shown, tool
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
-from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
+from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
-from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
+from tilewise.study.sources import EMULATOR, HOST_HEADERS, INCLUDE, code_of
 
-FOLDER = KERNELS / "emulator"
+FOLDER = EMULATOR
 #: A block has at most this many threads along z, on every device so far.
 MAX_BLOCK_Z = 64
 
@@ -592,8 +592,8 @@ def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int,
         elif isinstance(argument, Array):
             given, said = (ctypes.sizeof(ctypes.c_void_p), "p"), f"the array {argument.name}"
         else:
-            floating = argument.type in ("float", "double")
-            given = ctypes.sizeof(NUMBERS[argument.type]), "f" if floating else "i"
+            short = NUMBERS[argument.type] is ctypes.c_uint16  # a struct in C++
+            given = ctypes.sizeof(NUMBERS[argument.type]), "o" if short else "f" if argument.type in FLOATING else "i"
             said = f"a number of type {argument.type}"
         if given != (size, kind):
             raise UserError(
