@@ -22,7 +22,7 @@ import psutil
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, WAITS, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -58,6 +58,7 @@ TRACED = [
     "-fsanitize=bounds-strict",
     "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
     "--param=tsan-instrument-func-entry-exit=0",
+    "--param=tsan-distinguish-volatile=1",
     "-ftrivial-auto-var-init=pattern",  # a register that nobody set holds no 0 by chance
     "-fno-tree-sink",  # a load goes into the `if` that uses it
     "-fno-tree-dce",  # a load that nobody uses goes
@@ -456,9 +457,7 @@ class Tracer:
             row: Row = {}
             faults: dict[Any, Fault] = dict(self._too_aligned(point))
             for name, order in SCHEDULES.items():
-                if operands:
-                    self._fill(point, arrays, operands)
-                self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
+                self._run_in_some_order(point, arrays, operands, blocks, counting=not row, stop=stop, **order)
                 finest = self.emulator.library.tracer_finest()
                 if finest < self.unit:
                     return row, [], finest
@@ -546,8 +545,7 @@ class Tracer:
         `first` is the product by UNWRITTEN[0], in ascending order, `known` the kind, file and line of what was found.
         """
         for unwritten in UNWRITTEN[1:]:
-            self._fill(point, arrays, operands)
-            self._run(point, arrays, [], counting=False, unwritten=unwritten)
+            self._run_in_some_order(point, arrays, operands, [], counting=False, unwritten=unwritten)
             found = {(fault.kind, fault.file, fault.line) for fault in self._faults(point)}
             if self._stopped(point) or not found <= known or arrays["C"].tobytes() != first.tobytes():
                 return True
@@ -607,6 +605,25 @@ class Tracer:
             yield arrays
         finally:
             self.emulator.library.tracer_free()
+
+    def _run_in_some_order(
+        self,
+        point: Point,
+        arrays: Mapping[str, np.ndarray],
+        operands: Sequence[np.ndarray] | None,
+        blocks: Sequence[Three],
+        reverse: bool = False,
+        **order: Any,
+    ) -> None:
+        """One run from `operands` on, as `_run` has it; if a block waits for one that would run after it, once more
+        with the blocks in the other order."""
+        for blocks_reversed in (reverse, not reverse):
+            if operands:
+                self._fill(point, arrays, operands)
+            self._run(point, arrays, blocks, reverse=reverse, blocks_reversed=blocks_reversed, **order)
+            stopped = self.emulator.stopped()
+            if not stopped or stopped.how != WAITS:
+                return
 
     def _run(
         self,
@@ -681,7 +698,8 @@ class Tracer:
         precision = PRECISIONS[point.dtype]
         for variable in self.variables:
             shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
-            operands.append(_Operand(variable.name, precision, shape, True))
+            # One of a function is called `f(float*)::count`.
+            operands.append(_Operand(variable.name.rsplit("::", 1)[-1], precision, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
