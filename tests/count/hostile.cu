@@ -432,3 +432,22 @@ KERNEL(clean_registers_with_one_percent)  // as nvcc takes them
     assert(lane == ME % 32);
     C[ME] = 0;
 }
+KERNEL(clean_wmma_of_doubles)
+{
+    __shared__ double a[32], b[32], c[64];
+    if (ME < 32) a[ME] = ME, b[ME] = 100 + ME;
+    __syncthreads();
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 8, 8, 4, double, nvcuda::wmma::row_major> left;
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 8, 8, 4, double, nvcuda::wmma::col_major> right;
+    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 8, 8, 4, double> sum;
+    nvcuda::wmma::fill_fragment(sum, 1.0);
+    nvcuda::wmma::load_matrix_sync(left, a, 4);
+    nvcuda::wmma::load_matrix_sync(right, b, 4);
+    nvcuda::wmma::mma_sync(sum, left, right, sum);
+    if (ME < 32) nvcuda::wmma::store_matrix_sync(c, sum, 8, nvcuda::wmma::mem_row_major);
+    __syncthreads();
+    double wanted = 1;
+    for (int k = 0; k < 4; ++k) wanted += a[ME / 8 * 4 + k] * b[ME % 8 * 4 + k];
+    assert(c[ME] == wanted);
+    C[ME] = 0;
+}

@@ -83,7 +83,9 @@ def kinds(faults) -> str:
 
 def recorded(file: str, kernel: str) -> str:
     """What the table has for `kinds`."""
-    return by_kernel()[file, kernel]["microscope"]["verdict"]
+    tools = by_kernel().get((file, kernel))
+    assert tools, f"{kernel} is not in {DATA}; run `PYTHONPATH=workflow python tests/count/sanitizer.py`"
+    return tools["microscope"]["verdict"]
 
 
 def is_accused(tools: dict[str, dict[str, str]]) -> bool:

@@ -80,7 +80,7 @@ def build(
             source.write_text(text)
             run_compiler([*own, "-c", source, "-o", compiled])
         except UserError as error:
-            raise UserError(_in_kernel(str(error), kernel, source)) from None
+            raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
         alignments, variables = _symbols(kernel, compiled)
         shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
@@ -121,7 +121,7 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
 
 
-def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
+def _in_kernel(message: str, kernel: Kernel, instances: Sequence[str], source: Path) -> str:
     """A compiler's message about the text around a kernel, as one about the kernel."""
     where, _, what = message.partition(": ")
     if where.startswith(shown(FOLDER / "cuda_emulator.h")) and "No such file" in what:
@@ -129,15 +129,16 @@ def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
             "the compiler does not take the header that it has precompiled itself; delete the folder tilewise in "
             "~/.cache (or $XDG_CACHE_HOME) and run again"
         )
-    if header := re.fullmatch(r"(.*): No such file or directory", what):
-        known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
-        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
-        return f"{where}: {who} header <{header[1]}>"
+    if (missing := functions.without_header(message)) != message:
+        return missing
     if hidden := re.search(rf"{_LACKS}(\w+)", what):
         remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
         return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
-    if not where.startswith(str(source)):
+    if not where.startswith((str(source), "<stdin>")):
         return message
+    if "no matching function for call to 'instance(" in what:
+        named = ", ".join(instances)
+        return f"{shown(kernel.path)}: its functions have no instance {named}; give each its template's arguments"
     hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
     return f"{shown(kernel.path)}: {what}{hint}"
 

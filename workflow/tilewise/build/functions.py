@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewise import UserError
 from tilewise.build.cpp import beside, preprocess
 from tilewise.study.sources import EMULATOR, INCLUDE, code_of, files_of
 
@@ -62,11 +63,24 @@ def functions(path: Path) -> dict[str, Function]:
     head = "".join(f'#include "{name}"\n' for name in _HEADS)
     head += "".join(f"#undef {word}\n" for word in ("__cluster_dims__", "__launch_bounds__", "__global__"))
     text = f'{head}#define __global__ __global__\n#include "{path.name}"\n'
-    done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{EMULATOR}"])
+    try:
+        done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{EMULATOR}"])
+    except UserError as error:
+        raise UserError(without_header(str(error))) from None
     found: dict[str, Function] = {}
     for function in _found(list(_own_words(done, own))):
         found.setdefault(function.name, function)  # the first declaration has the defaults
     return found
+
+
+def without_header(message: str) -> str:
+    """What a compiler says, with who lacks a header if it lacks one."""
+    where, _, what = message.partition(": ")
+    if header := re.fullmatch(r"(.*): No such file or directory", what):
+        known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
+        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
+        return f"{where}: {who} header <{header[1]}>"
+    return message
 
 
 def as_written(paths: Iterable[Path]) -> dict[str, Function]:
