@@ -2,10 +2,13 @@
 
 import _ctypes
 import ctypes
+import hashlib
 import json
 import math
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import weakref
@@ -16,9 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from tilewise import KERNELS, UserError
-from tilewise.build import ptx
-from tilewise.build.cpp import FLAGS, beside, compile_object, precompiled, preprocess, run_compiler, shown, tool
+from tilewise import KERNELS, ROOT, UserError
+from tilewise.build import cpp, ptx
+from tilewise.build.cpp import (
+    ANYWHERE,
+    FLAGS,
+    beside,
+    compile_object,
+    compiler,
+    made_once,
+    precompiled,
+    preprocess,
+    run_compiler,
+    shown,
+    tool,
+)
+from tilewise.files import digest, replacing
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
@@ -48,6 +64,7 @@ COMPILE = (
     "-ftrack-macro-expansion=0",  # a message names the line that uses a macro
     "-fno-exceptions",
     "-Werror=vla",  # CUDA has no arrays of variable length
+    f"-ffile-prefix-map={ROOT}={ANYWHERE}",
 )
 
 
@@ -63,9 +80,30 @@ def build(
     `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file. `flags` are for the compiler,
     beside COMPILE; `runtime` is the scheduler's file in FOLDER. Raises UserError if the kernel does not compile, or if
     an instance's static shared memory passes CUDA's limit, which is a compile error there.
+
+    The library of a file in the repository is kept like the objects of `compile_object`, for all clones.
     """
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
+    if not all(path.is_relative_to(ROOT) for path in kernel.files):
+        return _build(kernel, instances, output, flags, runtime)
+    name = f"{kernel.name}-{_digest(kernel, instances, flags, runtime)[:24]}.so"
+    library = made_once(name, lambda made: _build(kernel, instances, made, flags, runtime))
+    with replacing(output) as temporary:
+        shutil.copyfile(library, temporary)
+    return output
+
+
+def _digest(kernel: Kernel, instances: Sequence[str], flags: Iterable[Any], runtime: str) -> str:
+    """The hash of all that a library is made of, which is the same in every clone."""
+    emulators = (path for folder in (FOLDER, HOST_HEADERS) for path in sorted(folder.rglob("*")) if path.is_file())
+    files = [*kernel.files, *emulators, *(Path(module.__file__ or "") for module in (cpp, ptx, sys.modules[__name__]))]
+    texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
+    made_by = compiler(), run_compiler(["--version"])
+    return digest([kernel.name, shown(kernel.path), list(instances), list(flags), runtime, texts, made_by])
+
+
+def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterable[Any], runtime: str) -> Path:
     own = [*COMPILE, *flags, *beside(kernel.path), *_as_nvrtc(tuple(flags))]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))

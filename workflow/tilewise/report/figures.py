@@ -77,8 +77,9 @@ def svg(figure: Figure, name: str = "", title: str = "", description: str = "") 
         if layout:
             layout.execute(figure)
             figure.set_layout_engine("none")
-        for drawn in (figure, *figure.axes, *(inset for axis in figure.axes for inset in axis.child_axes)):
-            drawn.patch.set(facecolor="none", edgecolor="none")
+        insets = (inset.patch for axis in figure.axes for inset in axis.child_axes)
+        for patch in (figure.patch, *(axis.patch for axis in figure.axes), *insets):
+            patch.set(facecolor="none", edgecolor="none")
         # Not by savefig, which draws the whole figure twice if it ever had a layout.
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
