@@ -860,6 +860,9 @@ text(
 )
 
 # %%
+text(findings.missing_roofs(evidence.of("bandwidth")))
+
+# %%
 task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
 
 # %%
@@ -916,6 +919,17 @@ else:
 without = tables.not_emulated(evidence)
 if not without.empty:
     display(show_table(without, "not_emulated", "<b>Kernels that the emulator does not run.</b> Each with the reason."))
+profiled = tables.profiled(evidence)
+if not profiled.empty:
+    display(text(findings.profiled(profiled, evidence)))
+    display(
+        show_table(
+            profiled,
+            "profiled",
+            "<b>Counters at full size.</b> What ncu counted of one launch, whose caches were empty before; the time is "
+            "that of the profiled run.",
+        )
+    )
 if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
     counted = tables.counted_against_hardware(evidence)
     display(

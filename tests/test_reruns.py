@@ -115,6 +115,9 @@ def swapped(config):
 
 #: What only a tuning depends on, which is no part of a run that nobody asks for it.
 TUNING = ("runs", "give_up", "finalists", "min_time_s", "limit_s")
+#: The same of what ncu counts; one key of such a sweep stands for the others.
+COUNTED = {"kernel": "tiled", "dtype": "float", "shapes": "square_4096", "tile": 16}
+COUNTED_KEYS = {f"counters.sweeps.{key}" for key in ("dtype", "shapes", "tuned", "only_timed", "block", "*")}
 #: For each key of the config: an edit, and the tasks that are measured again with a GPU and on the emulator.
 CONFIG = {
     "seed": (put("seed", value=7), ALL, ALL),
@@ -154,6 +157,7 @@ CONFIG = {
     "maximum_size.also_n": (put("maximum_size", "also_n", value=[32]), {"largest"}, {"largest"}),
     "maximum_size.budget_s": (put("maximum_size", "budget_s", value=7), {"largest"}, {"largest"}),
     "energy.seconds": (put("energy", "seconds", value=7), {"joules"}, {"joules"}),
+    "counters.sweeps.kernel": (put("counters", "sweeps", value=[COUNTED]), NONE, NONE),
     "machine_code.capability": (put("machine_code", "capability", value="10.0"), NONE, NONE),
     "trace.shapes": (put("trace", "shapes", value=SHAPES), NONE, NONE),
     "trace.limit_s": (put("trace", "limit_s", value=7), NONE, NONE),
@@ -237,7 +241,7 @@ def leaves(schema, root, place=""):
 def test_every_key_of_the_schemas_has_its_row_and_its_edit():
     schema = read_yaml(SCHEMAS / "config.schema.yaml")
     # These two need a cluster, and a kernel with choices in tuned.yaml.
-    others = {"platforms.*.nodes", "tasks.*.sweeps.tuned"}
+    others = {"platforms.*.nodes", "tasks.*.sweeps.tuned"} | COUNTED_KEYS
     assert leaves(schema, schema) == set(CONFIG) | SLURM_KEYS | others
     assert set(documented("key of the config")) == {*CONFIG, *others, "slurm.*", "platforms.*.slurm.*"}
     entry = read_yaml(SCHEMAS / "registry.schema.yaml")

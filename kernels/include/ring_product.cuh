@@ -1,5 +1,4 @@
-// What the consumers of a ring do: 8 warps, each of which owns 64 x 64 results of the block's tile, 8 x 16 per
-// thread.
+// What the consumers of a ring do: 8 warps, each of which owns 64 rows of results, 8 x 16 or 8 x 12 per thread.
 #pragma once
 #include "barriers.cuh"
 #include "shared_memory.cuh"
@@ -18,16 +17,16 @@ __device__ __forceinline__ int thread_read_anew()
 
 /// A stage holds A's tile transposed (TILE_K x TILE_N), then B's (TILE_K x TILE_M). While the fragments of one k are
 /// multiplied, those of the next are on their way, across the stages too.
-/// @tparam TILE_N, TILE_M  rows and columns of C per block
+/// @tparam TILE_N, TILE_M  rows and columns of C per block: 256 * 8 * 16 results, or 256 * 8 * 12
 /// @tparam TILE_K          steps of k per stage
 /// @tparam ORDER           of the multiply-adds: see Walk
 template <int TILE_N, int TILE_M, int TILE_K, int ORDER>
 struct RingProduct {
-    static constexpr int ROWS = 8, COLS = 16;  // results per thread
     static constexpr int THREADS = 256;
+    static constexpr int ROWS = 8, COLS = TILE_N * TILE_M / THREADS / ROWS;  // results per thread
     static constexpr int A_BYTES = TILE_N * TILE_K * 4, B_BYTES = TILE_K * TILE_M * 4;
     using Layout = WarpLayout<TILE_M, ROWS, COLS, 4>;
-    static_assert(TILE_N * TILE_M == THREADS * ROWS * COLS, "the consumers' results fill the tile");
+    static_assert(COLS % 4 == 0 && TILE_N * TILE_M == THREADS * ROWS * COLS, "the consumers' results fill the tile");
     static_assert(TILE_N % Layout::WARP_N == 0, "warps cover the tile's rows");
     static_assert(TILE_N <= 256 && TILE_M <= 256, "a box has at most 256 elements along each side");
     static_assert(TILE_K % 2 == 0, "two sets of fragments take turns");
@@ -62,7 +61,20 @@ struct RingProduct {
         wait_for_without_loop(ring.full(), ring.parity);
         load_fragments(ring.tile(), 0);
     }
-    /// One stage: TILE_K times 8 x 16 multiply-adds per thread, in the order of Walk.
+    /// The same address, but only once the fragments of this parity have come. An arrival can overtake loads that wait in
+    /// the queue of the load/store unit, behind the stores of another warp's results, say; then TMA, which does not stand
+    /// in that queue, puts the next tile in their place. The compiler sees no dependency through a barrier, so it is given
+    /// one: gridDim.z is 1, and nothing is added.
+    __device__ __forceinline__ unsigned once_loaded(unsigned address, int parity) const
+    {
+        unsigned nothing = 0;
+        #pragma unroll
+        for (int v = 0; v < COLS / 4; ++v) nothing |= __float_as_uint(b[parity][v][0]);
+        #pragma unroll
+        for (int v = 0; v < ROWS / 4; ++v) nothing |= __float_as_uint(a[parity][v][0]);
+        return address + (nothing & (gridDim.z - 1));
+    }
+    /// One stage: TILE_K times ROWS x COLS multiply-adds per thread, in the order of Walk.
     template <typename Stages>
     __device__ __forceinline__ void step(Stages& ring)
     {
@@ -73,8 +85,8 @@ struct RingProduct {
                 load_fragments(tile, k + 1);
             } else {
                 ring.next();
-                __syncwarp();  // every lane has read the stage
-                if (threadIdx.x % 32 == 0) arrive(empty);
+                __syncwarp();  // every lane has asked for its last fragments of the stage
+                if (threadIdx.x % 32 == 0) arrive(once_loaded(empty, k % 2));
                 begin(ring);
             }
             #pragma unroll

@@ -27,7 +27,7 @@
 // Launches: transpose, only if BEFOREHAND: block (32, 8), grid (ceil(n / 64), ceil(p / 32)); pad, only if m % 4 != 0:
 //           block (256); stream_k: block (384), grid (workers), at most one per multiprocessor, dynamic shared memory
 //           STAGES * (TILE_N + TILE_M) * TILE_K * 4 + 1024 + 16 * STAGES; add_shares: block (256), grid
-//           (16 * (tiles % workers)), at least 1.
+//           (TILE_N * TILE_M / 2048 * (tiles % workers)), at least 1.
 #include "barriers.cuh"
 #include "padded_operands.cuh"
 #include "ring.cuh"
@@ -48,7 +48,7 @@ struct Note {
 };
 
 /// @tparam TILE_N      rows of C per block
-/// @tparam TILE_M      columns of C per block; TILE_N * TILE_M is 256 * 8 * 16
+/// @tparam TILE_M      columns of C per block: see RingProduct
 /// @tparam TILE_K      steps of k per stage
 /// @tparam STAGES      stages of the ring
 /// @tparam ORDER       of the multiply-adds: see Walk
@@ -142,11 +142,11 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
 }
 
 /// Adds to the tiles of C what later workers have left of them, in their order: the sum is the same in every run.
-/// Sixteen blocks per tile.
+/// TILE_N * TILE_M / 2048 blocks per tile.
 template <int TILE_N, int TILE_M, int TILE_K, int BAND, bool ALIGNED_C>
 __global__ void __launch_bounds__(256) add_shares(float* C, const float* shares, int n, int p, int m, int workers)
 {
-    constexpr int SLICES = 16, QUADS = TILE_N * TILE_M / 4 / SLICES / 256;  // per thread
+    constexpr int QUADS = 2, SLICES = TILE_N * TILE_M / (QUADS * 4 * 256);  // per thread; per tile
     static_assert(QUADS * 4 * SLICES * 256 == TILE_N * TILE_M, "every thread adds equally many");
     const int tiles_n = (n + TILE_N - 1) / TILE_N;
     const int tiles_m = (m + TILE_M - 1) / TILE_M;

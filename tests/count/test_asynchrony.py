@@ -26,6 +26,7 @@ RUNGS = {
     "tma_ring": ("float", (131, 37, 260), RING),
     "transposing_ring": ("float", (131, 37, 260), RING),
     "stream_k": ("float", (131, 37, 260), RING | {"band": 4}),
+    "stream_k of 12 columns": ("float", (131, 100, 200), RING | {"tile_m": 192, "band": 4}),
     "dmma": ("double", (67, 37, 131), {"mma_rows": 16, "mma_k": 16}),
     "dmma_pipelined": (
         "double",

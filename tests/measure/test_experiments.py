@@ -19,6 +19,7 @@ from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start
 from tilewise.study import columns, registry
 from tilewise.study.points import expand, point
+from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import load
 from tilewise.workflow import Study
 
@@ -179,6 +180,7 @@ def test_what_is_not_in_the_registry_compiles_too(capability):
 TURNS = {
     "add": None,  # it has no loop
     "multiply_add": {"float": ("FFMA", 128), "double": ("DFMA", 128), "int32": ("IMAD", 128)},
+    "multiply_add_pairs": {"half": ("HFMA2", 256), "bfloat16": ("HFMA2.BF16_V2", 256)},
     "shared_loads": {4: ("LDS", 16), 8: ("LDS.64", 16), 16: ("LDS.128", 16)},
     "cached_loads": {1: ("LDG.E.128.STRONG.SM", 16), 2: ("LDG.E.128.STRONG.GPU", 16)},
     "tensor_products": {
@@ -188,6 +190,9 @@ TURNS = {
     },
     "double_products": {"double": ("DMMA.16x8x16", 32)},
 }
+
+
+TAKES_ITS_PLACE = ("LD", "ST", "BAR", "FFMA", "HFMA2", "HADD2", "HMUL2", "HGMMA")
 
 
 @pytest.mark.parametrize(("probe", "dtype"), bandwidth.CASES, ids=lambda each: getattr(each, "quantity", each))
@@ -207,7 +212,7 @@ def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
     ]
     longest = max(turns, key=len)
     assert longest.count(opcode) == count
-    others = [name for name in longest if name != opcode and name.startswith(("LD", "ST", "BAR", "FFMA", "HGMMA"))]
+    others = [name for name in longest if name != opcode and name.startswith(TAKES_ITS_PLACE)]
     assert not others, "the loop does nothing else that takes the place of what is measured"
 
 
@@ -221,6 +226,20 @@ def test_every_probe_is_right_on_the_emulator(probe, dtype, device, config, kern
     assert ceiling is None or ceiling > 0
     at = point("", probe.kernel, dtype, *(probe.shape or (64, 64, 64)), **probe.parameters)
     assert probe.work(at) > 10**4
+
+
+@pytest.mark.parametrize("dtype", ["half", "bfloat16"])
+@pytest.mark.parametrize(("steps", "wanted"), [(16, 312), (32, 56), (2080, 56), (2096, 312)])
+def test_pairs_that_climb_and_fall_are_exact_after_any_number_of_steps(dtype, steps, wanted, tmp_path):
+    """bfloat16 has 8 bits: chains that only climbed would stand still at 256."""
+    probe = bandwidth.PAIRS
+    kernel = registry.load(bandwidth.FOLDER)[probe.kernel]
+    at = point("", kernel.name, dtype, 1, steps, 9, **probe.parameters)
+    assert probe.expected(None, None, at) == wanted
+    library = Emulator(build_emulated(kernel, kernel.instances(at), tmp_path / "pairs.so"))
+    one, C = PRECISIONS[dtype].narrow(np, np.ones(1, np.float32)), np.zeros((1, 9), PRECISIONS[dtype].stored)
+    product(kernel, at, library, one, one, C)
+    assert (PRECISIONS[dtype].wide(np, C) == wanted).all()
 
 
 def test_the_roofs_of_shared_memory_and_of_the_caches_are_those_of_the_chip():
@@ -414,16 +433,46 @@ def test_bandwidth_on_the_emulator_checks_and_measures_nothing(tmp_path, device,
     _, facts = METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
     assert list(facts.columns) == columns.of("bandwidth", [])
     assert list(facts.quantity[:4]) == ["memory_bandwidth"] + 3 * ["multiply_add_rate"]
-    assert facts[["measured", "datasheet", "noise"]].isna().all(axis=None)
+    assert facts[["measured", "datasheet", "noise"]].isna().all(axis=None) and set(facts.status) == {"ok"}
 
 
-def test_bandwidth_notices_a_wrong_kernel(tmp_path, device, config, kernels, monkeypatch):
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "lost", "status", "message"),
+    [
+        ("add.cu", "+ B[row + col]", "- B[row + col]", ["memory_bandwidth", "ceiling"], "incorrect", "result is wrong"),
+        ("multiply_add.cu", "x[c] * a + b", "x[c] * a", ["multiply_add_rate"], "incorrect", "result is wrong"),
+        ("multiply_add.cu", "T sum = 0;", "T sum = no;", ["multiply_add_rate"], "error", "no"),
+    ],
+)
+def test_a_probe_that_goes_wrong_costs_its_own_row(
+    file, right, wrong, lost, status, message, tmp_path, device, config, kernels, monkeypatch
+):
     broken = shutil.copytree(bandwidth.FOLDER, tmp_path / "bandwidth")
-    text = (broken / "add.cu").read_text()
-    (broken / "add.cu").write_text(text.replace("+ B[row + col]", "- B[row + col]"))
+    text = (broken / file).read_text()
+    assert right in text
+    (broken / file).write_text(text.replace(right, wrong))
     monkeypatch.setattr(bandwidth, "FOLDER", broken)
-    with pytest.raises(UserError, match=r"add\.cu: the result is wrong"):
-        METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
+    _, facts = METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
+    its = facts.quantity.str.startswith(tuple(lost))
+    assert its.any() and not its.all()
+    assert set(facts[its].status) == {status} and facts[its].message.str.contains(message).all()
+    assert set(facts[~its].status) == {"ok"} and facts[its].measured.isna().all()
+
+
+def test_a_probe_that_raises_costs_its_own_row(tmp_path, device, config, kernels, monkeypatch):
+    """As on a GPU that has no memory left, or whose driver complains."""
+    probed = bandwidth._emulated
+
+    def failing(probe, dtype, *others):
+        if dtype == "double":
+            raise MemoryError("no such amount")
+        return probed(probe, dtype, *others)
+
+    monkeypatch.setattr(bandwidth, "_emulated", failing)
+    _, facts = METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
+    lost = facts.dtype == "double"
+    assert facts[lost].status.tolist() == ["error"] and facts[lost].message.tolist() == ["MemoryError: no such amount"]
+    assert set(facts[~lost].status) == {"ok"}
 
 
 def test_ceilings_of_the_roofline():

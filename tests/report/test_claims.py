@@ -119,12 +119,33 @@ TESTED, UNTESTED = (
     {"kernel": name, "task": "rectangular", "tile": 32, "n": 3008} for name in ("tiled_inner_test", "tiled")
 )
 IN_TILES = {"kernel": "tiled", "task": "task2a"}
+SHAPES = {  # claim -> shape, and source a's two times in ms
+    "tiles-gain-small": ({"n": 1024, "p": 1024, "m": 1024}, 3.628693, 2.154752),
+    "tiles-gain-inner": ({"n": 1024, "p": 8192, "m": 1024}, 42.841162, 12.527520),
+    "tiles-gain-shallow": ({"n": 8192, "p": 1024, "m": 8192}, 271.195058, 105.650368),
+    "tiles-gain-tall": ({"n": 8192, "p": 8192, "m": 1024}, 290.632660, 131.119908),
+}
+#: On the source's figures it holds, on a gain of 1.3 it does not.
+GAINS = [
+    (name, [(NAIVE | shape, naive), (TILED | shape, tiled)], verdict)
+    for name, (shape, *source) in SHAPES.items()
+    for naive, tiled, verdict in ((*source, claims.HOLDS), (1.3, 1.0, claims.FAILS))
+]
+#: Source a found 16 to be the best width at all shapes but the square one.
+WIDTHS = [
+    (f"best-tile-{name}", [(IN_TILES | SHAPES[f"tiles-gain-{name}"][0] | {"tile": best}, 1.0), (other, 1.1)], verdict)
+    for name in ("small", "inner", "shallow", "tall")
+    for best, verdict in ((16, claims.HOLDS), (32, claims.FAILS))
+    for other in [IN_TILES | SHAPES[f"tiles-gain-{name}"][0] | {"tile": 48 - best}]
+]
 SQUARE_BLOCK = {"kernel": "naive", "task": "task1a", "block_x": 32, "block_y": 32}
 
 
 @pytest.mark.parametrize(
     ("name", "times", "verdict"),
     [
+        *GAINS,
+        *WIDTHS,
         ("tiles-beat-naive", [(NAIVE, 175), (TILED, 126)], claims.HOLDS),
         ("tiles-beat-naive", [(NAIVE, 125), (TILED, 126)], claims.FAILS),
         ("tiles-gain-square", [(NAIVE, 175), (TILED, 126)], claims.FAILS),
@@ -162,6 +183,20 @@ def test_verdicts_on_known_times(gpu, name, times, verdict):
     if not entry["quantity"].startswith(("best(", "worst(", "pair(")):  # the best of what is left is one, too
         without = claims.evaluate(entry, with_only(gpu, times[:-1]))
         assert (without["verdict"], "not measured" in without["reason"]) == (claims.UNTESTED, True)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [(["ok", "ok"], claims.HOLDS), (["ok", "incorrect"], claims.FAILS), (["invalid_launch"], claims.UNTESTED)],
+)
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [("tiles-from-loops-are-right", ["tiled_transposed"]), ("padding-is-right", ["tiled", "multi_tile"])],
+)
+def test_verdicts_on_products(gpu, name, kernels, statuses, verdict):
+    entry = next(entry for entry in CLAIMS if entry["id"] == name)
+    rows = [({"kernel": kernel, "status": status}, 1.0) for kernel in kernels for status in statuses]
+    assert claims.evaluate(entry, with_only(gpu, rows))["verdict"] == verdict
 
 
 def test_a_claim_about_one_model_is_tested_on_it_alone(gpu):
@@ -259,9 +294,32 @@ def occupied(occupancy):
     return {"occupancy": [choice | {"occupancy": occupancy}]}
 
 
+def loads(intensity, side):
+    """A traced tiled and a naive product of this side and FLOP per byte."""
+    shape = {"dtype": "float", "n": side, "p": side, "m": side, "flop_per_byte": intensity}
+    naive = {"kernel": "naive", "block_x": 32, "block_y": 32}
+    return {"traffic": [shape | naive, shape | {"kernel": "tiled", "tile": 32}]}
+
+
+def whole_call(copies, total):
+    """A whole call of the tiled kernel, the second one in its process."""
+    call = {"kernel": "tiled", "position": 2, "repeat": 1}
+    steps = {"copy_in": copies / 2, "kernel": total - copies, "copy_out": copies / 2, "total": total}
+    return {"cold_start": [call | {"step": step, "ms": ms} for step, ms in steps.items()]}
+
+
 @pytest.mark.parametrize(
     ("name", "facts", "verdict"),
     [
+        ("transfers-are-the-bottleneck", whole_call(12.0, 15.0), claims.HOLDS),
+        ("transfers-are-the-bottleneck", whole_call(6.0, 15.0), claims.FAILS),
+        ("transfers-are-the-bottleneck", {"cold_start": []}, claims.UNTESTED),
+        ("tiles-are-loaded-again", loads(8.0, 256), claims.HOLDS),
+        ("tiles-are-loaded-again", loads(8.0, 32), claims.FAILS),  # of one block
+        ("tiles-are-loaded-again", {"traffic": []}, claims.UNTESTED),
+        ("two-by-two-asks-8-times", loads(0.25, 256), claims.HOLDS),
+        ("two-by-two-asks-8-times", loads(0.5, 256), claims.FAILS),
+        ("two-by-two-asks-8-times", {"traffic": []}, claims.UNTESTED),
         ("ragged-error", gate(5.5e-8), claims.HOLDS),
         ("ragged-error", gate(5.9e-7), claims.FAILS),
         ("ragged-error", gate(5.5e-8, "predicted"), claims.HOLDS),

@@ -6,7 +6,7 @@ import math
 import pytest
 import synthetic
 
-from tilewise.report import data, tables
+from tilewise.report import data, findings, tables
 from tilewise.report.limits import LATENCY, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 
 #: A chip with round numbers: 100 multiprocessors at 1000 MHz make 100 wavefronts, 400 instructions, all 10^9 a second.
@@ -49,6 +49,15 @@ def test_a_kernel_on_the_tensor_cores():
     assert limited_by(shares(350_000, asks, CHIP, "half")) == ("tensor cores", pytest.approx(0.875))
     assert "issue slots" not in shares(350_000, asks, CHIP, "half"), "an instruction there is many multiply-adds"
     assert limited_by(shares(350_000, asks, CHIP, "bfloat16"))[0] == "", "the roof of its type was not measured"
+
+
+def test_what_ncu_counted_behind_the_first_cache():
+    roofs = Roofs(100, 1000, MEASURED | {("l2_bandwidth", "float"): 5_000})
+    asks = demand(l2_bytes=80.0, bytes=8.0)
+    used = shares(64 * 50, asks, roofs, "float")
+    assert limited_by(used) == ("L2", pytest.approx(50 * 80 / 5_000)) and used["memory"] == pytest.approx(0.1)
+    assert "L2" not in shares(64 * 50, demand(), roofs, "float"), "nobody counted it"
+    assert limited_by(shares(3_000, asks, CHIP, "float"))[0] == "", "counted, but the roof was not measured"
 
 
 def test_what_is_not_known_is_not_called_latency():
@@ -95,3 +104,58 @@ def test_the_table_names_a_limit_for_what_was_counted(tmp_path):
     assert tables.limits(
         data.load([synthetic.write(tmp_path / "emulator", "emulator")], recorded=tmp_path / "none")
     ).empty
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    folder = synthetic.write(tmp_path_factory.mktemp("profiled") / "nvidia-h200", with_traffic=True)
+    return data.load([folder], recorded=folder / "none")
+
+
+def test_the_table_of_counters_at_full_size(profiled):
+    [row] = tables.profiled(profiled).to_dict("records")
+    assert (row["platform"], row["kernel"], row["choice"], row["n"]) == ("nvidia-h200", "tiled", "tile 16", 2048)
+    assert (row["profiled_ms"], row["dram_gb"]) == (2.5, 0.064)
+    assert row["matrices_moved"] == pytest.approx(64e6 / (3 * 4 * 2048**2))
+    assert row["wavefronts_per_100"] == pytest.approx(100 * 2**27 / (2048**3 / 32))
+    assert row["waits"] == "mio throttle 5, barrier 2, long scoreboard 1", "an instruction that is issued does not wait"
+    said = findings.profiled(tables.profiled(profiled), profiled)
+    assert "issue in 45\u00a0% of the cycles of `tiled` (tile 16) in float" in said
+    assert "Memory moves 1.3 times the three matrices" in said and "mio throttle 5, barrier 2" in said
+    assert findings.profiled(tables.profiled(profiled).head(0), profiled) == ""
+
+
+def test_what_limits_follows_from_counters_of_its_own_machine(profiled):
+    """The share of a machine's memory is what ncu counted there, per multiply-add, at the rate of the largest shape."""
+    rows = profiled.gpu
+    rows = rows[((rows["kernel"] == "tiled") & (rows["tile"] == 16)).fillna(False)]
+    only = dataclasses.replace(profiled, gpu=rows)
+    work, gflops = 2048**3 / 32, tables.limits(only).set_index("dtype").loc["float", "gflops"]
+
+    def limit(**changes):
+        counted = profiled.facts["counters"].assign(shared_load_wavefronts=0, shared_store_wavefronts=0)
+        evidence = dataclasses.replace(only, facts=only.facts | {"counters": counted.assign(**changes)})
+        row = tables.limits(evidence).set_index("dtype").loc["float"]
+        return row["limited_by"], row["limit_percent"]
+
+    moved = 4300e9 * 64 * work / (gflops * 1e9)  # as much as memory delivers in the time of the product
+    assert limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0) == ("memory", pytest.approx(90, rel=1e-6))
+    elsewhere = limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0, platform="nvidia-a100")
+    assert elsewhere != ("memory", pytest.approx(90, rel=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "choice", "sides", "share"),
+    [
+        ("multi_tile", {"tile": 32, "ntb": 7}, (256, 448), 1),
+        ("multi_tile", {"tile": 32, "ntb": 7}, (256, 256), 448 / 256),  # its second block is mostly beyond the edge
+        ("stream_k", {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 4, "walk": 79, "band": 16}, (256, 256), 1),
+        ("clusters", {"tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16}, (256, 256), 1),
+    ],
+)
+def test_the_work_of_a_counted_launch(kernel, choice, sides, share, profiled):
+    """Of kernels whose blocks stay and take tile after tile, the number of blocks says nothing."""
+    n, m = sides
+    row = dict.fromkeys(profiled.parameters) | choice | {"kernel": kernel, "dtype": "float", "n": n, "p": 64, "m": m}
+    row["dtype"] = profiled.kernels[kernel].dtypes[0]
+    assert tables._work(row, profiled) == pytest.approx(n * 64 * m * share, rel=0.02)

@@ -23,7 +23,7 @@ Float results.
 The accuracy gate. Triton. Energy.
 Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
-Verified points. Provenance. How long it took. Limited by."""
+Verified points. Provenance. How long it took. Limited by. Counters at full size."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.

@@ -167,3 +167,16 @@ def test_counts_are_of_shapes_that_blocks_divide(config):
         if len(kernel.launches) == 1 and kernel.covered(at) and not kernel.unmet(at):
             rows, cols = kernel.covered(at)
             assert at.n % rows == 0 and at.m % cols == 0, at.label()
+
+
+def test_the_page_says_which_roof_is_missing(gpu):
+    assert findings.missing_roofs(gpu) == "", "all were measured"
+    roofs = gpu.facts["bandwidth"]
+    broken = roofs["quantity"] == "memory_bandwidth"
+    wrong = roofs.assign(
+        status=roofs["status"].mask(broken, "incorrect"), message=roofs["message"].mask(broken, "1 < 2 is wrong")
+    )
+    words = findings.missing_roofs(dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}))
+    assert words == (
+        "**On Invented H200 one roof could not be measured:** memory bandwidth in float (incorrect: 1 &lt; 2 is wrong)."
+    )

@@ -1,4 +1,3 @@
-from tilewise.count import counters as profile
 from tilewise.study import durations, slurm
 
 
@@ -38,7 +37,8 @@ rule traced:
         "cp {input} {output} 2>{log}"
 
 
-# Not part of `all`: `snakemake --cores 1 results/<platform>/counters.csv` needs a GPU and the permission to profile.
+# Not part of `all`: `snakemake --cores 1 results/<platform>/counters.csv` needs a GPU and the permission to profile. It
+# reads what the emulator counts, too, and more at full size.
 rule counters:
     input:
         device="results/{platform}/device.json",
@@ -50,9 +50,12 @@ rule counters:
     threads: workflow.cores
     resources:
         **study.measuring_job,
-        seconds=durations.PROFILE_S * len(profile.cross_check_points(study.kernels)),
+        seconds=durations.PROFILE_S * study.profiled,
         mem_mb=8000,
         cpus_per_task=slurm.GPU_CORES,
+    params:
+        choices=study.choices_of,
+        conditions=study.conditions_of_counters,
     script:
         "../scripts/counters.py"
 

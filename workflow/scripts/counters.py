@@ -1,4 +1,4 @@
-"""Read the hardware's counters at the points that are also traced."""
+"""Read the hardware's counters at the points that are also traced, and at full size."""
 
 from tilewise.count import counters
 from tilewise.files import script, write_csv
@@ -9,7 +9,7 @@ from tilewise.study.device import read as read_device
 with script(snakemake.log[0]):
     kernels = registry.load()
     device = read_device(snakemake.input.device)
-    points = counters.cross_check_points(kernels)
     with one_gpu(device):
         sms = device["gpu"]["sms"] if device["gpu"] else 1
-        write_csv(counters.count(points, kernels, snakemake.log[0], sms=sms), snakemake.output[0])
+        found = counters.count_all(snakemake.config, kernels, snakemake.log[0], snakemake.params.choices, sms)
+        write_csv(found, snakemake.output[0])

@@ -112,6 +112,8 @@ class Study:
         self._expanded = functools.cache(self._expand)
         for task in self.tasks:
             self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
+        self.profiled = len(counters.cross_check_points(self.kernels))
+        self.profiled += len(counters.full_size_points(config, self.kernels))
         self._tuned = {task: points.tuned_kernels(config, self.kernels, task) for task in self.tunings}
         for task, other in itertools.combinations(self.tunings, 2):
             twice = [name for name in self._tuned[task] if name in self._tuned[other]]
@@ -140,6 +142,10 @@ class Study:
     def points_on(self, platform: str, task: str) -> list[Point]:
         """The points of a task on a platform."""
         return self.points(task, self.platforms[platform]["backend"], self._gpu(platform))
+
+    def choices_of(self, wildcards: Any) -> str:
+        """The GPU whose choices a platform takes from the registry, or empty for the first there."""
+        return self._gpu(wildcards.platform)
 
     def _gpu(self, platform: str) -> str:
         """A platform's name if the registry has choices for it; else it takes those of another, as all others do."""
@@ -353,6 +359,10 @@ class Study:
         counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
         left_out = [[kernel.name, kernel.reason] for kernel in self.kernels.values() if not kernel.emulated]
         return digest([traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries(counted), left_out])
+
+    def conditions_of_counters(self, wildcards: Any) -> str:
+        """The same for what the hardware counts at full size."""
+        return digest(counters.full_size_points(self.config, self.kernels, self.choices_of(wildcards)))
 
     def conditions_of_code(self, wildcards: Any) -> str:
         """The same for what is read of the machine code: the instances that make a product, and what compiles them."""

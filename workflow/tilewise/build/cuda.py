@@ -69,11 +69,11 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
 
 
 def _toolkit() -> list[Path]:
-    """The folder of CUDA's own headers, such as cuda_bf16.h, if there is one."""
+    """The folders of CUDA's own headers, such as cuda_bf16.h and those of its C++ library, as far as they are here."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    folder = find_nvidia_header_directory("cudart")
-    return [Path(folder)] if folder else []
+    folders = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return [Path(folder) for folder in folders if folder]
 
 
 def _resources(log: str) -> dict[str, int]:

@@ -1,13 +1,15 @@
 """What the hardware counts: the memory traffic of kernels on a GPU, read with Nsight Compute (ncu).
 
-`python -m tilewise.count.counters results/<platform>/counters.csv` profiles `cross_check_points` on this machine's
-GPU, all in one run of ncu, and writes one row per point: the columns of traffic.csv that hardware has a counter for,
-under the same names. ncu's own output stays beside it as counters.log.
+`python -m tilewise.count.counters results/<platform>/counters.csv` profiles this machine's GPU in two runs of ncu and
+writes one row per point. At `cross_check_points` it reads the columns of traffic.csv that hardware has a counter for,
+under the same names; at the points of the config's `counters.sweeps`, which are of full size, also how the caches, the
+memory and the schedulers fare. ncu's own output stays beside it as counters.log and counters-full-size.log.
 """
 
 import argparse
 import csv
 import itertools
+import math
 import os
 import pickle
 import re
@@ -26,9 +28,10 @@ from tilewise import ROOT, UserError
 from tilewise.build.build import build
 from tilewise.measure.job import Job, prepare
 from tilewise.study import columns, registry
-from tilewise.study.points import Point, point
+from tilewise.study.points import Point, expand, point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
+from tilewise.study.schema import read_yaml
 
 #: Column -> the counters of the hardware that add up to it.
 METRICS = {
@@ -44,6 +47,27 @@ METRICS = {
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
     ],
+}
+#: Why a warp issues no instruction, in the words of ncu.
+STALLS = (
+    "long_scoreboard short_scoreboard barrier mio_throttle lg_throttle tex_throttle math_pipe_throttle gmma wait "
+    "not_selected selected no_instruction branch_resolving dispatch_stall imc_miss drain membar sleeping"
+).split()
+#: The same at full size, with what caches, memory and schedulers do there.
+FULL_SIZE = METRICS | {
+    "l1_hit_percent": ["l1tex__t_sector_hit_rate.pct"],
+    "l2_hit_percent": ["lts__t_sector_hit_rate.pct"],
+    "l2_sectors": ["lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum"],
+    "dram_read_bytes": ["dram__bytes_read.sum"],
+    "dram_written_bytes": ["dram__bytes_write.sum"],
+    "l1_percent": ["l1tex__throughput.avg.pct_of_peak_sustained_active"],
+    "l2_percent": ["lts__throughput.avg.pct_of_peak_sustained_elapsed"],
+    "dram_percent": ["dram__throughput.avg.pct_of_peak_sustained_elapsed"],
+    "issue_percent": ["smsp__issue_active.avg.pct_of_peak_sustained_active"],
+    "active_warps_percent": ["sm__warps_active.avg.pct_of_peak_sustained_active"],
+    "executed_instructions": ["smsp__inst_executed.sum"],
+    "profiled_ns": ["gpu__time_duration.sum"],
+    **{f"stall_{name}": [f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"] for name in STALLS},
 }
 PLACES = (("/usr/local", "cuda*/bin/ncu"), ("/opt/nvidia/nsight-compute", "*/ncu"))
 PERMISSION = (
@@ -66,6 +90,16 @@ def cross_check_points(kernels: Mapping[str, Kernel]) -> list[Point]:
         for (name, choice), dtype, shape in itertools.product(choices, ("float", "double"), shapes)
         if name in kernels
     ]
+
+
+def full_size_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
+    """The points of the config's `counters.sweeps`; `gpu` is the platform whose choices they take from the registry, or
+    empty for the first there. Raises UserError for what is no CUDA kernel, or cannot be right."""
+    tasks = {"counters": {**config["counters"], "method": "counters"}}
+    try:
+        return expand({**config, "tasks": tasks}, kernels, "counters", only_cuda=True, gpu=gpu)
+    except UserError as error:
+        raise UserError(str(error).removeprefix("tasks.")) from None
 
 
 def keys(at: Point, kernel: Kernel) -> dict[str, Any]:
@@ -94,27 +128,30 @@ def count(
     ncu: str | None = None,
     capability: str | None = None,
     sms: int = 1,
+    counted: Mapping[str, Sequence[str]] = METRICS,
 ) -> pd.DataFrame:
     """Profile `points` of CUDA kernels on this machine's GPU; returns a DataFrame with the columns of counters.csv.
 
     `kernels` is the registry; `log` receives what ncu prints; `capability` ("9.0") is the GPU's own by default, `sms`
-    its multiprocessors, on which some grids depend. All launches of a point are added up. A point that the GPU refuses
-    has no row. Raises UserError if ncu is missing, not permitted, or fails.
+    its multiprocessors, on which some grids depend; `counted` maps a column to the counters that add up to it. All
+    launches of a point are added up; a percentage or a ratio is that of the launch that makes the product. A point that
+    the GPU refuses, that was not built, or whose product is wrong has no row; `log` tells of the latter. Raises
+    UserError if ncu is missing, not permitted, or fails.
     """
     ncu = ncu or find_ncu()
     capability = capability or _capability()
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        jobs = _jobs(points, kernels, capability, sms, Path(folder))
+        jobs = [job for job in _jobs(points, kernels, capability, sms, Path(folder)) if job.files]
         request, launched = Path(folder, "jobs"), Path(folder, "launched")
         request.write_bytes(pickle.dumps(jobs))
-        metrics = [metric for names in METRICS.values() for metric in names]
+        metrics = [metric for names in counted.values() for metric in names]
         output = _profile(ncu, metrics, request, launched)
         missing = re.findall(r"Failed to find metric (\S+)", output)
         if missing:  # a chip or an ncu may lack one counter; the others are still useful
             output += _profile(ncu, [metric for metric in metrics if metric not in missing], request, launched)
         Path(log).write_text(output)
-        done = pickle.loads(launched.read_bytes()) if launched.is_file() else []
+        done = pickle.loads(launched.read_bytes()) if launched.is_file() else {}
     measured = parse(output)
     if not measured:
         if "ERR_NVGPUCTRPERM" in output:
@@ -125,15 +162,36 @@ def count(
     if len(measured) != len(wanted):
         raise UserError(f"ncu counted {len(measured)} launches of {len(wanted)}; its output is in {log}")
     rows: dict[str, dict[str, Any]] = {}
-    for (job, launch), counted in zip(wanted, measured):
+    for (job, launch), found in zip(wanted, measured):
         function = launch.instance.split("<")[0]
-        if function not in counted["Kernel Name"]:
-            raise UserError(f"ncu's launches are not in order: {counted['Kernel Name']} for {function}; see {log}")
+        if function not in found["Kernel Name"]:
+            raise UserError(f"ncu's launches are not in order: {found['Kernel Name']} for {function}; see {log}")
         row = rows.setdefault(job.key, keys(job.point, job.kernel))
-        for column, names in METRICS.items():
-            if counted.keys() >= {*names}:
-                row[column] = row.get(column, 0) + sum(counted[name] for name in names)
-    return columns.frame(rows.values(), "counters", registry.parameters(kernels))
+        product = job.kernel.product(job.point)
+        for column, names in counted.items():
+            if not found.keys() >= {*names}:
+                continue
+            if all(map(_adds_up, names)):
+                row[column] = row.get(column, 0) + sum(found[name] for name in names)
+            elif product and launch.instance == product.instance:
+                row[column] = found[names[0]]
+    wrong = {jobs[index].key for index, message in done.items() if message}
+    right = [row for key, row in rows.items() if key not in wrong]
+    return columns.frame(right, "counters", registry.parameters(kernels))
+
+
+def count_all(
+    config: Mapping[str, Any], kernels: Mapping[str, Kernel], log: Path | str, gpu: str, sms: int = 1
+) -> pd.DataFrame:
+    """The rows of counters.csv, of both kinds of points; `gpu` and `sms` are as in full_size_points and in count.
+
+    The log of the points of full size lies beside `log`.
+    """
+    log = Path(log)
+    small = count(cross_check_points(kernels), kernels, log, sms=sms)
+    beside, points = log.with_stem(f"{log.stem}-full-size"), full_size_points(config, kernels, gpu)
+    large = count(points, kernels, beside, sms=sms, counted=FULL_SIZE)
+    return columns.typed(pd.concat([small, large], ignore_index=True))
 
 
 def _capability() -> str:
@@ -143,6 +201,21 @@ def _capability() -> str:
     except (OSError, subprocess.CalledProcessError):
         raise UserError("there is no NVIDIA GPU here (nvidia-smi does not answer); the counters need one") from None
     return answer.split()[0]
+
+
+def _multiprocessors() -> int:
+    """How many this machine's GPU has. Raises UserError if the driver does not tell."""
+    from cuda.bindings import driver
+
+    wanted = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    try:
+        driver.cuInit(0)
+        code, count = driver.cuDeviceGetAttribute(wanted, 0)
+    except RuntimeError as error:  # there is no driver
+        raise UserError(f"{error}; the counters need an NVIDIA GPU and its driver") from None
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise UserError(f"the CUDA driver does not tell of this machine's GPU: {code.name}")
+    return int(count)
 
 
 def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], capability: str, sms: int, folder: Path) -> list[Job]:
@@ -191,31 +264,32 @@ def _profile(ncu: str, metrics: Sequence[str], request: Path, launched: Path) ->
 
 
 def drive(request: str, launched: str) -> None:
-    """Runs under ncu: launch every job once, and nothing else that ncu would count. Notes which were launched."""
+    """Runs under ncu: launch every job once, and nothing else that ncu would count.
+
+    Notes which were launched, each with what is wrong about its product, if anything is.
+    """
     import cupy
 
     from tilewise.measure.backends.launcher import CudaError, Product
 
-    done = []
+    done: dict[int, str] = {}
     for index, job in enumerate(pickle.loads(Path(request).read_bytes())):
         n, p, m = job.point.shape.values()
         precision = PRECISIONS[job.point.dtype]
-        arrays = {
-            name: cupy.empty(shape, precision.stored) for name, shape in (("A", (n, p)), ("B", (p, m)), ("C", (n, m)))
-        }
-        for name in "AB":
-            arrays[name].set(precision.narrow(np, np.ones(arrays[name].shape, np.float32)))
-        spaces = {space.name: cupy.empty(space.bytes, np.uint8) for space in job.workspaces}
+        shapes = {"A": (n, p), "B": (p, m), "C": (n, m)}
         try:
-            Product(job, {name: array.data.ptr for name, array in (arrays | spaces).items()})()
-        except CudaError as error:
+            arrays = {name: cupy.empty(shape, precision.stored) for name, shape in shapes.items()}
+            for name in "AB":
+                arrays[name].set(precision.narrow(np, np.ones(shapes[name], np.float32)))
+            arrays |= {space.name: cupy.empty(max(1, space.bytes), np.uint8) for space in job.workspaces}
+            Product(job, {name: array.data.ptr for name, array in arrays.items()})()
+            right = bool((precision.wide(np, arrays["C"].get()) == p).all())
+        except (CudaError, UserError, cupy.cuda.runtime.CUDARuntimeError) as error:
             print(f"{job.point.label()}: {error}", file=sys.stderr)
             continue
-        cupy.cuda.runtime.deviceSynchronize()
-        if (precision.wide(np, arrays["C"].get()) == p).all():
-            done.append(index)
-        else:
-            raise SystemExit(f"{job.point.label()}: the product is wrong")
+        done[index] = "" if right else "the product is wrong"
+        if not right:
+            print(f"{job.point.label()}: {done[index]}", file=sys.stderr)
     Path(launched).write_bytes(pickle.dumps(done))
 
 
@@ -236,18 +310,31 @@ def parse(output: str) -> list[dict[str, Any]]:
         launch = launches.setdefault(int(row["ID"]), {})
         if "Metric Name" in row:
             row[row.pop("Metric Name")] = row.pop("Metric Value")
-        launch |= {name: _number(text) if name.endswith(".sum") else text for name, text in row.items()}
+        launch |= {name: _number(name, text) for name, text in row.items()}
     return [launches[key] for key in sorted(launches)]
 
 
-def _number(text: str) -> int:
-    return round(float(text.replace(",", "")))
+def _adds_up(metric: str) -> bool:
+    """Whether a counter is a sum over the chip, not a percentage or a ratio."""
+    return metric.endswith(".sum")
+
+
+def _number(name: str, text: str) -> int | float | str:
+    """A counter as a number; what is no counter, and what ncu could not read, as it is."""
+    if not re.search(r"__\w+\.\w+", name):
+        return text
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return math.nan
+    return round(value) if _adds_up(name) else value
 
 
 def main() -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tilewise.count.counters", description=__doc__.split("\n")[0])
     parser.add_argument("output", nargs="?", default="counters.csv", help="the CSV to write")
+    parser.add_argument("--config", default=ROOT / "config" / "config.yaml", help="the config that names the points")
     parser.add_argument("--drive", nargs=2, help=argparse.SUPPRESS)  # how this script runs itself under ncu
     options = parser.parse_args()
     if options.drive:
@@ -255,7 +342,9 @@ def main() -> int:
         return 0
     try:
         kernels = registry.load()
-        frame = count(cross_check_points(kernels), kernels, Path(options.output).with_suffix(".log"))
+        find_ncu()
+        config = read_yaml(options.config)
+        frame = count_all(config, kernels, Path(options.output).with_suffix(".log"), "", _multiprocessors())
     except UserError as error:
         print(f"tilewise: {error}", file=sys.stderr)
         return 1

@@ -1,12 +1,16 @@
 """The columns of a row that a verification and a timing decide."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tilewise import UserError
 from tilewise.measure.job import Job, Row
 from tilewise.measure.verify import Check
+
+#: The status of a job that cannot be run, since there is no build of it.
+NOT_BUILT = ("compile_error", "unsupported")
 
 
 def outcome(job: Job, found: Check, note: str = "") -> Row:
@@ -53,6 +57,19 @@ def median_run(runs: Sequence[Row]) -> Row:
 def failed(job: Job, status: str, message: Any) -> Row:
     """The row of a job that could not be run."""
     return job.row | {"status": status, "message": str(message)}
+
+
+def cause(error: Exception) -> str:
+    """An exception in words for a message."""
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+
+
+def or_failed(job: Job, run: Callable[[], Row]) -> Row:
+    """The row of a run; if anything stops it, a row that says so, for other points run in the same process."""
+    try:
+        return run()
+    except Exception as error:
+        return failed(job, "error", cause(error))
 
 
 def told(row: Row) -> str:

@@ -27,7 +27,7 @@ from tilewise.build import build
 from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
-from tilewise.measure.rows import median_run, told
+from tilewise.measure.rows import NOT_BUILT, median_run, told
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
@@ -88,7 +88,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         known = sum(job.key in rows for job in jobs)
         asked = list(itertools.chain.from_iterable(keys[job.key] for job in jobs))
         done = sum(key in rows for key in asked)
-        rows |= {job.key: job.row for job in jobs if job.row["status"] in ("compile_error", "unsupported")}
+        rows |= {job.key: job.row for job in jobs if job.row["status"] in NOT_BUILT}
         LOG.info("%d points, %d of them from the journal", len(asked), done)
         names, number = {job.key: job.point.label() for job in jobs}, 0
         for run in range(max(map(len, keys.values()), default=0)):

@@ -29,10 +29,11 @@ RESULTS = ROOT / "results"
 
 #: The sources of the published figures: each has a file in PUBLISHED.
 SOURCES = "abcde"
-#: The files that do not depend on the machine, with the columns beside the parameters that name what was counted.
+#: The files of counts, with the columns beside the parameters that name what was counted. None depends on the machine
+#: but the hardware's counters, which have a column for it.
 COUNTED = {
     "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
-    "counters": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "counters": ["platform", "kernel", "dtype", *SHAPE, "block_x", "block_y"],
     "instructions": ["kernel", "dtype", "instance", "architecture"],
     "cache_lines": ["kernel", "element_bytes", *SHAPE],
 }
@@ -292,6 +293,8 @@ def load(
 
     measured = _joined(platform.measurements for platform in everyone)
     facts = {name: _joined(platform.facts[name] for platform in everyone) for name in (*METHODS, *WHOLE)}
+    read = [(each.name, each.facts["counters"].head(None if each.has_gpu else 0)) for each in everyone]
+    facts["counters"] = _joined(table.assign(platform=name) for name, table in read)
     # Recorded tables may have parameters that no kernel has today; every table that has parameters has them all.
     with_parameters = [name for name in facts if "*" in columns.FILES[name].split()]
     known = [name for table in (measured, *(facts[name] for name in with_parameters)) for name in table]

@@ -701,6 +701,50 @@ def largest_rates(evidence: Evidence) -> str:
     return "\n\n".join(lines)
 
 
+def missing_roofs(evidence: Evidence) -> str:
+    """Which roofs of each GPU were tried and not measured, and why; what lies below them is not judged by them."""
+    lines = []
+    for gpu in evidence.gpus:
+        rows = evidence.facts["bandwidth"]
+        rows = rows[(rows["platform"] == gpu.name) & (rows["status"] != "ok")]
+        said = [
+            f"{row['quantity'].replace('_', ' ')} in {row['dtype']} ({row['status']}: {plain(row['message'])})"
+            for row in rows.to_dict("records")
+        ]
+        if said:
+            words = f"**On {_label(evidence, gpu)} {_count(len(said), 'roof')} could not be measured:**"
+            lines.append(f"{words} {'; '.join(said)}.")
+    return "\n\n".join(lines)
+
+
+def profiled(table: pd.DataFrame, evidence: Evidence) -> str:
+    """What ncu's counters at full size say of each GPU in a sentence or two; `table` is that of tables.profiled."""
+    lines = []
+    for platform, rows in table.groupby("platform", sort=False):
+        words = [f"On {plain(evidence.labels[platform])} ncu profiled {_count(len(rows), 'product')}"]
+        if rows["issue_percent"].notna().any():
+            busy, idle = rows.loc[rows["issue_percent"].idxmax()], rows.loc[rows["issue_percent"].idxmin()]
+            said = (
+                f"The schedulers issue in {busy['issue_percent']:.0f}\u00a0% of the cycles of {_named(busy)}, and in "
+                f"{idle['issue_percent']:.0f}\u00a0% of those of {_named(idle)}"
+            )
+            if idle["waits"]:
+                said += f", whose warps wait most for: {idle['waits']} (warps per instruction issued)"
+            words.append(said)
+        if rows["matrices_moved"].notna().any():
+            most = rows.loc[rows["matrices_moved"].idxmax()]
+            words.append(
+                f"Memory moves {most['matrices_moved']:.2g} times the three matrices for {_named(most)}, more than "
+                "for any other"
+            )
+        lines.append(f"{'. '.join(words)}.")
+    return "\n\n".join(lines)
+
+
+def _named(row):
+    return f"`{row['kernel']}`" + (f" ({row['choice']})" if row["choice"] else "") + f" in {row['dtype']}"
+
+
 def conclusion(evidence: Evidence, ladder: pd.DataFrame, limits: pd.DataFrame, verdicts: pd.DataFrame) -> str:
     """What the study says on half a page, a paragraph for each GPU; every sentence comes from its tables."""
     paragraphs = []

@@ -111,6 +111,19 @@ LAYOUTS = {
         limit_percent="%",
         second_percent="%",
     ),
+    "profiled": layout(
+        ("", "kernel platform dtype shape choice profiled_ms"),
+        ("Schedulers, %", "issue_percent active_warps_percent"),
+        ("Hits, %", "l1_hit_percent l2_hit_percent"),
+        ("From and to memory", "dram_gb matrices_moved dram_percent l2_percent"),
+        ("", "wavefronts_per_100 waits"),
+        issue_percent="issue",
+        active_warps_percent="active warps",
+        l1_hit_percent="L1",
+        l2_hit_percent="L2",
+        dram_percent="busy, %",
+        l2_percent="L2 busy, %",
+    ),
     "cards": layout(("", "platform node gpu_uuid compared sm_clock_mhz rate_percent")),
     "platforms": layout(
         ("", "shape kernel dtype choice"),
@@ -210,7 +223,7 @@ LAYOUTS = {
         ("", "status message"),
     ),
     "bandwidth": layout(
-        ("", "quantity platform dtype measured datasheet percent_of_datasheet unit message"),
+        ("", "quantity platform dtype measured datasheet percent_of_datasheet unit status message"),
         message="note",
     ),
     "occupancy": layout(

@@ -2,8 +2,9 @@
 
 A share is what the kernel asks for per multiply-add, counted by the emulator, by the hardware or in the machine code,
 times the measured rate of multiply-adds, over what the device can deliver: its roof, measured by the task `bandwidth`,
-or else what its clock and its units allow. Traffic behind the first cache is not counted, so that of memory is the
-least that there can be: every matrix once.
+or else what its clock and its units allow. Traffic behind the first cache is what ncu counted at the shape that it
+profiled; if it did not, that of memory is the least that there can be, every matrix once, and that of the second cache
+is left out.
 """
 
 import math
@@ -22,8 +23,8 @@ class Demand:
     """What a kernel asks for, per multiply-add of a warp; NaN for what nobody counted.
 
     `multiply_add_share` is that of its loop's instructions, `wavefronts` are passes of shared memory, `lines` are cache
-    lines of 128 bytes looked up in the first cache, `sectors` are sectors of 32 bytes loaded through it, and `bytes`
-    are those of the three matrices.
+    lines of 128 bytes looked up in the first cache, `sectors` are sectors of 32 bytes loaded through it, `l2_bytes`
+    are what the second cache delivers and takes, and `bytes` what memory does.
     """
 
     on_tensor_cores: bool = False
@@ -31,6 +32,7 @@ class Demand:
     wavefronts: float = math.nan
     lines: float = math.nan
     sectors: float = math.nan
+    l2_bytes: float = math.nan
     bytes: float = math.nan
 
 
@@ -62,6 +64,8 @@ def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str,
         "L1": 32 * warps * demand.sectors / roofs.measured.get(("l1_bandwidth", "float"), roofs.per_cycle(128)),
         "memory": warps * demand.bytes / roofs.measured.get(("memory_bandwidth", "float"), math.nan),
     }
+    if not math.isnan(demand.l2_bytes):
+        found["L2"] = warps * demand.l2_bytes / roofs.measured.get(("l2_bandwidth", "float"), math.nan)
     if not demand.on_tensor_cores:  # whose instructions do more than one multiply-add per thread
         found["issue slots"] = warps / demand.multiply_add_share / roofs.per_cycle(SCHEDULERS)
     return found

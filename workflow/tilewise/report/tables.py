@@ -626,6 +626,12 @@ def _largest(percents):
 CLIMB = "ladder_float"
 #: A product so many times as high and as wide has hardly any edges.
 MANY = 64
+#: The states of a warp in which it waits, as ncu names them.
+STALLS = [
+    name.removeprefix("stall_")
+    for name in columns.FILES["counters"].split()
+    if name.startswith("stall_") and not name.endswith("selected")
+]
 #: What a load brings per thread, by column, in bytes.
 WIDTHS = {"128": 16, "64": 8, "32": 4}
 #: The kinds of instructions that the memory pipe of a multiprocessor takes, one request of a warp per cycle at best.
@@ -767,16 +773,61 @@ def _wavefronts(counted: pd.DataFrame) -> pd.Series:
 
 
 def _beside_hardware(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Adds hardware_wavefronts_per_100, from the hardware's counters where they were recorded.
+    """Adds hardware_wavefronts_per_100, and what a multiply-add of a warp moves to and from memory and the L2 cache
+    (dram_bytes_each, l2_bytes_each), from the hardware's counters where they were recorded; of the largest launch.
 
     The compiler joins loads that the source makes one by one, which the emulator does not see.
     """
-    counted = evidence.facts["counters"]
-    key = ["kernel", "dtype", *evidence.choice]
-    work = pd.Series([_work(row, evidence) / WARP for row in counted.to_dict("records")], counted.index, "float64")
-    counted = counted.assign(work=work, hardware_wavefronts_per_100=100 * _wavefronts(counted) / work)
+    counted = _with_work(evidence.facts["counters"], evidence)
+    key = ["platform", "kernel", "dtype", *evidence.choice]
     counted = counted.sort_values("work", kind="stable").drop_duplicates(key, keep="last")
-    return table.merge(counted[[*key, "hardware_wavefronts_per_100"]], how="left", on=key)
+    counted = counted.assign(
+        hardware_wavefronts_per_100=100 * _wavefronts(counted) / counted["work"],
+        dram_bytes_each=_dram_bytes(counted) / counted["work"],
+        l2_bytes_each=32 * counted["l2_sectors"].astype("float64") / counted["work"],
+    )
+    added = ["hardware_wavefronts_per_100", "dram_bytes_each", "l2_bytes_each"]
+    return table.merge(counted[[*key, *added]], how="left", on=key)
+
+
+def _with_work(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Counted launches with their multiply-adds of warps, as `work`."""
+    work = [_work(row, evidence) / WARP for row in counted.to_dict("records")]
+    return counted.assign(work=pd.Series(work, counted.index, "float64"))
+
+
+def _dram_bytes(counted: pd.DataFrame) -> pd.Series:
+    return (counted["dram_read_bytes"] + counted["dram_written_bytes"]).astype("float64")
+
+
+def profiled(evidence: Evidence) -> pd.DataFrame:
+    """What ncu counted at full size, one row per launch that makes a product.
+
+    Adds profiled_ms, wavefronts_per_100, dram_gb (read and written), matrices_moved (the same as a multiple of the
+    three matrices), and `waits`: for what the warps wait most, with the number of warps per instruction issued.
+    """
+    rows = _with_words(evidence.facts["counters"], evidence)
+    rows = _with_work(rows[rows["profiled_ns"].notna()], evidence)
+    records = rows.to_dict("records")
+    least = [bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize) * row["work"] for row in records]
+    waits = pd.Series([_waits(row) for row in records], index=rows.index, dtype="str")
+    order = {name: place for place, name in enumerate(evidence.kernels)}
+    rows = rows.assign(
+        profiled_ms=rows["profiled_ns"].astype("float64") / 1e6,
+        wavefronts_per_100=100 * _wavefronts(rows) / rows["work"],
+        dram_gb=_dram_bytes(rows) / 1e9,
+        matrices_moved=_dram_bytes(rows) / pd.Series(least, rows.index, "float64"),
+        waits=waits,
+        place=rows["kernel"].map(order),
+    )
+    return rows.sort_values(["platform", "place"], kind="stable", ignore_index=True).drop(columns=["place", "work"])
+
+
+def _waits(row: Mapping[str, Any], most: int = 3) -> str:
+    """The states in which most of a scheduler's warps wait, with how many of them do."""
+    found = {name: row[f"stall_{name}"] for name in STALLS if not pd.isna(row[f"stall_{name}"])}
+    first = sorted(found, key=lambda name: -found[name])[:most]
+    return ", ".join(f"{columns.heading(f'stall_{name}')} {found[name]:.2g}" for name in first if found[name] >= 0.05)
 
 
 def limits(evidence: Evidence) -> pd.DataFrame:
@@ -806,13 +857,15 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == row["platform"])
     measured = dict(zip(zip(roofs["quantity"], roofs["dtype"]), roofs["measured"]))
     wavefronts = row["hardware_wavefronts_per_100"]
+    least = bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize)
     demand = Demand(
         on_tensor_cores="MMA" in str(row["multiply_add"]),
         multiply_add_share=row["multiply_add_share"],
         wavefronts=(row["wavefronts_per_100"] if pd.isna(wavefronts) else wavefronts) / 100,
         lines=row["lines_per_100"] / 100,
         sectors=row["sectors_per_100"] / 100,
-        bytes=bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize),
+        l2_bytes=row["l2_bytes_each"],
+        bytes=least if pd.isna(row["dram_bytes_each"]) else max(least, row["dram_bytes_each"]),
     )
     clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
     used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured), row["dtype"])
@@ -825,16 +878,17 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
 def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
     """Multiply-adds of all blocks of a counted launch, with those beyond the edges of C.
 
-    How many these are follows from the blocks of a product whose edges hardly count.
+    How many these are follows from the blocks of a product whose edges hardly count; blocks that take tile after tile,
+    as many as the device holds, tell nothing of them.
     """
     work = float(row["n"]) * row["p"] * row["m"]
     kernel = evidence.kernels.get(row["kernel"])
     at = point_of({**row, "task": ""}, kernel) if kernel else None
     if kernel is None or at is None:
         return work
-    large = dataclasses.replace(at, n=at.n * MANY, m=at.m * MANY)
-    blocks, of_large = (math.prod(launch.grid) for launch in map(kernel.product, (at, large)) if launch)
-    return work * blocks * MANY**2 / of_large
+    sizes = (at, *(dataclasses.replace(at, n=at.n * times, m=at.m * times) for times in (MANY, 2 * MANY)))
+    blocks, of_large, of_larger = (math.prod(launch.grid) for launch in map(kernel.product, sizes) if launch)
+    return work if of_large == of_larger else work * blocks * MANY**2 / of_large
 
 
 #: The counts from which an intensity follows.
@@ -995,6 +1049,7 @@ OVERVIEW = {
     "instructions": lambda evidence, published: instructions(evidence),
     "traffic": lambda evidence, published: traffic(evidence),
     "cache_lines": lambda evidence, published: cache_lines(evidence),
+    "profiled": lambda evidence, published: profiled(evidence),
     "counted_against_hardware": lambda evidence, published: counted_against_hardware(evidence),
     "durations": lambda evidence, published: durations(evidence),
 }

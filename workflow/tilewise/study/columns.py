@@ -153,6 +153,37 @@ incorrect | whole | | incorrect | products that are wrong
 stopped | whole | | stopped | runs that did not come to their end
 unused_reads | whole | | unused reads | reads of shared memory before it was written, on which no result depends
 
+l1_hit_percent | number | % | L1 hits, % | sectors that the first cache has when asked
+l2_hit_percent | number | % | L2 hits, % | sectors that the second cache has when asked
+l2_sectors | whole | | L2 sectors | sectors of 32 bytes that the second cache is asked for or given
+dram_read_bytes | whole | B | from memory, B | bytes read from the GPU's memory
+dram_written_bytes | whole | B | to memory, B | bytes written to the GPU's memory
+l1_percent | number | % | L1, % | the busiest part of the first cache and shared memory, as a share of its peak
+l2_percent | number | % | L2, % | the same of the second cache
+dram_percent | number | % | memory, % | the same of the GPU's memory
+issue_percent | number | % | issue slots, % | cycles in which a scheduler issues an instruction
+active_warps_percent | number | % | achieved occupancy, % | active warps, of those that a multiprocessor holds
+executed_instructions | whole | | instructions | instructions of warps
+profiled_ns | whole | ns | profiled, ns | the time of the profiled run, whose caches were empty
+stall_long_scoreboard | number | | long scoreboard | warps that wait for global or local memory
+stall_short_scoreboard | number | | short scoreboard | warps that wait for shared memory or special functions
+stall_barrier | number | | barrier | warps that wait at a barrier of the block
+stall_mio_throttle | number | | mio throttle | warps that wait since the queue of shared memory and the like is full
+stall_lg_throttle | number | | lg throttle | warps that wait since the queue of global memory is full
+stall_tex_throttle | number | | tex throttle | warps that wait since the queue of textures is full
+stall_math_pipe_throttle | number | | math pipe throttle | warps that wait since the unit that calculates is busy
+stall_gmma | number | | gmma | warps that wait for a product of a warp group
+stall_wait | number | | wait | warps that wait the fixed time of the instruction before
+stall_not_selected | number | | not selected | warps that wait since another one was chosen
+stall_selected | number | | selected | warps that issue one
+stall_no_instruction | number | | no instruction | warps that wait for the next instruction to be fetched
+stall_branch_resolving | number | | branch resolving | warps that wait for the target of a branch
+stall_dispatch_stall | number | | dispatch stall | warps that wait since the dispatcher holds them back
+stall_imc_miss | number | | imc miss | warps that wait for a constant
+stall_drain | number | | drain | warps that wait at their end, for stores
+stall_membar | number | | membar | warps that wait at a memory fence
+stall_sleeping | number | | sleeping | warps that wait asleep
+
 instance | text | | instance | the C++ template instance of the launch that makes the product
 architecture | text | | compiled for | the architecture that the machine code is for
 multiply_add | text | | multiply-add | the loop's multiply-add instruction
@@ -270,6 +301,12 @@ reused_per_multiply_add | number | | reused | operands per multiply-add that the
 wavefronts_per_100 | number | | wavefronts per 100 | passes of shared memory per 100 multiply-adds of a warp
 lines_per_100 | number | | lines per 100 | cache lines looked up for global loads, per 100 multiply-adds of a warp
 sectors_per_100 | number | | sectors per 100 | sectors that global loads touch, per 100 multiply-adds of a warp
+profiled_ms | number | ms | profiled, ms | the time of the profiled run, whose caches were empty
+dram_gb | number | GB | GB | bytes read from the GPU's memory and written to it
+matrices_moved | number | x | x the matrices | these bytes, divided by those of the three matrices
+waits | text | | waits | where most warps of a scheduler wait, and how many, per instruction issued
+dram_bytes_each | number | B | memory, B | bytes that memory moves per multiply-add of a warp, by ncu
+l2_bytes_each | number | B | L2, B | bytes that the second cache moves per multiply-add of a warp, by ncu
 hardware_wavefronts_per_100 | number | | wavefronts per 100, ncu | wavefronts_per_100 by the hardware's counters
 limited_by | text | | limited by | the resource of whose roof it uses most; latency if it uses at most half of each
 limit_percent | number | % | share, % | how much of that roof it uses
@@ -300,12 +337,19 @@ def _parsed(text: str) -> dict[str, Column]:
 COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 #: Names that a parameter cannot have.
 FIXED = frozenset(COLUMNS)
+#: What ncu reads at full size.
+_FULL_SIZE = (
+    "l1_hit_percent l2_hit_percent l2_sectors dram_read_bytes dram_written_bytes l1_percent l2_percent dram_percent "
+    "issue_percent active_warps_percent executed_instructions profiled_ns "
+    + " ".join(name for name in COLUMNS if name.startswith("stall_"))
+)
 #: Columns that joined after runs had been recorded, by file.
 LATER = {
     "measurements": frozenset(
         "gpu_uuid node slurm_job processor alone sm_clock_min_mhz runs run_low_ms run_high_ms".split()
     ),
     "accuracy": frozenset(["loop_difference"]),
+    "counters": frozenset(_FULL_SIZE.split()),
     "traffic": frozenset(
         "order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message "
         "global_load_lines".split()
@@ -348,7 +392,8 @@ FILES = {
     "misaligned order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message "
     "global_load_lines",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
-    "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts",
+    "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts "
+    f"{_FULL_SIZE}",
     "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "
     "multiply_add_share shared_loads_128 shared_loads_64 shared_loads_32 matrix_loads shared_stores global_loads_128 "
     "global_loads_64 global_loads_32 async_copies tensor_copies global_stores spills synchronisation moves control "
@@ -460,7 +505,9 @@ _WHERE = {
     "of its innermost loop with the most multiply-adds; an instruction is counted once, as if each branch ran. "
     "Multiply-adds are those of the tensor cores (DMMA, HMMA, HGMMA) in a kernel that uses them, else FFMA, DFMA or "
     "IMAD.",
-    "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted.",
+    "counters": "`results/<platform>/counters.csv`. One row per launch that ncu counted; what lies behind the bank "
+    "conflicts is read at full size alone. A stall is how many warps of a scheduler are in that state, per instruction "
+    "issued.",
     "traffic": "`results/<platform>/traffic.csv`. One row per point that the emulator ran or was to run. Faults are "
     "empty if the point was only counted, or was not run: its message says why.",
     "occupancy": "`results/<platform>/occupancy.csv`. One row per kernel, element type and choice of parameters.",

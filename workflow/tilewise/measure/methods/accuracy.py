@@ -4,6 +4,7 @@ On a GPU they are measured. If a kernel's scheme has a model (`tilewise.measure.
 on any machine, from a few rows and columns; the predicted SGEMM is a chain of fused multiply-adds.
 """
 
+import functools
 import itertools
 import math
 import tempfile
@@ -20,7 +21,7 @@ from tilewise.measure.backends import Setting
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import failed
+from tilewise.measure.rows import NOT_BUILT, cause, failed, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
@@ -142,11 +143,26 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda 
     ):
         same = list(some)
         for kind in accuracy.OPERANDS:
-            A, B = accuracy.operands(by.xp, kind, *shape, seed)
-            sgemm = accuracy.errors(by.sgemm(A, B), A, B)
-            looped = loop(_on_host(A), _on_host(B))
-            rows += [_row(job, kind, by, A, B, sgemm, looped) for job in same]
+            try:
+                A, B = accuracy.operands(by.xp, kind, *shape, seed)
+                sgemm = accuracy.errors(by.sgemm(A, B), A, B)
+                looped = loop(_on_host(A), _on_host(B))
+            except Exception as error:  # whatever it is: other shapes and kinds are compared in this process too
+                built = [job for job in same if job.row["status"] not in NOT_BUILT]
+                rows += [failed(job, "error", cause(error)) | _about(job, kind, by) for job in built]
+                rows += [job.row | _about(job, kind, by) for job in same if job not in built]
+                continue
+            for job in same:
+                run = functools.partial(_row, job, kind, by, A, B, sgemm, looped)
+                rows.append(or_failed(job, run) | _about(job, kind, by))
     return rows
+
+
+def _about(job: Job, kind: str, by: Multiplier) -> Row:
+    """What a row is about."""
+    shape = dict(zip(columns.SHAPE, by.shape(job.point)))
+    claimed = job.kernel.claims_accuracy(kind, job.point.p)
+    return shape | {"operands": kind, "origin": by.origin, "claimed": claimed}
 
 
 def _on_host(matrix: Any) -> np.ndarray:
@@ -154,13 +170,11 @@ def _on_host(matrix: Any) -> np.ndarray:
 
 
 def _row(job: Job, kind: str, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, looped: np.ndarray | None) -> Row:
-    if by.origin == MEASURED and job.row["status"] in ("compile_error", "unsupported"):
+    if by.origin == MEASURED and job.row["status"] in NOT_BUILT:
         C, row = None, job.row
     else:
         C, row = by.multiply(job, A, B)
-    row = row | dict(zip(columns.SHAPE, by.shape(job.point))) | {"operands": kind, "origin": by.origin}
-    row |= {"claimed": job.kernel.claims_accuracy(kind, job.point.p)}
-    row |= {"sgemm_relative_error": sgemm.relative, "sgemm_worst_error": sgemm.worst}
+    row = row | {"sgemm_relative_error": sgemm.relative, "sgemm_worst_error": sgemm.worst}
     if C is None:
         return row | {"relative_error": None}
     own = accuracy.errors(C, A, B)

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewise import KERNELS, UserError
+from tilewise import KERNELS
 from tilewise.build.build import build
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import cause
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
 from tilewise.study.points import Point, point
@@ -33,6 +34,7 @@ WARM_UP, SAMPLES = 3, 20
 ARRAY_BYTES = 2**30
 #: n, p and m on the emulator.
 SMALL = (2, 2, 9)
+WRONG = {"status": "incorrect", "message": "the result is wrong, so its time means nothing"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,18 @@ ARITHMETIC = Probe(
     _peak,
     {"block_x": 256, "block_y": 1},
     only_timed=False,
+)
+#: Hopper multiplies and adds as many pairs per cycle as floats (CUDA Programming Guide: Arithmetic Instructions). The
+#: chains have turns of 16 steps, up and down.
+PAIRS = Probe(
+    "multiply_add_rate",
+    "GFLOP/s",
+    "multiply_add_pairs",
+    lambda at: 32 * at.multiply_adds,
+    lambda A, B, at: 2 * (28 + 8 * 16 * (-(-at.p // 16) % 2)),
+    lambda gpu, dtype: _per_cycle(2 * 2 * 128)(gpu, dtype) if gpu["compute_capability"] == "9.0" else None,
+    {"block_x": 256, "block_y": 1},
+    (4096, 65 * 16, 4096),
 )
 #: A wavefront, one pass of shared memory, moves 128 bytes, one in each cycle of a multiprocessor at most.
 SHARED = [
@@ -141,6 +155,7 @@ TENSOR, TENSOR_DOUBLE = (
 CASES = [
     (MEMORY, "float"),
     *((ARITHMETIC, dtype) for dtype in ("float", "double", "int32")),
+    *((PAIRS, dtype) for dtype in ("half", "bfloat16")),
     *((probe, "float") for probe in (*SHARED, *CACHES)),
     *((TENSOR, dtype) for dtype in ("half", "bfloat16", "tf32")),
     (TENSOR_DOUBLE, "double"),
@@ -148,7 +163,10 @@ CASES = [
 
 
 class Bandwidth(Method):
-    """The emulator runs the same kernels at small sizes and checks what they compute; it measures nothing."""
+    """The emulator runs the same kernels at small sizes and checks what they compute; it measures nothing.
+
+    A probe that fails or is wrong has a row that says so, without a rate.
+    """
 
     name = "bandwidth"
 
@@ -185,10 +203,13 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
         manifest = build(kernel, kernel.instances(at), device, place)
         return prepare(at, kernel, {kernel.name: manifest}, {kernel.name: place}, device, work.config)
 
-    small = job(*SMALL)
-    if small.row["status"] != "error":  # as it is before a run
-        return row | {name: small.row[name] for name in ("status", "message")}
-    return row | run(probe, dtype, device, job)
+    try:
+        small = job(*SMALL)
+        if small.row["status"] != "error":  # as it is before a run
+            return row | {name: small.row[name] for name in ("status", "message")}
+        return row | run(probe, dtype, device, job)
+    except Exception as error:  # whatever it is: the other probes run in this process too
+        return row | {"status": "error", "message": cause(error)}
 
 
 def ceilings(memory: Row) -> list[Row]:
@@ -215,8 +236,8 @@ def _emulated(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable
     libraries = {name: Emulator(file) for name, (file, _) in small.files.items()}
     run(libraries, small.launches, small.workspaces, {"A": A, "B": B, "C": C})
     wanted = probe.expected(precision.wide(np, A[:1]), precision.wide(np, B[:1]), small.point)
-    _compare(bool((precision.wide(np, C) == wanted).all()), small)
-    return {"message": "emulated: verified, not measured"}
+    right = bool((precision.wide(np, C) == wanted).all())
+    return {"message": "emulated: verified, not measured"} if right else WRONG
 
 
 def _timed(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..., Job]) -> Row:
@@ -242,7 +263,8 @@ def _timed(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..
         with elapsed() as ms:
             launch(0)
         times_ms += ms
-    _compare(bool((probe.expected(A, B, at) == precision.wide(cupy, C)).all()), large)
+    if not bool((probe.expected(A, B, at) == precision.wide(cupy, C)).all()):
+        return WRONG
     times_ms = times_ms[WARM_UP:]
     return {
         "measured": probe.work(at) / float(np.median(times_ms)) / 1e6,
@@ -254,8 +276,3 @@ def _timed(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..
 def _steps(gflops: float | None, seconds: float = 0.005) -> int:
     """Length of the chains with which 4096 x 4096 threads take about so long; a short one if no rate is known."""
     return 64 if gflops is None else max(16, round(gflops * 1e9 * seconds / (16 * 4096**2)))
-
-
-def _compare(equal: bool, job: Job) -> None:
-    if not equal:
-        raise UserError(f"{job.kernel.path}: the result is wrong, so its time means nothing")

@@ -22,6 +22,7 @@ from tilewise import UserError
 from tilewise.measure import verify
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import NOT_BUILT, cause
 from tilewise.measure.task import Work, measure_task
 from tilewise.study import columns
 from tilewise.study.points import Point
@@ -60,8 +61,10 @@ def calls(jobs: Sequence[Job], device: Mapping[str, Any], seed: int) -> list[Row
     """
     shapes: dict[tuple, list[Job]] = {}
     for job in jobs:
+        if job.row["status"] in NOT_BUILT:
+            continue
         shapes.setdefault((job.point.dtype, *job.point.shape.values()), []).append(job)
-    rows: list[Row] = []
+    rows = [job.row for job in jobs if job.row["status"] in NOT_BUILT]
     for order in itertools.chain.from_iterable(itertools.permutations(group) for group in shapes.values()):
         names = ", ".join(job.point.kernel for job in order)
         if device["backend"] == "emulator":
@@ -87,7 +90,8 @@ def _in_fresh_process(jobs: Sequence[Job], seed: int) -> list[Row]:
     rows = []
     for place, (job, call) in enumerate(zip(jobs, json.loads(done.stdout)), 1):
         row = job.row | {"position": place, "status": call["status"], "message": call["message"]}
-        rows += [row | {"step": step, "ms": call["ms"][step]} for step in STEPS if step in call["ms"]]
+        steps = [row | {"step": step, "ms": call["ms"][step]} for step in STEPS if step in call["ms"]]
+        rows += steps or [row]
     return rows
 
 
@@ -115,17 +119,21 @@ def main() -> None:
     point = request["jobs"][0].point
     dtype = point.dtype
     A, B = verify.operands(np, dtype, point.n, point.p, point.m, request["seed"])
-    found: list[tuple[dict[str, float], np.ndarray]] = []
+    found: list[tuple[dict[str, float], np.ndarray, str]] = []
     for job in request["jobs"]:
         C = np.empty((point.n, point.m), PRECISIONS[dtype].stored)
-        ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)
-        found.append((ms, C))
+        ms, stopped = {}, ""
+        try:
+            ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)
+        except Exception as error:  # whatever it is: the other calls are made in this process too
+            stopped = cause(error)
+        found.append((ms, C, stopped))
     reference = verify.reference(A, B, dtype)
-    checks = [verify.check(C, *reference, dtype, point.p) for _, C in found]
-    answer = [
-        {"ms": ms, "status": "ok" if check.ok else "incorrect", "message": check.message}
-        for (ms, _), check in zip(found, checks)
-    ]
+    answer = []
+    for ms, C, stopped in found:
+        check = verify.check(C, *reference, dtype, point.p)
+        status = "error" if stopped else "ok" if check.ok else "incorrect"
+        answer.append({"ms": ms, "status": status, "message": stopped or check.message})
     print(json.dumps(answer))
 
 

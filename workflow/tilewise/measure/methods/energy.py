@@ -14,7 +14,7 @@ from tilewise import UserError
 from tilewise.measure.backends import Setting
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import failed, outcome
+from tilewise.measure.rows import NOT_BUILT, failed, or_failed, outcome
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.points import Point
@@ -59,14 +59,14 @@ def _measured(work: Work) -> list[Row]:
     from tilewise.measure.backends.cuda import Backend, Operands, uuid, verified
 
     backend, operands = Backend(Setting(work.device, work.config, work.samples)), Operands(work.config)
-    pynvml.nvmlInit()
-    board = pynvml.nvmlDeviceGetHandleByUUID(uuid())
 
     def measured(job: Job) -> Row:
         launch, row, right, _kept = verified(job, operands)
         if not right:
             return row
         try:
+            pynvml.nvmlInit()
+            board = pynvml.nvmlDeviceGetHandleByUUID(uuid())
             used = repeated(
                 lambda: launch(0),
                 runtime.deviceSynchronize,
@@ -80,8 +80,8 @@ def _measured(work: Work) -> list[Row]:
 
     return [
         job.row
-        if job.row["status"] in ("compile_error", "unsupported")
-        else backend.guarded(job, functools.partial(measured, job), operands)
+        if job.row["status"] in NOT_BUILT
+        else or_failed(job, functools.partial(backend.guarded, job, functools.partial(measured, job), operands))
         for job in work.jobs()
     ]
 

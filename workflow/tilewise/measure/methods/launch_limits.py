@@ -15,7 +15,7 @@ from tilewise.measure import place
 from tilewise.measure.backends import Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import outcome, told
+from tilewise.measure.rows import NOT_BUILT, cause, failed, outcome, told
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.device import DEFAULT_SHARED_BYTES
@@ -72,10 +72,15 @@ class LaunchLimits(Method):
         for number, case in enumerate(tried, 1):
             [launch] = case.job.launches
             row = case.job.row | {"shared_bytes": launch.dynamic_shared_bytes}
-            if row["status"] in ("compile_error", "unsupported"):
+            if row["status"] in NOT_BUILT:
                 rows.append(row)
                 continue
-            found = device.attempt(case.job, case.raised)
+            try:
+                found = device.attempt(case.job, case.raised)
+            except Exception as error:  # whatever it is: the other launches are tried in this process too
+                rows.append(failed(case.job, "error", cause(error)))
+                LOG.info("%d/%d %s: %s", number, len(tried), case.job.point.label(), told(rows[-1]))
+                continue
             row |= {"gpu_uuid": found.gpu_uuid} | place.columns(found.gpu_uuid)
             refusal = {"status": "invalid_launch", "message": f"{found.error}: {found.error_text}"}
             note = "launched and verified, not timed"

@@ -12,7 +12,7 @@ from tilewise.measure.backends import Device, Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import told
+from tilewise.measure.rows import NOT_BUILT, or_failed, told
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.points import UNIT, Point
@@ -87,18 +87,22 @@ class MaximumSize(Method):
 
         first = job(UNIT)
         key = digest([first.key, self.settings(work.config, work.device["backend"])])
-        if first.row["status"] in ("compile_error", "unsupported"):
+        if first.row["status"] in NOT_BUILT:
             remembered.rows[key] = first.row | {"facts": []}
         if key not in remembered.rows:
             device = device_of(Setting(work.device, work.config, work.samples))
-            row, facts = _probe(point, job, device, work)
+            facts: list[Row] = []
+            row = or_failed(first, lambda: _probe(point, job, device, work, facts))
             remembered.add(key, row | {"facts": facts})
         row = dict(remembered.rows[key])
         return row, row.pop("facts")
 
 
-def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) -> tuple[Row, list[Row]]:
-    """The row and the facts of the largest product; `job(n)` is the kernel's job at n."""
+def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work, found: list[Row]) -> Row:
+    """The row of the largest product, whose facts are added to `found`; `job(n)` is the kernel's job at n.
+
+    A kernel that fails at a small size has that row and no facts.
+    """
     kernel, itemsize = work.kernels[point.kernel], PRECISIONS[point.dtype].itemsize
     free, total = device.memory()
     theoretical = theoretical_n(total, itemsize)
@@ -118,7 +122,10 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) 
     allocatable = most(0)
     settings = work.config["maximum_size"]
     budget = settings["budget_s"]
-    gflops = _rate(device, job, allocatable, budget)
+    small = _small(device, job, allocatable, budget)
+    if small["status"] != "ok":
+        return small
+    gflops = small["gflops"]
     timed = allocatable
     if gflops is not None:
         within = max(unit, n_within(PLANNED * budget, gflops) // unit * unit)
@@ -135,17 +142,17 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work) 
         "predicted_ms": None if gflops is None else 2 * allocatable**3 / gflops / 1e6,
         "budget_s": budget,
     }
-    found, rows = [], {}
+    rows = {}
     for n in [*(also for also in settings["also_n"] if also < timed), timed]:
         rows[n] = device.once(job(n))
         LOG.info("%s: %s", job(n).point.label(), told(rows[n]))
         checked = min(work.config["verification"]["rows"], n) if rows[n]["status"] == "ok" else None
         found.append(facts | {"timed_n": n, "time_ms": rows[n]["time_ms"], "rows_checked": checked})
-    return rows[timed], found
+    return rows[timed]
 
 
-def _rate(device: Device, job: Callable[[int], Job], allocatable: int, budget_s: float) -> float | None:
-    """GFLOP/s of the kernel at a size that takes a twentieth of the budget or more; None if nothing is timed.
+def _small(device: Device, job: Callable[[int], Job], allocatable: int, budget_s: float) -> Row:
+    """The row of the kernel at a size that takes a twentieth of the budget or more; any, if nothing is timed.
 
     Not smaller: the rate falls with n (H200: by 4% from 16384 to 54711).
     """
@@ -153,8 +160,6 @@ def _rate(device: Device, job: Callable[[int], Job], allocatable: int, budget_s:
     device.once(job(n))  # loads the module, which is no part of the kernel's time
     while True:
         row = device.once(job(n))
-        if row["time_ms"] is None:
-            return None
-        if row["time_ms"] > 1000 * budget_s / 20 or 2 * n > allocatable:
-            return row["gflops"]
+        if row["time_ms"] is None or row["time_ms"] > 1000 * budget_s / 20 or 2 * n > allocatable:
+            return row
         n *= 2

@@ -13,6 +13,7 @@ from tilewise.files import digest
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import NOT_BUILT
 from tilewise.measure.task import Work, run_jobs
 from tilewise.study import columns, tuning
 from tilewise.study.points import Parameters, Point, in_words
@@ -70,7 +71,7 @@ def _operands(job: Job) -> tuple:
 
 def _refused(job: Job, built: Built, limits: Mapping[str, Any]) -> Row | None:
     """The row of a job that needs no run: it was not built, or a device of these limits refuses one of its launches."""
-    if job.row["status"] in ("compile_error", "unsupported"):
+    if job.row["status"] in NOT_BUILT:
         return job.row
     for launch in job.launches:
         entry = built[job.kernel.name][launch.instance]

@@ -1,0 +1,177 @@
+"""A point that goes wrong costs its own row, in the methods that run their points in one process, too."""
+
+import dataclasses
+import io
+import pickle
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from making import work_of
+
+from tilewise.measure.backends import Attempt
+from tilewise.measure.methods import accuracy, cold_start, energy, launch_limits, maximum_size
+from tilewise.measure.rows import failed
+from tilewise.measure.verify import Check
+from tilewise.study.points import point
+
+RIGHT = Check(True, 0.0, 0.0, "")
+NAIVE, TILED = {"block_x": 16, "block_y": 16}, {"tile": 16}
+
+
+@pytest.fixture
+def work(tmp_path, device, config, kernels):
+    """Two kernels at 64³."""
+    points = [point("t", "naive", "float", 64, 64, 64, **NAIVE), point("t", "tiled", "float", 64, 64, 64, **TILED)]
+    return work_of(points, kernels, device, config, tmp_path)
+
+
+class Device:
+    """A device on which all that one kernel does goes wrong, in a way of one's choice."""
+
+    def __init__(self, fails):
+        self.fails, self.sizes = fails, []
+
+    def memory(self):
+        return 12 * 4096**2, 12 * 4096**2
+
+    def allocates(self, sizes):
+        return sum(sizes) <= 12 * 4096**2
+
+    def once(self, job):
+        if job.kernel.name == "naive":
+            self.sizes.append(job.point.n)
+            return self.fails(job)
+        ms = 2e-6 * job.point.n**3 / 1000
+        return job.row | {"status": "ok", "time_ms": ms, "gflops": 1000.0}
+
+    def attempt(self, job, raised):
+        if job.kernel.name == "naive":
+            self.fails(job)
+        return Attempt("", "", "", False, RIGHT)
+
+
+def raises(job):
+    raise MemoryError("no such amount")
+
+
+def wrong(job):
+    return failed(job, "incorrect", "C[0, 0] is 1, should be 0") | {"time_ms": None}
+
+
+@pytest.mark.parametrize(
+    ("fails", "status", "message"),
+    [(raises, "error", "MemoryError: no such amount"), (wrong, "incorrect", "C[0, 0] is 1, should be 0")],
+)
+def test_the_largest_product(fails, status, message, work, monkeypatch):
+    device = Device(fails)
+    monkeypatch.setattr(maximum_size, "device_of", lambda setting: device)
+    rows, facts = maximum_size.MaximumSize().run(work)
+    assert rows.set_index("kernel").status.to_dict() == {"naive": status, "tiled": "ok"}
+    assert rows.message[0] == message
+    assert set(facts.kernel) == {"tiled"} and facts.timed_n.max() > 1024
+    assert max(device.sizes) == 1024, "what is wrong is not run at the largest size, for which there is no budget then"
+
+
+def test_launches_that_may_be_refused(work, monkeypatch):
+    monkeypatch.setattr(launch_limits, "device_of", lambda setting: Device(raises))
+    rows, facts = launch_limits.LaunchLimits().run(work)
+    assert rows.set_index("kernel").status.to_dict() == {"naive": "error", "tiled": "ok"}
+    assert rows.message[0] == "MemoryError: no such amount" and list(facts.kernel) == ["tiled"]
+
+
+class Multiplier:
+    """A GPU that is played by NumPy, and that has no memory for what is as high as `too_high`, or for one kernel."""
+
+    origin, xp = "measured", np
+
+    def __init__(self, too_high=0, kernel=""):
+        self.too_high, self.kernel = too_high, kernel
+
+    def shape(self, at):
+        return at.n, at.p, at.m
+
+    def sgemm(self, A, B):
+        if len(A) == self.too_high:
+            raise MemoryError("no such amount")
+        return A @ B
+
+    def multiply(self, job, A, B):
+        if job.kernel.name == self.kernel:
+            raise MemoryError("no such amount")
+        return A @ B, job.row | {"status": "ok"}
+
+
+@pytest.mark.parametrize("by", [Multiplier(too_high=32), Multiplier(kernel="naive")], ids=["SGEMM", "a kernel"])
+def test_the_accuracy_gate(by, work):
+    jobs = work.jobs([dataclasses.replace(work.points[0], n=32), work.points[1]])
+    rows = accuracy.columns.frame(accuracy.compare(jobs, by, 1), "accuracy", work.parameters)
+    lost = rows[rows.n == 32]
+    assert set(lost.status) == {"error"} and set(lost.message) == {"MemoryError: no such amount"}
+    assert set(lost.kernel) == {"naive"} and set(lost.origin) == {"measured"} and lost.verdict.eq("").all()
+    kept = rows[rows.n == 64]
+    assert set(kept.status) == {"ok"} and set(kept.verdict) == {"passes"}
+    assert list(lost.operands) == list(kept.operands) and len(kept) > 3
+
+
+def test_what_is_built_is_called_beside_what_is_not(work):
+    """As in cold starts, whose kernels run in one process."""
+    naive, tiled = work.jobs()
+    broken = dataclasses.replace(naive, row=naive.row | {"status": "compile_error", "message": "a brace is missing"})
+    rows = cold_start.calls([broken, tiled], work.device, 1)
+    assert [(row["kernel"], row["status"], row.get("order")) for row in rows] == [
+        ("naive", "compile_error", None),
+        ("tiled", "not_timed", "tiled"),
+    ]
+
+
+def test_a_call_that_fails_in_a_fresh_process(work, monkeypatch, capsys):
+    def call(job, arrays, first):
+        if job.kernel.name == "naive":
+            raise MemoryError("no such amount")
+        np.matmul(arrays["A"], arrays["B"], out=arrays["C"])
+        return {"kernel": 0.5, "total": 2.5}
+
+    request = io.BytesIO(pickle.dumps({"jobs": work.jobs(), "seed": 1}))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=request))
+    monkeypatch.setattr(cold_start, "_call", call)
+    cold_start.main()
+    said = capsys.readouterr().out
+    done = SimpleNamespace(returncode=0, stdout=said.encode(), stderr=b"")
+    monkeypatch.setattr(cold_start.subprocess, "run", lambda *args, **options: done)
+    rows = cold_start._in_fresh_process(work.jobs(), 1)
+    assert [(row["kernel"], row["status"], row.get("step"), row.get("ms")) for row in rows] == [
+        ("naive", "error", None, None),
+        ("tiled", "ok", "kernel", 0.5),
+        ("tiled", "ok", "total", 2.5),
+    ]
+    assert rows[0]["message"] == "MemoryError: no such amount"
+
+
+class NVMLError(Exception):
+    pass
+
+
+def test_energy(work, monkeypatch):
+    """One kernel raises, and the board of the other does not tell its energy."""
+
+    def refused():
+        raise NVMLError("not here")
+
+    def verified(job, operands):
+        if job.kernel.name == "naive":
+            raise MemoryError("no such amount")
+        return (lambda stream: None), job.row | {"status": "ok"}, True, []
+
+    nvml, cuda, cupy = ModuleType("pynvml"), ModuleType("cuda"), ModuleType("cupy")
+    nvml.__dict__.update(NVMLError=NVMLError, nvmlInit=refused)
+    cupy.cuda = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=lambda: None))
+    backend = SimpleNamespace(guarded=lambda job, run, operands: run())
+    cuda.__dict__.update(Backend=lambda s: backend, Operands=lambda c: None, uuid=lambda: "GPU-1", verified=verified)
+    modules = {"pynvml": nvml, "cupy": cupy, "cupy.cuda": cupy.cuda, "tilewise.measure.backends.cuda": cuda}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    naive, tiled = energy._measured(work)
+    assert (naive["status"], naive["message"]) == ("error", "MemoryError: no such amount")
+    assert (tiled["status"], tiled["message"].startswith("NVML does not tell")) == ("unsupported", True)
