@@ -26,15 +26,20 @@ PATIENCE_S = 10
 def begin() -> None:
     """Start the server, which ends with this process, and let Snakemake's scripts be run by it.
 
-    `sys.executable` is a word of a shell's command, as Snakemake takes it, and becomes several.
+    `sys.executable` is a word of a shell's command, as Snakemake takes it, and becomes several. If the system has no
+    such sockets, all stays as it is.
     """
     import shlex
     import subprocess
 
     listener = socket.socket(socket.AF_UNIX)
     address = f"tilewise-{os.getpid()}-{os.urandom(8).hex()}"
-    listener.bind(f"\0{address}")  # no file: nothing is left behind, and a path may be too long
-    listener.listen(64)
+    try:
+        listener.bind(f"\0{address}")  # no file: nothing is left behind, and a path may be too long
+        listener.listen(64)
+    except OSError:
+        listener.close()
+        return
     # A script has the cores that its rule says; NumPy's library would take all that it finds when it is loaded.
     alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with listener:
