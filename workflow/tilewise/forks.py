@@ -17,7 +17,7 @@ import sys
 #: The environment's name for the server's address.
 ADDRESS = "TILEWISE_FORKS"
 #: A client that is stopped between two words must not hold up the others.
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 # ---- Snakemake -------------------------------------------------------------------------------------------------------
@@ -119,39 +119,39 @@ def serve(listener: socket.socket) -> list[str]:
     events.register(ended, select.POLLIN)
     clients: dict[int, tuple[socket.socket, int]] = {}  # by file descriptor, with the fork's id
     while True:
-        for place, _ in events.poll():
-            if place == ended.fileno():
-                ended.recv(4096)
-                for client, status in _reaped(clients):
-                    with contextlib.suppress(OSError):
-                        client.sendall(status.to_bytes(8, "big"))
-                    with contextlib.suppress(KeyError):  # it went before
-                        events.unregister(client)
-                    del clients[client.fileno()]
-                    client.close()
-            elif place == listener.fileno():
-                client, _ = listener.accept()
-                received = _received(client)
-                if received is None:
-                    client.close()
-                    continue
-                request, descriptors = received
-                _import_for(request[0][0])
-                gc.freeze()  # a fork that looked for garbage in what all share would copy it
-                me, fork = os.getpid(), os.fork()
-                if not fork:
-                    _end_with(me)
-                    for other in (listener, ended, wake, client, *(held for held, _ in clients.values())):
-                        other.close()
-                    return _become(request, descriptors)
-                for descriptor in descriptors:
-                    os.close(descriptor)
-                clients[client.fileno()] = client, fork
-                events.register(client, 0)  # which tells when the other end is closed
-            elif place in clients:  # somebody killed the client: the script is not to outlive it
-                client, fork = clients[place]
-                os.kill(fork, signal.SIGKILL)
-                events.unregister(client)
+        place, _ = events.poll()[0]  # one at a time: a closed descriptor's number is soon another's
+        if place == ended.fileno():
+            ended.recv(4096)
+            for client, status in _reaped(clients):
+                with contextlib.suppress(OSError):
+                    client.sendall(status.to_bytes(8, "big"))
+                with contextlib.suppress(KeyError):  # it went before
+                    events.unregister(client)
+                del clients[client.fileno()]
+                client.close()
+        elif place == listener.fileno():
+            client, _ = listener.accept()
+            received = _received(client)
+            if received is None:
+                client.close()
+                continue
+            request, descriptors = received
+            _import_for(request[0][0])
+            gc.freeze()  # a fork that looked for garbage in what all share would copy it
+            me, fork = os.getpid(), os.fork()
+            if not fork:
+                _end_with(me)
+                for other in (listener, ended, wake, client, *(held for held, _ in clients.values())):
+                    other.close()
+                return _become(request, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            clients[client.fileno()] = client, fork
+            events.register(client, 0)  # which tells when the other end is closed
+        elif place in clients:  # somebody killed the client: the script is not to outlive it
+            client, fork = clients[place]
+            os.kill(fork, signal.SIGKILL)
+            events.unregister(client)
 
 
 def _end_with(parent: int) -> None:

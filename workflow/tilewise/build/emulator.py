@@ -123,7 +123,7 @@ def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterab
         run_compiler(
             ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
         )
-        for instance, used in static_shared_bytes(shared_arrays(library, alignments), instances).items():
+        for instance, used in static_shared_bytes(_shared_arrays(_listed(library), alignments), instances).items():
             if used > DEFAULT_SHARED_BYTES:
                 raise UserError(
                     f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
@@ -209,6 +209,10 @@ RESERVED_SHARED_BYTES = 1024
 DYNAMIC_ALIGNMENT = 16
 
 
+#: A symbol of a library: its mangled and its plain name, its offset and its size in bytes.
+Symbol = tuple[str, str, int, int]
+
+
 @dataclass(frozen=True)
 class SharedArray:
     """A __shared__ array: the instance it belongs to (None: to no kernel alone), its name, where g++ has it in the
@@ -286,10 +290,12 @@ def _last_of(mangled: str) -> str:
     return name
 
 
-def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
+def _shared_arrays(
+    symbols: Mapping[str, list[Symbol]], alignments: Mapping[str, tuple[int, bool]]
+) -> list[SharedArray]:
     """All SharedArrays of a library, in the order of their declarations, by its symbol table and their alignments."""
     found = []
-    for mangled, symbol, offset, size in _listed(library, "TLS"):
+    for mangled, symbol, offset, size in symbols["TLS"]:
         if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
             owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
@@ -306,16 +312,19 @@ class Variable:
     size: int
 
 
-def _listed(library: Path | str, kind: str) -> list[tuple[str, str, int, int]]:
-    """Mangled and plain name, offset and size of a library's symbols of a kind: TLS, or OBJECT, a variable."""
+def _listed(library: Path | str) -> dict[str, list[Symbol]]:
+    """A library's symbols of each kind: those of TLS, and OBJECT, its variables."""
     listings = []
     for options in ([], ["-C"]):
         command = [tool("nm"), "-p", *options, "-f", "sysv", str(library)]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
         cells = ([cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines())
-        listings.append([row for row in cells if len(row) == 7 and row[3] == kind and row[1]])
-    return [(row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)) for row, plain in zip(*listings)]
+        listings.append([row for row in cells if len(row) == 7 and row[3] in ("TLS", "OBJECT") and row[1]])
+    found: dict[str, list[Symbol]] = {"TLS": [], "OBJECT": []}
+    for row, plain in zip(*listings):
+        found[row[3]].append((row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)))
+    return found
 
 
 def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[str]) -> list[SharedArray]:
@@ -441,11 +450,11 @@ class Emulator:
             for name, held in zip(self.instances, self._instances)
         }
         alignments, variables = json.loads(_text(self.library, "emulator_shared"))
-        self.shared = shared_arrays(path, alignments)
-        self.thread_local_bytes = max((offset + size for _, _, offset, size in _listed(path, "TLS")), default=0) + 8
-        objects = _listed(path, "OBJECT") if variables else []
+        symbols = _listed(path)
+        self.shared = _shared_arrays(symbols, alignments)
+        self.thread_local_bytes = max((offset + size for _, _, offset, size in symbols["TLS"]), default=0) + 8
         self.variables = [
-            Variable(name, at, size) for mangled, name, at, size in objects if mangled in variables and size
+            Variable(name, at, size) for mangled, name, at, size in symbols["OBJECT"] if mangled in variables and size
         ]
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
         self.library.emulator_stopped.restype = ctypes.POINTER(Stopped)
