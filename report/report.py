@@ -29,7 +29,7 @@ recorded = data.RECORDED
 
 # %%
 evidence = data.load(folders, recorded=recorded)
-published = data.published()
+published = data.published(kernels=evidence.kernels)
 tasks = evidence.config["tasks"]
 ladder = tables.ladder(evidence, published)
 failed = tables.failures(evidence)

@@ -25,6 +25,7 @@ ROWS = "results/emulator/measurements.csv"
 #: Columns that differ from run to run.
 TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops run_low_ms run_high_ms".split()
 KILLS = 30
+NAMES = ("snakemake", "tilewise.forks", "tilewise.measure.worker")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 
 
@@ -56,14 +57,14 @@ def start(clone, *arguments):
 
 
 def ours(clone):
-    """The processes that work for a clone, Snakemake first: its id, and the ids of scripts and workers."""
+    """The processes that work for a clone, Snakemake first: the ids of it, of what runs scripts, and of workers."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
             here, words = place.joinpath("cwd").readlink(), place.joinpath("cmdline").read_text()
         except OSError:  # it ended while we looked, or is a zombie
             continue
-        if here == clone and any(word in words for word in ("snakemake", "tilewise.measure.worker")):
+        if here == clone and any(word in words for word in NAMES):
             found.append(int(place.name))
     return sorted(found)
 

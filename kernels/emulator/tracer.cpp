@@ -673,6 +673,8 @@ void examine_ends()
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     last_access = reinterpret_cast<std::uintptr_t>(pc) - 1;
     if (__builtin_expect(out_of_time, false)) stop(End::time, last_access);
+    // The thread's own arrays, most of which are registers on a GPU. What units do is no thread's.
+    if (current && at - reinterpret_cast<std::uintptr_t>(current->stack) < stack_bytes && at % size == 0) return true;
     if (!write && read_quietly(at, size, last_access)) return true;
     Access access{at, size, write, last_access, global, -1, 0, atomic};
     bool inside = true;

@@ -1,11 +1,15 @@
 """What the host's compiler made for every run is kept in the user's cache, and not for ever."""
 
+import dataclasses
 import os
+import subprocess
+import sys
 import time
 
 import pytest
+from clones import copy_repository
 
-from tilewise.build import cpp
+from tilewise.build import cpp, emulator
 
 
 @pytest.fixture
@@ -39,3 +43,46 @@ def test_what_is_in_use_is_kept_and_what_is_not_goes(cache, tmp_path):
         age(path, days=40)
     last = make(tmp_path / "a", "int five();\n")
     assert sorted(cache.iterdir()) == sorted([*other, *last])
+
+
+BUILD = """
+import sys
+from tilewise.count import trace
+from tilewise.study import registry
+kernel = registry.load()["without_barriers"]
+library = trace.build(kernel, ["without_barriers<float, 16>"], sys.argv[1])
+_, faults = trace.trace(kernel, "float", (16, 16, 16), library, block_x=16, block_y=16)
+print(faults[0])
+"""
+
+
+def libraries(cache, clone, folder):
+    """The libraries that are in the cache after a clone traced a kernel, and what it printed of its fault."""
+    command = [sys.executable, "-c", BUILD, folder / "traced.so"]
+    environment = os.environ | {"PYTHONPATH": str(clone / "workflow"), "XDG_CACHE_HOME": str(cache.parent)}
+    folder.mkdir()
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {path.name: path.stat().st_ino for path in cache.glob("*.so")}, done.stdout
+
+
+def test_all_clones_share_the_libraries_of_the_studys_kernels(cache, tmp_path):
+    first, second = (copy_repository(tmp_path / name) for name in ("first", "second"))
+    made, said = libraries(cache, first, tmp_path / "a")
+    assert len(made) == 1 and said.startswith("kernels/without_barriers.cu:26: error: race")
+    assert libraries(cache, second, tmp_path / "b") == (made, said), "found, not made, with its lines"
+    kernel = second / "kernels/without_barriers.cu"
+    kernel.write_text(f"// one line more\n{kernel.read_text()}")
+    changed, said = libraries(cache, second, tmp_path / "c")
+    assert len(changed) == 2 and changed.items() > made.items()
+    assert said.startswith("kernels/without_barriers.cu:27: error: race")
+    with open(second / "kernels/emulator/warp.h", "a") as header:
+        header.write("// nothing\n")
+    assert len(libraries(cache, second, tmp_path / "d")[0]) == 3
+
+
+def test_the_library_of_a_file_elsewhere_is_not_kept(cache, tmp_path, kernels):
+    (tmp_path / "naive.cu").write_text(kernels["naive"].path.read_text())
+    mine = dataclasses.replace(kernels["naive"], folder=tmp_path)
+    assert emulator.build(mine, ["naive<float>"], tmp_path / "own.so").is_file()
+    assert not list(cache.glob("*.so"))

@@ -6,7 +6,7 @@ import sys
 import snakemake.exceptions
 from snakemake.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.settings import ExecMode
-from tilewise import UserError, files, progress, start
+from tilewise import UserError, files, forks, progress, start
 from tilewise.report import FIGURES, tables
 from tilewise.study.schema import read_yaml
 from tilewise.workflow import Study
@@ -64,4 +64,5 @@ onstart:
     # To keep to a rate of jobs that nothing here comes near, each look for jobs makes another one second later: after 90
     # jobs there are 90 looks per second, on the cores that are being timed.
     workflow.scheduler.job_rate_limiter = None
+    forks.begin()
     progress.begin(workflow, study)

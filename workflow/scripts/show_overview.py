@@ -7,7 +7,7 @@ from tilewise.report import data, figures, tables
 
 with script(snakemake.log[0]):
     evidence = data.load([Path(snakemake.input.device).parent])
-    published = data.published()
+    published = data.published(kernels=evidence.kernels)
     for path in snakemake.output.tables:
         write_csv(tables.OVERVIEW[Path(path).stem](evidence, published), path)
     for path in snakemake.output.figures:

@@ -8,6 +8,6 @@ from tilewise.report import data, figures, tables
 with script(snakemake.log[0]):
     task = Path(snakemake.output.table).stem
     evidence = data.load([Path(snakemake.input.device).parent], task)
-    published = data.published()
+    published = data.published(kernels=evidence.kernels)
     write_csv(tables.task(task, evidence, published), snakemake.output.table)
     figures.save(figures.task(task, evidence, published), snakemake.output.figure)

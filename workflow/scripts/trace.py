@@ -1,5 +1,6 @@
 """Count what every kernel and CPU loop of the study asks of memory, and look for faults."""
 
+import dataclasses
 import tempfile
 from pathlib import Path
 
@@ -7,14 +8,16 @@ import pandas as pd
 
 from tilewise.count import cache_lines, counters, trace
 from tilewise.files import script, write_csv
-from tilewise.study import columns, registry
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config)
     shapes = study.config["trace"]
     examined = study.traced_points(shapes["shapes"])
-    counted = study.counted_points() + counters.cross_check_points(study.kernels)
+    asked = study.counted_points() + counters.cross_check_points(study.kernels)
+    # A point that is run whole is counted by that; of others a few blocks are run.
+    alike = dict.fromkeys(dataclasses.replace(point, task="trace") for point in asked)
+    counted = [point for point in alike if point not in examined]
     with tempfile.TemporaryDirectory() as folder:
         tracers = trace.tracers(examined + counted, study.kernels, folder, shapes["limit_s"])
         traced, faults = trace.trace_points(examined, tracers, study.kernels)
@@ -22,7 +25,5 @@ with script(snakemake.log[0]):
         lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
     said = [*map(str, faults), *trace.left_out(traced), *messages]
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n")
-    # A point that was run whole also has its faults; it goes before its count from single blocks.
-    keys = ["kernel", "dtype", *columns.SHAPE, *columns.choice(registry.parameters(study.kernels))]
-    write_csv(pd.concat([traced, counts]).drop_duplicates(keys), snakemake.output.traffic)
+    write_csv(pd.concat([traced, counts]), snakemake.output.traffic)
     write_csv(lines, snakemake.output.cache_lines)

@@ -21,18 +21,18 @@ from tilewise.files import MESSAGE
 #: those before its first.
 SECONDS = {
     "probe": 2,
-    "target": 2,
-    "build": 4,
+    "target": 1,
+    "build": 2,
     "measure": 0.1,
-    "occupancy": 3,
-    "trace": 50,
+    "occupancy": 1,
+    "trace": 60,
     "instructions": 50,
-    "collect": 3,
-    "show_task": 7,
-    "overview": 9,
-    "page": 25,
+    "collect": 1,
+    "show_task": 2,
+    "overview": 7,
+    "page": 18,
 }
-START_S = 4
+START_S = 2
 #: The words for a rule whose jobs are many.
 WORDS = {"build": "builds", "show_task": "tables and figures"}
 #: The first share of a run, in which its expected times count as much as what it was seen to take.

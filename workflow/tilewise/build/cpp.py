@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from tilewise import ROOT, UserError
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
 #: The cache forgets what nobody has used for so long; a precompiled header has 13 MB.
 KEPT_S = 30 * 24 * 3600
+#: What stands for the repository's folder in the names of files that a library knows, so that all clones share it.
+ANYWHERE = "/tilewise"
 
 
 def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) -> Path:
@@ -43,20 +45,28 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
 def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
     """Compile a C++ source that every run shares to an object file, once; returns its path.
 
-    It lies in the user's cache, under a name that depends on all that goes into it: the compiler, the flags, and the
-    files in the folder of `source`. If there is no place for a cache, it lies in a folder that goes with the process.
+    It lies in the user's cache, under a name that depends on the compiler, the flags, and the files in the folder of
+    `source`.
     """
     own = [flag for flag in (*FLAGS, *flags) if flag != "-shared"]
     digest = hashlib.sha256(repr((own, run_compiler(["--version"]))).encode())
     for path in sorted(source.parent.iterdir()):
         if path.is_file():
             digest.update(path.name.encode() + path.read_bytes())
-    folder = _cache()
-    output = folder / f"{source.stem}-{digest.hexdigest()[:24]}.o"
+    name = f"{source.stem}-{digest.hexdigest()[:24]}.o"
+    return made_once(name, lambda made: run_compiler([*own, "-c", source, "-o", made]))
+
+
+def made_once(name: str, make: Callable[[Path], Any]) -> Path:
+    """A file in the cache, whose name depends on all that goes into it; `make` writes it to a path if it is not there.
+
+    If there is no place for a cache, it lies in a folder that goes with the process.
+    """
+    output = _cache() / name
     if not _kept(output):
-        with tempfile.TemporaryDirectory(dir=folder, prefix=f".{output.name}.") as temporary:
-            made = Path(temporary, output.name)
-            run_compiler([*own, "-c", source, "-o", made])
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{name}.") as temporary:
+            made = Path(temporary, name)
+            make(made)
             made.replace(output)
     return output
 
@@ -172,7 +182,12 @@ def _first_error(stderr: str) -> str | None:
 
 
 def shown(path: Path | str) -> str:
-    """A path as a user would type it: relative to the current folder or the repository, if it lies in one of them."""
+    """A path as a user would type it: relative to the current folder or the repository, if it lies in one of them.
+
+    It may also be one that begins with ANYWHERE.
+    """
+    if str(path).startswith(f"{ANYWHERE}/"):
+        path = f"{ROOT}{str(path).removeprefix(ANYWHERE)}"
     for folder in (Path.cwd(), ROOT):
         if Path(path).is_relative_to(folder):
             return str(Path(path).relative_to(folder))

@@ -3,10 +3,13 @@
 import _ctypes
 import contextlib
 import ctypes
+import hashlib
 import json
 import math
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import weakref
@@ -17,9 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from tilewise import UserError
-from tilewise.build import functions, ptx
-from tilewise.build.cpp import FLAGS, beside, compile_object, precompiled, preprocess, run_compiler, shown, tool
+from tilewise import ROOT, UserError
+from tilewise.build import cpp, functions, ptx
+from tilewise.build.cpp import (
+    ANYWHERE,
+    FLAGS,
+    beside,
+    compile_object,
+    compiler,
+    made_once,
+    precompiled,
+    preprocess,
+    run_compiler,
+    shown,
+    tool,
+)
+from tilewise.files import digest, replacing
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.expressions import evaluate
 from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
@@ -50,6 +66,7 @@ COMPILE = (
     "-ftrack-macro-expansion=0",  # a message names the line that uses a macro
     "-fno-exceptions",
     "-Werror=vla",  # CUDA has no arrays of variable length
+    f"-ffile-prefix-map={ROOT}={ANYWHERE}",
 )
 
 
@@ -65,9 +82,30 @@ def build(
     `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file. `flags` are for the compiler,
     beside COMPILE; `runtime` is the scheduler's file in FOLDER. Raises UserError if the kernel does not compile, or if
     an instance's static shared memory passes CUDA's limit, which is a compile error there.
+
+    The library of a file in the repository is kept like the objects of `compile_object`, for all clones.
     """
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
+    if not all(path.is_relative_to(ROOT) for path in kernel.files):
+        return _build(kernel, instances, output, flags, runtime)
+    name = f"{kernel.name}-{_digest(kernel, instances, flags, runtime)[:24]}.so"
+    library = made_once(name, lambda made: _build(kernel, instances, made, flags, runtime))
+    with replacing(output) as temporary:
+        shutil.copyfile(library, temporary)
+    return output
+
+
+def _digest(kernel: Kernel, instances: Sequence[str], flags: Iterable[Any], runtime: str) -> str:
+    """The hash of all that a library is made of, which is the same in every clone."""
+    emulators = (path for folder in (FOLDER, HOST_HEADERS) for path in sorted(folder.rglob("*")) if path.is_file())
+    files = [*kernel.files, *emulators, *(Path(module.__file__ or "") for module in (cpp, ptx, sys.modules[__name__]))]
+    texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
+    made_by = compiler(), run_compiler(["--version"])
+    return digest([kernel.name, shown(kernel.path), list(instances), list(flags), runtime, texts, made_by])
+
+
+def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterable[Any], runtime: str) -> Path:
     own = [*COMPILE, *flags, *beside(kernel.path), *_as_nvrtc(tuple(flags))]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
@@ -87,7 +125,7 @@ def build(
         run_compiler(
             ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
         )
-        for instance, used in static_shared_bytes(shared_arrays(library, alignments), instances).items():
+        for instance, used in static_shared_bytes(_shared_arrays(_listed(library), alignments), instances).items():
             if used > DEFAULT_SHARED_BYTES:
                 raise UserError(
                     f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
@@ -197,6 +235,10 @@ RESERVED_SHARED_BYTES = 1024
 DYNAMIC_ALIGNMENT = 16
 
 
+#: A symbol of a library: its mangled and its plain name, its offset and its size in bytes.
+Symbol = tuple[str, str, int, int]
+
+
 @dataclass(frozen=True)
 class SharedArray:
     """A __shared__ array: the instance it belongs to (None: to no kernel alone), its name, where g++ has it in the
@@ -274,10 +316,12 @@ def _last_of(mangled: str) -> str:
     return name
 
 
-def shared_arrays(library: Path | str, alignments: Mapping[str, tuple[int, bool]]) -> list[SharedArray]:
+def _shared_arrays(
+    symbols: Mapping[str, list[Symbol]], alignments: Mapping[str, tuple[int, bool]]
+) -> list[SharedArray]:
     """All SharedArrays of a library, in the order of their declarations, by its symbol table and their alignments."""
     found = []
-    for mangled, symbol, offset, size in _listed(library, "TLS"):
+    for mangled, symbol, offset, size in symbols["TLS"]:
         if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
             owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
@@ -294,16 +338,19 @@ class Variable:
     size: int
 
 
-def _listed(library: Path | str, kind: str) -> list[tuple[str, str, int, int]]:
-    """Mangled and plain name, offset and size of a library's symbols of a kind: TLS, or OBJECT, a variable."""
+def _listed(library: Path | str) -> dict[str, list[Symbol]]:
+    """A library's symbols of each kind: those of TLS, and OBJECT, its variables."""
     listings = []
     for options in ([], ["-C"]):
         command = [tool("nm"), "-p", *options, "-f", "sysv", str(library)]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
         cells = ([cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines())
-        listings.append([row for row in cells if len(row) == 7 and row[3] == kind and row[1]])
-    return [(row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)) for row, plain in zip(*listings)]
+        listings.append([row for row in cells if len(row) == 7 and row[3] in ("TLS", "OBJECT") and row[1]])
+    found: dict[str, list[Symbol]] = {"TLS": [], "OBJECT": []}
+    for row, plain in zip(*listings):
+        found[row[3]].append((row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)))
+    return found
 
 
 def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[str]) -> list[SharedArray]:
@@ -435,11 +482,11 @@ class Emulator:
         }
         self.attributes = json.loads(_text(self.library, "emulator_attributes"))
         alignments, variables = json.loads(_text(self.library, "emulator_shared"))
-        self.shared = shared_arrays(path, alignments)
-        self.thread_local_bytes = max((offset + size for _, _, offset, size in _listed(path, "TLS")), default=0) + 8
-        objects = _listed(path, "OBJECT") if variables else []
+        symbols = _listed(path)
+        self.shared = _shared_arrays(symbols, alignments)
+        self.thread_local_bytes = max((offset + size for _, _, offset, size in symbols["TLS"]), default=0) + 8
         self.variables = [
-            Variable(name, at, size) for mangled, name, at, size in objects if mangled in variables and size
+            Variable(name, at, size) for mangled, name, at, size in symbols["OBJECT"] if mangled in variables and size
         ]
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)
         self.library.emulator_stopped.restype = ctypes.POINTER(Stopped)

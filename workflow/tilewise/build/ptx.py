@@ -9,7 +9,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from tilewise import UserError
+from tilewise import ROOT, UserError
+from tilewise.build.cpp import ANYWHERE
 
 #: Whether a source file has something to rewrite.
 ASM = re.compile(
@@ -61,7 +62,7 @@ def rewritten(text: str, own: Sequence[str] = ()) -> str:
                     f"{file}:{line}: the emulator does not understand this asm statement: {error}"
                 ) from None
             if source is not None:
-                sources.append((source, file, line))
+                sources.append((source, re.sub(f"^{re.escape(str(ROOT))}/", f"{ANYWHERE}/", file), line))
             done.append(call + "\n" * (found[0].count("\n") + inside.count("\n")))
             at = end + 1
     done.append(text[at:])

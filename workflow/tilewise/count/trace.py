@@ -746,7 +746,7 @@ class Tracer:
                 for name, frame in zip(frames[::2], frames[1::2], strict=True)
             ]
             # <stdin> is the text around a kernel that has inline PTX.
-            emulators = (place[1].startswith(str(FOLDER)) or place[1].endswith("<stdin>") for place in places)
+            emulators = (shown(place[1]).startswith(shown(FOLDER)) or place[1].endswith("<stdin>") for place in places)
             own = [place for place, is_not in zip(places, emulators) if not is_not] or places[-1:]
             _, file, line = own[0]
             self.lines[int(offset, 16)] = shown(file), int(line) if line.isdigit() else None

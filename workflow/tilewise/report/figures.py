@@ -19,6 +19,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.category import StrCategoryLocator
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
@@ -73,10 +74,14 @@ def svg(figure: Figure, name: str = "", title: str = "", description: str = "") 
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):
         layout = figure.get_layout_engine()
-        if layout:  # matplotlib would draw the whole figure twice for it
+        if layout:
             layout.execute(figure)
             figure.set_layout_engine("none")
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        insets = (inset.patch for axis in figure.axes for inset in axis.child_axes)
+        for patch in (figure.patch, *(axis.patch for axis in figure.axes), *insets):
+            patch.set(facecolor="none", edgecolor="none")
+        # Not by savefig, which draws the whole figure twice if it ever had a layout.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     root = _finished(ElementTree.fromstring(text))
