@@ -58,7 +58,7 @@ text(findings.answer(evidence, rungs, ladder))
 show_figure(
     figures.rungs(rungs, evidence),
     "<b>The ladder, float.</b> The rate of every rung, from the textbook's kernel to the last. The lines are what "
-    "limits it; a black mark is what a rung's own loop allows; a rung in orange is slower than one before it.",
+    "limits it; a black mark is what a rung's own loop allows; a hatched rung is slower than one before it.",
     "rungs",
 )
 
@@ -288,7 +288,8 @@ def rung(name, *sentences, idea=""):
             display(show_kernel(kernel, tiles, idea))
         beside = f", beside {row['before']}" if row["before"] else ""
         caption = (
-            f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling."
+            f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling, the "
+            "broken line cuBLAS."
         )
         display(show_figure(figures.rung(rungs, name, evidence), caption))
 
@@ -590,7 +591,10 @@ task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", 
 # store their results while the next tiles arrive.
 
 # %%
-task_figure("ladder_short", "<b>Short numbers.</b> Rates for each type.")
+task_figure(
+    "ladder_short",
+    "<b>Short numbers.</b> Rates for each type; a kernel keeps its colour, and each shape has its marker.",
+)
 
 # %%
 task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside cuBLAS.", hide=("block", "grid"))
@@ -626,7 +630,8 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 # %%
 show_figure(
     figures.past_the_peak(ladder, evidence),
-    "<b>The ladder past the peak.</b> Rates of products of floats; everything counted, splitting too.",
+    "<b>The ladder past the peak.</b> Rates of products of floats; hatched kernels make them of short numbers. "
+    "Everything is counted, splitting too.",
 )
 
 # %%
@@ -641,7 +646,8 @@ task_figure("float_accuracy", "<b>Float results.</b> Rates beside cuBLAS's in fl
 # %%
 show_figure(
     figures.accuracy_and_rate(ladder, evidence),
-    "<b>Accuracy against rate.</b> Every kernel in every type at the largest square product. Stars are cuBLAS.",
+    "<b>Accuracy against rate.</b> Every kernel in every type at the largest square product; cuBLAS is grey. The best "
+    "place is below on the right.",
 )
 
 # %% [markdown]
@@ -662,7 +668,8 @@ if "accuracy_gate" in tasks:
 
 # %%
 task_figure(
-    "accuracy_gate", "<b>The accuracy gate.</b> Errors as multiples of SGEMM's; right of the line is a failure."
+    "accuracy_gate",
+    "<b>The accuracy gate.</b> Errors as multiples of SGEMM's, kernel by kernel; right of the line is a failure.",
 )
 
 # %%
@@ -684,7 +691,9 @@ task_table(
 )
 
 # %%
-task_figure("energy", "<b>Energy.</b> 10⁹ operations per joule; libraries in grey.")
+task_figure(
+    "energy", "<b>Energy.</b> 10⁹ operations per joule, and the rate at which they were made; libraries in grey."
+)
 
 # %%
 text(findings.energy(evidence, published))
@@ -702,7 +711,7 @@ task_table("energy", "energy", "<b>Energy.</b> Joules per product and operations
 # %%
 show_figure(
     figures.peak(ladder, evidence),
-    "<b>Against the peak.</b> GFLOP/s and percentage of the vector peak at the largest square shape; cuBLAS in grey.",
+    "<b>Against the peak.</b> The best rate of each kernel at the largest square shape; cuBLAS in grey.",
 )
 
 # %%
@@ -755,7 +764,8 @@ if not evidence.facts["tune"].empty:
     display(
         show_figure(
             figures.tuning(evidence, published),
-            "<b>Variants by rank.</b> How flat is the optimum? The dashed line is at 95 % of the best.",
+            "<b>Variants by rank.</b> How flat is the optimum? Rates in % of the best: in colour at the largest product, "
+            "in grey at the others. The dashed line is at 95 %; a cross is a variant that spills registers.",
         )
     )
     display(text(findings.tuned(tables.tuning(evidence, published), evidence)))
@@ -911,7 +921,8 @@ else:
     display(
         show_figure(
             figures.roofline(evidence),
-            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate. The bytes are those that "
+            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate; a name stands beside the "
+            "fastest point of a kernel if there is room. The bytes are those that "
             "move between a multiprocessor and its caches, so a kernel may lie above the memory's roof if the caches "
             "serve its data.",
         )
