@@ -273,6 +273,24 @@ task_table(
 told = []
 
 
+def show_tiles(row, idea):
+    """The drawing of a kernel's tiles at the point of a row, beside the lines that begin with `idea`."""
+    kernel = evidence.kernels[row["kernel"]]
+    point = data.point_of(row, kernel)
+    tiles = point and drawings.tiling(kernel, point, evidence.device(row["platform"]))
+    if tiles:
+        display(show_kernel(kernel, tiles, idea))
+
+
+def show_tiles_of(ideas):
+    """The same of kernels at the product at which each is fastest: name -> (sentence, idea)."""
+    timed = ladder[(ladder["status"] == "ok") & ladder["gflops"].notna()].sort_values("gflops")
+    for name, (sentence, idea) in ideas.items():
+        if name in set(timed["kernel"]):
+            display(text(f"`{name}`: {' '.join(sentence.split())}"))
+            show_tiles(timed[timed["kernel"] == name].iloc[-1], idea)
+
+
 def rung(name, *sentences, idea=""):
     """Heading, paragraph, drawing and picture of a rung, if it was timed; `idea` begins the lines that carry it."""
     told.append(name)
@@ -282,10 +300,7 @@ def rung(name, *sentences, idea=""):
             text(f"### {findings.plain(kernel.title if kernel.title.startswith(name) else f'{name}: {kernel.title}')}")
         )
         display(text(findings.rung(evidence, climb, rungs, name, *sentences)))
-        point = data.point_of(row, kernel)
-        tiles = point and drawings.tiling(kernel, point, evidence.device(row["platform"]))
-        if tiles:
-            display(show_kernel(kernel, tiles, idea))
+        show_tiles(row, idea)
         beside = f", beside {row['before']}" if row["before"] else ""
         caption = (
             f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling, the "
@@ -579,6 +594,19 @@ if not rungs_double.empty:
         said = findings.rung(evidence, climb_double, rungs_double, name, sentence, dtype="double")
         if said:
             display(text(f"`{name}`: {said}"))
+    show_tiles_of(
+        {
+            "dmma": (
+                "four warps share a tile; each instruction takes 16 × 8 of C, or 8 × 8.",
+                "for (int c = 0; c < 4; ++c) {",
+            ),
+            "dmma_pipelined": (
+                "while the tensor cores work, the next fragments of B come from shared memory, and the next tile from "
+                "global memory.",
+                "load_b(b[1 - now]",
+            ),
+        }
+    )
 
 # %%
 task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", hide=("bound_ratio", "block", "grid"))
@@ -589,6 +617,31 @@ task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", 
 # bfloat16, half and TF32: `mma_sync` keeps fragments in registers; with `wgmma` the tensor cores read shared memory,
 # which TMA fills; `warp_specialised` gives fetching a warp group of its own; and in `clusters` the blocks stay, and
 # store their results while the next tiles arrive.
+
+# %%
+show_tiles_of(
+    {
+        "mma_sync": (
+            """each warp holds fragments of A and B in its registers, and fetches the next set while the tensor cores
+            multiply this one.""",
+            "if (set == SETS - 1) {",
+        ),
+        "wgmma": (
+            """one instruction of four warps multiplies straight from shared memory. While it runs, one thread asks TMA
+            for a later tile.""",
+            "begin_products();",
+        ),
+        "warp_specialised": (
+            """a warp group of its own does nothing but fetch. It waits until a stage is empty, and the groups that
+            multiply wait until it is full.""",
+            "for (int step = 0; step < steps; ++step) {",
+        ),
+        "clusters": (
+            """the blocks stay for tile after tile. In a cluster of two, each fetches half of B for both.""",
+            "for (int panel = 0; panel < PANELS; ++panel) {",
+        ),
+    }
+)
 
 # %%
 task_figure(
@@ -636,6 +689,24 @@ show_figure(
 
 # %%
 text(findings.past_the_peak(ladder, evidence))
+
+# %%
+show_tiles_of(
+    {
+        "three_tf32": (
+            """three products in place of one, all in the tensor core's own sum.""",
+            "for (int i = 0; i < PRODUCTS; ++i) {",
+        ),
+        "float_from_bf16": (
+            """a first launch writes three bfloat16 parts of each float; the second multiplies six pairs of them.""",
+            "for (int part = 0; part < 3; ++part) {",
+        ),
+        "float_from_half": (
+            """a first launch scales each float and writes two halves of it; the second multiplies three pairs.""",
+            "const float x = value.x * scale",
+        ),
+    }
+)
 
 # %%
 task_table("float_accuracy", "sweep", "<b>Float results.</b> All with the whole time of a product, splitting included.")
@@ -764,8 +835,8 @@ if not evidence.facts["tune"].empty:
     display(
         show_figure(
             figures.tuning(evidence, published),
-            "<b>Variants by rank.</b> How flat is the optimum? Rates in % of the best: in colour at the largest product, "
-            "in grey at the others. The dashed line is at 95 %; a cross is a variant that spills registers.",
+            "<b>Variants by rank.</b> How flat is the optimum? Rates in % of the best: in colour at the largest "
+            "product, in grey at the others. The dashed line is at 95 %; a cross is a variant that spills registers.",
         )
     )
     display(text(findings.tuned(tables.tuning(evidence, published), evidence)))

@@ -156,6 +156,7 @@ def test_tables_sort(context, file):
     page = opened(context, file)
     fold = page.locator("#table-ladder_float details.fold")
     fold.locator("summary").first.click()
+    fold.locator("table[data-started]").wait_for()
     head = fold.locator("thead tr").last.locator("th", has_text="GFLOP/s").first
     column = head.evaluate("head => head.cellIndex")
     cells = fold.locator(f"tbody tr td:nth-child({column + 1})")
@@ -182,6 +183,7 @@ def test_tables_sort(context, file):
 def test_filters_filter(context, file):
     page = opened(context, file)
     page.locator("#table-claims summary").first.click()
+    page.locator("#table-claims table[data-started]").wait_for()
     rows = page.locator("#table-claims tbody tr")
     everything = rows.count()
     assert everything >= 66

@@ -4,7 +4,6 @@ A table of many rows shows those that matter, and has the whole in a fold, where
 page reads without scripts too; DataTables (bundled by itables) starts when a fold is opened.
 """
 
-import base64
 import html
 import math
 import re
@@ -266,8 +265,17 @@ def _number(kind: str, anchor: str) -> str:
 
 
 def _csv(table: pd.DataFrame, name: str) -> str:
-    data = base64.b64encode(table.to_csv(index=False, float_format="%.6g").encode()).decode()
-    return f'<a class="data" download="{name}.csv" href="data:text/csv;base64,{data}">CSV</a>'
+    return _file(f"{name}.csv", "text/csv", table.to_csv(index=False, float_format="%.6g"), "CSV")
+
+
+#: What cannot stand as it is in a data URI inside of an attribute.
+_ESCAPED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in '%#"<>&\n\r\t'})
+
+
+def _file(name: str, kind: str, content: str, words: str) -> str:
+    """A link by which a reader takes a text file away, scripts or not; it is no longer than its text, nearly."""
+    data = content.translate(_ESCAPED)
+    return f'<a class="data" download="{name}" href="data:{kind};charset=utf-8,{data}">{words}</a>'
 
 
 def show_table(
@@ -341,8 +349,7 @@ def show_kernel(kernel: Kernel, tiles: drawings.Tiling, idea: str = "") -> HTML:
         place += f", lines {first} to {first + len(lines) - 1}"
         listing = html.escape("\n".join(lines))
         code = f'<pre tabindex="0" class="idea" aria-label="{html.escape(place)}"><code>{listing}</code></pre>'
-    data = base64.b64encode(kernel.path.read_bytes()).decode()
-    link = f'<a class="data" download="{kernel.path.name}" href="data:text/plain;base64,{data}">{place}</a>'
+    link = _file(kernel.path.name, "text/plain", kernel.path.read_text(encoding="utf-8"), place)
     drawing = drawings.tile_svg(tiles, name, title)
     return _framed(drawing, f"<b>{title}.</b> {html.escape(tiles.words)} {link}", name, code)
 
