@@ -165,6 +165,15 @@ def test_how_near_the_top_is(gpu):
         assert words in said
     on_tensor_cores = findings.top(gpu, rungs.assign(multiply_add="DMMA.16x8x4", ceiling_gflops=float("nan")))
     assert "datasheet" not in on_tensor_cores and "cuBLAS" in on_tensor_cores
+    assert "tensor cores alone" not in on_tensor_cores, "not measured"
+    roofs = gpu.facts["bandwidth"]
+    best = rungs.loc[~rungs["anchor"], "gflops"].max()
+    tensor = roofs.head(1).assign(quantity="tensor_rate", measured=best / 0.8)
+    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
+    said = findings.top(measured, rungs.assign(multiply_add="DMMA.16x8x4"))
+    assert "80\u00a0% of the rate that the tensor cores alone reach" in said
+    drawn = figures.svg(figures.rungs(rungs.assign(multiply_add="DMMA.16x8x4"), measured))
+    assert f"tensor cores alone, measured: {best / 800:.1f}" in drawn
 
 
 def test_the_ladder_has_its_lines(gpu):

@@ -1,5 +1,6 @@
 """The page: everything is on it, it loads nothing from elsewhere, and it never shows the emulator as a GPU."""
 
+import inspect
 import io
 import re
 from html.parser import HTMLParser
@@ -156,14 +157,31 @@ def test_findings_follow_the_data(tmp_path):
     assert "The fastest kernel of the study is `multi_tile` with tile 32, ntb 7" in words
     assert "(source a: 103×)" in words
     assert "One point did not give a time or a product (1 invalid_launch)" in words
-    assert "double takes 66.7\u00a0% longer" in findings.double_cost(evidence, published)
+    assert "double takes 67\u00a0% longer" in findings.double_cost(evidence, published)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.0358, "0.036"), (0.146, "0.15"), (0.987, "0.987"), (1.0, "1"), (1.013, "1.01"), (1.39, "1.4"), (7.93, "7.9"),
+     (9.97, "10"), (13.81, "14"), (99.7, "100"), (111637.0, "111,637"), (63431.5, "63,400"), (999.7, "1,000"),
+     (float("inf"), "inf"), (0.0, "0"), (-3.21, "-3.2")],  # fmt: skip
+)
+def test_numbers_are_rounded_as_a_person_says_them(value, words):
+    assert findings.rounded(value) == words
+
+
+def test_prose_has_one_way_to_round():
+    """Numbers of the prose go through `rounded`; a format of its own would be a second way."""
+    source = (ROOT / "workflow/tilewise/report/findings.py").read_text()
+    formats = re.findall(r"\{[^{}]+:,?\.\d[gfe%]?\}", source.replace(inspect.getsource(findings.rounded), ""))
+    assert formats == []
 
 
 def test_sentences_are_filled_in_or_left_out(tmp_path):
     synthetic.write(tmp_path / "gpu")
     evidence = data.load([tmp_path / "gpu"])
     ratio = "time(task='integers', kernel='naive') / time(task='integers', kernel='tiled')"
-    assert findings.found(evidence, f"{{platform}}: {{{ratio}}}") == "Invented H200: 1.71"
+    assert findings.found(evidence, f"{{platform}}: {{{ratio}}}") == "Invented H200: 1.7"
     assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so left out"
 
 

@@ -223,10 +223,10 @@ class Machine:
         """A count of the emulator for the largest shape that fits."""
         return self._fact("traffic", column, where)
 
-    def maximum(self, column):
+    def maximum(self, column, **where):
         """A figure of the maximum-size probe."""
         self._needs_gpu()
-        return self._fact("maximum_size", column, {})
+        return self._fact("maximum_size", column, where)
 
     def call(self, kernel, position, step="total"):
         """ms of a whole call in a fresh process, or of one step of it: median and range of the repeats."""

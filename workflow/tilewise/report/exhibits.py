@@ -199,11 +199,10 @@ def matters(table: pd.DataFrame) -> pd.Series:
 
 def own_rows(table: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Of each row whether it is this machine's own word on a GPU's kernel, without a GPU, beside recorded ones."""
-    folded = {platform.name for platform in evidence.platforms if not platform.has_gpu} if evidence.gpus else set()
     if "platform" not in table:
         return pd.Series(False, table.index)
     on_gpu = pd.Series(evidence.on_gpu(table["kernel"]) if "kernel" in table else True, table.index)
-    own = table["platform"].isin(folded) & on_gpu
+    own = table["platform"].isin(evidence.folded) & on_gpu
     return own if not own.all() else pd.Series(False, table.index)
 
 
@@ -300,14 +299,11 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence) -> str:
         platform.name: _strip(verdicts[verdicts["platform"] == platform.name], evidence)
         for platform in evidence.readers
     }
-    folded = [
-        name for name in strips if evidence.gpus and not next(p for p in evidence.everyone if p.name == name).has_gpu
-    ]
     table = _Table(beside, layouts.claims(evidence), evidence.labels, plain=False)
     caption = f"<b>Claims.</b> Source by source, all {len(beside)}, with what was measured and why."
     caption = f"{_number('Table', 'table-claims')} {caption} {_csv(verdicts, 'claims')}"
-    first = "".join(strip for name, strip in strips.items() if name not in folded)
-    rest = "".join(strips[name] for name in folded)
+    first = "".join(strip for name, strip in strips.items() if name not in evidence.folded)
+    rest = "".join(strip for name, strip in strips.items() if name in evidence.folded)
     opened = fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
     return f'<div class="exhibit" id="table-claims">{first}{opened}</div>'
 

@@ -1091,7 +1091,11 @@ def _ceilings(axis, rows, places):
     if known.any():
         at = np.array(places)[known]
         mark = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
-        axis.scatter(rows["ceiling_gflops"][known] / 1000, at, label="ceiling of the loop", **mark)
+        marks = axis.scatter(rows["ceiling_gflops"][known] / 1000, at, **mark)
+        said = [
+            f"{row.kernel}: its loop allows {row.ceiling_gflops / 1000:.3g} TFLOP/s" for row in rows[known].itertuples()
+        ]
+        _tell(marks, said)
 
 
 @_styled
@@ -1102,8 +1106,6 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
     groups = list(rungs.groupby(["platform", "dtype"], sort=False))
     most = max((~part["anchor"]).sum() for _, part in groups)
     figure, axes = _panels(len(groups), columns=1, width=6.4, height=1.5 + 0.3 * most)
-    roofs = evidence.facts["bandwidth"]
-    roofs = roofs[roofs["quantity"] == "multiply_add_rate"]
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         own = part[~part["anchor"]]
         bars = axis.barh(own["kernel"], own["gflops"] / 1000, color=_colours(own["kernel"], evidence), height=0.7)
@@ -1112,11 +1114,16 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
         _numbers(axis, range(len(own)), [f"{rate / 1000:.1f}" for rate in own["gflops"]], "TFLOP/s")
         _ceilings(axis, own, range(len(own)))
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
-        roof = roofs.loc[(roofs["platform"] == platform) & (roofs["dtype"] == dtype), "measured"].dropna()
+        roofs = evidence.facts["bandwidth"]
+        roofs = roofs[(roofs["platform"] == platform) & (roofs["dtype"] == dtype)]
+        alone, tensor = (
+            roofs.loc[roofs["quantity"] == name, "measured"].max() for name in ("multiply_add_rate", "tensor_rate")
+        )
         units = " on the vector units" if own["multiply_add"].fillna("").str.contains("MMA").any() else ""
         lines = {
             "cuBLAS": (part.loc[part["anchor"], "gflops"].max(), "-."),
-            f"multiply-adds alone{units}, measured": (roof.max(), "-"),
+            f"multiply-adds alone{units}, measured": (alone, "-"),
+            "tensor cores alone, measured": (tensor if units else None, (0, (1, 1))),
             f"the datasheet's peak{units}": ((gpu["peak_gflops"] or {}).get(dtype), "--"),
         }
         for name, (rate, dashes) in lines.items():
