@@ -858,6 +858,7 @@ def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
     if table.empty:
         return _nothing("No variant was timed: there is no GPU and no recorded run of the tuner.")
     groups = list(table.groupby(["platform", "kernel", "dtype"], sort=False))
+    labels = [evidence.labels[platform] for platform in table["platform"].unique()]
     figure, axes = _panels(len(groups), height=2.2, columns=4 if len(groups) > 3 else 3, width=8.8, sharey=True)
     for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
         shapes = _by_size(part)
@@ -872,14 +873,19 @@ def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
             mark = axis.scatter(good["rank"], good["percent_of_best"], color=colour, s=22, zorder=3, **_EDGE)
             _tell(mark, [f"{shape}: {len(line[: int(good['rank'])])} of {len(line)} variants are as good as the best"])
         axis.axhline(100 * tables.AS_GOOD, color=_GREY, linewidth=0.8, linestyle="--")
-        where = f"\n{evidence.labels[platform]}" if table["platform"].nunique() > 1 else ""
-        axis.set_title(f"{kernel}\n{dtype}{where}", fontsize="small")
+        where = f"\n{evidence.labels[platform]}" if len(labels) > 1 else ""
+        axis.set_title(f"{kernel}, {dtype}{where}", fontsize="small")
         axis.set(xlabel="rank of the variant", xscale="log")
         axis.xaxis.set_major_formatter("{x:g}")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_ylim(0, 103)
     for axis in axes[:: 4 if len(groups) > 3 else 3]:
         axis.set_ylabel("% of the best")
+    if len(labels) == 1:
+        figure.suptitle(labels[0])
+    looks = {"spills registers": {"marker": "x", "linestyle": "none"}, "other products": {"linewidth": 0.9}}
+    lines = [Line2D([], [], color="0.7", label=words, **look) for words, look in looks.items()]
+    figure.legend(handles=lines, loc="outside lower center", ncols=2)
     return figure
 
 
@@ -900,7 +906,10 @@ def cold_start(evidence: Evidence, published: pd.DataFrame) -> Figure:
         left = np.zeros(len(part))
         for (words, own), colour in zip(steps.items(), sns.color_palette("colorblind", len(steps)), strict=True):
             width = part[own].fillna(0).sum(axis=1).to_numpy()
-            axis.barh(names, width, left=left, color=colour, label=words)
+            bars = axis.barh(names, width, left=left, color=colour, label=words)
+            for bar, name, (_, row) in zip(bars, names, part.iterrows()):
+                each = [f"{step.removesuffix('_ms').replace('_', ' ')} {row[step]:.3g} ms" for step in own]
+                _tell(bar, [f"{name}: {', '.join(each)}"])
             left += width
         axis.set(title=_title("", platform, evidence), xlabel="ms of the whole call")
         axis.invert_yaxis()
@@ -980,7 +989,7 @@ def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
             said = [f"{kernel}, {kind}, p = {p:,}: " for kind in rows["operands"]]
             _tell(marks, [f"{words}{ratio:.2g} times SGEMM's" for words, ratio in zip(said, rows["_ratio"])])
         axis.axvline(1, color="black", linestyle="--", linewidth=1)
-        where = f"{origin}\n{evidence.labels[platform]}" if len(groups) > 1 else origin
+        where = f"{origin}\n{evidence.labels[platform]}"
         axis.set(xscale="log", ylabel="", xlabel="error / SGEMM's")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_title(f"{kernel}\n{words}, {where}".replace(", recorded", "\nrecorded"), fontsize="small")
@@ -1085,13 +1094,13 @@ def instructions(loops: pd.DataFrame, evidence: Evidence) -> Figure:
     return figure
 
 
-def _ceilings(axis, rows, places):
+def _ceilings(axis, rows, places, label=""):
     """A mark at the rate that each row's loop allows."""
     known = rows["ceiling_gflops"].notna().to_numpy()
     if known.any():
         at = np.array(places)[known]
         mark = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
-        marks = axis.scatter(rows["ceiling_gflops"][known] / 1000, at, **mark)
+        marks = axis.scatter(rows["ceiling_gflops"][known] / 1000, at, label=label, **mark)
         said = [
             f"{row.kernel}: its loop allows {row.ceiling_gflops / 1000:.3g} TFLOP/s" for row in rows[known].itertuples()
         ]
@@ -1112,7 +1121,6 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
         for bar, gain in zip(bars, own["gain"].fillna(1)):
             bar.set(hatch="///" if gain < 1 else "", edgecolor="white", linewidth=0)
         _numbers(axis, range(len(own)), [f"{rate / 1000:.1f}" for rate in own["gflops"]], "TFLOP/s")
-        _ceilings(axis, own, range(len(own)))
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
         roofs = evidence.facts["bandwidth"]
         roofs = roofs[(roofs["platform"] == platform) & (roofs["dtype"] == dtype)]
@@ -1120,6 +1128,8 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
             roofs.loc[roofs["quantity"] == name, "measured"].max() for name in ("multiply_add_rate", "tensor_rate")
         )
         units = " on the vector units" if own["multiply_add"].fillna("").str.contains("MMA").any() else ""
+        # Five kinds of lines and marks would be too many for a legend; the caption tells of the mark.
+        _ceilings(axis, own, range(len(own)), label="" if units else "ceiling of the loop")
         lines = {
             "cuBLAS": (part.loc[part["anchor"], "gflops"].max(), "-."),
             f"multiply-adds alone{units}, measured": (alone, "-"),
