@@ -168,7 +168,8 @@ def _said(axis, series, x, y):
 
 
 def _short(number):
-    return f"{float(number[0]):.2f}" if float(number[0]) > 0.1 else f"{float(number[0]):.4g}"
+    value = float(number[0])
+    return f"{value:.1f}" if value > 20 else f"{value:.2f}" if value > 0.1 else f"{value:.4g}"
 
 
 def _finished(root):
@@ -177,11 +178,24 @@ def _finished(root):
         for key in _WITH_NUMBERS:
             if key in element.attrib:
                 element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key)))
+        if "d" in element.attrib:
+            element.set("d", re.sub(r"\s*([A-Za-z])\s*", r"\1", " ".join(element.get("d").split())))
         if "style" in element.attrib:  # as short as it can be said: there are thousands
             style = element.get("style").replace("; ", ";").replace(": ", ":")
             element.set("style", style.replace(";stroke-linejoin:miter", "").replace(";stroke-width:1;", ";"))
         if element.get("transform", "").startswith("rotate(-0 "):
             del element.attrib["transform"]
+        marks = list(element)
+        styles = {mark.get("style") for mark in marks}
+        if (
+            len(marks) > 1
+            and len(styles) == 1
+            and None not in styles
+            and {mark.tag for mark in marks} == {f"{_SVG}use"}
+        ):
+            element.set("style", styles.pop())  # said once for all
+            for mark in marks:
+                del mark.attrib["style"]
         told = element.get("id", "")
         if told.startswith(_TELLS):
             del element.attrib["id"]
@@ -555,7 +569,8 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
     shapes = _by_size(rows)
     markers = _markers(shapes)
-    counts = [min(_MOST_LINES, part["_label"].nunique()) for _, part in groups]
+    labels = [part["_label"].drop_duplicates().head(_MOST_LINES) for _, part in groups]
+    counts = [int((1 + own.str.count("\n")).sum()) for own in labels]  # lines of text
     height = 1.15 + 0.22 * sum(counts) / len(counts) + 0.5 / len(counts)
     stacked = {"columns": 1, "height": height, "height_ratios": counts}
     wide = max(len(label) for label in rows["_label"]) > 24 or len(groups) == 1
@@ -765,6 +780,7 @@ def roofline(evidence: Evidence) -> Figure:
     rows = measured.merge(
         counted[[*keys, *(f"counted_{n}" for n in SHAPE), *tables.MOVED, "flop_per_byte_moved"]], on=keys
     )
+    rows = rows[rows[tables.MOVED].notna().all(axis=1)]
     rows["flop_per_byte_moved"] = [tables.intensity(row, evidence) for row in rows.to_dict("records")]
     rows = rows.drop(columns=[f"counted_{name}" for name in SHAPE])  # or they would be taken for parameters
     rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte_moved"] > 0)]
@@ -867,8 +883,10 @@ def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
             colour = _look(kernel, evidence)["color"] if shape == shapes[-1] else "0.7"
             width = 2 if shape == shapes[-1] else 0.9
             axis.plot(line["rank"], line["percent_of_best"], color=colour, linewidth=width)
-            spilled = line[line["spill_bytes"] > 0]
-            axis.scatter(spilled["rank"], spilled["percent_of_best"], color=colour, marker="x", s=12)
+            if shape == shapes[-1]:
+                spilled = line[line["spill_bytes"] > 0]
+                look = {"color": colour, "marker": "x", "s": 12, "gid": "silent"}  # hundreds of words would say little
+                axis.scatter(spilled["rank"], spilled["percent_of_best"], **look)
             good = line[line["percent_of_best"] >= 100 * tables.AS_GOOD].iloc[-1]
             mark = axis.scatter(good["rank"], good["percent_of_best"], color=colour, s=22, zorder=3, **_EDGE)
             _tell(mark, [f"{shape}: {len(line[: int(good['rank'])])} of {len(line)} variants are as good as the best"])
