@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 from tilewise.files import replacing
 from tilewise.report import tables
@@ -246,7 +246,8 @@ def _legend(axis, columns=1, title=None):
     if axis.get_legend():
         axis.get_legend().remove()
     if entries:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18)}
+        below = ScaledTranslation(0, -0.42, axis.figure.dpi_scale_trans)  # inches: under the words of the axis
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": axis.transAxes + below}
         axis.legend(entries.values(), entries.keys(), title=title, ncols=columns, **place)
 
 
@@ -414,7 +415,7 @@ def _holds(box, mark):
 _MOST_CURVES = 12
 _MOST_LINES = 40
 #: A name has a line break after at most so many letters.
-_LABEL = 60
+_LABEL = 48
 
 
 @_styled
@@ -473,6 +474,9 @@ def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFra
     longest_legend = max(5, len(lines) - lines["_series"].nunique())
     panels = 3 if len(rows[SHAPE].drop_duplicates()) > 1 else 2  # one shape has no other shapes
     options = {"width": 3.5 * panels, "height": 3.75 + 0.17 * longest_legend, "columns": panels}
+    series = rows["_series"].nunique()
+    if series > _MOST_ENTRIES or longest_legend > _MOST_ENTRIES + 1:  # labels beside the lines need a line of their own
+        options = {"width": 8.0, "height": 2.6 + 0.08 * max(series, longest_legend), "columns": 1}
     figure, axes = _panels(panels * len(groups), **options)
     for number, (platform, part) in enumerate(groups):
         own = list(axes[panels * number : panels * (number + 1)])
@@ -901,7 +905,10 @@ def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
         axis.set_ylabel("% of the best")
     if len(labels) == 1:
         figure.suptitle(labels[0])
-    looks = {"spills registers": {"marker": "x", "linestyle": "none"}, "other products": {"linewidth": 0.9}}
+    looks: dict[str, dict[str, Any]] = {
+        "spills registers": {"marker": "x", "linestyle": "none"},
+        "other products": {"linewidth": 0.9},
+    }
     lines = [Line2D([], [], color="0.7", label=words, **look) for words, look in looks.items()]
     figure.legend(handles=lines, loc="outside lower center", ncols=2)
     return figure
@@ -993,7 +1000,7 @@ def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
     groups = list(table.groupby(["platform", "origin"], sort=False))
     measures = {"relative_error": "Frobenius norm", "worst_error": "worst element"}
     markers = _markers(sums)
-    size = {"height": 1.3 + 0.2 * len(kinds), "width": 1.6 + 1.9 * len(kernels), "columns": len(kernels)}
+    size = {"height": 1.3 + 0.2 * len(kinds), "width": 1.6 + 2.2 * min(3, len(kernels)), "columns": 3}
     figure, axes = _panels(2 * len(groups) * len(kernels), **size, sharex=True, sharey=True)
     cells = itertools.product(groups, measures.items(), kernels)
     for axis, (((platform, origin), part), (measure, words), kernel) in zip(axes, cells, strict=True):
