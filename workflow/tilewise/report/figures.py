@@ -301,7 +301,7 @@ def _label_lines(axis, title):
     for number in reversed(range(len(places))):  # none above the panel
         highest = top - 0.04 * (top - bottom) if number == len(places) - 1 else places[number + 1] - gap
         places[number] = min(places[number], highest)
-    leader = {"arrowstyle": "-", "linewidth": 1, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
+    leader = {"arrowstyle": "-", "linewidth": 0.8, "linestyle": ":", "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
     for line, place in zip(lines, places):
         end = (line.get_xdata()[-1], line.get_ydata()[-1])
         axis.annotate(
