@@ -382,7 +382,9 @@ def _label_points(figure, axis, points):
     figure.draw_without_rendering()  # only now the panel has its place
     frame = axis.get_window_extent()
     marks = [axis.transData.transform((x, y)) for x, y, _ in points]
-    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in marks]
+    places = [axis.transData.transform(own.get_offsets()) for own in axis.collections if len(own.get_offsets())]
+    others = [place for own in places for place in np.ma.filled(own, np.nan) if np.isfinite(place).all()]
+    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in others]
     for line in axis.lines:
         ends = axis.transData.transform(line.get_path().vertices) if line.get_transform() == axis.transData else None
         if ends is None:  # a vertical line through the whole panel
@@ -614,13 +616,17 @@ def gauge(evidence: Evidence, published: pd.DataFrame) -> Figure:
     entries = [("RTX 2080 Ti, published", sizes | {"timed_n": sizes["allocatable_n"]})]
     names = {gpu.name for gpu in evidence.gpus}
     probes = evidence.facts["maximum_size"][evidence.facts["maximum_size"]["platform"].isin(names)]
-    entries += [(_title("", probe["platform"], evidence), probe) for probe in probes.to_dict("records")]
+    several = probes.groupby("platform")["kernel"].nunique().gt(1).any()
+    for (platform, kernel), own in probes.groupby(["platform", "kernel"], sort=False):
+        label = _title(kernel if several else "", platform, evidence)
+        entries.append((label, own.iloc[-1].to_dict() | {"timed_n": list(own["timed_n"].dropna())}))
     figure, (axis,) = _panels(1, height=1.3 + 0.6 * len(entries))
     colours = sns.color_palette("colorblind")
     for place, (_, sizes) in enumerate(entries):
         axis.barh(place, sizes["theoretical_n"], height=0.62, color="0.9", edgecolor="0.6", label="in theory")
         axis.barh(place, sizes["allocatable_n"], height=0.38, color=colours[0], label="allocated")
-        axis.plot([sizes["timed_n"]] * 2, [place - 0.31, place + 0.31], color=colours[1], linewidth=3, label="timed")
+        for timed in np.atleast_1d(sizes["timed_n"]):
+            axis.plot([timed] * 2, [place - 0.31, place + 0.31], color=colours[1], linewidth=3, label="timed")
         share = sizes["allocatable_n"] / sizes["theoretical_n"]
         text = f"  {sizes['allocatable_n']:,.0f} of {sizes['theoretical_n']:,.0f} ({share:.1%})"
         axis.text(sizes["theoretical_n"], place, text, va="center", fontsize="small")
