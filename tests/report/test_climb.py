@@ -87,7 +87,8 @@ def test_the_best_choice_of_a_kernel_stands_for_it(gpu):
     rows = tables.climb(gpu, "ladder_float")
     slow = rows["walk"] == 80
     rungs = tables.rungs(rows.assign(gflops=rows["gflops"].mask(slow, 1.0)), gpu)
-    assert only(rungs, kernel="pipelined")["walk"] != 80
+    fast = rows[(rows["kernel"] == "pipelined") & ~slow & (rows["n"] == 8192)]
+    assert only(rungs, kernel="pipelined")["walk"] == fast["walk"].iloc[0] != 80
 
 
 def test_wavefronts_count_the_work_beyond_the_edges(gpu):
@@ -112,7 +113,9 @@ def test_occupancy_and_waves_follow_from_the_launch(recorded):
 def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
     """Every recorded instance was read, and the ceiling is one: the best rungs come near it."""
     loops = tables.instructions(recorded)
-    assert loops["gflops"].notna().all() and (loops["other"] == 0).all() and (loops["spills"] == 0).all()
+    assert loops["gflops"].notna().all() and (loops["other"] == 0).all()
+    spilling = loops[loops["spills"] > 0]
+    assert set(spilling["kernel"]) <= {"multi_tile"} and (spilling["dtype"] == "double").all()  # far past its optimum
     known = loops["percent_of_ceiling"].dropna()
     assert len(known) > 50 and 90 < known.max() < 100
 

@@ -118,6 +118,17 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
     kept = kept.assign(gflops=kept["block_x"].map(rate), sm_clock_mhz=1980.0)
     words = findings.block_shapes(with_rows(evidence, kept))
     assert "8 × 128: 5 lines, 96\u00a0%; 16 × 64: 3 lines, 87\u00a0%; 128 × 8: 2 lines, 75\u00a0%" in words
+    assert "Look-ups are not" not in words
+    slow = with_rows(evidence, kept.assign(gflops=kept["gflops"].where(kept["block_x"] != 128, 3000.0)))
+    assert findings.block_shapes(slow).endswith(
+        "128 × 8: 2 lines, 36\u00a0%. Look-ups are not what slows 128 × 8 down."
+    )
+    ncu = dict.fromkeys(gpu.facts["counters"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
+    ncu |= {"n": 4096, "p": 4096, "m": 4096, "block_x": 128, "block_y": 8, "profiled_ns": 1, "l1_hit_percent": 2.0}
+    counted = pd.DataFrame([ncu | {"l2_percent": 95.4}]).astype(gpu.facts["counters"].dtypes)
+    slow = dataclasses.replace(slow, facts=slow.facts | {"counters": counted})
+    said = "down; ncu counted at n = 4,096: hits in the first cache 2\u00a0%, the second cache busy 95\u00a0%."
+    assert findings.block_shapes(slow).endswith(said)
 
 
 def test_a_small_product_has_too_few_blocks_for_many_tiles(gpu):
@@ -283,6 +294,9 @@ def test_the_largest_products(gpu):
     said = findings.largest_products(evidence, published)
     assert "n = 30,536 the naive kernel takes 12 s, and took 121 s there: 10× the speed" in said
     assert "`transposing_ring` multiplies n = 111,600, the largest n that fits, in 50 s" in said
+    less = ring.assign(timed_n=111_584)
+    other = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, less])})
+    assert "n = 111,584, of 111,600 that would fit, in 50 s" in findings.largest_products(other, published)
     assert "would take 512 s for n = 111,638, so it was timed at n = 50,000" in said
     assert findings.largest_products(gpu, published) == "", "one kernel, at no size of the source's"
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tilewise.report import claims, tables
 from tilewise.report.data import Evidence, Platform
+from tilewise.report.limits import HALF
 from tilewise.study import columns
 from tilewise.study.expressions import evaluate
 
@@ -775,9 +776,33 @@ def block_shapes(evidence: Evidence) -> str:
             "Why does the shape matter? For each multiply-add a warp loads an element of A and one of B, and the first "
             "cache looks up one line of 128 bytes per cycle. Lines per pair of loads, and the share of a "
             f"multiprocessor's cycles that the look-ups take at the measured rate on {_label(evidence, gpu)}: "
-            f"{'; '.join(said)}."
+            f"{'; '.join(said)}.{_beyond_look_ups(own[used < HALF], evidence)}"
         )
     return "\n\n".join(lines)
+
+
+def _beyond_look_ups(rows, evidence):
+    """A sentence about each naive block that look-ups do not slow down, with what ncu counted of it at full size."""
+    found = evidence.facts["counters"]
+    found = found[(found["kernel"] == "naive") & (found["dtype"] == "float") & found["profiled_ns"].notna()]
+    said = []
+    for row in rows.to_dict("records"):
+        words = f"Look-ups are not what slows {row['choice']} down"
+        own = found[(found["platform"] == row["platform"]) & (found["block_x"] == row["block_x"])]
+        for counted in own[own["block_y"] == row["block_y"]].head(1).to_dict("records"):
+            parts = [
+                f"{name} {counted[column]:.0f}\u00a0%"
+                for name, column in (
+                    ("hits in the first cache", "l1_hit_percent"),
+                    ("hits in the second", "l2_hit_percent"),
+                    ("the second cache busy", "l2_percent"),
+                    ("memory busy", "dram_percent"),
+                )
+                if pd.notna(counted[column])
+            ]
+            words += f"; ncu counted at n = {counted['n']:,}: {', '.join(parts)}" if parts else ""
+        said.append(f" {words}.")
+    return "".join(said)
 
 
 def few_blocks(evidence: Evidence) -> str:
@@ -899,7 +924,8 @@ def largest_products(evidence: Evidence, published: pd.DataFrame) -> str:
         for name, row in last.iterrows():
             if name == "naive" or "naive" not in last.index or row["timed_n"] <= last.loc["naive", "timed_n"]:
                 continue
-            whole = "the largest n that fits" if row["timed_n"] == row["allocatable_n"] else "the largest in time"
+            fits = row["allocatable_n"]
+            whole = "the largest n that fits" if row["timed_n"] == fits else f"of {fits:,} that would fit"
             slow = last.loc["naive"]
             said.append(
                 f"`{name}` multiplies n = {row['timed_n']:,}, {whole}, in {rounded(row['time_ms'] / 1000)} "
