@@ -791,7 +791,7 @@ def _beyond_look_ups(rows, evidence):
         own = found[(found["platform"] == row["platform"]) & (found["block_x"] == row["block_x"])]
         for counted in own[own["block_y"] == row["block_y"]].head(1).to_dict("records"):
             parts = [
-                f"{name} {counted[column]:.0f}\u00a0%"
+                f"{name} {rounded(counted[column])}\u00a0%"
                 for name, column in (
                     ("hits in the first cache", "l1_hit_percent"),
                     ("hits in the second", "l2_hit_percent"),
