@@ -59,7 +59,7 @@ text(findings.answer(evidence, rungs, ladder))
 show_figure(
     figures.rungs(rungs, evidence),
     "<b>The ladder, float.</b> The rate of every rung, from the textbook's kernel to the last. The lines are what "
-    "limits it; a black mark is what a rung's own loop allows; a rung in orange is slower than one before it.",
+    "limits it; a black mark is what a rung's own loop allows; a hatched rung is slower than one before it.",
     "rungs",
 )
 
@@ -277,6 +277,26 @@ task_table(
 told = []
 
 
+def show_tiles(row, idea):
+    """The drawing of a kernel's tiles at the point of a row, beside the lines that begin with `idea`."""
+    kernel = evidence.kernels[row["kernel"]]
+    point = data.point_of(row, kernel)
+    tiles = point and drawings.tiling(kernel, point, evidence.device(row["platform"]))
+    if tiles:
+        display(show_kernel(kernel, tiles, idea))
+
+
+def show_tiles_of(ideas):
+    """The same of kernels at the product at which each is fastest: name -> (sentence, idea)."""
+    timed = ladder[(ladder["status"] == "ok") & ladder["gflops"].notna()].sort_values("gflops")
+    for name, (sentence, idea) in ideas.items():
+        own = timed[timed["kernel"] == name]
+        first = own[own["dtype"] == evidence.kernels[name].dtypes[0]]  # the type for which it was written
+        if len(own):
+            display(text(f"`{name}`: {' '.join(sentence.split())}"))
+            show_tiles((first if len(first) else own).iloc[-1], idea)
+
+
 def rung(name, *sentences, idea=""):
     """Heading, paragraph, drawing and picture of a rung, if it was timed; `idea` begins the lines that carry it."""
     told.append(name)
@@ -286,13 +306,11 @@ def rung(name, *sentences, idea=""):
             text(f"### {findings.plain(kernel.title if kernel.title.startswith(name) else f'{name}: {kernel.title}')}")
         )
         display(text(findings.rung(evidence, climb, rungs, name, *sentences)))
-        point = data.point_of(row, kernel)
-        tiles = point and drawings.tiling(kernel, point, evidence.device(row["platform"]))
-        if tiles:
-            display(show_kernel(kernel, tiles, idea))
+        show_tiles(row, idea)
         beside = f", beside {row['before']}" if row["before"] else ""
         caption = (
-            f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling."
+            f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling, the "
+            "broken line cuBLAS."
         )
         display(show_figure(figures.rung(rungs, name, evidence), caption))
 
@@ -450,8 +468,8 @@ rung(
     ceiling where pipelined reached {last('percent_of_ceiling')}. Its time includes a first launch that transposes A.
     """,
     """
-    What is left is partly the end: the blocks make {this('waves')} waves over the multiprocessors, so
-    {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all places stay empty, those at the end of the last.
+    What is left is partly the end: the last of {ceil_div(this('waves'), 1)} waves of blocks does not fill the
+    multiprocessors, so {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all places stay empty.
     """,
     idea="for (int step = 0; step < steps; ++step) {",
 )
@@ -559,7 +577,7 @@ if not rungs_double.empty:
         show_figure(
             figures.rungs(rungs_double, evidence),
             "<b>The ladder, double.</b> pipelined multiplies on the CUDA cores, dmma and dmma_pipelined on the tensor "
-            "cores.",
+            "cores. A black mark is what a rung's own loop allows.",
         )
     )
     display(text(findings.top(evidence, rungs_double)))
@@ -582,6 +600,19 @@ if not rungs_double.empty:
         said = findings.rung(evidence, climb_double, rungs_double, name, sentence, dtype="double")
         if said:
             display(text(f"`{name}`: {said}"))
+    show_tiles_of(
+        {
+            "dmma": (
+                "four warps share a tile; each instruction takes 16 × 8 of C, or 8 × 8.",
+                "for (int c = 0; c < 4; ++c) {",
+            ),
+            "dmma_pipelined": (
+                "while the tensor cores work, the next fragments of B come from shared memory, and the next tile from "
+                "global memory.",
+                "load_b(b[1 - now]",
+            ),
+        }
+    )
 
 # %%
 task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", hide=("bound_ratio", "block", "grid"))
@@ -594,7 +625,35 @@ task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", 
 # store their results while the next tiles arrive.
 
 # %%
-task_figure("ladder_short", "<b>Short numbers.</b> Rates for each type.")
+show_tiles_of(
+    {
+        "mma_sync": (
+            """each warp holds fragments of A and B in its registers, and fetches the next set while the tensor cores
+            multiply this one.""",
+            "if (set == SETS - 1) {",
+        ),
+        "wgmma": (
+            """one instruction of four warps multiplies straight from shared memory. While it runs, one thread asks TMA
+            for a later tile.""",
+            "begin_products();",
+        ),
+        "warp_specialised": (
+            """a warp group of its own does nothing but fetch. It waits until a stage is empty, and the groups that
+            multiply wait until it is full.""",
+            "for (int step = 0; step < steps; ++step) {",
+        ),
+        "clusters": (
+            """the blocks stay for tile after tile. In a cluster of two, each fetches half of B for both.""",
+            "for (int panel = 0; panel < PANELS; ++panel) {",
+        ),
+    }
+)
+
+# %%
+task_figure(
+    "ladder_short",
+    "<b>Short numbers.</b> Rates for each type; a kernel keeps its colour, and each shape has its marker.",
+)
 
 # %%
 task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside cuBLAS.", hide=("block", "grid"))
@@ -630,7 +689,8 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 # %%
 show_figure(
     figures.past_the_peak(ladder, evidence),
-    "<b>The ladder past the peak.</b> Rates of products of floats; everything counted, splitting too.",
+    "<b>The ladder past the peak.</b> Rates of products of floats; hatched kernels make them of short numbers. "
+    "Everything is counted, splitting too.",
 )
 
 # %%
@@ -650,15 +710,34 @@ text(
 )
 
 # %%
+show_tiles_of(
+    {
+        "three_tf32": (
+            """three products in place of one, all in the tensor core's own sum.""",
+            "for (int i = 0; i < PRODUCTS; ++i) {",
+        ),
+        "float_from_bf16": (
+            """a first launch writes three bfloat16 parts of each float; the second multiplies six pairs of them.""",
+            "for (int part = 0; part < 3; ++part) {",
+        ),
+        "float_from_half": (
+            """a first launch scales each float and writes two halves of it; the second multiplies three pairs.""",
+            "const float x = value.x * scale",
+        ),
+    }
+)
+
+# %%
 task_table("float_accuracy", "sweep", "<b>Float results.</b> All with the whole time of a product, splitting included.")
 
 # %%
-task_figure("float_accuracy", "<b>Float results.</b> Rates beside cuBLAS's in float.")
+task_figure("float_accuracy", "<b>Float results.</b> Rates at each shape, splitting included.")
 
 # %%
 show_figure(
     figures.accuracy_and_rate(ladder, evidence),
-    "<b>Accuracy against rate.</b> Every kernel in every type at the largest square product. Stars are cuBLAS.",
+    "<b>Accuracy against rate.</b> Every kernel in every type at the largest square product; cuBLAS is grey. The best "
+    "place is below on the right.",
 )
 
 # %% [markdown]
@@ -679,7 +758,8 @@ if "accuracy_gate" in tasks:
 
 # %%
 task_figure(
-    "accuracy_gate", "<b>The accuracy gate.</b> Errors as multiples of SGEMM's; right of the line is a failure."
+    "accuracy_gate",
+    "<b>The accuracy gate.</b> Errors as multiples of SGEMM's, kernel by kernel; right of the line is a failure.",
 )
 
 # %%
@@ -701,7 +781,9 @@ task_table(
 )
 
 # %%
-task_figure("energy", "<b>Energy.</b> 10⁹ operations per joule; libraries in grey.")
+task_figure(
+    "energy", "<b>Energy.</b> 10⁹ operations per joule, and the rate at which they were made; libraries in grey."
+)
 
 # %%
 text(findings.energy(evidence, published))
@@ -719,7 +801,7 @@ task_table("energy", "energy", "<b>Energy.</b> Joules per product and operations
 # %%
 show_figure(
     figures.peak(ladder, evidence),
-    "<b>Against the peak.</b> GFLOP/s and percentage of the vector peak at the largest square shape; cuBLAS in grey.",
+    "<b>Against the peak.</b> The best rate of each kernel at the largest square shape; cuBLAS in grey.",
 )
 
 # %%
@@ -773,7 +855,8 @@ if not evidence.facts["tune"].empty:
     display(
         show_figure(
             figures.tuning(evidence, published),
-            "<b>Variants by rank.</b> How flat is the optimum? The dashed line is at 95 % of the best.",
+            "<b>Variants by rank.</b> How flat is the optimum? Rates in % of the best: in colour at the largest "
+            "product, in grey at the others. The dashed line is at 95 %; a cross is a variant that spills registers.",
         )
     )
     display(text(findings.tuned(tables.tuning(evidence, published), evidence)))
@@ -963,7 +1046,8 @@ else:
     display(
         show_figure(
             figures.roofline(evidence),
-            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate. The bytes are those that "
+            "<b>Roofline, float.</b> Each kernel at its counted intensity and measured rate; a name stands beside the "
+            "fastest point of a kernel if there is room. The bytes are those that "
             "move between a multiprocessor and its caches, so a kernel may lie above the memory's roof if the caches "
             "serve its data.",
         )

@@ -3,9 +3,19 @@
 
 const FILTERED = "th.filter";
 
-function start(table) {
-  if (table.dataset.started) return;
-  table.dataset.started = "yes";
+// DataTables, unpacked when the first fold is opened.
+let library = null;
+async function unpacked() {
+  const bytes = Uint8Array.from(atob(PACKED), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Function(await new Response(stream).text())();
+}
+
+const begun = new WeakSet();
+async function start(table) {
+  if (begun.has(table)) return;
+  begun.add(table);
+  const DataTable = await (library ??= unpacked());
   const grid = new DataTable(table, {
     paging: false,
     order: [],
@@ -34,6 +44,7 @@ function start(table) {
     filters.append(label);
   }
   if (filters.children.length) table.closest(".table").before(filters);
+  table.dataset.started = "yes";
 }
 
 // The words above the columns among which a heading stands.

@@ -12,6 +12,8 @@ from tilewise.study.points import point
 
 NOTEBOOK = (ROOT / "report/report.py").read_text()
 IDEAS = dict(re.findall(r'^rung\(\n    "(\w+)",.*?^    idea="(.*?)",\n\)', NOTEBOOK, re.DOTALL | re.MULTILINE))
+RUNGS = set(IDEAS)
+IDEAS |= dict(re.findall(r'^ +"(\w+)": \(\n.*?^ +"([^"]+)",\n +\),', NOTEBOOK, re.DOTALL | re.MULTILINE))
 CASES = {
     "naive": ({"block_x": 64, "block_y": 16}, (16, 64), (1, 32), (1, 1), None),
     "tiled": ({"tile": 16}, (16, 16), (2, 16), (1, 1), 16),
@@ -25,6 +27,72 @@ CASES = {
         16,
     ),
 }
+
+
+#: Kernels whose threads the registry's numbers do not place: parameters -> block, warp, depth, stages.
+TENSOR_CORES = {
+    "dmma": ("double", {"mma_rows": 16, "mma_k": 4}, (64, 64), None, None, 1),
+    "dmma_pipelined": (
+        "double",
+        {"tile_n": 128, "tile_m": 128, "tile_k": 32, "warp_n": 64, "warp_m": 32, "mma_k": 8, "stages": 3}
+        | {"blocks_per_sm": 1},
+        (128, 128),
+        (64, 32),
+        32,
+        3,
+    ),
+    "mma_sync": (
+        "bfloat16",
+        {"tile_n": 128, "tile_m": 256, "tile_k": 64, "warp_n": 64, "warp_m": 64, "stages": 4, "blocks_per_sm": 1},
+        (128, 256),
+        (64, 64),
+        64,
+        4,
+    ),
+    "wgmma": ("bfloat16", {"tile_m": 128, "stages": 4}, (128, 128), None, 64, 4),
+    "warp_specialised": ("bfloat16", {"tile_m": 256, "stages": 4}, (128, 256), None, 64, 4),
+    "clusters": (
+        "bfloat16",
+        {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16},
+        (128, 256),
+        None,
+        64,
+        4,
+    ),
+    "three_tf32": ("float", {"products": 3, "tile_m": 128, "stages": 3, "band": 16}, (128, 128), None, 32, 3),
+    "float_from_bf16": (
+        "float",
+        {"tile_m": 192, "stages": 5, "cluster_blocks": 1, "band": 16},
+        (128, 192),
+        None,
+        64,
+        5,
+    ),
+    "float_from_half": (
+        "float",
+        {"tile_m": 192, "stages": 5, "cluster_blocks": 1, "band": 16},
+        (128, 192),
+        None,
+        64,
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TENSOR_CORES)
+def test_a_tiling_on_the_tensor_cores_follows_from_tile_tensor_map_or_warp(kernels, name, device):
+    dtype, parameters, block, warp, depth, stages = TENSOR_CORES[name]
+    found = drawings.tiling(kernels[name], point("t", name, dtype, 8192, 8192, 8192, **parameters))
+    assert (found.block, found.warp, found.thread) == (block, warp, None)
+    assert (found.depth, found.stages, found.cluster) == (depth, stages, parameters.get("cluster_blocks", 1))
+    assert ("share what they load of B" in found.words) == (found.cluster == 2)
+    assert ("It needs 64 rows of A and 64 columns of B." in found.words) == (depth is None)
+    ElementTree.fromstring(drawings.tile_svg(found, "x", name))
+
+
+def test_every_kernel_of_the_ladder_has_its_drawing(kernels):
+    folder = {name for name, kernel in kernels.items() if kernel.kind == "cuda" and kernel.path.parent.name == "ladder"}
+    assert folder and folder | {"naive", "tiled", "multi_tile"} == set(IDEAS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,7 +138,7 @@ def test_the_lines_that_carry_an_idea_are_in_the_file(kernels, name):
 
 
 def test_every_rung_shows_its_idea(kernels):
-    assert set(IDEAS) == set(re.findall(r'^rung\(\n    "(\w+)"', NOTEBOOK, re.MULTILINE)) and len(IDEAS) >= 11
+    assert set(re.findall(r'^rung\(\n    "(\w+)"', NOTEBOOK, re.MULTILINE)) == RUNGS and len(RUNGS) >= 11
     with pytest.raises(LookupError, match="no line begins with 'nothing of the kind'"):
         drawings.excerpt(kernels["naive"], "nothing of the kind")
 

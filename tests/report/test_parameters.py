@@ -155,7 +155,7 @@ def test_bfloat16_is_compared_with_its_own_library(with_kernels, tmp_path):
     assert table.loc[table["anchor"], "kernel"].tolist() == ["cublas", "cublas_bf16"]
     ladder = tables.ladder(evidence, data.published()).set_index(["kernel", "dtype"])
     assert ladder.loc[("cublas_bf16", "bfloat16"), "peak_gflops"] == 989_000
-    assert "tensor-core peak" in figures.svg(figures.peak(ladder.reset_index(), evidence))
+    assert "the peak of the tensor cores, 989 TFLOP/s" in figures.svg(figures.peak(ladder.reset_index(), evidence))
 
 
 def test_a_loop_is_not_compared_with_a_gpus_library(tmp_path):

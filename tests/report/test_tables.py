@@ -295,7 +295,7 @@ def test_what_the_tuner_found(gpu, emulator):
     assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
     words = findings.tuned(table, gpu)
     assert "made 8 trials of a variant at a shape; 2 failed." in words
-    assert "in 2 of 2 cases, at most by 33.3\u00a0%" in words
+    assert "in 2 of 2 cases, at most by 33\u00a0%" in words
     drawing = figures.svg(figures.task("tune", gpu, PUBLISHED))
     assert "register_tile, float" in drawing and "spills registers" in drawing
     # Without a GPU the recorded variants are shown beside what the emulator verified.

@@ -89,6 +89,11 @@ class Evidence:
         """The same platforms in the order in which a reader wants them: those with GPU times first."""
         return tuple(sorted(self.everyone, key=lambda platform: not platform.has_gpu))
 
+    @property
+    def folded(self) -> frozenset[str]:
+        """The platforms without a GPU whose word on a GPU's kernel is folded away, because GPU times stand beside."""
+        return frozenset(platform.name for platform in self.platforms if self.gpus and not platform.has_gpu)
+
     def device(self, name: str) -> dict[str, Any]:
         """device.json of the platform of this name."""
         return next(platform.device for platform in self.everyone if platform.name == name)

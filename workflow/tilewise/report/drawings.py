@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilewise.study.launch import TensorMap
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
@@ -25,6 +26,7 @@ class Tiling:
 
     `depth` is how many steps of k a block loads at a time, `stages` how many such tiles it holds, and `repeats` how
     many parts of C a thread has, side by side and a tile apart. If it is `parted`, its elements are not neighbours.
+    `cluster` is how many blocks share what they load of B.
     """
 
     threads: int
@@ -35,6 +37,7 @@ class Tiling:
     depth: int | None = None
     stages: int = 1
     parted: bool = False
+    cluster: int = 1
 
     @property
     def words(self) -> str:
@@ -45,7 +48,9 @@ class Tiling:
             ahead = f", and holds {self.stages} such steps" if self.stages > 1 else ""
             said.append(f"Step by step it loads {rows} × {self.depth} of A and {self.depth} × {columns} of B{ahead}.")
         else:
-            said.append("Each thread reads its row of A and its column of B from global memory.")
+            said.append(f"It needs {_plural(rows, 'row')} of A and {_plural(columns, 'column')} of B.")
+        if self.cluster > 1:
+            said.append(f"The {self.cluster} blocks of a cluster share what they load of B.")
         if self.warp:
             said.append(f"A warp has {self.warp[0]} × {self.warp[1] * self.repeats} of them.")
         if self.thread:
@@ -57,6 +62,10 @@ class Tiling:
         return " ".join(said)
 
 
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def tiling(kernel: Kernel, point: Point, device: Mapping[str, Any] | None = None) -> Tiling | None:
     """How a kernel cuts the product of a point; None for a library, and for a launch that covers no tiles of C.
 
@@ -66,7 +75,10 @@ def tiling(kernel: Kernel, point: Point, device: Mapping[str, Any] | None = None
     if launch is None:
         return None
     chosen = dict(point.parameters)
-    covered = kernel.covered(point) or [chosen.get("tile_n", 0), chosen.get("tile_m", 0)]
+    # A kernel whose tiles TMA fetches may say the rows and the depth of A's in its tensor map only.
+    boxes = [argument.box for argument in launch.arguments if isinstance(argument, TensorMap)]
+    rows_of_a, depth_of_a = (*boxes, (0, 0))[0][:2]
+    covered = kernel.covered(point) or [chosen.get("tile_n", rows_of_a), chosen.get("tile_m", 0)]
     if len(covered) < 2 or not all(covered[:2]):
         return None
     rows, columns = covered[:2]
@@ -79,11 +91,16 @@ def tiling(kernel: Kernel, point: Point, device: Mapping[str, Any] | None = None
     elif y > 1 and rows % y == 0 and columns % (x * repeats) == 0:  # threadIdx.x runs along a row, as everywhere here
         thread = (rows // y, columns // repeats // x)
         warp = (max(1, WARP // x) * thread[0], min(WARP, x) * thread[1])
+    if "warp_n" in chosen and "warp_m" in chosen:
+        warp = (chosen["warp_n"], chosen["warp_m"])
+        if math.prod(warp) * launch.threads != rows * columns * WARP:
+            warp = None  # the launch has other tiles than the parameters say
     if thread and math.prod(thread) * repeats * launch.threads != rows * columns:
         warp = thread = None  # threads that only fetch, or results that wait elsewhere
-    depth = chosen.get("tile_k", chosen.get("tile"))
+    depth = chosen.get("tile_k", chosen.get("tile", depth_of_a or None))
     parted = thread is not None and "thread_n" in chosen
-    return Tiling(launch.threads, (rows, columns), warp, thread, repeats, depth, chosen.get("stages", 1), parted)
+    stages, cluster = chosen.get("stages", 1), math.prod(launch.cluster)
+    return Tiling(launch.threads, (rows, columns), warp, thread, repeats, depth, stages, parted, cluster)
 
 
 def tile_svg(tiles: Tiling, name: str, title: str) -> str:

@@ -4,7 +4,6 @@ A table of many rows shows those that matter, and has the whole in a fold, where
 page reads without scripts too; DataTables (bundled by itables) starts when a fold is opened.
 """
 
-import base64
 import html
 import math
 import re
@@ -107,6 +106,8 @@ class _Table:
         rows = self.rows.to_dict("records")
         orders = _orders(rows, self.columns) if kind else {}
         lines = [self._line(row, {name: each[i] for name, each in orders.items()}) for i, row in enumerate(rows)]
+        if kind:  # HTML knows where cells and rows of a long table end
+            lines = [line.replace("</td>", "").replace("</tr>", "") for line in lines]
         body = "\n".join(lines) or f'<tr><td colspan="{len(self.columns)}" class="words">none</td></tr>'
         return (
             f'<div class="table" tabindex="0" role="region" aria-label="{_plain(caption.split(".")[0])}">'
@@ -200,11 +201,10 @@ def matters(table: pd.DataFrame) -> pd.Series:
 
 def own_rows(table: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Of each row whether it is this machine's own word on a GPU's kernel, without a GPU, beside recorded ones."""
-    folded = {platform.name for platform in evidence.platforms if not platform.has_gpu} if evidence.gpus else set()
     if "platform" not in table:
         return pd.Series(False, table.index)
     on_gpu = pd.Series(evidence.on_gpu(table["kernel"]) if "kernel" in table else True, table.index)
-    own = table["platform"].isin(folded) & on_gpu
+    own = table["platform"].isin(evidence.folded) & on_gpu
     return own if not own.all() else pd.Series(False, table.index)
 
 
@@ -266,8 +266,17 @@ def _number(kind: str, anchor: str) -> str:
 
 
 def _csv(table: pd.DataFrame, name: str) -> str:
-    data = base64.b64encode(table.to_csv(index=False, float_format="%.6g").encode()).decode()
-    return f'<a class="data" download="{name}.csv" href="data:text/csv;base64,{data}">CSV</a>'
+    return _file(f"{name}.csv", "text/csv", table.to_csv(index=False, float_format="%.6g"), "CSV")
+
+
+#: What cannot stand as it is in a data URI inside of an attribute.
+_ESCAPED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in '%#"<>&\n\r\t'})
+
+
+def _file(name: str, kind: str, content: str, words: str) -> str:
+    """A link by which a reader takes a text file away, scripts or not; it is no longer than its text, nearly."""
+    data = content.translate(_ESCAPED)
+    return f'<a class="data" download="{name}" href="data:{kind};charset=utf-8,{data}">{words}</a>'
 
 
 def show_table(
@@ -292,14 +301,11 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence) -> str:
         platform.name: _strip(verdicts[verdicts["platform"] == platform.name], evidence)
         for platform in evidence.readers
     }
-    folded = [
-        name for name in strips if evidence.gpus and not next(p for p in evidence.everyone if p.name == name).has_gpu
-    ]
     table = _Table(beside, layouts.claims(evidence), evidence.labels, plain=False)
     caption = f"<b>Claims.</b> Source by source, all {len(beside)}, with what was measured and why."
     caption = f"{_number('Table', 'table-claims')} {caption} {_csv(verdicts, 'claims')}"
-    first = "".join(strip for name, strip in strips.items() if name not in folded)
-    rest = "".join(strips[name] for name in folded)
+    first = "".join(strip for name, strip in strips.items() if name not in evidence.folded)
+    rest = "".join(strip for name, strip in strips.items() if name in evidence.folded)
     opened = fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
     return f'<div class="exhibit" id="table-claims">{first}{opened}</div>'
 
@@ -341,8 +347,7 @@ def show_kernel(kernel: Kernel, tiles: drawings.Tiling, idea: str = "") -> HTML:
         place += f", lines {first} to {first + len(lines) - 1}"
         listing = html.escape("\n".join(lines))
         code = f'<pre tabindex="0" class="idea" aria-label="{html.escape(place)}"><code>{listing}</code></pre>'
-    data = base64.b64encode(kernel.path.read_bytes()).decode()
-    link = f'<a class="data" download="{kernel.path.name}" href="data:text/plain;base64,{data}">{place}</a>'
+    link = _file(kernel.path.name, "text/plain", kernel.path.read_text(encoding="utf-8"), place)
     drawing = drawings.tile_svg(tiles, name, title)
     return _framed(drawing, f"<b>{title}.</b> {html.escape(tiles.words)} {link}", name, code)
 

@@ -26,6 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 from tilewise.files import replacing
 from tilewise.report import tables
@@ -49,7 +50,6 @@ _STYLE = {
     "legend.title_fontsize": "small",
 }
 _GREY = "0.45"
-_BLUE, _ORANGE = sns.color_palette("colorblind", 2)
 #: Element types whose peak is that of the tensor cores.
 _ON_TENSOR_CORES = {"half", "bfloat16", "tf32"}
 
@@ -173,7 +173,8 @@ def _said(axis, series, x, y):
 
 
 def _short(number):
-    return f"{float(number[0]):.2f}" if float(number[0]) > 0.1 else f"{float(number[0]):.4g}"
+    value = float(number[0])
+    return f"{value:.1f}" if value > 20 else f"{value:.2f}" if value > 0.1 else f"{value:.4g}"
 
 
 def _finished(root):
@@ -182,11 +183,24 @@ def _finished(root):
         for key in _WITH_NUMBERS:
             if key in element.attrib:
                 element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key)))
+        if "d" in element.attrib:
+            element.set("d", re.sub(r"\s*([A-Za-z])\s*", r"\1", " ".join(element.get("d").split())))
         if "style" in element.attrib:  # as short as it can be said: there are thousands
             style = element.get("style").replace("; ", ";").replace(": ", ":")
             element.set("style", style.replace(";stroke-linejoin:miter", "").replace(";stroke-width:1;", ";"))
         if element.get("transform", "").startswith("rotate(-0 "):
             del element.attrib["transform"]
+        marks = list(element)
+        styles = {mark.get("style") for mark in marks}
+        if (
+            len(marks) > 1
+            and len(styles) == 1
+            and None not in styles
+            and {mark.tag for mark in marks} == {f"{_SVG}use"}
+        ):
+            element.set("style", styles.pop())  # said once for all
+            for mark in marks:
+                del mark.attrib["style"]
         told = element.get("id", "")
         if told.startswith(_TELLS):
             del element.attrib["id"]
@@ -237,7 +251,8 @@ def _legend(axis, columns=1, title=None):
     if axis.get_legend():
         axis.get_legend().remove()
     if entries:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18)}
+        below = ScaledTranslation(0, -0.42, axis.figure.dpi_scale_trans)  # inches: under the words of the axis
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": axis.transAxes + below}
         axis.legend(entries.values(), entries.keys(), title=title, ncols=columns, **place)
 
 
@@ -284,14 +299,14 @@ def _label_lines(axis, title):
     """Write beside each line's end what it is, in place of a legend; entries that are not lines keep theirs."""
     lines = [line for line in axis.lines if not str(line.get_label()).startswith("_") and len(line.get_xdata())]
     bottom, top = axis.get_ylim()
-    gap, places = 0.085 * (top - bottom), []
+    gap, places = min(0.085, 0.95 / max(1, len(lines))) * (top - bottom), []
     lines = sorted(lines, key=lambda line: line.get_ydata()[-1])
     for line in lines:
         places.append(max([line.get_ydata()[-1], *(place + gap for place in places[-1:])]))
     for number in reversed(range(len(places))):  # none above the panel
         highest = top - 0.04 * (top - bottom) if number == len(places) - 1 else places[number + 1] - gap
         places[number] = min(places[number], highest)
-    leader = {"arrowstyle": "-", "linewidth": 1, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
+    leader = {"arrowstyle": "-", "linewidth": 0.8, "linestyle": ":", "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)}
     for line, place in zip(lines, places):
         end = (line.get_xdata()[-1], line.get_ydata()[-1])
         axis.annotate(
@@ -318,14 +333,14 @@ def _palette(names):
 
 
 def _markers(names):
-    return dict(zip(names, itertools.cycle(["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"])))
+    return dict(zip(names, itertools.cycle(_MARKERS)))
 
 
 #: Colours that can be told apart by colour-blind readers, on white and on black.
-_COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8f1f #7a7a7a".split()
+_COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8f1f".split()  # grey is for libraries
 #: What parts points that lie on each other.
 _EDGE = {"edgecolor": "white", "linewidth": 0.5}
-_MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">", "*"]
+_MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">"]  # the star is for libraries
 
 
 def _look(kernel, evidence):
@@ -339,11 +354,75 @@ def _look(kernel, evidence):
     }
 
 
-#: A figure of curves has at most so many lines, and one of bars so many bars; more cannot be told apart.
+def _three(rate):
+    """A rate with three digits, or whole."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:#.3g}"
+
+
+def _colours(kernels, evidence):
+    return [_look(kernel, evidence)["color"] for kernel in kernels]
+
+
+def _numbers(axis, places, words, heading=""):
+    """Numbers in a column right of the panel, one per bar, where no line crosses them; its heading is above."""
+    at = {"xycoords": axis.get_yaxis_transform(), "va": "center", "fontsize": "small", "annotation_clip": False}
+    for place, word in zip(places, words):
+        axis.annotate(word, (1.02, place), **at)
+    if heading:
+        above = {"xycoords": "axes fraction", "va": "bottom", "fontsize": "small", "color": _GREY}
+        axis.annotate(heading, (1.02, 1.01), annotation_clip=False, **above)
+
+
+def _line_behind(axis, x, **look):
+    """A vertical line behind the bars: those that pass it cover it."""
+    axis.axvline(x, **({"color": "black", "linewidth": 1.3, "zorder": 0.9} | look))
+    axis.set_axisbelow(True)
+
+
+def _label_points(figure, axis, points):
+    """Write the words of points beside them: (x, y, words), the most important first.
+
+    A label stands where it covers neither a point nor a line nor another label; a point without such a place has none.
+    """
+    figure.draw_without_rendering()  # only now the panel has its place
+    frame = axis.get_window_extent()
+    marks = [axis.transData.transform((x, y)) for x, y, _ in points]
+    places = [axis.transData.transform(own.get_offsets()) for own in axis.collections if len(own.get_offsets())]
+    others = [place for own in places for place in np.ma.filled(own, np.nan) if np.isfinite(place).all()]
+    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in others]
+    for line in axis.lines:
+        ends = axis.transData.transform(line.get_path().vertices) if line.get_transform() == axis.transData else None
+        if ends is None:  # a vertical line through the whole panel
+            x = axis.transData.transform((line.get_xdata()[0], axis.get_ylim()[0]))[0]
+            ends = np.array([(x, frame.y0), (x, frame.y1)])
+        for (x0, y0), (x1, y1) in itertools.pairwise(ends):
+            steps = np.linspace(0, 1, max(2, int(np.hypot(x1 - x0, y1 - y0) / 6)))
+            taken += [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in steps]
+    taken += [text.get_window_extent() for text in axis.texts]
+    for (x, y, words), mark in zip(points, marks):
+        for across, up in itertools.product((8, -8, 0), (0, 8, -8, 16, -16, 24, -24)):
+            if not across and abs(up) < 8:
+                continue
+            side = {8: "left", -8: "right", 0: "center"}[across]
+            place = {"xytext": (across, up), "textcoords": "offset points", "fontsize": "x-small"}
+            text = axis.annotate(words, (x, y), ha=side, va="center", **place)
+            box = text.get_window_extent().padded(1)
+            inside = frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1)
+            if inside and box.count_overlaps([other for other in taken if not _holds(other, mark)]) == 0:
+                taken.append(box)
+                break
+            text.remove()
+
+
+def _holds(box, mark):
+    return abs((box.x0 + box.x1) / 2 - mark[0]) < 0.5 and abs((box.y0 + box.y1) / 2 - mark[1]) < 0.5
+
+
+#: A figure of curves has at most so many lines, and one of points so many names; more cannot be told apart.
 _MOST_CURVES = 12
-_MOST_BARS = 40
-#: A bar's label has a line break after at most so many letters.
-_LABEL = 60
+_MOST_LINES = 40
+#: A name has a line break after at most so many letters.
+_LABEL = 48
 
 
 @_styled
@@ -401,7 +480,10 @@ def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFra
     lines = rows[["_series", *SHAPE]].drop_duplicates()
     longest_legend = max(5, len(lines) - lines["_series"].nunique())
     panels = 3 if len(rows[SHAPE].drop_duplicates()) > 1 else 2  # one shape has no other shapes
-    options = {"width": 3.2 * panels, "height": 3.75 + 0.17 * longest_legend, "columns": panels}
+    options = {"width": 3.5 * panels, "height": 3.75 + 0.17 * longest_legend, "columns": panels}
+    series = rows["_series"].nunique()
+    if series > _MOST_ENTRIES or longest_legend > _MOST_ENTRIES + 1:  # labels beside the lines need a line of their own
+        options = {"width": 8.0, "height": 2.6 + 0.08 * max(series, longest_legend), "columns": 1}
     figure, axes = _panels(panels * len(groups), **options)
     for number, (platform, part) in enumerate(groups):
         own = list(axes[panels * number : panels * (number + 1)])
@@ -429,7 +511,10 @@ def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFra
         right.autoscale(axis="y")
         right.set_ylim(bottom=0)
         for axis in own:
-            _legend(axis)
+            if len(axis.lines) > _MOST_ENTRIES:
+                _label_lines(axis, "")
+            else:
+                _legend(axis)
     return figure
 
 
@@ -455,8 +540,10 @@ def rates(rows: pd.DataFrame, evidence: Evidence) -> Figure:
         part = part.assign(_place=[shapes.index(shape) for shape in part["shape"]])
         for name in names:
             own = part[(part["_label"] == name) & part["gflops"].notna()]
-            axis.scatter(own["gflops"], own["_place"], s=40, label=name, **_EDGE, **looks[name])
+            size = 90 if looks[name]["marker"] == "*" else 40
+            axis.scatter(own["gflops"], own["_place"], s=size, label=name, **_EDGE, **looks[name])
         words = {"va": "center", "fontsize": "x-small", "color": _GREY, "transform": axis.get_yaxis_transform()}
+        words["bbox"] = {"facecolor": _PAPER, "edgecolor": "none", "pad": 1}  # it hides the grid behind it
         for place, missing in part[part["status"] != "ok"].groupby("_place"):
             causes = dict.fromkeys(f"{row.kernel}: {row.status}" for row in missing.itertuples())
             axis.text(0.03, place, ", ".join(causes), **words)
@@ -470,32 +557,59 @@ def rates(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     return figure
 
 
+def _short_labels(rows, evidence):
+    """The kernel of each row, with those parameters only that tell rows of the same case apart."""
+    case = rows.groupby(["platform", "dtype", "kernel", *SHAPE])
+    asked = {"block": "block_x"} | {name: name for name in evidence.parameters}
+    told = {name: set(rows.loc[case[column].transform("nunique") > 1, "kernel"]) for name, column in asked.items()}
+    words = []
+    for row in rows.to_dict("records"):
+        without = [name for name, kernels in told.items() if row["kernel"] not in kernels]
+        words.append(f"{row['kernel']} {choice_text(row, evidence.kernels, without=without)}".strip())
+    return words
+
+
 @_styled
-def bars(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """GFLOP/s of every point as bars: one panel per platform and dtype, one bar per choice and shape.
+def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
+    """GFLOP/s of every point: one panel per platform and dtype, one line per kernel and choice, a marker per shape.
 
     Of a sweep with very many choices only the fastest are shown, and the title says so.
     """
-    rows = _labelled(rows)
+    rows = rows.assign(_label=_short_labels(rows, evidence))
     rows = rows.assign(_label=rows["_label"].map(lambda label: textwrap.fill(label, _LABEL)))
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
     shapes = _by_size(rows)
-    heights = [min(_MOST_BARS, part["_label"].nunique()) + 2 for _, part in groups]
-    options = {"hue_order": shapes, "palette": _palette(shapes), "errorbar": None, "orient": "h", "legend": "full"}
-    each = 0.18 + 0.06 * len(shapes)
-    if rows["_label"].str.contains("\n").any():  # long labels leave no room for a panel beside them
-        stacked = {"columns": 1, "height": 0.4 + each * sum(heights) / len(heights), "height_ratios": heights}
-        figure, axes = _panels(len(groups), width=8.8, **stacked)
-    else:
-        figure, axes = _panels(len(groups), width=8.8, height=1.6 + each * (max(heights) - 2))
+    markers = _markers(shapes)
+    labels = [part["_label"].drop_duplicates().head(_MOST_LINES) for _, part in groups]
+    counts = [int((1 + own.str.count("\n")).sum()) for own in labels]  # lines of text
+    height = 1.15 + 0.22 * sum(counts) / len(counts) + 0.5 / len(counts)
+    stacked = {"columns": 1, "height": height, "height_ratios": counts}
+    wide = max(len(label) for label in rows["_label"]) > 24 or len(groups) == 1
+    options = stacked if wide else {"height": 1.6 + 0.24 * max(counts)}
+    figure, axes = _panels(len(groups), width=8.0, **options)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         title, count = dtype, part["_label"].nunique()
-        if count > _MOST_BARS:
-            fastest = part.groupby("_label", sort=False)["gflops"].max().nlargest(_MOST_BARS).index
-            part, title = part[part["_label"].isin(fastest)], f"{dtype}, the fastest {_MOST_BARS} of {count}"
-        sns.barplot(part, y="_label", x="gflops", hue="shape", ax=axis, **options)
-        axis.set(title=_title(title, platform, evidence), xlabel="GFLOP/s", ylabel="")
-    _legend_of_all(figure, axes, columns=4, title="(n, m, p)")
+        names = list(dict.fromkeys(part["_label"]))
+        if count > _MOST_LINES:
+            fastest = part.groupby("_label", sort=False)["gflops"].max().nlargest(_MOST_LINES).index
+            names, title = [name for name in names if name in fastest], f"{dtype}, the fastest {_MOST_LINES} of {count}"
+        for (label, shape), own in part[part["_label"].isin(names)].groupby(["_label", "shape"], sort=False):
+            own = own[own["gflops"].notna()]
+            look = {"color": _look(own["kernel"].iloc[0], evidence)["color"]} if len(own) else {}
+            places = [names.index(label)] * len(own)
+            marks = axis.scatter(own["gflops"], places, s=42, marker=markers[shape], zorder=3, **_EDGE, **look)
+            said = [f"{row.kernel} {row.choice}, {shape}: {row.gflops:,.4g} GFLOP/s" for row in own.itertuples()]
+            _tell(marks, said)
+        axis.set_yticks(range(len(names)), names)
+        axis.set_ylim(len(names) - 0.5, -0.5)
+        axis.set(title=_title(title, platform, evidence), xlabel="GFLOP/s", ylabel="", xlim=(0, None))
+        axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.xaxis.set_major_formatter("{x:,.0f}" if part["gflops"].max() > 100 else "{x:g}")
+    handles = [Line2D([], [], color=_GREY, marker=markers[shape], linestyle="none", label=shape) for shape in shapes]
+    if len(shapes) > 1:
+        figure.legend(handles=handles, loc="outside lower center", ncols=4, title="(n, m, p)")
+    else:
+        figure.supxlabel(f"(n, m, p) = {shapes[0]}", fontsize="small", color=_GREY)
     return figure
 
 
@@ -507,13 +621,17 @@ def gauge(evidence: Evidence, published: pd.DataFrame) -> Figure:
     entries = [("RTX 2080 Ti, published", sizes | {"timed_n": sizes["allocatable_n"]})]
     names = {gpu.name for gpu in evidence.gpus}
     probes = evidence.facts["maximum_size"][evidence.facts["maximum_size"]["platform"].isin(names)]
-    entries += [(_title("", probe["platform"], evidence), probe) for probe in probes.to_dict("records")]
+    several = probes.groupby("platform")["kernel"].nunique().gt(1).any()
+    for (platform, kernel), own in probes.groupby(["platform", "kernel"], sort=False):
+        label = _title(kernel if several else "", platform, evidence)
+        entries.append((label, own.iloc[-1].to_dict() | {"timed_n": list(own["timed_n"].dropna())}))
     figure, (axis,) = _panels(1, height=1.3 + 0.6 * len(entries))
     colours = sns.color_palette("colorblind")
     for place, (_, sizes) in enumerate(entries):
         axis.barh(place, sizes["theoretical_n"], height=0.62, color="0.9", edgecolor="0.6", label="in theory")
         axis.barh(place, sizes["allocatable_n"], height=0.38, color=colours[0], label="allocated")
-        axis.plot([sizes["timed_n"]] * 2, [place - 0.31, place + 0.31], color=colours[1], linewidth=3, label="timed")
+        for timed in np.atleast_1d(sizes["timed_n"]):
+            axis.plot([timed] * 2, [place - 0.31, place + 0.31], color=colours[1], linewidth=3, label="timed")
         share = sizes["allocatable_n"] / sizes["theoretical_n"]
         text = f"  {sizes['allocatable_n']:,.0f} of {sizes['theoretical_n']:,.0f} ({share:.1%})"
         axis.text(sizes["theoretical_n"], place, text, va="center", fontsize="small")
@@ -565,24 +683,26 @@ def peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
     if square.empty:
         return _nothing("No rate against the peak: no GPU was timed.")
     groups = list(square.groupby(["platform", "dtype"], sort=False))
-    figure, axes = _panels(len(groups), height=3, width=8.8)
+    heights = [1.35 + 0.21 * len(part) for _, part in groups]
+    stacked = {"columns": 1, "height": sum(heights) / len(heights), "height_ratios": [h - 1.1 for h in heights]}
+    figure, axes = _panels(len(groups), width=7.2, **stacked)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         part = part.sort_values(["anchor", "gflops"])
-        labels = [f"{row['kernel']}\n{row['choice']}".strip() for row in part.to_dict("records")]
-        colours = ["0.6" if anchor else _palette(labels)[0] for anchor in part["anchor"]]
-        bars = axis.barh(labels, part["gflops"], color=colours)
-        top = part["peak_gflops"].iloc[0]
-        shares = [f" {rate:,.0f}" + (f" ({rate / top:.0%})" if pd.notna(top) else "") for rate in part["gflops"]]
-        axis.bar_label(bars, shares, fontsize="small")
-        if pd.notna(top):
-            axis.axvline(top, color="black", linestyle="--", linewidth=1, zorder=0)
-            words = {"rotation": 90, "va": "top", "fontsize": "small", "textcoords": "offset points"}
-            name = "tensor-core peak" if dtype in _ON_TENSOR_CORES else "vector peak"
-            axis.annotate(name, (top, 1), xycoords=("data", "axes fraction"), xytext=(3, -4), **words)
-        axis.xaxis.set_major_locator(MaxNLocator(4))
+        rates, top = part["gflops"] / 1000, part["peak_gflops"].iloc[0] / 1000
+        bars = axis.barh(part["kernel"], rates, color=_colours(part["kernel"], evidence), height=0.7)
+        said = [f"{row.kernel} {row.choice}: {row.gflops / 1000:,.4g} TFLOP/s" for row in part.itertuples()]
+        for bar, words in zip(bars, said):
+            _tell(bar, [words])
+        known = pd.notna(top)
+        shares = [_three(rate) + (f", {rate / top:.0%}" if known else "") for rate in rates]
+        _numbers(axis, range(len(part)), shares, "TFLOP/s" + (", of the peak" if known else ""))
+        title = f"{dtype}, {shape_text(part.iloc[0])}"
+        if known:
+            _line_behind(axis, top, linestyle="--")
+            units = "tensor cores" if dtype in _ON_TENSOR_CORES else "vector units"
+            title += f"\ndashed: the peak of the {units}, {_three(top)} TFLOP/s"
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.set_xlim(0, 1.5 * np.nanmax([top, part["gflops"].max()]))
-        axis.set(title=_title(f"{dtype}, {shape_text(part.iloc[0])}", platform, evidence), xlabel="GFLOP/s")
+        axis.set(title=_title(title, platform, evidence), xlabel="TFLOP/s", xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
     return figure
@@ -601,27 +721,20 @@ def past_the_peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
     groups = list(rows.groupby("platform", sort=False))
     most = max(len(part) for _, part in groups)
     figure, axes = _panels(len(groups), columns=1, height=1.3 + 0.26 * most)
-    plain, made = sns.color_palette("colorblind", 2)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         part = part.sort_values("gflops", kind="stable")
-        kinds = zip(part["anchor"], tables.made_of_short(part, evidence))
-        colours = ["0.6" if anchor else made if short else plain for anchor, short in kinds]
-        bars = axis.barh(part["kernel"], part["gflops"] / 1000, color=colours)
-        white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # where the line of the peak passes
-        axis.bar_label(bars, [f"{r / 1000:,.3g}" for r in part["gflops"]], fontsize="small", padding=3, bbox=white)
-        peak = part["peak_gflops"].iloc[0]
+        rates = part["gflops"] / 1000
+        bars = axis.barh(part["kernel"], rates, color=_colours(part["kernel"], evidence))
+        for bar, short in zip(bars, tables.made_of_short(part, evidence)):
+            bar.set(hatch="///" if short else "", edgecolor="white", linewidth=0)
+        _numbers(axis, range(len(part)), [_three(rate) for rate in rates], "TFLOP/s")
+        title, peak = f"float, {shape_text(part.iloc[0])}", part["peak_gflops"].iloc[0] / 1000
         if pd.notna(peak):
-            axis.axvline(peak / 1000, color="black", linestyle="--", linewidth=1, zorder=0)
-            words = {"ha": "left", "va": "top", "fontsize": "small", "textcoords": "offset points"}
-            place = {"xy": (peak / 1000, 1), "xycoords": ("data", "axes fraction"), "xytext": (4, -4)}
-            axis.annotate(f"peak of the float units, {peak / 1000:.3g}", **place, **words)
-        axis.set(title=_title(f"float, {shape_text(part.iloc[0])}", platform, evidence), xlabel="TFLOP/s")
-        axis.set_xlim(0, 1.12 * np.nanmax([peak / 1000, part["gflops"].max() / 1000]))
+            _line_behind(axis, peak, linestyle="--")
+            title += f"\ndashed: the peak of the float units, {peak:.3g} TFLOP/s"
+        axis.set(title=_title(title, platform, evidence), xlabel="TFLOP/s", xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
-    shown = {"on the CUDA cores": plain, "made of short numbers on the tensor cores": made, "library": "0.6"}
-    handles = [Patch(color=colour, label=words) for words, colour in shown.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -632,39 +745,39 @@ def accuracy_and_rate(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
     The error is that of the verification: in the Frobenius norm, operands of both signs.
     """
     rows = tables.largest_square(ladder)
-    rows = rows[rows["relative_error"] > 0]
+    rows = rows[(rows["relative_error"] > 0) & (rows["gflops"] > 0)]
     if rows.empty:
         return _nothing("No accuracy against rate: no GPU was timed.")
     groups = list(rows.groupby("platform", sort=False))
     figure, axes = _panels(len(groups), columns=1, height=5.2)
     types = list(dict.fromkeys(rows["dtype"]))
+    markers = _markers(types)
     for axis, (platform, part) in zip(axes, groups, strict=True):
-        axis.set(xscale="log", yscale="log", title=_title(shape_text(part.iloc[0]), platform, evidence))
-        options = {"x": "gflops", "y": "relative_error", "hue": "dtype", "hue_order": types, "palette": _palette(types)}
-        sns.scatterplot(part[~part["anchor"]], s=55, ax=axis, **options)
-        sns.scatterplot(part[part["anchor"]], s=170, marker="*", ax=axis, legend=False, edgecolor="black", **options)
-        for marks, own in zip(axis.collections, (part[~part["anchor"]], part[part["anchor"]])):
-            rates = [f"{row.kernel}, {row.dtype}: {row.gflops:,.4g} GFLOP/s, error " for row in own.itertuples()]
-            _tell(marks, [f"{rate}{error:.2g}" for rate, error in zip(rates, own["relative_error"])])
-        # A label stands above its point or, if another is near there, below; the libraries' come first.
-        said: dict[str, list[tuple[float, float]]] = {"above": [], "below": []}
-        for row in part.sort_values(["anchor", "gflops"], ascending=False).to_dict("records"):
-            x, y = row["gflops"], row["relative_error"]
-            for side, near in said.items():
-                if all(abs(np.log10(x / a)) > 0.5 or abs(np.log10(y / b)) > 0.5 for a, b in near):
-                    place = {"xytext": (-6, 7 if side == "above" else -13), "textcoords": "offset points"}
-                    axis.annotate(row["kernel"], (x, y), ha="right", fontsize="x-small", **place)
-                    near.append((x, y))
-                    break
-        axis.set_xlim(left=0.25 * part["gflops"].min())
-        peak = part.loc[part["dtype"] == "float", "peak_gflops"].dropna()
+        part = part.assign(_rate=part["gflops"] / 1000).sort_values(["anchor", "gflops"], ascending=False)
+        axis.set(xscale="log", yscale="log")
+        for row in part.to_dict("records"):
+            look = {"color": _look(row["kernel"], evidence)["color"], "marker": markers[row["dtype"]]}
+            size = {"s": 110, "edgecolor": "black"} if row["anchor"] else {"s": 50, **_EDGE}
+            marks = axis.scatter(row["_rate"], row["relative_error"], **look, **size)
+            said = f"{row['kernel']}, {row['dtype']}: {row['_rate']:,.4g} TFLOP/s, error {row['relative_error']:.2g}"
+            _tell(marks, [said])
+        axis.set_xlim(0.4 * part["_rate"].min(), 3 * part["_rate"].max())
+        axis.set_ylim(part["relative_error"].min() / 6, part["relative_error"].max() * 6)
+        title, peak = shape_text(part.iloc[0]), part.loc[part["dtype"] == "float", "peak_gflops"].dropna()
         if len(peak):
-            axis.axvline(peak.iloc[0], color="black", linestyle="--", linewidth=1, zorder=0)
-            words = {"rotation": 90, "va": "bottom", "fontsize": "small", "textcoords": "offset points"}
-            place = {"xy": (peak.iloc[0], 0), "xycoords": ("data", "axes fraction"), "xytext": (3, 6)}
-            axis.annotate("peak of the float units", **place, **words)
-        axis.set(xlabel="GFLOP/s: faster to the right", ylabel="relative error: more accurate below")
-    _legend_of_all(figure, axes, columns=6)
+            _line_behind(axis, peak.iloc[0] / 1000, linestyle="--", linewidth=1)
+            title += f"\ndashed: the peak of the float units, {peak.iloc[0] / 1000:.3g} TFLOP/s"
+        axis.set(xlabel="TFLOP/s: faster to the right", ylabel="relative error: more accurate below")
+        axis.xaxis.set_major_formatter("{x:,g}")
+        axis.set_title(_title(title, platform, evidence))
+    handles = [Line2D([], [], color=_GREY, marker=markers[kind], linestyle="none", label=kind) for kind in types]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(types))
+    for axis, (_, part) in zip(axes, groups, strict=True):
+        # The libraries first, then the fastest and the slowest of each type, then the others.
+        part = part.sort_values("gflops", ascending=False)
+        ends = part.groupby("dtype").cumcount().eq(0) | part.groupby("dtype").cumcount(ascending=False).eq(0)
+        part = part.assign(_first=~part["anchor"], _end=~ends).sort_values(["_first", "_end"], kind="stable")
+        _label_points(figure, axis, list(zip(part["gflops"] / 1000, part["relative_error"], part["kernel"])))
     return figure
 
 
@@ -682,7 +795,9 @@ def roofline(evidence: Evidence) -> Figure:
     rows = measured.merge(
         counted[[*keys, *(f"counted_{n}" for n in SHAPE), *tables.MOVED, "flop_per_byte_moved"]], on=keys
     )
+    rows = rows[rows[tables.MOVED].notna().all(axis=1)]
     rows["flop_per_byte_moved"] = [tables.intensity(row, evidence) for row in rows.to_dict("records")]
+    rows = rows.drop(columns=[f"counted_{name}" for name in SHAPE])  # or they would be taken for parameters
     rows = rows[(rows["dtype"] == "float") & (rows["flop_per_byte_moved"] > 0)]
     rows = rows.sort_values("gflops").drop_duplicates(["platform", *keys], keep="last")
     if rows.empty:
@@ -707,15 +822,6 @@ def roofline(evidence: Evidence) -> Figure:
             rates = [f"{row.kernel} {row.choice}, {row.gflops:,.4g} GFLOP/s at " for row in own.itertuples()]
             _tell(marks, [f"{rate}{x:.3g} FLOP per byte" for rate, x in zip(rates, own["flop_per_byte_moved"])])
         small = {"fontsize": "small", "textcoords": "offset points"}
-        # The fastest of each kernel and first parameter is labelled, unless a faster label is near.
-        said: list[tuple[float, float]] = []
-        part = tables.describe(part, evidence)
-        part = part.assign(_first=part["choice"].str.split(", ").str[0])
-        for row in part.drop_duplicates(["kernel", "_first"], keep="last").iloc[::-1].to_dict("records"):
-            x, y = row["flop_per_byte_moved"], row["gflops"]
-            if all(abs(np.log10(x / a)) > 0.45 or abs(np.log10(y / b)) > 0.12 for a, b in said):
-                axis.annotate(row["choice"], (x, y), xytext=(8, -3), **small)
-                said.append((x, y))
         intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte_moved"].min()), 4 * top / bandwidth, 200)
         for name, gb_s in roofs:
             axis.plot(intensity, np.minimum(top, gb_s * intensity), color="black", linewidth=1.2, zorder=0)
@@ -728,7 +834,9 @@ def roofline(evidence: Evidence) -> Figure:
         axis.set(xscale="log", yscale="log", title=evidence.labels[platform], ylabel="GFLOP/s, measured")
         axis.set_xlabel("FLOP per byte moved, counted by the emulator")
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
-        axis.legend(title=None, loc="lower right")
+    for axis, (_, part) in zip(axes, groups, strict=True):
+        best = part.sort_values("gflops", ascending=False).drop_duplicates("kernel")
+        _label_points(figure, axis, list(zip(best["flop_per_byte_moved"], best["gflops"], best["kernel"])))
     return figure
 
 
@@ -771,33 +879,49 @@ def cache_lines(evidence: Evidence) -> Figure:
 
 @_styled
 def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
-    """How flat is the optimum: the rates of all variants by rank, in % of the best; one line per shape.
+    """How flat is the optimum: the rates of all variants by rank, in % of the best, of the largest product in colour.
 
-    One panel per platform, kernel and element type. A cross marks variants that spill registers.
+    One panel per platform, kernel and element type. Other shapes are grey. A point says how many variants of a shape
+    are as good as the best, and a cross marks variants that spill registers.
     """
     table = tables.variants(evidence)
     table = table[table["rank"].notna()]
     if table.empty:
         return _nothing("No variant was timed: there is no GPU and no recorded run of the tuner.")
     groups = list(table.groupby(["platform", "kernel", "dtype"], sort=False))
-    shapes = list(dict.fromkeys(table["shape"]))
-    colours = dict(zip(shapes, _palette(shapes), strict=True))
-    figure, axes = _panels(len(groups), height=2.6, columns=3, width=8.8, sharey=True)
+    labels = [evidence.labels[platform] for platform in table["platform"].unique()]
+    figure, axes = _panels(len(groups), height=2.2, columns=4 if len(groups) > 3 else 3, width=8.8, sharey=True)
     for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
-        for shape, line in part.sort_values("rank").groupby("shape", sort=False):
-            axis.plot(line["rank"], line["percent_of_best"], color=colours[shape], linewidth=1.2)
-            spilled = line[line["spill_bytes"] > 0]
-            axis.scatter(spilled["rank"], spilled["percent_of_best"], color=colours[shape], marker="x", s=12)
+        shapes = _by_size(part)
+        for shape in shapes:
+            line = part[part["shape"] == shape].sort_values("rank")
+            colour = _look(kernel, evidence)["color"] if shape == shapes[-1] else "0.7"
+            width = 2 if shape == shapes[-1] else 0.9
+            axis.plot(line["rank"], line["percent_of_best"], color=colour, linewidth=width)
+            if shape == shapes[-1]:
+                spilled = line[line["spill_bytes"] > 0]
+                look = {"color": colour, "marker": "x", "s": 12, "gid": "silent"}  # hundreds of words would say little
+                axis.scatter(spilled["rank"], spilled["percent_of_best"], **look)
+            good = line[line["percent_of_best"] >= 100 * tables.AS_GOOD].iloc[-1]
+            mark = axis.scatter(good["rank"], good["percent_of_best"], color=colour, s=22, zorder=3, **_EDGE)
+            _tell(mark, [f"{shape}: {len(line[: int(good['rank'])])} of {len(line)} variants are as good as the best"])
         axis.axhline(100 * tables.AS_GOOD, color=_GREY, linewidth=0.8, linestyle="--")
-        axis.set(title=_title(f"{kernel}, {dtype}", platform, evidence), xlabel="rank of the variant", xscale="log")
+        where = f"\n{evidence.labels[platform]}" if len(labels) > 1 else ""
+        axis.set_title(f"{kernel}, {dtype}{where}", fontsize="small")
+        axis.set(xlabel="rank of the variant", xscale="log")
         axis.xaxis.set_major_formatter("{x:g}")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_ylim(0, 103)
-    for axis in axes[::3]:
+    for axis in axes[:: 4 if len(groups) > 3 else 3]:
         axis.set_ylabel("% of the best")
-    lines = [Line2D([], [], color=colours[shape], label=shape) for shape in shapes]
-    lines.append(Line2D([], [], color=_GREY, marker="x", linestyle="none", label="spills registers"))
-    figure.legend(handles=lines, loc="outside lower center", ncols=4, title="(n, m, p)")
+    if len(labels) == 1:
+        figure.suptitle(labels[0])
+    looks: dict[str, dict[str, Any]] = {
+        "spills registers": {"marker": "x", "linestyle": "none"},
+        "other products": {"linewidth": 0.9},
+    }
+    lines = [Line2D([], [], color="0.7", label=words, **look) for words, look in looks.items()]
+    figure.legend(handles=lines, loc="outside lower center", ncols=2)
     return figure
 
 
@@ -809,13 +933,19 @@ def cold_start(evidence: Evidence, published: pd.DataFrame) -> Figure:
         return _nothing("No call was timed: there is no GPU and no recorded run of this task.")
     groups = list(table.groupby("platform", sort=False))
     figure, axes = _panels(len(groups), height=3, columns=1)
-    steps = [name for name in tables.steps(evidence) if name != "total_ms"]
+    steps = {"context": ["context_ms"], "copies": ["copy_in_ms", "copy_out_ms"], "kernel": ["kernel_ms"]}
+    named = {name for names in steps.values() for name in names}
+    steps["everything else"] = [name for name in tables.steps(evidence) if name not in (*named, "total_ms")]
+    steps = {words: [name for name in names if name in table] for words, names in steps.items()}
     for axis, (platform, part) in zip(axes, groups, strict=True):
         names = [f"{row.kernel}, call {row.position} of\n{row.order}" for row in part.itertuples()]
         left = np.zeros(len(part))
-        for step, colour in zip(steps, sns.color_palette("colorblind", len(steps)), strict=True):
-            width = part[step].fillna(0).to_numpy()
-            axis.barh(names, width, left=left, color=colour, label=step.removesuffix("_ms").replace("_", " "))
+        for (words, own), colour in zip(steps.items(), sns.color_palette("colorblind", len(steps)), strict=True):
+            width = part[own].fillna(0).sum(axis=1).to_numpy()
+            bars = axis.barh(names, width, left=left, color=colour, label=words)
+            for bar, name, (_, row) in zip(bars, names, part.iterrows()):
+                each = [f"{step.removesuffix('_ms').replace('_', ' ')} {row[step]:.3g} ms" for step in own]
+                _tell(bar, [f"{name}: {', '.join(each)}"])
             left += width
         axis.set(title=_title("", platform, evidence), xlabel="ms of the whole call")
         axis.invert_yaxis()
@@ -866,39 +996,43 @@ def bandwidth(evidence: Evidence, published: pd.DataFrame) -> Figure:
 
 @_styled
 def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
-    """Errors as multiples of SGEMM's on the same operands, in both measures; one line of panels per machine and origin.
+    """Errors as multiples of SGEMM's on the same operands: a line of panels per machine and measure, one per kernel.
 
     What lies right of the line at 1 fails the gate; a kernel that refuses operands has no mark.
     """
     table = tables.accuracy(evidence, published)
     if table["relative_error"].isna().all():
         return _nothing("No product was compared with SGEMM's.")
-    kinds, kernels = list(dict.fromkeys(table["operands"])), list(dict.fromkeys(table["kernel"]))
+    if (table["origin"] == "measured").any():  # then what the model predicts is in the table only
+        table = table[table["origin"] == "measured"]
+    kinds = list(dict.fromkeys(table["operands"]))
+    kernels = list(dict.fromkeys(table.loc[table["relative_error"].notna(), "kernel"]))
     sums = sorted(set(table["p"]))
-    options = {
-        "hue": "kernel",
-        "hue_order": kernels,
-        "palette": [_look(kernel, evidence)["color"] for kernel in kernels],
-    }
-    options |= {"style": "p", "style_order": sums}
     groups = list(table.groupby(["platform", "origin"], sort=False))
-    figure, axes = _panels(2 * len(groups), height=1.2 + 0.3 * len(kinds), width=8.8, sharex=True, sharey=True)
-    measures = {"relative_error": "in the Frobenius norm", "worst_error": "in the worst element"}
-    for number, ((platform, origin), part) in enumerate(groups):
-        part = part.assign(_place=[kinds.index(kind) for kind in part["operands"]])
-        for axis, (measure, words) in zip(axes[2 * number :], measures.items()):
-            points = part.assign(_ratio=part[measure] / part[f"sgemm_{measure}"])
-            sns.scatterplot(points, x="_ratio", y="_place", markers=_markers(sums), s=40, ax=axis, **options)
-            known = points[points["_ratio"].notna()]
-            if len(known):
-                said = [f"{row.kernel}, {row.operands}, p = {row.p:,}: " for row in known.itertuples()]
-                _tell(axis.collections[0], [f"{a}{b:.3g} times SGEMM's" for a, b in zip(said, known["_ratio"])])
-            axis.axvline(1, color="black", linestyle="--", linewidth=1)
-            axis.set(xscale="log", title=_title(f"{words}, {origin}", platform, evidence))
-            axis.set(xlabel="error / SGEMM's error", ylabel="")
-            axis.set_yticks(range(len(kinds)), kinds)
+    measures = {"relative_error": "Frobenius norm", "worst_error": "worst element"}
+    markers = _markers(sums)
+    size = {"height": 1.3 + 0.2 * len(kinds), "width": 1.6 + 2.2 * min(3, len(kernels)), "columns": 3}
+    figure, axes = _panels(2 * len(groups) * len(kernels), **size, sharex=True, sharey=True)
+    cells = itertools.product(groups, measures.items(), kernels)
+    for axis, (((platform, origin), part), (measure, words), kernel) in zip(axes, cells, strict=True):
+        own = part[part["kernel"] == kernel]
+        own = own.assign(_ratio=own[measure] / own[f"sgemm_{measure}"])
+        own = own[own["_ratio"].notna()]
+        for p, rows in own.groupby("p"):
+            places = [kinds.index(kind) for kind in rows["operands"]]
+            look = {"color": _look(kernel, evidence)["color"], "marker": markers[p], "s": 32, "zorder": 3, **_EDGE}
+            marks = axis.scatter(rows["_ratio"], places, label=f"p = {p:,}", **look)
+            said = [f"{kernel}, {kind}, p = {p:,}: " for kind in rows["operands"]]
+            _tell(marks, [f"{words}{ratio:.2g} times SGEMM's" for words, ratio in zip(said, rows["_ratio"])])
+        axis.axvline(1, color="black", linestyle="--", linewidth=1)
+        where = f"{origin}\n{evidence.labels[platform]}"
+        axis.set(xscale="log", ylabel="", xlabel="error / SGEMM's")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_title(f"{kernel}\n{words}, {where}".replace(", recorded", "\nrecorded"), fontsize="small")
+        axis.set_yticks(range(len(kinds)), kinds)
     axes[0].set_ylim(len(kinds) - 0.5, -0.5)
-    _legend_of_all(figure, axes, columns=8)
+    handles = [Line2D([], [], color=_GREY, marker=markers[p], linestyle="none", label=f"p = {p:,}") for p in sums]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
@@ -915,11 +1049,12 @@ def energy(evidence: Evidence, published: pd.DataFrame) -> Figure:
     for axis, (platform, part) in zip(axes, groups, strict=True):
         part = part.sort_values("gflop_per_joule", kind="stable")
         names = [f"{row.kernel}, {row.dtype}" for row in part.itertuples()]
-        colours = ["0.6" if kernel in evidence.libraries else _palette(names)[0] for kernel in part["kernel"]]
-        bars = axis.barh(names, part["gflop_per_joule"], color=colours)
-        words = [f" {row.gflop_per_joule:,.0f} ({row.gflops / 1000:,.3g} TFLOP/s)" for row in part.itertuples()]
-        axis.bar_label(bars, words, fontsize="small")
-        axis.set(xlabel="GFLOP/J", title=_title("", platform, evidence), xlim=(0, 1.4 * part["gflop_per_joule"].max()))
+        bars = axis.barh(names, part["gflop_per_joule"], color=_colours(part["kernel"], evidence))
+        rates = [f"{row.gflop_per_joule:,.0f}, {row.gflops / 1000:,.3g}" for row in part.itertuples()]
+        _numbers(axis, range(len(part)), rates, "GFLOP/J, TFLOP/s")
+        for bar, row in zip(bars, part.itertuples()):
+            _tell(bar, [f"{row.kernel} {row.choice}, {row.dtype}: {row.gflop_per_joule:,.3g} GFLOP/J"])
+        axis.set(xlabel="GFLOP/J", title=_title("", platform, evidence), xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
     return figure
@@ -928,23 +1063,14 @@ def energy(evidence: Evidence, published: pd.DataFrame) -> Figure:
 #: What the loops are drawn of: words -> columns of instructions.csv.
 _MIX = {
     "multiply-adds": ["multiply_add_instructions"],
-    "shared loads": ["shared_loads_128", "shared_loads_64", "shared_loads_32", "matrix_loads"],
-    "global loads, copies": [
-        *("global_loads_128", "global_loads_64", "global_loads_32", "async_copies", "tensor_copies")
+    "shared memory": ["shared_loads_128", "shared_loads_64", "shared_loads_32", "matrix_loads", "shared_stores"],
+    "global memory": [
+        *("global_loads_128", "global_loads_64", "global_loads_32", "async_copies", "tensor_copies"),
+        *("global_stores", "spills"),
     ],
-    "stores": ["shared_stores", "global_stores", "spills"],
-    "addresses, conditions": ["integer"],
-    "moves": ["moves"],
-    "other arithmetic": ["arithmetic"],
-    "barriers": ["synchronisation"],
-    "branches, others": ["control", "other"],
+    "addresses, moves, waiting and others": ["integer", "arithmetic", "moves", "synchronisation", "control", "other"],
 }
-_MIX_COLOURS = dict(
-    zip(
-        _MIX,
-        "#0173b2 #de8f05 #029e73 #d55e00 #949494 #ca9161 #cc78bc #ece133 #56b4e9".split(),
-    )
-)
+_MIX_COLOURS = dict(zip(_MIX, ("#0173b2", "#de8f05", "#029e73", "#949494")))
 
 
 def _mix(axis, rows, labels):
@@ -957,7 +1083,7 @@ def _mix(axis, rows, labels):
         if words == "multiply-adds":
             for place, share in enumerate(width):
                 inside = {"x": share / 2, "ha": "center", "color": "white"}
-                beside = {"x": share + 1, "ha": "left", "color": "black"}
+                beside = {"x": share + 1, "ha": "left", "color": "#010101"}  # on a bar, in any colour scheme
                 axis.text(
                     y=place, s=f"{share:.0f} %", va="center", fontsize="small", **(inside if share > 9 else beside)
                 )
@@ -1000,17 +1126,21 @@ def instructions(loops: pd.DataFrame, evidence: Evidence) -> Figure:
         axis.set_title(title)
         if axis is not axes[-1]:
             axis.set_xlabel("")
-    _beside_all(figure, axes, columns=3)
+    _beside_all(figure, axes, columns=4)
     return figure
 
 
-def _ceilings(axis, rows, places):
+def _ceilings(axis, rows, places, label=""):
     """A mark at the rate that each row's loop allows."""
     known = rows["ceiling_gflops"].notna().to_numpy()
     if known.any():
         at = np.array(places)[known]
         mark = {"marker": "|", "s": 190, "color": "black", "linewidth": 1.8, "zorder": 4}
-        axis.scatter(rows["ceiling_gflops"][known] / 1000, at, label="ceiling of the loop", **mark)
+        marks = axis.scatter(rows["ceiling_gflops"][known] / 1000, at, label=label, **mark)
+        said = [
+            f"{row.kernel}: its loop allows {row.ceiling_gflops / 1000:.3g} TFLOP/s" for row in rows[known].itertuples()
+        ]
+        _tell(marks, said)
 
 
 @_styled
@@ -1023,11 +1153,10 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
     figure, axes = _panels(len(groups), columns=1, width=6.4, height=1.5 + 0.3 * most)
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         own = part[~part["anchor"]]
-        colours = [_ORANGE if gain < 1 else _BLUE for gain in own["gain"].fillna(1)]
-        bars = axis.barh(own["kernel"], own["gflops"] / 1000, color=colours, height=0.7)
-        words = [f"{rate / 1000:.1f}" for rate in own["gflops"]]
-        axis.bar_label(bars, words, fontsize="small", label_type="center", color="white")
-        _ceilings(axis, own, range(len(own)))
+        bars = axis.barh(own["kernel"], own["gflops"] / 1000, color=_colours(own["kernel"], evidence), height=0.7)
+        for bar, gain in zip(bars, own["gain"].fillna(1)):
+            bar.set(hatch="///" if gain < 1 else "", edgecolor="white", linewidth=0)
+        _numbers(axis, range(len(own)), [f"{rate / 1000:.1f}" for rate in own["gflops"]], "TFLOP/s")
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
         roofs = evidence.facts["bandwidth"]
         roofs = roofs[(roofs["platform"] == platform) & (roofs["dtype"] == dtype)]
@@ -1035,16 +1164,18 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
             roofs.loc[roofs["quantity"] == name, "measured"].max() for name in ("multiply_add_rate", "tensor_rate")
         )
         units = " on the vector units" if own["multiply_add"].fillna("").str.contains("MMA").any() else ""
+        # Five kinds of lines and marks would be too many for a legend; the caption tells of the mark.
+        _ceilings(axis, own, range(len(own)), label="" if units else "ceiling of the loop")
         lines = {
-            "cuBLAS": (part.loc[part["anchor"], "gflops"].max(), "-.", "black"),
-            f"multiply-adds alone{units}, measured": (alone, "-", "black"),
-            "tensor cores alone, measured": (tensor if units else None, (0, (1, 1)), "black"),
-            f"the datasheet's peak{units}": ((gpu["peak_gflops"] or {}).get(dtype), "--", "black"),
+            "cuBLAS": (part.loc[part["anchor"], "gflops"].max(), "-."),
+            f"multiply-adds alone{units}, measured": (alone, "-"),
+            "tensor cores alone, measured": (tensor if units else None, (0, (1, 1))),
+            f"the datasheet's peak{units}": ((gpu["peak_gflops"] or {}).get(dtype), "--"),
         }
-        for name, (rate, dashes, colour) in lines.items():
+        for name, (rate, dashes) in lines.items():
             if pd.notna(rate):
                 label = f"{name}: {rate / 1000:.1f}" if len(groups) == 1 else name
-                axis.axvline(rate / 1000, color=colour, linestyle=dashes, linewidth=1.3, label=label)
+                _line_behind(axis, rate / 1000, linestyle=dashes, label=label)
         axis.set(title=_title(f"{dtype}, {own['shape'].iloc[0]}", platform, evidence), xlabel="TFLOP/s", xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
@@ -1095,19 +1226,12 @@ def rung(rungs: pd.DataFrame, kernel: str, evidence: Evidence) -> Figure:
     for number, (platform, pair, part) in enumerate(groups):
         left, right = axes[2 * number : 2 * number + 2]
         _mix(left, pair.fillna({"instructions": 1}), pair["kernel"])
-        colours = [_BLUE if name == kernel else "0.5" for name in pair["kernel"]]
-        bars = right.barh(pair["kernel"], pair["gflops"] / 1000, color=colours, height=0.72)
-        right.bar_label(
-            bars,
-            [f"{rate / 1000:.3g}" for rate in pair["gflops"]],
-            label_type="center",
-            fontsize="small",
-            color="white",
-        )
+        right.barh(pair["kernel"], pair["gflops"] / 1000, color=_colours(pair["kernel"], evidence), height=0.72)
+        _numbers(right, range(len(pair)), [f"{rate / 1000:.3g}" for rate in pair["gflops"]])
         _ceilings(right, pair, range(len(pair)))
         library = rungs.loc[rungs["anchor"] & (rungs["platform"] == platform), "gflops"].max()
         if pd.notna(library):
-            right.axvline(library / 1000, color="black", linestyle="-.", linewidth=1.3, label="cuBLAS")
+            _line_behind(right, library / 1000, linestyle="-.")
         largest = np.nanmax([part["gflops"].max(), part["ceiling_gflops"].max(), library])
         right.set(xlim=(0, 1.05 * largest / 1000), xlabel="TFLOP/s")
         right.set_yticklabels([])
@@ -1115,7 +1239,7 @@ def rung(rungs: pd.DataFrame, kernel: str, evidence: Evidence) -> Figure:
         right.grid(axis="y", visible=False)
         if len(groups) > 1:
             left.set_title(_title("", platform, evidence))
-    _beside_all(figure, axes, columns=5)
+    _beside_all(figure, axes[::2], columns=4)
     return figure
 
 
@@ -1169,7 +1293,7 @@ def task(name: str, evidence: Evidence, published: pd.DataFrame) -> Figure:
     elif chosen["kernel"].nunique() == 1 and chosen[["block_x", "block_y"]].drop_duplicates().shape[0] > 1:
         return sweep(chosen, "choice", "threads of a block, x × y", evidence)
     if len(chosen[["kernel", *evidence.choice]].drop_duplicates()) > 3:
-        return bars(rows, evidence)
+        return points(rows, evidence)
     return rates(rows, evidence)
 
 

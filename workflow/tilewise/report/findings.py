@@ -3,6 +3,7 @@
 import contextlib
 import html
 import json
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -64,12 +65,19 @@ def _count(number, noun):
 
 
 def _times(ratio):
-    return f"{ratio:.3g}×" if ratio < 1000 else f"{ratio:,.0f}×"
+    return f"{rounded(ratio)}×"
 
 
-def _rounded(value: float) -> str:
-    """A number as a person says it: 0.4, 5.4, 54, 540."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+def rounded(value: float, digits: int = 2) -> str:
+    """A number of the prose as a person says it: 0.4, 5.4, 54, 540, 54,300; 1.01 near 1, and a whole number whole."""
+    size = abs(value)
+    if not math.isfinite(value) or value == round(value):
+        return f"{value:,.0f}"
+    if size >= 1000:
+        return f"{round(value, 2 - math.floor(math.log10(size))):,.0f}"
+    if size >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits + (0.9 < size < 1.1)}g}"
 
 
 def _ends(evidence, rungs, platform):
@@ -91,16 +99,16 @@ def answer(evidence: Evidence, rungs: pd.DataFrame, ladder: pd.DataFrame) -> str
         if not ends:
             continue
         naive, best, _ = ends
-        said = f"**{_rounded(best['gflops'] / 1000)} TFLOP/s** (`{best['kernel']}`)"
-        compared = [f"{_rounded(best['gflops'] / naive['gflops'])} times as fast"]
+        said = f"**{rounded(best['gflops'] / 1000)} TFLOP/s** (`{best['kernel']}`)"
+        compared = [f"{rounded(best['gflops'] / naive['gflops'])} times as fast"]
         if pd.notna(best["percent_of_anchor"]):
-            compared.append(f"{best['percent_of_anchor']:.0f} % of the rate of NVIDIA's own library")
+            compared.append(f"{rounded(best['percent_of_anchor'])} % of the rate of NVIDIA's own library")
         peak = (gpu.device["gpu"]["peak_gflops"] or {}).get("float")
         if peak:
-            compared.append(f"{100 * best['gflops'] / peak:.0f} % of the peak of the chip's float units")
+            compared.append(f"{rounded(100 * best['gflops'] / peak)} % of the peak of the chip's float units")
         lines.append(
             f"On {_label(evidence, gpu)}, the textbook's kernel multiplies {naive['n']:,} × {naive['n']:,} matrices of "
-            f"floats at **{_rounded(naive['gflops'] / 1000)} TFLOP/s**, and the fastest one of this study at {said}: "
+            f"floats at **{rounded(naive['gflops'] / 1000)} TFLOP/s**, and the fastest one of this study at {said}: "
             f"{_listed(compared)}.{_beyond(ladder, best, gpu, evidence)}"
         )
     if lines:
@@ -118,7 +126,7 @@ def _beyond(ladder, best, gpu, evidence):
         return ""
     row = made.iloc[-1]
     return (
-        f" Floats made of short numbers on the tensor cores come to {_rounded(row['gflops'] / 1000)} TFLOP/s "
+        f" Floats made of short numbers on the tensor cores come to {rounded(row['gflops'] / 1000)} TFLOP/s "
         f"(`{row['kernel']}`)."
     )
 
@@ -147,21 +155,24 @@ def reasons(evidence: Evidence, rungs: pd.DataFrame) -> str:
     asked, share, near = "accesses_per_100", "multiply_add_percent", "percent_of_ceiling"
     if best[asked] < naive[asked]:
         points.append(
-            f"**It asks memory for less.** For 100 multiply-adds, a warp of `naive` makes {_rounded(naive[asked])} "
-            f"requests to caches and shared memory; one of `{best['kernel']}` makes {_rounded(best[asked])}. What it "
+            f"**It asks memory for less.** For 100 multiply-adds, a warp of `naive` makes {rounded(naive[asked])} "
+            f"requests to caches and shared memory; one of `{best['kernel']}` makes {rounded(best[asked])}. What it "
             "has loaded stays in registers and serves many sums."
         )
     if best[share] > naive[share]:
         points.append(
-            f"**It spends its instructions on arithmetic.** {naive[share]:.0f} % of the instructions in `naive`'s loop "
-            f"are multiply-adds, and {best[share]:.0f} % in `{best['kernel']}`'s. A scheduler issues one instruction "
+            f"**It spends its instructions on arithmetic.** {rounded(naive[share])} % of the instructions "
+            "in `naive`'s loop "
+            f"are multiply-adds, and {rounded(best[share])} % in `{best['kernel']}`'s. A scheduler issues "
+            "one instruction "
             "per cycle, so every other one costs a multiply-add."
         )
     least = own.loc[own[near].idxmin()] if own[near].notna().any() else None
     if least is not None and best[near] > least[near]:
         points.append(
-            f"**It waits less.** `{least['kernel']}` reaches {least[near]:.0f} % of the rate that its own loop allows, "
-            f"`{best['kernel']}` {best[near]:.0f} %. In the rest of the time no multiply-add is ready."
+            f"**It waits less.** `{least['kernel']}` reaches {rounded(least[near])} % of the rate that its "
+            "own loop allows, "
+            f"`{best['kernel']}` {rounded(best[near])} %. In the rest of the time no multiply-add is ready."
         )
     if not points:
         return ""
@@ -181,7 +192,7 @@ def summary(evidence: Evidence, ladder: pd.DataFrame, verified: pd.DataFrame, fa
     worst = verified.loc[verified["points"] == verified["verified"], "largest_bound_ratio"].max()
     sentence = f"{right:,} of {total:,} points were verified"
     if pd.notna(worst):
-        sentence += f"; the largest error is {100 * worst:.4g} % of its rounding bound"
+        sentence += f"; the largest error is {rounded(100 * worst)} % of its rounding bound"
     points.append(f"{sentence}.")
     points += company(evidence)
     points += _faults(evidence)
@@ -246,14 +257,14 @@ def platforms(table: pd.DataFrame, evidence: Evidence) -> str:
         ran, apart = (_count(len(part), "point").capitalize() for part in (rows, changed))
         said = (
             f"{ran} ran on {name} and on {plain(other)}. In the median, {name} takes "
-            f"{1 / rows['faster'].median():.2g} times the other's time. {apart} "
+            f"{rounded(1 / rows['faster'].median())} times the other's time. {apart} "
             f"{'differs' if len(changed) == 1 else 'differ'} by more than the spread."
         )
         if len(changed):
             most, least = changed.loc[changed["faster"].idxmax()], changed.loc[changed["faster"].idxmin()]
             said += (
-                f" The range is from {least['faster']:.2g} times as fast (`{least['kernel']}`, {least['dtype']}, "
-                f"{least['shape']}) to {most['faster']:.2g} times (`{most['kernel']}`, {most['dtype']}, "
+                f" The range is from {rounded(least['faster'])} times as fast (`{least['kernel']}`, {least['dtype']}, "
+                f"{least['shape']}) to {rounded(most['faster'])} times (`{most['kernel']}`, {most['dtype']}, "
                 f"{most['shape']})."
             )
         lines.append(said)
@@ -269,8 +280,9 @@ def cards(compared: pd.DataFrame, evidence: Evidence) -> str:
         lines.append(
             f"{_count(len(rows), 'card').capitalize()} of the model {plain(model)} were compared at "
             f"{_count(int(slow['compared']), 'point')}: from the slowest to the fastest is "
-            f"{fast['rate_percent'] - slow['rate_percent']:.2g} % of the median rate. The slowest is "
-            f"{plain(slow['gpu_uuid'])} on {plain(slow['node'] or slow['platform'])}, at {slow['rate_percent']:.4g} %."
+            f"{rounded(fast['rate_percent'] - slow['rate_percent'])} % of the median rate. The slowest is "
+            f"{plain(slow['gpu_uuid'])} on {plain(slow['node'] or slow['platform'])}, at "
+            f"{rounded(slow['rate_percent'], 4)} %."
         )
     return "\n\n".join(lines)
 
@@ -294,7 +306,7 @@ def _ladder_points(ladder, label):
     steps = []
     for name, row in sorted(rows.items(), key=lambda item: -item[1]["time_ms"]):
         choice = f" ({row['choice']})" if row["choice"] else ""
-        steps.append(f"{name}{choice} {row['time_ms']:,.4g} ms")
+        steps.append(f"{name}{choice} {rounded(row['time_ms'])} ms")
     shape = next(iter(rows.values()))["shape"]
     points = [f"**{label}**, float, {shape}: {', '.join(steps)}."]
     own = [row for name, row in rows.items() if not row["anchor"]]
@@ -307,9 +319,9 @@ def _ladder_points(ladder, label):
     if pd.notna(fastest["speedup_over_naive"]) and fastest["kernel"] != "naive":
         sentence += f", {_times(fastest['speedup_over_naive'])} the speed of the best naive kernel"
     if pd.notna(fastest["percent_of_anchor"]):
-        sentence += f" and {fastest['percent_of_anchor']:.0f}\u00a0% of cuBLAS"
+        sentence += f" and {rounded(fastest['percent_of_anchor'])}\u00a0% of cuBLAS"
     if pd.notna(fastest["percent_of_peak"]):
-        sentence += f"; it reaches {fastest['percent_of_peak']:.0f}\u00a0% of the chip's vector peak"
+        sentence += f"; it reaches {rounded(fastest['percent_of_peak'])}\u00a0% of the chip's vector peak"
     points.append(f"{sentence}.")
     naive = rows.get("naive", {})
     if pd.notna(naive.get("speedup_over_cpu")):
@@ -332,12 +344,14 @@ def past_the_peak(ladder: pd.DataFrame, evidence: Evidence) -> str:
         sgemm = library.iloc[0]
         said = []
         for row in made.to_dict("records"):
-            words = f"`{row['kernel']}` {row['gflops'] / 1000:.3g} TFLOP/s, {_times(row['gflops'] / sgemm['gflops'])}"
+            words = (
+                f"`{row['kernel']}` {rounded(row['gflops'] / 1000)} TFLOP/s, {_times(row['gflops'] / sgemm['gflops'])}"
+            )
             if pd.notna(row["percent_of_peak"]):
-                words += f" cuBLAS's and {row['percent_of_peak']:.0f}\u00a0% of the peak of the float units"
+                words += f" cuBLAS's and {rounded(row['percent_of_peak'])}\u00a0% of the peak of the float units"
             said.append(f"{words}, with {_times(row['relative_error'] / sgemm['relative_error'])} its error")
         lines.append(
-            f"On {_label(evidence, gpu)}, at {sgemm['shape']}, cuBLAS's SGEMM makes {sgemm['gflops'] / 1000:.3g} "
+            f"On {_label(evidence, gpu)}, at {sgemm['shape']}, cuBLAS's SGEMM makes {rounded(sgemm['gflops'] / 1000)} "
             f"TFLOP/s. Everything counted, splitting too: {'; '.join(said)} (operands of both signs, Frobenius norm)."
         )
     return "\n\n".join(lines)
@@ -383,9 +397,10 @@ def energy(evidence: Evidence, published: pd.DataFrame) -> str:
         if len(library) and len(kernels):
             best, sgemm = kernels.loc[kernels["gflop_per_joule"].idxmax()], library.iloc[0]
             lines.append(
-                f"On {_label(evidence, gpu)}, a product of floats costs {sgemm['joules_per_product']:.3g} J in cuBLAS "
-                f"({sgemm['gflop_per_joule']:,.3g} GFLOP/J) and {best['joules_per_product']:.3g} J in "
-                f"`{best['kernel']}` ({best['gflop_per_joule']:,.3g} GFLOP/J, at {best['watts']:,.0f} W)."
+                f"On {_label(evidence, gpu)}, a product of floats costs "
+                f"{rounded(sgemm['joules_per_product'])} J in cuBLAS "
+                f"({rounded(sgemm['gflop_per_joule'])} GFLOP/J) and {rounded(best['joules_per_product'])} J in "
+                f"`{best['kernel']}` ({rounded(best['gflop_per_joule'])} GFLOP/J, at {rounded(best['watts'])} W)."
             )
     return "\n\n".join(lines)
 
@@ -404,7 +419,7 @@ def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:
             more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
             lines.append(
                 f"Source a found that double is {claim:g}\u00a0% slower than float, each with its best block, and that "
-                f"another block is best for double. On {_label(evidence, gpu)} double takes {more:.1f}\u00a0% "
+                f"another block is best for double. On {_label(evidence, gpu)} double takes {rounded(more)}\u00a0% "
                 f"longer; the best block is {own.loc['float', 'choice']} for float and "
                 f"{own.loc['double', 'choice']} for double."
             )
@@ -428,20 +443,22 @@ def double_cause(evidence: Evidence, limits: pd.DataFrame) -> str:
         low, high = sorted((sectors, looked))
         between = "between the two" if low <= longer <= high else "above both" if longer > high else "below both"
         words = (
-            f"Why? For a multiply-add, a warp of the double kernel touches {two['sectors_per_100'] / 100:.2g} sectors "
-            f"of 32 bytes and looks up {two['lines_per_100'] / 100:.2g} lines, one of the float kernel "
-            f"{one['sectors_per_100'] / 100:.2g} and {one['lines_per_100'] / 100:.2g}: {_times(sectors)} the sectors, "
+            "Why? For a multiply-add, a warp of the double kernel touches "
+            f"{rounded(two['sectors_per_100'] / 100)} sectors "
+            f"of 32 bytes and looks up {rounded(two['lines_per_100'] / 100)} lines, one of the float kernel "
+            f"{rounded(one['sectors_per_100'] / 100)} and {rounded(one['lines_per_100'] / 100)}: "
+            f"{_times(sectors)} the sectors, "
             f"{_times(looked)} the lines. It takes {_times(longer)} the time, which is {between}."
         )
         with contextlib.suppress(claims.Untestable):
             roof = claims.Machine(evidence, gpu).roof("multiply_add_rate", "double").value
-            used = f"{100 * two['gflops'] / roof:.0f}\u00a0% of what the units for double can do"
+            used = f"{rounded(100 * two['gflops'] / roof)}\u00a0% of what the units for double can do"
             words += f" It uses {used}{', so they are not the cause' if two['gflops'] < roof / 2 else ''}."
         if one["limited_by"] and two["limited_by"]:
             words += (
                 f" The largest share of a roof is that of {one['limited_by']} in float "
-                f"({one['limit_percent']:.0f}\u00a0%) and of {two['limited_by']} in double "
-                f"({two['limit_percent']:.0f}\u00a0%)."
+                f"({rounded(one['limit_percent'])}\u00a0%) and of {two['limited_by']} in double "
+                f"({rounded(two['limit_percent'])}\u00a0%)."
             )
         lines.append(words)
     return "\n\n".join(lines)
@@ -457,9 +474,10 @@ def shared_rate(evidence: Evidence, limits: pd.DataFrame) -> str:
             passes, memory = machine.roof("shared_wavefronts_16_bytes").value, machine.roof("memory_bandwidth").value
             per_cycle = gpu.device["gpu"]["sms"] * gpu.device["gpu"]["sm_clock_mhz"] / 1000
             said = (
-                f"On {_label(evidence, gpu)} shared memory makes {passes:.0f} · 10⁹ passes per second, "
-                f"{100 * passes / per_cycle:.0f}\u00a0% of one per cycle and multiprocessor. A pass moves 128 bytes: "
-                f"{128 * passes / 1000:.1f} TB/s, {_times(128 * passes / memory)} what memory delivers"
+                f"On {_label(evidence, gpu)} shared memory makes {rounded(passes)} · 10⁹ passes per second, "
+                f"{rounded(100 * passes / per_cycle)}\u00a0% of one per cycle and multiprocessor. A pass "
+                "moves 128 bytes: "
+                f"{rounded(128 * passes / 1000)} TB/s, {_times(128 * passes / memory)} what memory delivers"
             )
             for row in tiled.to_dict("records"):
                 counted = row["hardware_wavefronts_per_100"]
@@ -467,9 +485,10 @@ def shared_rate(evidence: Evidence, limits: pd.DataFrame) -> str:
                 if pd.notna(asked) and asked > 0:
                     most = 100 * 64 * passes / asked
                     said += (
-                        f". For 100 multiply-adds a warp of `tiled` ({row['choice']}) takes {asked:.0f} passes, which "
-                        f"allows {most:,.0f} GFLOP/s; it makes {row['gflops']:,.0f}, "
-                        f"{100 * row['gflops'] / most:.0f}\u00a0% of that"
+                        f". For 100 multiply-adds a warp of `tiled` ({row['choice']}) takes "
+                        f"{rounded(asked)} passes, which "
+                        f"allows {rounded(most)} GFLOP/s; it makes {rounded(row['gflops'])}, "
+                        f"{rounded(100 * row['gflops'] / most)}\u00a0% of that"
                     )
             lines.append(f"{said}.")
     return "\n\n".join(lines)
@@ -485,7 +504,8 @@ def tile_curve(counts: pd.DataFrame, evidence: Evidence) -> str:
         said = []
         if len(known) > 1:
             each = [
-                f"NTB {row['ntb']}: {row['hardware_wavefronts_per_100']:.0f}, {row['shared_percent']:.0f}\u00a0%"
+                f"NTB {row['ntb']}: {rounded(row['hardware_wavefronts_per_100'])}, "
+                f"{rounded(row['shared_percent'])}\u00a0%"
                 for row in known.to_dict("records")
             ]
             said.append(
@@ -530,7 +550,7 @@ def tuned(table: pd.DataFrame, evidence: Evidence) -> str:
         if len(timed):
             shares = 100 * timed["within_percent"] / timed["variants"]
             sentences.append(
-                f"In the median, {shares.median():.0f}\u00a0% of the variants are within 5\u00a0% of the best."
+                f"In the median, {rounded(shares.median())}\u00a0% of the variants are within 5\u00a0% of the best."
             )
             least, most = timed.loc[shares.idxmin()], timed.loc[shares.idxmax()]
             sentences.append(
@@ -544,7 +564,7 @@ def tuned(table: pd.DataFrame, evidence: Evidence) -> str:
                 largest = gains.loc[gains["gain_percent"].idxmax()]
                 sentences.append(
                     f"The best is faster than the registry's choice in {len(gains)} of {len(timed)} cases, at most by "
-                    f"{largest['gain_percent']:.1f}\u00a0% (`{largest['kernel']}`, {largest['dtype']}, "
+                    f"{rounded(largest['gain_percent'])}\u00a0% (`{largest['kernel']}`, {largest['dtype']}, "
                     f"{largest['shape']})."
                 )
         lines.append(" ".join(sentences))
@@ -562,7 +582,8 @@ def lines_explain(table: pd.DataFrame, evidence: Evidence) -> str:
         more, longer = (pairs[name] / pairs[f"{name}_smallest"] for name in (counted, time))
         parts = [
             f"at {_count(int(chosen.sum()), 'point')} it fetches {words} and takes, in the median, "
-            f"{longer[chosen].median():.3g} times as long ({longer[chosen].min():.3g} to {longer[chosen].max():.3g})"
+            f"{rounded(longer[chosen].median())} times as long ({rounded(longer[chosen].min())} to "
+            f"{rounded(longer[chosen].max())})"
             for chosen, words in ((more > 2, "more than twice the lines"), (more <= 2, "at most twice the lines"))
             if chosen.any()
         ]
@@ -604,11 +625,11 @@ def rung(
         functions = claims.Machine(evidence, gpu).functions() | _of_rungs(own, rows, kernel)
         this = own.loc[kernel]
         words = f"**{_label(evidence, gpu)}:** " if len(evidence.gpus) > 1 else ""
-        words += f"**{this['gflops'] / 1000:.3g}\u00a0TFLOP/s**"
+        words += f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
         if this["before"]:
             words += f", {_times(this['gain'])} the rate of `{this['before']}`"
         if pd.notna(this["percent_of_anchor"]):
-            words += f", {this['percent_of_anchor']:.3g}\u00a0% of cuBLAS"
+            words += f", {rounded(this['percent_of_anchor'])}\u00a0% of cuBLAS"
         said = [f"{words}."]
         for sentence in sentences:
             with contextlib.suppress(claims.Untestable):
@@ -660,10 +681,14 @@ def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
         peak = (gpu.device["gpu"]["peak_gflops"] or {}).get(dtype)
         if peak and on_vector_units:
             shares["of the datasheet's peak"] = 100 * best["gflops"] / peak
-        words = [f"{share:.3g}\u00a0% {of}" for of, share in shares.items()]
+        words = [f"{rounded(share)}\u00a0% {of}" for of, share in shares.items()]
         clocks = own["sm_clock_mhz"].dropna()
-        held = f" The clock held {clocks.min():,.0f} to {clocks.max():,.0f} MHz over all rungs." if len(clocks) else ""
-        rate = f"{best['gflops'] / 1000:.3g}\u00a0TFLOP/s"
+        held = (
+            f" The clock held {rounded(clocks.min())} to {rounded(clocks.max())} MHz over all rungs."
+            if len(clocks)
+            else ""
+        )
+        rate = f"{rounded(best['gflops'] / 1000)}\u00a0TFLOP/s"
         lines.append(
             f"On {_label(evidence, gpu)} the fastest is `{best['kernel']}` with {rate}: {', '.join(words)}.{held}"
         )
@@ -687,11 +712,11 @@ def between_runs(evidence: Evidence) -> str:
         ]
         sentence = (
             f"On {_label(evidence, gpu)} the {int(rows['runs'].max())} runs of a point agree within 1\u00a0% at "
-            f"{100 * (apart <= 1).mean():.0f}\u00a0% of {_count(len(rows), 'point')} and within 2\u00a0% at "
-            f"{100 * (apart <= 2).mean():.0f}\u00a0%"
+            f"{rounded(100 * (apart <= 1).mean())}\u00a0% of {_count(len(rows), 'point')} and within 2\u00a0% at "
+            f"{rounded(100 * (apart <= 2).mean())}\u00a0%"
         )
         others = f"; among the other {len(far)} are {' and '.join(causes)}" if causes else ""
-        lines.append(f"{sentence}{others}. The farthest apart are {apart.max():.2g}\u00a0%.")
+        lines.append(f"{sentence}{others}. The farthest apart are {rounded(apart.max())}\u00a0%.")
     return "\n\n".join(lines)
 
 
@@ -716,16 +741,17 @@ def clocks(evidence: Evidence) -> str:
             continue
         if slow.empty:
             lines.append(
-                f"On {_label(evidence, gpu)} no point ran at less than {100 * LOWERED:.0f}\u00a0% of {highest} MHz."
+                f"On {_label(evidence, gpu)} no point ran at less than {rounded(100 * LOWERED)}\u00a0% of "
+                f"{highest} MHz."
             )
             continue
         least = slow.loc[slow["sm_clock_mhz"].idxmin()]
         choice = f" ({least['choice']})" if least["choice"] else ""
         lines.append(
             f"Percentages of a peak refer to {highest} MHz, the highest clock. On {_label(evidence, gpu)} "
-            f"{_count(len(slow), 'point')} of {len(rows)} ran below {100 * LOWERED:.0f}\u00a0% of it. "
+            f"{_count(len(slow), 'point')} of {len(rows)} ran below {rounded(100 * LOWERED)}\u00a0% of it. "
             f"The slowest clock was that of `{least['kernel']}`{choice} in {least['dtype']} at "
-            f"{least['shape']}, {least['sm_clock_mhz']:,.0f} MHz in the median."
+            f"{least['shape']}, {rounded(least['sm_clock_mhz'])} MHz in the median."
         )
     return "\n\n".join(lines)
 
@@ -743,7 +769,7 @@ def block_shapes(evidence: Evidence) -> str:
         per_cycle = gpu.device["gpu"]["sms"] * own["sm_clock_mhz"] / 1000
         used = own["gflops"] / 64 * own["lines_per_100"] / 100 / per_cycle
         said = [
-            f"{choice}: {lines_:.2g} lines, {100 * share:.0f}\u00a0%"
+            f"{choice}: {rounded(lines_)} lines, {rounded(100 * share)}\u00a0%"
             for choice, lines_, share in zip(own["choice"], own["lines_per_100"] / 100, used, strict=True)
         ]
         lines.append(
@@ -765,7 +791,7 @@ def _beyond_look_ups(rows, evidence):
         own = found[(found["platform"] == row["platform"]) & (found["block_x"] == row["block_x"])]
         for counted in own[own["block_y"] == row["block_y"]].head(1).to_dict("records"):
             parts = [
-                f"{name} {counted[column]:.0f}\u00a0%"
+                f"{name} {rounded(counted[column])}\u00a0%"
                 for name, column in (
                     ("hits in the first cache", "l1_hit_percent"),
                     ("hits in the second", "l2_hit_percent"),
@@ -796,8 +822,9 @@ def few_blocks(evidence: Evidence) -> str:
         if before["ntb"] == after["ntb"]:
             continue
         lines.append(
-            f"At {tables.shape_text(before)}, NTB {before['ntb']} reaches {before['gflops']:,.0f} GFLOP/s and NTB "
-            f"{after['ntb']} {after['gflops']:,.0f} on {_label(evidence, gpu)}: {before['grid_x'] * before['grid_y']} "
+            f"At {tables.shape_text(before)}, NTB {before['ntb']} reaches {rounded(before['gflops'])} GFLOP/s and NTB "
+            f"{after['ntb']} {rounded(after['gflops'])} on {_label(evidence, gpu)}: "
+            f"{before['grid_x'] * before['grid_y']} "
             f"blocks have become {after['grid_x'] * after['grid_y']}, and there are {sms} multiprocessors."
         )
     return "\n\n".join(lines)
@@ -821,8 +848,8 @@ def largest_rates(evidence: Evidence) -> str:
         rates = {int(n): rate for n, rate in zip(beside["n"], beside["gflops"])} | rates
         at_once = int(held["active_blocks"].iloc[0]) * gpu.device["gpu"]["sms"]
         shown = sorted(rates)[-4:]
-        said = ", ".join(f"{rates[n]:,.0f} GFLOP/s at n = {n:,}" for n in shown)
-        rows = ", ".join(f"{at_once * 128 / n:.2g}" for n in shown)
+        said = ", ".join(f"{rounded(rates[n])} GFLOP/s at n = {n:,}" for n in shown)
+        rows = ", ".join(f"{rounded(at_once * 128 / n)}" for n in shown)
         lines.append(
             f"On {_label(evidence, gpu)} the naive kernel makes {said}. {at_once} blocks of 128 × 8 run at once; these "
             f"are {rows} rows of blocks. Blocks of one column read the same part of B, which the L2 cache has to fetch "
@@ -856,8 +883,9 @@ def profiled(table: pd.DataFrame, evidence: Evidence) -> str:
         if rows["issue_percent"].notna().any():
             busy, idle = rows.loc[rows["issue_percent"].idxmax()], rows.loc[rows["issue_percent"].idxmin()]
             said = (
-                f"The schedulers issue in {busy['issue_percent']:.0f}\u00a0% of the cycles of {_named(busy)}, and in "
-                f"{idle['issue_percent']:.0f}\u00a0% of those of {_named(idle)}"
+                f"The schedulers issue in {rounded(busy['issue_percent'])}\u00a0% of the cycles of "
+                f"{_named(busy)}, and in "
+                f"{rounded(idle['issue_percent'])}\u00a0% of those of {_named(idle)}"
             )
             if idle["waits"]:
                 said += f", whose warps wait most for: {idle['waits']} (warps per instruction issued)"
@@ -865,7 +893,8 @@ def profiled(table: pd.DataFrame, evidence: Evidence) -> str:
         if rows["matrices_moved"].notna().any():
             most = rows.loc[rows["matrices_moved"].idxmax()]
             words.append(
-                f"Memory moves {most['matrices_moved']:.2g} times the three matrices for {_named(most)}, more than "
+                f"Memory moves {rounded(most['matrices_moved'])} times the three matrices for "
+                f"{_named(most)}, more than "
                 "for any other"
             )
         lines.append(f"{'. '.join(words)}.")
@@ -888,8 +917,8 @@ def largest_products(evidence: Evidence, published: pd.DataFrame) -> str:
             here = probes[(probes["kernel"] == "naive") & (probes["timed_n"] == row["n"])]
             for ms in here["time_ms"].head(1):
                 said.append(
-                    f"At source a's own n = {row['n']:,} the naive kernel takes {ms / 1000:,.3g} s, and took "
-                    f"{row['value'] / 1000:,.3g} s there: {_times(row['value'] / ms)} the speed"
+                    f"At source a's own n = {row['n']:,} the naive kernel takes {rounded(ms / 1000)} s, and took "
+                    f"{rounded(row['value'] / 1000)} s there: {_times(row['value'] / ms)} the speed"
                 )
         last = probes.sort_values("timed_n").groupby("kernel", sort=False).tail(1).set_index("kernel")
         for name, row in last.iterrows():
@@ -899,8 +928,10 @@ def largest_products(evidence: Evidence, published: pd.DataFrame) -> str:
             whole = "the largest n that fits" if row["timed_n"] == fits else f"of {fits:,} that would fit"
             slow = last.loc["naive"]
             said.append(
-                f"`{name}` multiplies n = {row['timed_n']:,}, {whole}, in {row['time_ms'] / 1000:,.3g} s; the naive "
-                f"kernel would take {slow['predicted_ms'] / 1000:,.3g} s for n = {slow['allocatable_n']:,}, so it was "
+                f"`{name}` multiplies n = {row['timed_n']:,}, {whole}, in {rounded(row['time_ms'] / 1000)} "
+                "s; the naive "
+                f"kernel would take {rounded(slow['predicted_ms'] / 1000)} s for n = "
+                f"{slow['allocatable_n']:,}, so it was "
                 f"timed at n = {slow['timed_n']:,}"
             )
         if said:
@@ -933,11 +964,13 @@ def _of_threads(evidence, gpu, limits):
         best, worst = rows.loc[rows["gflops"].idxmax()], rows.loc[rows["gflops"].idxmin()]
         words = (
             f"With one thread per element, a block of {best['choice']} is best and one of {worst['choice']} makes "
-            f"{100 * worst['gflops'] / best['gflops']:.0f}\u00a0% of its rate"
+            f"{rounded(100 * worst['gflops'] / best['gflops'])}\u00a0% of its rate"
         )
         lines = [row["lines_per_100"] / 100 for row in (worst, best)]
         if lines[0] > lines[1]:
-            words += f", since a warp looks up {lines[0]:.2g} cache lines for a multiply-add, not {lines[1]:.2g}"
+            words += (
+                f", since a warp looks up {rounded(lines[0])} cache lines for a multiply-add, not {rounded(lines[1])}"
+            )
         yield words
     naive = limits[limits["kernel"] == "naive"].set_index("dtype")
     if {"float", "double"} <= set(naive.index):
@@ -948,7 +981,7 @@ def _of_threads(evidence, gpu, limits):
     found = found[(found["platform"] == gpu.name) & (found["kernel"] == "naive")]
     for row in found.tail(1).to_dict("records"):
         share = 100 * row["allocatable_n"] / row["theoretical_n"]
-        yield f"The largest matrices that fit have n = {row['allocatable_n']:,}, {share:.1f}\u00a0% of the theory"
+        yield f"The largest matrices that fit have n = {row['allocatable_n']:,}, {rounded(share)}\u00a0% of the theory"
 
 
 def _of_tiles(evidence, gpu, ladder, limits, verdicts):
@@ -960,7 +993,7 @@ def _of_tiles(evidence, gpu, ladder, limits, verdicts):
         words = f"Tiles in shared memory make the product {_times(gain)} as fast as the best naive kernel"
         yield words + "".join(f"; source a found {_times(figure)}" for figure in source[:1])
     shares = [
-        f"{limit.loc[name, 'limited_by']} for `{name}` ({limit.loc[name, 'limit_percent']:.0f}\u00a0% of its roof)"
+        f"{limit.loc[name, 'limited_by']} for `{name}` ({rounded(limit.loc[name, 'limit_percent'])}\u00a0% of its roof)"
         for name in ("naive", "tiled", "multi_tile")
         if name in limit.index and limit.loc[name, "limited_by"]
     ]
@@ -975,7 +1008,9 @@ def _of_tiles(evidence, gpu, ladder, limits, verdicts):
         which = name if all(pd.notna(each[name]) for each in counted) else "wavefronts_per_100"
         before, after = (each[which] for each in counted)
         if pd.notna(before) and pd.notna(after):
-            words += f"; 100 multiply-adds of a warp take {after:.0f} passes of shared memory, not {before:.0f}"
+            words += (
+                f"; 100 multiply-adds of a warp take {rounded(after)} passes of shared memory, not {rounded(before)}"
+            )
         yield words
     edges = evidence.of("rectangular").gpu
     edges = edges[(edges["platform"] == gpu.name) & (edges["kernel"] == "tiled") & (edges["status"] == "ok")]
@@ -983,7 +1018,7 @@ def _of_tiles(evidence, gpu, ladder, limits, verdicts):
     ragged = edges[edges["n"] % 32 != 0]
     if len(ragged) and len(whole := edges[edges["n"] % 32 == 0]):
         lost = 100 * (whole["gflops"].max() / ragged["gflops"].max() - 1)
-        yield f"Edges that fill no tile cost {lost:.2g}\u00a0% of the rate" if lost > 0.1 else "Edges cost nothing"
+        yield f"Edges that fill no tile cost {rounded(lost)}\u00a0% of the rate" if lost > 0.1 else "Edges cost nothing"
 
 
 def _of_ladder(evidence, ladder, limits, gpu):
@@ -994,15 +1029,15 @@ def _of_ladder(evidence, ladder, limits, gpu):
     if kernels.empty or library.empty:
         return
     best, sgemm = kernels.loc[kernels["time_ms"].idxmin()], library.loc[library["time_ms"].idxmin()]
-    words = f"The fastest kernel on the CUDA cores, `{best['kernel']}`, makes {best['gflops'] / 1000:.3g} TFLOP/s"
-    words += f", {100 * sgemm['time_ms'] / best['time_ms']:.0f}\u00a0% of cuBLAS"
+    words = f"The fastest kernel on the CUDA cores, `{best['kernel']}`, makes {rounded(best['gflops'] / 1000)} TFLOP/s"
+    words += f", {rounded(100 * sgemm['time_ms'] / best['time_ms'])}\u00a0% of cuBLAS"
     if best["kernel"] in limit.index and limit.loc[best["kernel"], "limited_by"]:
         row = limit.loc[best["kernel"]]
-        words += f"; what limits it most is {row['limited_by']} ({row['limit_percent']:.0f}\u00a0% of its roof)"
+        words += f"; what limits it most is {row['limited_by']} ({rounded(row['limit_percent'])}\u00a0% of its roof)"
     yield words
     for row in ladder[made].sort_values("gflops").tail(1).to_dict("records"):
         yield (
-            f"Floats made of short numbers on the tensor cores come to {row['gflops'] / 1000:.3g} TFLOP/s "
+            f"Floats made of short numbers on the tensor cores come to {rounded(row['gflops'] / 1000)} TFLOP/s "
             f"(`{row['kernel']}`)"
         )
 
@@ -1021,9 +1056,9 @@ def _of_study(evidence, gpu, verdicts):
     if len(rows):
         agree = 100 * (rows["run_high_ms"] <= 1.01 * rows["run_low_ms"]).mean()
         yield (
-            f"Times are sure: in {agree:.0f}\u00a0% of {_count(len(rows), 'point')} the runs agree within 1\u00a0%"
+            f"Times are sure: in {rounded(agree)}\u00a0% of {_count(len(rows), 'point')} the runs agree within 1\u00a0%"
             if agree > 90
-            else f"In {agree:.0f}\u00a0% of {_count(len(rows), 'point')} the runs agree within 1\u00a0%"
+            else f"In {rounded(agree)}\u00a0% of {_count(len(rows), 'point')} the runs agree within 1\u00a0%"
         )
 
 
@@ -1031,7 +1066,7 @@ def _filled(sentence, functions):
     def figure(part):
         value = evaluate(part[1], functions)
         value = value.value if isinstance(value, claims.Spread) else value
-        return plain(value) if isinstance(value, str) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return plain(value) if isinstance(value, str) else rounded(value)
 
     return re.sub(r"\{(.+?)\}", figure, sentence)
 

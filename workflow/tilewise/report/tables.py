@@ -43,9 +43,11 @@ def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: 
     names = kernel.parameters if kernel else () if recorded else ("block",)
     words = []
     for name in dict.fromkeys([*names, *recorded]):
+        if name in without:
+            continue
         if name == "block" and pd.notna(row["block_x"]):
             words.append(f"{row['block_x']} × {row['block_y']}")
-        elif name not in without and pd.notna(row.get(name)):
+        elif pd.notna(row.get(name)):
             words.append(f"{name} {row[name]}")
     return ", ".join(words)
 
