@@ -37,6 +37,7 @@ verified = tables.verification(evidence)
 climb = tables.climb(evidence, tables.CLIMB)
 rungs = tables.rungs(climb, evidence)
 verdicts = claims.verdicts(claims.load(), evidence)
+limits = tables.limits(evidence)
 
 
 def task_table(name, layout, caption, rows=lambda table: table, hide=()):
@@ -115,7 +116,7 @@ task_table(
 )
 
 # %%
-text(findings.double_cost(evidence, published))
+text("\n\n".join([findings.double_cost(evidence, published), findings.double_cause(evidence, limits)]))
 
 # %% [markdown]
 # ### Which index should run along a row?
@@ -179,6 +180,9 @@ task_table(
     hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
 )
 
+# %%
+text(findings.shared_rate(evidence, limits))
+
 # %% [markdown]
 # ### A tile width chosen at run time
 #
@@ -238,8 +242,8 @@ task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Compared with plain 
 # A block that computes NTB neighbouring tiles of C loads each tile of A once for all of them, and each thread keeps NTB
 # sums in registers: every load serves more arithmetic. Each further tile saves less than the one before. With NTB tiles
 # per block, each tile needs (1 + 1/NTB) / 2 of the loads that it needs with one tile per block. So fewer loads alone
-# can at most double the speed. The price is registers and shared memory. It has to be paid when they leave room for
-# fewer blocks on a multiprocessor (see Occupancy).
+# can at most double the speed. The price is registers and shared memory, which may leave room for fewer blocks on a
+# multiprocessor (see Occupancy).
 
 # %%
 task_figure(
@@ -248,7 +252,7 @@ task_figure(
 )
 
 # %%
-text(findings.few_blocks(evidence))
+text("\n\n".join([findings.tile_curve(tables.tile_counts(evidence), evidence), findings.few_blocks(evidence)]))
 
 # %%
 task_table(
@@ -599,7 +603,7 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 # ## Past the peak: floats made of short numbers
 #
 # A product of floats stops at the rate of the float units, in every kernel above and in cuBLAS. But the same chip also
-# has tensor cores, which multiply numbers of two bytes about fifteen times as fast. They are too short for a float: a
+# has tensor cores, which multiply numbers of two bytes many times as fast. They are too short for a float: a
 # half has 11 significant bits and a bfloat16 has 8, where a float has 24.
 #
 # **Why splitting works.** A float is the sum of short numbers. Round it to a half: what is lost is itself a number, and
@@ -608,7 +612,7 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 # a b = high high + high low + low high + low low.
 #
 # The last term is as small as what was lost anyway. The other three are products of halves, which a tensor core makes
-# exactly. Three products in place of one, at fifteen times the rate, leave a factor of five. A half has few exponents,
+# exactly. Three products in place of one leave a third of what the tensor cores gain. A half has few exponents,
 # so before the split 64 numbers of a row or column are multiplied by a power of two that brings the largest near the
 # top; that is exact, and is taken out again afterwards. A bfloat16 has all exponents of a float but fewer bits: three
 # parts, six products, half the rate, no limit of range.
@@ -630,7 +634,20 @@ show_figure(
 )
 
 # %%
-text(findings.past_the_peak(ladder, evidence))
+text(
+    "\n\n".join(
+        [
+            findings.found(
+                evidence.of("bandwidth"),
+                """
+                On {platform} the tensor cores alone make {roof('tensor_rate', 'half') / 1000} TFLOP/s of halves,
+                {roof('tensor_rate', 'half') / roof('multiply_add_rate')} times what the float units make of floats.
+                """,
+            ),
+            findings.past_the_peak(ladder, evidence),
+        ]
+    )
+)
 
 # %%
 task_table("float_accuracy", "sweep", "<b>Float results.</b> All with the whole time of a product, splitting included.")
@@ -723,7 +740,8 @@ show_table(
 # ### Is the best choice clear?
 #
 # A best block, tile or NTB means something only if the difference to the runner-up is larger than the scatter of the
-# measurement. The last column says whether the quartile ranges of the two do not overlap.
+# measurement. The last column says whether the ranges of the two do not overlap: from the fastest to the slowest of
+# several runs, or else between the quartiles of one.
 
 # %%
 show_table(
@@ -800,9 +818,21 @@ text(
         """
         On {platform}, float with tiles of 32, the kernel that accepts any shape takes {time(kernel='tiled',
         dtype='float', tile=32, n=3008) / time(kernel='tiled_exact', dtype='float', tile=32)} times as long on multiples
-        of 32 as the kernel without tests. The ragged shape, with 0.99 times the work, takes {time(kernel='tiled',
-        dtype='float', tile=32, n=3001) / time(kernel='tiled', dtype='float', tile=32, n=3008)} times as long as the
-        multiples.
+        of 32 as the kernel without tests. The ragged shape, with {(3001 * 2003 * 4021) / (3008 * 2016 * 4032)} times
+        the work, takes {time(kernel='tiled', dtype='float', tile=32, n=3001) / time(kernel='tiled', dtype='float',
+        tile=32, n=3008)} times as long as the multiples.
+        """,
+    )
+)
+
+# %%
+text(
+    findings.found(
+        evidence.of("rectangular"),
+        """
+        A test inside the innermost loop, as source d warns of, is another matter: on {platform} the kernel with it
+        takes {time(kernel='tiled_inner_test', dtype='float', tile=32, n=3008) / time(kernel='tiled', dtype='float',
+        tile=32, n=3008)} times as long on the multiples of 32 as the one that fills its tiles with zeros.
         """,
     )
 )
@@ -826,21 +856,21 @@ task_figure(
 )
 
 # %%
-text(findings.largest_rates(evidence))
+text("\n\n".join([findings.largest_products(evidence, published), findings.largest_rates(evidence)]))
 
 # %%
 task_table(
     "task1c",
     "maximum_size",
-    "<b>The largest product.</b> Three float matrices, naive kernel, beside source a's Table 3.",
+    "<b>The largest product.</b> Three float matrices, beside source a's Table 3.",
 )
 
 # %% [markdown]
 # ## The roofs of the device
 #
-# How fast is the memory really, and how many multiply-adds do the units really do? Two kernels that do nothing else
-# measure it. A kernel with 0.25 FLOP per byte, or with 4, cannot exceed the resulting rates if every byte comes from
-# memory.
+# How fast are memory, the caches and shared memory really, and how many multiply-adds do the units really do? Small
+# kernels that do nothing else measure each. A kernel with 0.25 FLOP per byte, or with 4, cannot exceed the resulting
+# rates if every byte comes from memory.
 
 # %%
 task_figure("bandwidth", "<b>Roofs.</b> Measured rates as a percentage of those in the datasheet.")
@@ -860,21 +890,43 @@ text(
 )
 
 # %%
+text(
+    findings.found(
+        evidence.of("bandwidth"),
+        """
+        The L2 cache of {platform} delivers {roof('l2_bandwidth')} GB/s, {roof('l2_bandwidth') /
+        roof('memory_bandwidth')} times what memory does; the first caches together {roof('l1_bandwidth')} GB/s.
+        """,
+    )
+)
+
+# %%
+text(
+    findings.found(
+        evidence.of("bandwidth"),
+        """
+        Multiply-adds on the CUDA cores of {platform} make {roof('multiply_add_rate', 'double')} GFLOP/s in double, and
+        {roof('multiply_add_rate', 'half')} in half, two per instruction; its tensor cores make {roof('tensor_rate',
+        'double')} in double and {roof('tensor_rate', 'half')} in half.
+        """,
+    )
+)
+
+# %%
 text(findings.missing_roofs(evidence.of("bandwidth")))
 
 # %%
 task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
 
 # %%
-limits = tables.limits(evidence)
 if not limits.empty:
     display(
         text(
             "## What limits each kernel\n\n"
             "Each kernel asks for so much per multiply-add: issue slots, passes of shared memory, look-ups and bytes "
-            "of the first cache, and at least every matrix once from memory. Times its rate, that is a share of what "
-            "the device can deliver. The largest share is what limits it, if it is above half; otherwise the kernel "
-            "waits."
+            "of the first cache, and from memory every matrix once, or what ncu counted at full size. Times its rate, "
+            "that is a share of what the device can deliver. The largest share is what limits it, if it is above half; "
+            "otherwise the kernel waits."
         )
     )
     display(
@@ -1076,7 +1128,7 @@ text(
         time(kernel='ikj', dtype='float', cube=800)} times as long as ikj, and jki takes {time(kernel='jki',
         dtype='float', cube=800) / time(kernel='ikj', dtype='float', cube=800)} times as long. At 512, ijk takes
         {time(kernel='ijk', dtype='float', cube=512) / time(kernel='ijk', dtype='float', cube=500)} times as long as at
-        500, for 1.07 times the work.
+        500, for {(512 / 500) ** 3} times the work.
         """,
         evidence.everyone,
     )
@@ -1132,7 +1184,7 @@ if len(both.gpus) > 1:
     display(
         text(
             "## Machines compared\n\nWhat carries over from one chip to another? The same points on both, each with "
-            "its best time. Two times differ if their quartiles lie apart."
+            "its best time. Two times differ if their ranges lie apart: those of several runs, or else their quartiles."
         )
     )
     best = ladder if both is evidence else tables.ladder(both, published)
@@ -1179,8 +1231,9 @@ if concluded:
 # ### How a verdict is reached
 #
 # The table lists what the five sources claim, and tests each claim on the measured values. The condition in
-# `report/claims.yaml` decides whether a claim holds. The range of a measured value follows from the quartiles of its
-# times; if the verdict would change within that range, the table says so. A claim is about the machine that it names:
+# `report/claims.yaml` decides whether a claim holds. The range of a measured value is what a bootstrap draws from the
+# runs of its points, or follows from the quartiles of their times if each ran once; if the verdict would change within
+# that range, the table says so. A claim is about the machine that it names:
 # if it fails on another machine, that is not an error of its source. If a source's own figures do not agree with each
 # other, the note below the claim says so.
 

@@ -119,6 +119,9 @@ struct Fiber {
     const void* object = nullptr;     // what it waits for, if that is no barrier of the block
     Why why = nullptr;
     std::uint64_t detail = 0;
+    const void* asked = nullptr;      // where it looks again and again, what it finds there, and how often it has
+    std::uint64_t found = 0;
+    unsigned times = 0;
 
     Fiber(int number, void (*entry)())
     {
@@ -162,7 +165,7 @@ char* window()
 
 // ---- A kernel that cannot go on: no end, a division by zero, a stack that is full, an address that nobody has ---------
 
-enum class End : std::int32_t { reached, time, division, stack, address, instruction };
+enum class End : std::int32_t { reached, time, division, stack, address, instruction, waits };
 
 // What Python reads of how a run ended. `pc` is from the library's begin; 0 if it is not in there.
 struct Stopped {
@@ -268,6 +271,7 @@ std::size_t warp_cursor;
 std::vector<Fiber*> sleeping;                // for something that another thread or a unit does
 std::vector<Fiber*> asking;                  // again and again
 bool something_happened;                     // since they asked last
+unsigned in_vain;                            // how often they have asked since something happened
 bool abandoned, descending;
 std::string message;                         // why a run was given up that nobody watches
 std::uint64_t seed;                          // of the order between barriers; 0: as they started
@@ -372,6 +376,8 @@ void report_deadlock()
     watch::deadlock(text, all[0]->file, all[0]->line, all[0]->pc);
 }
 
+constexpr unsigned most_looks = 1000;
+
 // If all threads of a block that have not ended wait at its barrier, they go on.
 bool release_block()
 {
@@ -406,10 +412,18 @@ bool release()
     if (!asking.empty() && something_happened) {
         ready.swap(asking);
         something_happened = false;
+        in_vain = 0;
         return true;
     }
     // Units work as late as they may: what nobody waits for, nobody gets.
     if ((!sleeping.empty() || !asking.empty()) && beside.deliver && beside.deliver()) return something_happened = true;
+    // A loop may do the same many times and still come to its end.
+    const auto looks = std::find_if(asking.begin(), asking.end(), [](Fiber* f) { return f->asked && f->times == most_looks; });
+    if (looks != asking.end()) {
+        if (++in_vain < most_looks) return ready.swap(asking), true;
+        current = *looks;
+        stop(End::waits, reinterpret_cast<std::uintptr_t>(current->pc) - 1, reinterpret_cast<std::uintptr_t>(current->asked));
+    }
     if (!groups.empty()) {
         const Group& group = groups[0];
         const unsigned missing = __builtin_ctz(live_lanes(group) & ~group.here);
@@ -541,6 +555,7 @@ std::uint64_t random_number() { return (seed = seed * 6364136223846793005u + 144
 unsigned synchronise(bool predicate, const char* file, int line)
 {
     Fiber* self = current;
+    self->asked = nullptr;
     self->predicate = predicate;
     self->pc = nullptr;
     self->why = nullptr;
@@ -617,6 +632,22 @@ void let_others_run(const char* file, int line, const void* pc)
     stay(self, file, line);
 }
 
+void asks(const void* address, unsigned size, const void* pc)
+{
+    Fiber* self = current;
+    std::uint64_t value = 0;
+    if (self->asked == address) std::memcpy(&value, address, std::min<unsigned>(size, sizeof value));
+    if (self->asked != address || self->found != value) {
+        self->asked = address;
+        self->found = value;
+        self->times = 0;
+    }
+    if (++self->times < most_looks) return;
+    self->times = most_looks;
+    let_others_run("", 0, pc);
+    self->times = 0;
+}
+
 void together(unsigned mask, const void* kind, void* record, void (*act)(void* const*, unsigned), const char* file,
               int line)
 {
@@ -653,7 +684,7 @@ void give_up(const std::string& text, const char* file, int line)
 }
 }  // namespace
 bool accesses(const void*, unsigned, bool, const void*) { return true; }
-void atomic(const void*, unsigned, const void*) {}
+void atomic(const void*, unsigned, bool, const void*) {}
 void release(Known&) {}
 void acquire(const Known&) {}
 void join(const unsigned*, unsigned) {}
@@ -716,13 +747,13 @@ extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTl
 #include "warp.cpp"
 
 /// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
-/// (`reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
+/// (`blocks_reversed`, `reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
 /// of the kernel's arguments. `blocks`, if not null, holds the numbers (counted along x, y, then z) of the `block_count`
 /// blocks to run, with all of their clusters; otherwise all of the grid's run. `cluster`, which divides `grid`, says how
 /// many blocks run together. Returns 1, or 0 if the run was given up.
 extern "C" __attribute__((visibility("default"))) int emulator_run(
     const emulator::Instance* instance, const unsigned* block, const unsigned* grid, const unsigned* cluster, void* const* arguments,
-    int reverse, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count)
+    int reverse, int blocks_reversed, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count)
 {
     using namespace emulator;
     blockDim = {block[0], block[1], block[2]};
@@ -765,7 +796,7 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
     if (blocks) count = some.size();
     catch_signals();
     for (std::uint64_t i = 0; i < count && !abandoned; ++i) {
-        const std::uint64_t number = blocks ? some[i] : reverse ? count - 1 - i : i;
+        const std::uint64_t number = blocks ? some[i] : blocks_reversed ? count - 1 - i : i;
         const std::uint64_t row = number / clusters.x;
         const uint3 first{unsigned(number % clusters.x) * cluster[0], unsigned(row % clusters.y) * cluster[1],
                           unsigned(row / clusters.y) * cluster[2]};

@@ -13,7 +13,7 @@ void atomic_access(const void* address, unsigned size);
 void trap(const char* text, const char* file, int line);
 std::uint32_t number_of_shared(const void* address);
 void* shared_at(std::uint64_t number);
-bool is_shared(const void* address);
+bool is_shared(const void* address, bool own);  // own: of the running block
 
 template <typename To, typename From>
 __forceinline__ To bits_of(From from)
@@ -289,12 +289,22 @@ inline void __brkpt() {}
 template <typename T>
 __forceinline__ bool __isGlobal(const T* address)
 {
-    return !emulator::is_shared(address);
+    return !emulator::is_shared(address, false);
 }
 template <typename T>
 __forceinline__ bool __isShared(const T* address)
 {
-    return emulator::is_shared(address);
+    return emulator::is_shared(address, true);
+}
+template <typename T>
+__forceinline__ bool __isCtaShared(const T* address)
+{
+    return __isShared(address);
+}
+template <typename T>
+__forceinline__ bool __isClusterShared(const T* address)
+{
+    return emulator::is_shared(address, false);
 }
 inline void __prefetch_global_l1(const void*) {}
 inline void __prefetch_global_l2(const void*) {}

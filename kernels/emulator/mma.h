@@ -33,12 +33,13 @@ struct Stored<precision::tf32> {
 };
 
 /// Lane l holds elements l, l + 32, ... of the matrix, row by row. On a GPU the lanes of a warp hold each element of A
-/// and B twice; so num_elements counts them twice.
+/// and B twice, unless it is a double; so num_elements counts them twice.
 template <typename Use, int M, int N, int K, typename T, typename Layout = void>
 struct fragment {
     static constexpr bool is_a = emulator::is_same<Use, matrix_a>, is_b = emulator::is_same<Use, matrix_b>;
     static constexpr int rows = is_b ? K : M, columns = is_a ? K : N, own = rows * columns / 32;
-    static constexpr int num_elements = is_a || is_b ? 2 * own : own, num_storage_elements = num_elements;
+    static constexpr int num_elements = (is_a || is_b) && !emulator::is_same<T, double> ? 2 * own : own;
+    static constexpr int num_storage_elements = num_elements;
     using element_type = T;
     using storage_element_type = typename Stored<T>::type;
     storage_element_type x[num_elements];
@@ -86,7 +87,7 @@ inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix
                      const fragment<matrix_b, M, N, K, T, LB>& b, const fragment<accumulator, M, N, K, C>& c, EMULATOR_PLACE)
 {
     static_assert(emulator::is_same<T, __half> || emulator::is_same<T, __nv_bfloat16> || emulator::is_same<T, precision::tf32>,
-                  "the emulator's fragments are of half, bfloat16 or tf32");
+                  "the emulator's fragments are of half, bfloat16, tf32 or double");
     float own_a[32], own_b[32], own_c[32], own_d[32];
     for (int i = 0; i < a.own; ++i) own_a[i] = a.x[i];
     for (int i = 0; i < b.own; ++i) own_b[i] = b.x[i];
@@ -94,6 +95,23 @@ inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix
     constexpr int kind = emulator::is_same<T, __half> ? 0 : emulator::is_same<T, __nv_bfloat16> ? 1 : 2;
     emulator::multiply_fragments(M, N, K, kind, emulator::is_same<D, __half>, own_a, own_b, own_c, own_d, file, line);
     for (int i = 0; i < d.own; ++i) d.x[i] = own_d[i];
+}
+
+/// Of doubles there are 8 x 8 x 4: fused multiply-adds in the order of k.
+template <typename LA, typename LB>
+inline void mma_sync(fragment<accumulator, 8, 8, 4, double>& d, const fragment<matrix_a, 8, 8, 4, double, LA>& a,
+                     const fragment<matrix_b, 8, 8, 4, double, LB>& b, const fragment<accumulator, 8, 8, 4, double>& c,
+                     EMULATOR_PLACE)
+{
+    for (int i = 0; i < 2; ++i) {
+        const int e = lane_number() + 32 * i, row = e / 8, column = e % 8;
+        double sum = c.x[i];
+        for (int k = 0; k < 4; ++k) {
+            const double x = __shfl_sync(~0u, a.x[0], 4 * row + k, 32, file, line);
+            sum = fma(x, __shfl_sync(~0u, b.x[0], 8 * k + column, 32, file, line), sum);
+        }
+        d.x[i] = sum;
+    }
 }
 
 inline float __float_to_tf32(float a)

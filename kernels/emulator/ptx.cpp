@@ -386,13 +386,16 @@ void complain(Frame& f, const std::string& text, bool last = false)
     watch::asynchrony(who + text, f.source->file, f.source->line, f.pc, last);
 }
 
-bool is_strong(const Instruction& i) { return i.has("acquire") || i.has("relaxed") || i.has("release"); }
+bool is_strong(const Instruction& i)
+{
+    return i.has("acquire") || i.has("relaxed") || i.has("release") || (i.has("volatile") && !i.starts("shared"));
+}
 
 void run_ld(const Instruction& i, Frame& f)
 {
     const unsigned bytes = i.type.bytes();
     const char* from = pointer(i, address(i.operands[1], f));
-    if (is_strong(i)) watch::atomic(from, bytes * i.width, f.pc);
+    if (is_strong(i)) asks(from, bytes * i.width, f.pc), watch::atomic(from, bytes * i.width, false, f.pc);
     else if (!watch::accesses(from, bytes * i.width, false, f.pc) && i.starts("shared")) return;
     for (unsigned k = 0; k < i.width; ++k) {
         std::uint64_t value = 0;
@@ -406,7 +409,7 @@ void run_st(const Instruction& i, Frame& f)
     const unsigned bytes = i.type.bytes();
     char* to = pointer(i, address(i.operands[0], f));
     if (i.has("release")) fence(1);
-    if (is_strong(i)) watch::atomic(to, bytes * i.width, f.pc);
+    if (is_strong(i)) watch::atomic(to, bytes * i.width, true, f.pc);
     else if (!watch::accesses(to, bytes * i.width, true, f.pc) && i.starts("shared")) return;
     for (unsigned k = 0; k < i.width; ++k) {
         const std::uint64_t value = get(i.operands[1].kind == Operand::list ? i.operands[1].parts[k] : i.operands[1], f);
@@ -420,7 +423,8 @@ void run_atom(const Instruction& i, Frame& f)
     char* at = pointer(i, address(i.operands[first], f));
     const unsigned bytes = i.type.bytes();
     if (i.has("release") || i.has("acq_rel")) fence(1);
-    watch::atomic(at, bytes, f.pc);
+    asks(at, bytes, f.pc);
+    watch::atomic(at, bytes, true, f.pc);
     std::uint64_t before = 0, after;
     std::memcpy(&before, at, bytes);
     const std::uint64_t b = cut(get(i.operands[first + 1], f), i.type.bits);
@@ -575,6 +579,12 @@ void run_mbarrier(const Instruction& i, Frame& f)
 
 // ---- Copies --------------------------------------------------------------------------------------------------------------------
 
+// The statement that a thread was at when it asked for work.
+struct Origin {
+    const Source* source;
+    const void* pc;
+};
+
 struct Piece {
     char* to;
     std::vector<char> bytes;
@@ -582,9 +592,13 @@ struct Piece {
 };
 
 // cp.async: of each thread, by group. An mbarrier may wait for the same pieces, so whoever comes first brings them.
-using Pieces = std::shared_ptr<std::vector<Piece>>;
+struct Group {
+    std::vector<Piece> pieces;
+    Origin origin;  // of the last of them
+};
+using Pieces = std::shared_ptr<Group>;
 struct Own {
-    Pieces open = std::make_shared<std::vector<Piece>>();
+    Pieces open = std::make_shared<Group>();
     std::deque<Pieces> groups;
     std::vector<Pieces> counted;  // by an mbarrier
     std::vector<unsigned> workers;  // of the mbarriers that counted some
@@ -593,11 +607,11 @@ std::vector<Own> own;
 
 void bring(const Pieces& pieces, unsigned worker)
 {
-    for (Piece& piece : *pieces) {
+    for (Piece& piece : pieces->pieces) {
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
         watch::copy_ends(piece.to, piece.bytes.size(), worker);
     }
-    pieces->clear();
+    pieces->pieces.clear();
 }
 
 void run_cp_async(const Instruction& i, Frame& f)
@@ -618,13 +632,14 @@ void run_cp_async(const Instruction& i, Frame& f)
     Piece piece{to, std::vector<char>(bytes)};
     if (given && watch::accesses(from, bytes, false, f.pc)) std::memcpy(piece.bytes.data(), from, given);
     watch::copy_begins(to, bytes, f.pc, true);
-    own[thread_number()].open->push_back(std::move(piece));
+    own[thread_number()].open->pieces.push_back(std::move(piece));
+    own[thread_number()].open->origin = {f.source, f.pc};
 }
 
 void run_commit(const Instruction&, Frame&)
 {
     Own& mine = own[thread_number()];
-    mine.groups.push_back(std::exchange(mine.open, std::make_shared<std::vector<Piece>>()));
+    mine.groups.push_back(std::exchange(mine.open, std::make_shared<Group>()));
 }
 
 void run_wait_group(const Instruction& i, Frame& f)
@@ -695,6 +710,7 @@ struct Coming {
     std::vector<Piece> pieces;
     int thread = -1;                // whose cp.async these are; it arrives with them
     std::vector<Pieces> of_thread;
+    Origin origin{};
 };
 std::deque<Coming> under_way;
 
@@ -706,13 +722,13 @@ void run_cp_async_arrive(const Instruction& i, Frame& f)
     MBarrier* b = barrier_at(at, f);
     if (!b) return;
     if (!i.has("noinc")) ++b->pending;
-    mine.counted.erase(std::remove_if(mine.counted.begin(), mine.counted.end(), [](const Pieces& p) { return p->empty(); }),
+    mine.counted.erase(std::remove_if(mine.counted.begin(), mine.counted.end(), [](const Pieces& p) { return p->pieces.empty(); }),
                        mine.counted.end());
     std::vector<Pieces> all(mine.groups.begin(), mine.groups.end());
-    all.push_back(std::exchange(mine.open, std::make_shared<std::vector<Piece>>()));
+    all.push_back(std::exchange(mine.open, std::make_shared<Group>()));
     mine.counted.insert(mine.counted.end(), all.begin(), all.end());
     if (std::find(mine.workers.begin(), mine.workers.end(), b->worker) == mine.workers.end()) mine.workers.push_back(b->worker);
-    under_way.push_back({at, 0, {}, int(thread_number()), all});
+    under_way.push_back({at, 0, {}, int(thread_number()), all, {f.source, f.pc}});
     watch::release(b->coming);
 }
 
@@ -772,7 +788,7 @@ void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t 
         if (!b) return;
         char* const begin = shared_pointer(in_block_of(to, rank));
         watch::copy_begins(begin, bytes, f.pc, false);
-        Coming copy{b->at, bytes, {}, -1, {}};
+        Coming copy{b->at, bytes, {}, -1, {}, {f.source, f.pc}};
         for (const auto& [at, piece] : pieces) {
             copy.pieces.push_back(piece);
             copy.pieces.back().to = begin + at;
@@ -862,7 +878,7 @@ struct Store {
     unsigned bytes;
     const TensorMap* map;
     std::vector<std::int64_t> at;
-    const void* pc;
+    Origin origin;
     int reduce;  // -1, or the Code
     Type type;
 };
@@ -877,7 +893,7 @@ void put_out(const std::vector<Store>& group)
 {
     for (const Store& s : group) {
         const auto write = [&](std::uint32_t offset, std::uint64_t to, unsigned bytes, unsigned swizzle) {
-            if (!watch::uses(reinterpret_cast<void*>(to), bytes, true, s.pc)) return;
+            if (!watch::uses(reinterpret_cast<void*>(to), bytes, true, s.origin.pc)) return;
             for (unsigned k = 0; k < bytes;) {
                 const unsigned n = std::min(bytes - k, 16 - (s.from + offset + k) % 16);
                 const char* from = shared_pointer(swizzled(s.from + offset + k, swizzle));
@@ -909,7 +925,7 @@ int reduction_of(const Instruction& i)
 }
 void run_bulk_store(const Instruction& i, Frame& f)  // [to], [from], bytes
 {
-    Store s{std::uint32_t(address(i.operands[1], f)), address(i.operands[0], f), unsigned(get(i.operands[2], f)), nullptr, {}, f.pc, reduction_of(i), i.type};
+    Store s{std::uint32_t(address(i.operands[1], f)), address(i.operands[0], f), unsigned(get(i.operands[2], f)), nullptr, {}, {f.source, f.pc}, reduction_of(i), i.type};
     if (s.from % 16 || s.to % 16 || s.bytes % 16)
         return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
     watch::unit_reads(shared_pointer(s.from), s.bytes, f.pc, stores);
@@ -919,7 +935,7 @@ void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
 {
     const TensorMap* map = map_at(address(i.operands[0], f), f);
     if (!map) return;
-    Store s{std::uint32_t(address(i.operands[1], f)), 0, 0, map, coordinates(i.operands[0], f), f.pc, reduction_of(i), i.type};
+    Store s{std::uint32_t(address(i.operands[1], f)), 0, 0, map, coordinates(i.operands[0], f), {f.source, f.pc}, reduction_of(i), i.type};
     if (s.reduce >= 0) s.type = map->bytes == 8 ? Type{'f', 64} : map->bytes == 4 ? Type{'f', 32} : Type{'g', 16};
     if (s.from % 128) return complain(f, "the box comes from an address of shared memory that 128 does not divide");
     unsigned bytes = map->bytes;
@@ -1398,16 +1414,29 @@ void act_wgmma(void* const* records, unsigned lanes)
 }
 void run_wgmma(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma); }
 void act_nothing(void* const*, unsigned) {}
-void act_wgmma_commit(void* const*, unsigned) { products[thread_number() / 32].groups.push_back(watch::now()); }
+void act_wgmma_commit(void* const*, unsigned)
+{
+    Products& mine = products[thread_number() / 32];
+    mine.groups.push_back(watch::now());
+    wake(&mine);
+}
 void run_wgmma_commit(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_commit); }
 void act_wgmma_fence(void* const*, unsigned) { products[thread_number() / 32].fenced = true; }
 void run_wgmma_fence(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma_fence); }
+// A product is one operation of four warps: that a group of them is done for one warp says that it is done for all.
 void run_wgmma_wait(const Instruction& i, Frame& f)
 {
+    const unsigned warp = thread_number() / 32, first = warp - thread_in_block() / 32 % 4;
+    const std::size_t own = products[warp].groups.size(), left = get(i.operands[0], f), wanted = own > left ? own - left : 0;
+    const Why why = [](const void*, std::uint64_t w) {
+        return "warp " + std::to_string(w) + " of its warp group, which has not asked for the same products (wgmma)";
+    };
+    for (unsigned w = first; wanted && w < std::min<std::size_t>(first + 4, products.size()); ++w)
+        while (products[w].groups.size() < wanted)
+            sleep_for(&products[w], why, w % (block_threads() / 32), f.source->file, f.source->line, f.pc);
     all_lanes(i, f, act_nothing);
-    const auto& groups = products[thread_number() / 32].groups;
-    const std::size_t left = get(i.operands[0], f);
-    if (groups.size() > left) watch::learn(wgmma_of_warp + thread_number() / 32, groups[groups.size() - 1 - left]);
+    for (unsigned w = first; wanted && w < std::min<std::size_t>(first + 4, products.size()); ++w)
+        watch::learn(wgmma_of_warp + w, products[w].groups[wanted - 1]);
 }
 
 // ---- Special registers ------------------------------------------------------------------------------------------------------------------------
@@ -1500,8 +1529,9 @@ struct Reader {
             for (const auto& p : pair) o.parts.push_back(operand(p));
             return o;
         }
-        if (text[0] == '%' && text.size() > 1 && text[1] == '%') {
-            const std::string name = text.substr(2);
+        // nvcc takes a register with one % too: only a number after it names an operand.
+        if (text[0] == '%' && text.size() > 1 && !std::isdigit(static_cast<unsigned char>(text[1]))) {
+            const std::string name = text.substr(text[1] == '%' ? 2 : 1);
             const auto found = specials.find(name);
             if (found == specials.end()) throw Unknown("the register %" + name);
             o.kind = Operand::special;
@@ -1915,11 +1945,27 @@ void block_starts()
     products.assign(cluster_blocks * block_threads() / 32, {});
 }
 
+// Work that nobody has waited for outlives the block, whose shared memory is another's then.
+void still_under_way(const Origin& origin, const char* what)
+{
+    watch::asynchrony(std::string("the block ends, and nothing has waited for the copy that starts here; it ") + what,
+                      origin.source->file, origin.source->line, origin.pc);
+}
+
 void block_ends()
 {
     for (auto& [thread, mine] : leaving) {
         mine.groups.push_back(std::move(mine.open));
-        for (const auto& group : mine.groups) put_out(group);
+        for (const auto& group : mine.groups) {
+            if (!group.empty()) still_under_way(group[0].origin, "may still read shared memory");
+            put_out(group);
+        }
+    }
+    for (const Coming& copy : under_way) still_under_way(copy.origin, "may still write shared memory");
+    for (Own& mine : own) {
+        mine.groups.push_back(mine.open);
+        for (const Pieces& pieces : mine.groups)
+            if (!pieces->pieces.empty()) still_under_way(pieces->origin, "may still write shared memory");
     }
 }
 

@@ -16,19 +16,16 @@ struct Source {
 void run(unsigned number, std::uint64_t* values, unsigned count);
 
 template <char CONSTRAINT, typename T>
-__forceinline__ void put(std::uint64_t& slot, const T& value)
+__forceinline__ void put(std::uint64_t& slot, T value)  // a copy: `&A[0]` of a __restrict__ A binds to no reference
 {
     if constexpr (CONSTRAINT == 'n' || std::is_integral_v<T> || std::is_enum_v<T>) {
         slot = static_cast<std::uint64_t>(value);
     } else if constexpr (std::is_pointer_v<T>) {
         slot = reinterpret_cast<std::uintptr_t>(value);
-    } else if constexpr (std::is_array_v<T>) {
-        slot = reinterpret_cast<std::uintptr_t>(&value);
     } else {
         static_assert(sizeof(T) <= 8, "an operand of inline PTX has at most 8 bytes");
-        T copy = value;
         slot = 0;
-        __builtin_memcpy(&slot, &copy, sizeof copy);
+        __builtin_memcpy(&slot, &value, sizeof value);
     }
 }
 

@@ -37,6 +37,10 @@ void wake(const void* object);
 /// Lets the other threads run first; for a thread that asks again and again whether something has happened.
 void let_others_run(const char* file, int line, const void* pc);
 
+/// The running thread looks at a place that others may change. Who finds the same there many times waits for it, and lets
+/// the other threads run; if none of them changes it, the launch is given up. Asked before the look itself.
+void asks(const void* address, unsigned size, const void* pc);
+
 /// Does what the running thread's lane does together with the other lanes of its warp: when all lanes of `mask` that have
 /// not ended are here with a call of the same `kind`, `act` is called once with each lane's `record` (null for the
 /// others), and all go on. Mask 0 stands for all lanes that come here.
@@ -71,7 +75,7 @@ extern unsigned wgmma_of_warp, copies_of_barrier, stores, workers;
 namespace watch {
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
-void atomic(const void* address, unsigned size, const void* pc);
+void atomic(const void* address, unsigned size, bool write, const void* pc);  // a strong access: no race with others
 void release(Known& to);           // what the running thread has done and knows is now known to `to`
 void acquire(const Known& from);
 void join(const unsigned* threads, unsigned count);  // they all know now what any of them knows

@@ -133,8 +133,12 @@ std::uint32_t last_barrier;                          // of the running thread's 
 std::vector<std::uint32_t> last_barriers;            // of each block of the cluster
 int launches;                                        // those that have begun
 std::vector<Known> known;                            // of each thread: what it learned since the last barrier
-std::vector<std::uint32_t> fenced, proxy_fenced;     // when each thread last showed its writes: to the device, to the units
-std::unordered_map<std::uint32_t, std::uint32_t> known_blocks;  // by their start: up to when this block knows others
+// When each thread last showed its writes: to its block, to the device, to the units.
+std::vector<std::uint32_t> fenced_in_block, fenced, proxy_fenced;
+// What threads know of blocks that ran before: by a block's start, up to when.
+using KnownBlocks = std::unordered_map<std::uint32_t, std::uint32_t>;
+std::vector<KnownBlocks> known_blocks;               // of each thread
+bool knows_blocks;                                   // whether any of them knows one
 std::vector<std::pair<std::uint32_t, uint3>> block_starts;
 unsigned running;                                    // thread
 std::vector<int> last_ended;                         // thread of each block of the cluster, or -1
@@ -147,16 +151,21 @@ void take(Known& to, const Known& from)
     for (std::size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);
 }
 
+void take(KnownBlocks& to, const KnownBlocks& from)
+{
+    for (auto [start, until] : from) to[start] = std::max(to[start], until);
+}
+
 // Whether nothing orders what `thread` (or a unit) did at that time and what the running thread does now.
 bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
 {
     if (stamp < block_start) {
         if (space != global || stamp < launch_start) return false;
-        if (known_blocks.empty()) return true;
+        if (!knows_blocks) return true;
         auto after = std::upper_bound(block_starts.begin(), block_starts.end(), stamp,
                                       [](std::uint32_t s, const auto& start) { return s < start.first; });
-        auto found = known_blocks.find((after - 1)->first);
-        return found == known_blocks.end() || stamp > found->second;
+        auto found = known_blocks[running].find((after - 1)->first);
+        return found == known_blocks[running].end() || stamp > found->second;
     }
     // A barrier of the block tells what its threads did, but of others and of units no more than one of them knew.
     if (thread == running) return false;
@@ -481,7 +490,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             cell->write_stamp = clock_now;
             cell->writer = running;
             cell->write_site = site;
-        } else if (whole) {
+        } else if (whole && !access.atomic) {  // a strong read and a strong write are no race
             mark_read(*cell, running, site, access.space);
         }
     }
@@ -699,7 +708,16 @@ void share_what_units_did(const Fibers& fibers)
     }
     for (const Fiber* fiber : fibers)
         if (any) known[fiber->thread] = all;
+    if (!knows_blocks) return;
+    KnownBlocks of_all;
+    for (const Fiber* fiber : fibers) take(of_all, known_blocks[fiber->thread]);
+    for (const Fiber* fiber : fibers) known_blocks[fiber->thread] = of_all;
 }
+
+// What an atomic operation on an address was told by threads that had shown their writes before: by those of other
+// blocks, and by those of this one, or of its cluster.
+std::unordered_map<std::uintptr_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> told;
+std::unordered_map<std::uintptr_t, Known> told_here;
 
 void Observer::block_starts()
 {
@@ -710,13 +728,17 @@ void Observer::block_starts()
     for (Known& row : known) row.clear();
     if (fenced.size() < wgmma_of_warp) {
         fenced.resize(wgmma_of_warp);
+        fenced_in_block.resize(wgmma_of_warp);
         proxy_fenced.resize(wgmma_of_warp);
     }
     if (shared_cells.size() < cluster_blocks * block_cells) shared_cells.resize(cluster_blocks * block_cells);
     remote.clear();
     met.assign(cluster_blocks > 1 ? wgmma_of_warp : 0, 0);
     heard.assign(cluster_blocks > 1 ? cluster_blocks : 0, {});
-    known_blocks.clear();
+    known_blocks.assign(knows_blocks ? 0 : known_blocks.size(), {});
+    known_blocks.resize(wgmma_of_warp);
+    knows_blocks = false;
+    told_here.clear();
     emulator::block_starts.push_back({block_start, blockIdx});
     for (unsigned rank = 0; watching && rank < cluster_blocks; ++rank)
         std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin + rank * window_alignment), (shared_bytes + 3) / 4, poison);
@@ -795,13 +817,15 @@ struct TypeDescriptor {
     std::uint16_t kind, info;
     char name[1];
 };
+struct Mismatch {
+    SourceLocation location;
+    const TypeDescriptor* type;
+    std::uint8_t alignment, kind;  // 0: a load, 1: a store, ...
+};
 struct OutOfBounds {
     SourceLocation location;
     const TypeDescriptor *array, *index;
 };
-
-// What an atomic operation on an address was told by threads of other blocks, which had shown their writes before.
-std::unordered_map<std::uintptr_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> told;
 
 Fault said(Kind kind, const std::string& text, const char* file, int line, const void* pc = nullptr)
 {
@@ -835,7 +859,9 @@ Known& row_of(unsigned thread)
 
 void fence(int scope)
 {
-    if (scope > 0) fenced[running] = clock_now++;
+    fenced_in_block[running] = clock_now;
+    if (scope > 0) fenced[running] = clock_now;
+    ++clock_now;
 }
 
 namespace watch {
@@ -860,25 +886,44 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
     return inside;
 }
 
-void atomic(const void* address, unsigned size, const void* pc)
+void atomic(const void* address, unsigned size, bool write, const void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (watching && !in_arrays(at)) {
+    if (watching && at - reinterpret_cast<std::uintptr_t>(current->stack) >= stack_bytes) {
         // What threads showed (__threadfence) before they came here is known to those who come later.
-        auto& here = told[at];
-        for (auto [start, until] : here)
-            if (start != block_start) known_blocks[start] = std::max(known_blocks[start], until);
-        if (fenced[running] >= block_start) {
-            for (auto& known_to : known_blocks) here.push_back(known_to);
-            // Also what the other threads did before the last barrier: they, or this one, have shown it.
-            here.push_back({block_start, std::max(fenced[running], last_barrier)});
+        if (!in_arrays(at)) {
+            auto& here = told[at];
+            for (auto [start, until] : here)
+                if (start != block_start) {
+                    auto& knows = known_blocks[running][start];
+                    knows = std::max(knows, until);
+                    knows_blocks = true;
+                }
+            if (write && fenced[running] >= block_start) {
+                for (auto& known_to : known_blocks[running]) here.push_back(known_to);
+                // Also what the other threads did before the last barrier: they, or this one, have shown it.
+                here.push_back({block_start, std::max(fenced[running], last_barrier)});
+            }
+        }
+        Known& here = told_here[at];
+        if (!here.empty()) take(row_of(running), here);
+        const std::uint32_t shown = (cluster_blocks > 1 ? fenced : fenced_in_block)[running];
+        if (write && shown >= block_start) {
+            if (here.empty()) here.resize(workers);
+            take(here, known[running]);
+            const unsigned first = rank_of(running) * slots_of_block;
+            for (unsigned t = first; t < first + slots_of_block; ++t) here[t] = std::max(here[t], last_barrier - 1);
+            here[running] = std::max(here[running], shown);
         }
     }
-    accessed(address, size, true, pc, true);
+    accessed(address, size, write, pc, true);
 }
 
 void release(Known& to)
 {
+    if (knows_blocks)  // of other blocks all of this one know what one tells
+        for (unsigned t = 0; t < wgmma_of_warp; ++t) take(known_blocks[t], known_blocks[running]);
+
     if (to.empty()) to.resize(workers);
     take(to, known[running]);
     if (cluster_blocks > 1) {  // another block was not at this one's barriers
@@ -899,6 +944,10 @@ void join(const unsigned* threads, unsigned count)
     }
     ++clock_now;
     for (unsigned i = 0; i < count; ++i) known[threads[i]] = all;
+    if (!knows_blocks) return;
+    KnownBlocks of_all;
+    for (unsigned i = 0; i < count; ++i) take(of_all, known_blocks[threads[i]]);
+    for (unsigned i = 0; i < count; ++i) known_blocks[threads[i]] = of_all;
 }
 
 void finished(Known& to, unsigned worker)
@@ -1181,6 +1230,26 @@ extern "C" {
     void __tsan_write##bytes(void* address) { accessed(address, bytes, true, CALLER); }       \
     void __tsan_unaligned_read##bytes(void* address) { accessed(address, bytes, false, CALLER); } \
     void __tsan_unaligned_write##bytes(void* address) { accessed(address, bytes, true, CALLER); }
+// CUDA's memory model has volatile accesses to global memory as strong ones; in shared memory they order nothing between
+// lanes, and who relies on that is to be told.
+static void volatile_access(void* address, unsigned size, bool write, void* pc)
+{
+    if (!write) asks(address, size, pc);
+    if (is_shared(reinterpret_cast<std::uintptr_t>(address)) || reinterpret_cast<std::uintptr_t>(address) % size)
+        accessed(address, size, write, pc);
+    else
+        watch::atomic(address, size, write, pc);
+}
+#define VOLATILE(bytes)                                                                                     \
+    void __tsan_volatile_read##bytes(void* address) { volatile_access(address, bytes, false, CALLER); }     \
+    void __tsan_volatile_write##bytes(void* address) { volatile_access(address, bytes, true, CALLER); }     \
+    void __tsan_unaligned_volatile_read##bytes(void* address) { volatile_access(address, bytes, false, CALLER); } \
+    void __tsan_unaligned_volatile_write##bytes(void* address) { volatile_access(address, bytes, true, CALLER); }
+VOLATILE(1)
+VOLATILE(2)
+VOLATILE(4)
+VOLATILE(8)
+VOLATILE(16)
 ACCESSES(1)
 ACCESSES(2)
 ACCESSES(4)
@@ -1210,6 +1279,22 @@ void __ubsan_handle_out_of_bounds(const OutOfBounds* expression, std::intptr_t i
     fault.type = expression->array->name;
     const unsigned bits = 1u << (expression->index->info >> 1);
     fault.offset = bits >= 64 ? index : index << (64 - bits) >> (64 - bits);
+    report(fault);
+}
+
+// An access that leaves a variable whose size g++ knows. What a thread has for itself lies on its stack here and has no
+// cells; beside it lies what the emulator needs, so a write ends the run.
+void __ubsan_handle_type_mismatch_v1(const Mismatch* access, std::uintptr_t address)
+{
+    if (!current || address - reinterpret_cast<std::uintptr_t>(current->stack) >= stack_bytes) return;
+    Fault fault = new_fault(out_of_bounds);
+    fault.space = shared;
+    fault.file = access->location.file;
+    fault.line = access->location.line;
+    fault.type = access->type->name;
+    fault.write = access->kind == 1;
+    fault.other_write = 1;  // no index
+    stopping |= fault.write;
     report(fault);
 }
 

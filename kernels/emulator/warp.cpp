@@ -142,7 +142,11 @@ bool elect(unsigned mask, unsigned* lane, const char* file, int line)
 
 // ---- What a thread does by itself, and the tracer must know ----------------------------------------------------------
 
-void atomic_access(const void* address, unsigned size) { watch::atomic(address, size, __builtin_return_address(0)); }
+void atomic_access(const void* address, unsigned size)
+{
+    asks(address, size, __builtin_return_address(0));
+    watch::atomic(address, size, true, __builtin_return_address(0));
+}
 void trap(const char* text, const char* file, int line) { watch::trap(thread_name(thread_number()) + text, file, line); }
 long long tick()
 {
@@ -158,9 +162,10 @@ void* map_shared(const void* address, unsigned rank, const char* file, int line)
                         std::to_string(cluster_blocks), file, line);
     return shared_pointer(in_block_of(shared_number(address), rank));
 }
-bool is_shared(const void* address)
+bool is_shared(const void* address, bool own)
 {
-    return static_cast<std::size_t>(static_cast<const char*>(address) - shared_window) >> block_window_bits < cluster_blocks;
+    const std::size_t rank = static_cast<std::size_t>(static_cast<const char*>(address) - shared_window) >> block_window_bits;
+    return own ? rank == block_rank() : rank < cluster_blocks;
 }
 unsigned rank_of_address(const void* address) { return rank_of_shared(shared_number(address)); }
 unsigned rank_in_cluster() { return block_rank(); }

@@ -61,10 +61,10 @@ struct RingProduct {
         wait_for_without_loop(ring.full(), ring.parity);
         load_fragments(ring.tile(), 0);
     }
-    /// The same address, but only once the fragments of this parity have come. An arrival can overtake loads that wait in
-    /// the queue of the load/store unit, behind the stores of another warp's results, say; then TMA, which does not stand
-    /// in that queue, puts the next tile in their place. The compiler sees no dependency through a barrier, so it is given
-    /// one: gridDim.z is 1, and nothing is added.
+    /// The same address, but only once the fragments of this parity have come. ptxas lets an arrival pass loads whose
+    /// results are still on their way, and what is released here is overwritten by TMA, which does not wait in the
+    /// queue of those loads. It sees no dependency through a barrier, so it is given one: gridDim.z is 1, and nothing
+    /// is added.
     __device__ __forceinline__ unsigned once_loaded(unsigned address, int parity) const
     {
         unsigned nothing = 0;

@@ -17,11 +17,12 @@
 // if a row of A is used so often that the launch is cheaper (m >= 3072).
 // What it costs: a workspace of one tile per multiprocessor, and a launch of a few microseconds, so nothing is gained
 // if the tiles fit the chip by themselves.
-// What the machine code shows (128 x 256 x 16, ORDER 79): the loop is that of tma_ring.cu, 2048 of 2168 instructions
-// are multiply-adds, 94.5 %, 1.99 register reads each, no spills. (Adding the shares in this kernel, behind flags, made
+// What the machine code shows (128 x 256 x 16, ORDER 79): the loop is that of tma_ring.cu, 2048 of 2173 instructions
+// are multiply-adds, 94.2 %, 1.94 register reads each, no spills. (Adding the shares in this kernel, behind flags, made
 // the compiler place the registers worse: 2.13 reads.)
-// On an H200: 56.6 TFLOP/s at 8192^3, 1.10 of cuBLAS; 55.6, 1.08, at 4096^3; 37.6, 1.11, at 1024^3; 50.2, 1.10, for
-// n = m = 1024 and p = 8192; 53.2, 1.04, for m = 1024; 32.3, 0.97, at 1100^3, where 23 of 82 us are not multiply-adds.
+// On an H200: 56.4 TFLOP/s at 8192^3, 1.10 of cuBLAS; 55.0, 1.07, at 4096^3; 36.3, 1.10, at 1024^3; 49.8, 1.10, for
+// n = m = 1024 and p = 8192; 53.4, 1.05, for m = 1024. At 1100^3 tiles of 128 x 256 are 22 % larger than C: 31.7, 0.98;
+// those of 128 x 192 10 %: 34.9, 1.08.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launches: transpose, only if BEFOREHAND: block (32, 8), grid (ceil(n / 64), ceil(p / 32)); pad, only if m % 4 != 0:

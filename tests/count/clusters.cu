@@ -61,7 +61,9 @@ KERNEL(clean_registers)
     __shared__ int own;
     unsigned asked;
     asm("getctarank.shared::cluster.u32 %0, %1;" : "=r"(asked) : "r"(in_block(number(&own), 1)));
-    assert(asked == 1 && cluster.query_shared_rank(&own) == rank && __isShared(cluster.map_shared_rank(&own, 1 - rank)));
+    assert(asked == 1 && cluster.query_shared_rank(&own) == rank && __isShared(&own));
+    const int* const theirs = cluster.map_shared_rank(&own, 1 - rank);
+    assert(!__isShared(theirs) && __isClusterShared(theirs));
     assert(in_block(in_block(number(&own), 1), rank) == number(&own));
     if (ME == 0) own = 0;
     OUT = 0;

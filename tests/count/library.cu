@@ -183,7 +183,7 @@ KERNEL(faulty_copy_not_waited_for_by_a_group)
 
 // ---- cuda::ptx -------------------------------------------------------------------------------------------------------------
 
-KERNEL(clean_ptx)
+KERNEL(clean_functions_of_ptx)
 {
     __shared__ alignas(128) T tile[64];
     __shared__ uint64_t full;

@@ -59,7 +59,7 @@ KERNEL(clean_group_reduce)
         if (warp.thread_rank() == 0) C[row * m + col] = acc;
     }
 }
-KERNEL(clean_named_barriers)
+KERNEL(clean_named_barriers_of_producers)
 {
     __shared__ float Bs[2][TILE];
     int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * TILE + tx;

@@ -4,17 +4,20 @@ import re
 from pathlib import Path
 
 import pytest
+import sanitizer
 
 from tilewise.count.trace import Tracer, build
 from tilewise.study import points
 from tilewise.study.registry import Kernel, LaunchEntry
 
-FILES = [Path(__file__).with_name(name) for name in ("constructs.cu", "asynchrony.cu", "clusters.cu", "library.cu")]
+FILES = [
+    Path(__file__).with_name(f"{name}.cu") for name in ("constructs", "asynchrony", "clusters", "library", "hostile")
+]
 NAMES = {name: file for file in FILES for name in re.findall(r"^KERNEL\((\w+)\)", file.read_text(), re.MULTILINE)}
 CLEAN = [name for name in NAMES if name.startswith("clean")]
 FAULTY = [name for name in NAMES if name.startswith("faulty")]
 #: What is no wonder in kernels that compute no product.
-UNINTERESTING = {"incorrect", "order"}
+UNINTERESTING = sanitizer.UNINTERESTING
 KIND = {  # of the fault, by words in the kernel's name
     "shuffle_lane": "divergence",
     "lane_outside": "divergence",
@@ -36,6 +39,7 @@ KIND = {  # of the fault, by words in the kernel's name
     "misaligned": "misaligned",
     "neighbour_may": "asynchrony",
     "multicast": "asynchrony",
+    "two_copies": "asynchrony",
 }
 
 
@@ -72,7 +76,7 @@ def libraries(tmp_path_factory):
 
 def traced(name, libraries):
     kernel = kernel_of(name)
-    blocks = 2 if "last_block" in name or NAMES[name].stem == "clusters" else 1
+    blocks = 2 if "last_block" in name or "between_blocks" in name or NAMES[name].stem == "clusters" else 1
     point = points.point("t", name, "float", 2, 128, 64 * blocks)
     row, faults = Tracer(libraries[NAMES[name]], kernel).trace(point)
     return row, [fault for fault in faults if fault.kind not in UNINTERESTING]
@@ -82,6 +86,7 @@ def traced(name, libraries):
 def test_clean(name, libraries):
     _, faults = traced(name, libraries)
     assert not faults, [str(fault) for fault in faults]
+    assert sanitizer.recorded(NAMES[name].name, name) == sanitizer.CLEAN
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -92,5 +97,6 @@ def test_faulty(name, libraries):
     wanted = next(i for i, line in enumerate(lines[begin:], begin + 1) if "// FAULT" in line)
     said = [str(fault) for fault in faults]
     assert faults, "no fault"
+    assert sanitizer.recorded(NAMES[name].name, name) == sanitizer.kinds(faults), said
     # A fault in a function that the kernel calls names the line of the call, too.
     assert any(f.kind == kind_of(name) and (f.line == wanted or f":{wanted}" in f.text) for f in faults), said

@@ -150,7 +150,7 @@ def test_the_config_names_what_is_counted_at_full_size(config, kernels):
     asked = {at.kernel for at in points}
     assert asked >= {"naive", "naive_transposed", "tiled", "multi_tile"} and len(rungs) > 10 and rungs <= asked
     of = lambda name, key: [dict(at.parameters)[key] for at in points if at.kernel == name]  # noqa: E731
-    assert of("naive", "block_x") == [8, 32, 128] and of("multi_tile", "ntb") == [1, 7, 16]
+    assert of("naive", "block_x") == [8, 32, 128, 512, 1024] and of("multi_tile", "ntb") == [1, 7, 16]
     broken = config | {"counters": {"sweeps": [{"kernel": "cublas", "dtype": "float", "shapes": "square_4096"}]}}
     with pytest.raises(UserError, match=r"^counters\.sweeps\.0\.kernel: .* cublas is not one"):
         counters.full_size_points(broken, kernels)

@@ -331,7 +331,17 @@ def test_the_command_takes_clusters_from_the_file(tmp_path, capsys):
     assert main([*words, "--grid", "2 * ceil_div(m, 16),n"]) == 0, capsys.readouterr()
     assert main([*words, "--grid", "ceil_div(m, 8),n"]) == 2
     assert "is not a multiple of clusters of 2 x 3 x 1" in capsys.readouterr().err
-    assert main([*words, "--grid", "2 * ceil_div(m, 16),n", "--cluster", "2"]) == 0, capsys.readouterr()
+    assert main([*words, "--grid", "2 * ceil_div(m, 16),n", "--cluster", "2"]) == 2  # CUDA fixes it when it compiles
+    assert "has __cluster_dims__(2, 3), and the launch is for clusters of 2 x 1 x 1" in capsys.readouterr().err
+
+
+def test_launch_bounds_hold(tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text(
+        "template <typename T, int TILE> __global__ void __launch_bounds__(TILE * TILE / 2)\n"
+        "mine(const T* A, const T* B, T* C, int n, int p, int m) {}\n"
+    )
+    assert main(["trace", str(tmp_path / "mine.cu"), "--tile", "8"]) == 2
+    assert "a block of 64 threads; the kernel's __launch_bounds__ allow 32" in capsys.readouterr().err
 
 
 def test_blocks_and_grids_of_three_dimensions(tmp_path):

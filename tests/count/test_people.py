@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import sanitizer
 
 from tilewise.count.trace import KINDS, Tracer, build
 from tilewise.study import points
@@ -38,6 +39,7 @@ def traced(name, library):
 def test_clean(name, library):
     faults = traced(name, library)
     assert not faults, [str(fault) for fault in faults]
+    assert sanitizer.recorded(FILE.name, name) == sanitizer.CLEAN
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -47,6 +49,7 @@ def test_faulty(name, library):
     assert not any("<stdin>" in text for text in said), said
     found = [fault for fault in faults if fault.kind == next(kind for kind in KINDS if name.startswith(kind))]
     assert found, said
+    assert sanitizer.recorded(FILE.name, name) == sanitizer.kinds(faults), said
     end = min((line for line in BEGINS.values() if line > BEGINS[name]), default=len(LINES) + 1)
     marked = [line for line in range(BEGINS[name], end) if "// FAULT" in LINES[line - 1]]
     if marked:

@@ -10,6 +10,7 @@ from tilewise.study.registry import Kernel, LaunchEntry
 
 TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
 VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"
+LIMITS = "C[0] = INT_MAX + FLT_MAX; C[1] = INT_MIN + DBL_EPSILON;"
 COPIES = "<cooperative_groups/memcpy_async.h>"
 CLUSTER = (
     "__shared__ float s; __cluster_barrier_arrive(); __cluster_barrier_wait(); "
@@ -23,10 +24,11 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`std::max`, `std::swap`", "#include <algorithm>", "C[0] = std::max(n, p);", REFUSED, REFUSED),
     ("`std::uint32_t`", "#include <cstdint>", "std::uint32_t x = n; C[0] = x;", REFUSED, REFUSED),
     ("`INFINITY`, `NAN`", "#include <cmath>", "C[0] = INFINITY;", REFUSED, REFUSED),
-    ("`FLT_MAX`, `INT_MAX`", "", "C[0] = FLT_MAX + INT_MAX;", REFUSED, REFUSED),
+    ("`FLT_MAX`, `INT_MAX` without their headers", "", "C[0] = FLT_MAX + INT_MAX;", REFUSED, REFUSED),
     ("`M_PI`", "#include <math.h>", "C[0] = M_PI;", REFUSED, REFUSED),
     ("`<type_traits>`", "#include <type_traits>", "C[0] = 1;", REFUSED, REFUSED),
-    ("`<limits>`, `<climits>`, `<cfloat>`", "#include <climits>", "C[0] = 1;", REFUSED, REFUSED),
+    ("`<climits>`, `<cfloat>`, `<float.h>`", "#include <climits>\n#include <cfloat>", LIMITS, TAKEN, TAKEN),
+    ("`<limits>`", "#include <limits>", "C[0] = 1;", REFUSED, REFUSED),
     ("`<string>`, `<map>`", "#include <string>", "C[0] = 1;", REFUSED, REFUSED),
     ("`<cstdio>`, `<vector>`, `<iostream>`: empty", "#include <cstdio>\n#include <vector>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cuda_runtime.h>`", "#include <cuda_runtime.h>", "C[0] = 1;", TAKEN, TAKEN),

@@ -1,10 +1,12 @@
 """A point that goes wrong costs its own row, in the methods that run their points in one process, too."""
 
 import dataclasses
+import importlib
 import io
 import pickle
 import sys
 from types import ModuleType, SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -175,3 +177,53 @@ def test_energy(work, monkeypatch):
     naive, tiled = energy._measured(work)
     assert (naive["status"], naive["message"]) == ("error", "MemoryError: no such amount")
     assert (tiled["status"], tiled["message"].startswith("NVML does not tell")) == ("unsupported", True)
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    """The GPU's backend on a CuPy of one's choice; whatever was imported before is there again afterwards."""
+    folder = "tilewise.measure.backends"
+    package = importlib.import_module(folder)
+    before = {name: package.__dict__.get(name) for name in ("cuda", "cublas", "launcher", "runtime")}
+
+    def made(cupy):
+        for name, module in (("cupy", cupy), ("cupy.cuda", cupy.cuda), ("cupy.cuda.runtime", cupy.cuda.runtime)):
+            monkeypatch.setitem(sys.modules, name, module)
+        for name in before:
+            monkeypatch.delitem(sys.modules, f"{folder}.{name}", raising=False)
+        return importlib.import_module(f"{folder}.cuda").Backend(MagicMock())
+
+    yield made
+    for name, module in before.items():
+        sys.modules.pop(f"{folder}.{name}", None)
+        if module is None:
+            vars(package).pop(name, None)
+        else:
+            setattr(package, name, module)
+
+
+def test_what_a_kernel_before_has_left_in_the_pool_does_not_count(backend):
+    """CuPy keeps what was freed; the largest product of the second kernel needs it."""
+
+    class Refused(Exception):
+        def __str__(self):
+            return "cudaErrorMemoryAllocation: out of memory"
+
+    total, held = 100, {"pool": 60, "ours": 0}
+    cupy = MagicMock()
+    cupy.get_default_memory_pool().free_all_blocks.side_effect = lambda: held.update(pool=0)
+    runtime = cupy.cuda.runtime
+    runtime.CUDARuntimeError, runtime.memGetInfo = Refused, lambda: (total - sum(held.values()), total)
+
+    def malloc(size):
+        if size > total - sum(held.values()):
+            raise Refused
+        held["ours"] += size
+        return size
+
+    runtime.malloc, runtime.free = malloc, lambda size: held.update(ours=held["ours"] - size)
+    device = backend(cupy)
+    assert device.allocates([50, 50]) and held == {"pool": 0, "ours": 0}
+    assert not device.allocates([50, 51]) and held["ours"] == 0
+    held["pool"] = 60
+    assert device.memory() == (100, 100)

@@ -64,6 +64,7 @@ def study(tmp_path, config):
         "emulator": config["emulator"] | {"shapes": SHAPES["few"]},
         "platforms": {"emulator": {"backend": "emulator"}, "nvidia-h200": {"backend": "gpu"}},
         "tuning": config["tuning"] | {"finalists": 1},
+        "counters": {"sweeps": [sweep | {"tile": 2, "mode": 0}]},
     }
     return Study(config | asked, folder=tmp_path)
 

@@ -109,7 +109,7 @@ IN_DOUBLE = [
     {"kernel": "naive", "task": "task1b", "dtype": "double", "block_x": x, "block_y": 1024 // x} for x in (8, 16, 256)
 ]
 
-
+NARROW = {"kernel": "naive", "task": "task1b", "dtype": "double", "block_x": 1024, "block_y": 1}
 IN_FLOAT = [
     ({"kernel": "naive", "task": "task1a", "block_x": x, "block_y": y}, time)
     for x, y, time in ((16, 64, 190), (32, 32, 205))
@@ -155,10 +155,16 @@ SQUARE_BLOCK = {"kernel": "naive", "task": "task1a", "block_x": 32, "block_y": 3
         ("eight-tiles-are-slower", [(SEVEN, 79.6), (EIGHT, 80.0)], claims.FAILS),
         ("eight-tiles-are-slower", [(SEVEN, 397.9), (EIGHT, 410.0)], claims.HOLDS),
         ("worst-double-block", [(IN_DOUBLE[0], 480), (IN_DOUBLE[1], 300), (IN_DOUBLE[2], 310)], claims.HOLDS),
+        (
+            "worst-double-block",
+            [(IN_DOUBLE[0], 480), (IN_DOUBLE[1], 300), (NARROW, 800)],
+            claims.HOLDS,
+        ),  # not of the six
         ("worst-double-block", [(IN_DOUBLE[0], 300), (IN_DOUBLE[1], 310), (IN_DOUBLE[2], 480)], claims.FAILS),
         ("double-changes-the-block", [*IN_FLOAT, (IN_DOUBLE[1], 300), (IN_DOUBLE[2], 310)], claims.FAILS),
         ("double-changes-the-block", [*IN_FLOAT, (IN_DOUBLE[1], 310), (IN_DOUBLE[2], 300)], claims.HOLDS),
         ("best-float-block-square", IN_FLOAT, claims.HOLDS),
+        ("best-float-block-square", [*IN_FLOAT, (NARROW | {"task": "task1a", "dtype": "float"}, 100)], claims.HOLDS),
         ("best-float-block-square", [(IN_FLOAT[0][0], 208), IN_FLOAT[1]], claims.FAILS),
         ("best-ntb", [(SEVEN | OF_3, 79.6), (EIGHT | OF_3, 80.0)], claims.HOLDS),
         ("best-ntb", [(SEVEN | OF_3, 80.0), (EIGHT | OF_3, 79.6)], claims.FAILS),

@@ -87,7 +87,8 @@ def test_the_best_choice_of_a_kernel_stands_for_it(gpu):
     rows = tables.climb(gpu, "ladder_float")
     slow = rows["walk"] == 80
     rungs = tables.rungs(rows.assign(gflops=rows["gflops"].mask(slow, 1.0)), gpu)
-    assert only(rungs, kernel="pipelined")["walk"] == 0
+    fast = rows[(rows["kernel"] == "pipelined") & ~slow & (rows["n"] == 8192)]
+    assert only(rungs, kernel="pipelined")["walk"] == fast["walk"].iloc[0] != 80
 
 
 def test_wavefronts_count_the_work_beyond_the_edges(gpu):
@@ -112,7 +113,9 @@ def test_occupancy_and_waves_follow_from_the_launch(recorded):
 def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
     """Every recorded instance was read, and the ceiling is one: the best rungs come near it."""
     loops = tables.instructions(recorded)
-    assert loops["gflops"].notna().all() and (loops["other"] == 0).all() and (loops["spills"] == 0).all()
+    assert loops["gflops"].notna().all() and (loops["other"] == 0).all()
+    spilling = loops[loops["spills"] > 0]
+    assert set(spilling["kernel"]) <= {"multi_tile"} and (spilling["dtype"] == "double").all()  # far past its optimum
     known = loops["percent_of_ceiling"].dropna()
     assert len(known) > 50 and 90 < known.max() < 100
 
@@ -165,6 +168,15 @@ def test_how_near_the_top_is(gpu):
         assert words in said
     on_tensor_cores = findings.top(gpu, rungs.assign(multiply_add="DMMA.16x8x4", ceiling_gflops=float("nan")))
     assert "datasheet" not in on_tensor_cores and "cuBLAS" in on_tensor_cores
+    assert "tensor cores alone" not in on_tensor_cores, "not measured"
+    roofs = gpu.facts["bandwidth"]
+    best = rungs.loc[~rungs["anchor"], "gflops"].max()
+    tensor = roofs.head(1).assign(quantity="tensor_rate", measured=best / 0.8)
+    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
+    said = findings.top(measured, rungs.assign(multiply_add="DMMA.16x8x4"))
+    assert "80\u00a0% of the rate that the tensor cores alone reach" in said
+    drawn = figures.svg(figures.rungs(rungs.assign(multiply_add="DMMA.16x8x4"), measured))
+    assert f"tensor cores alone, measured: {best / 800:.1f}" in drawn
 
 
 def test_the_ladder_has_its_lines(gpu):

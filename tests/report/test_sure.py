@@ -1,6 +1,7 @@
 """How sure, and why: sentences about runs, clocks, blocks and limits follow from rows whose answer is known."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,10 @@ def gpu(tmp_path_factory):
 
 def with_rows(evidence, rows):
     return dataclasses.replace(evidence, gpu=rows.astype(evidence.gpu.dtypes))
+
+
+def verdicts_of(evidence):
+    return claims.verdicts(claims.load(), evidence)
 
 
 def naive_square(evidence):
@@ -55,6 +60,18 @@ def test_a_best_is_decided_by_its_runs_if_there_are_several(gpu):
     rows = rows.assign(runs=3, run_low_ms=[4.9, 4.95], run_high_ms=[5.05, 5.2])
     [several] = tables.best(tables.describe(with_rows(gpu, rows).gpu, gpu)).to_dict("records")
     assert several["decided"] is False
+
+
+@pytest.mark.parametrize(("high", "changed"), [(5.05, True), (5.15, False)])
+def test_machines_differ_if_the_ranges_of_their_runs_lie_apart(high, changed, tmp_path):
+    folders = [synthetic.write(tmp_path / name) for name in ("nvidia-h200", "nvidia-h100")]
+    evidence = data.load(folders, recorded=tmp_path / "none")
+    rows = naive_square(evidence).groupby("platform", sort=False).head(1)
+    assert len(rows) == 2
+    rows = rows.assign(time_ms=[5.0, 5.2], time_q1_ms=[4.999, 5.199], time_q3_ms=[5.001, 5.201])
+    assert tables.platforms(with_rows(evidence, rows))["changed"].tolist() == [True], "the quartiles lie apart"
+    rows = rows.assign(runs=3, run_low_ms=[4.9, 5.1], run_high_ms=[high, 5.3])
+    assert tables.platforms(with_rows(evidence, rows))["changed"].tolist() == [changed]
 
 
 def test_clocks(gpu):
@@ -101,6 +118,17 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
     kept = kept.assign(gflops=kept["block_x"].map(rate), sm_clock_mhz=1980.0)
     words = findings.block_shapes(with_rows(evidence, kept))
     assert "8 × 128: 5 lines, 96\u00a0%; 16 × 64: 3 lines, 87\u00a0%; 128 × 8: 2 lines, 75\u00a0%" in words
+    assert "Look-ups are not" not in words
+    slow = with_rows(evidence, kept.assign(gflops=kept["gflops"].where(kept["block_x"] != 128, 3000.0)))
+    assert findings.block_shapes(slow).endswith(
+        "128 × 8: 2 lines, 36\u00a0%. Look-ups are not what slows 128 × 8 down."
+    )
+    ncu = dict.fromkeys(gpu.facts["counters"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
+    ncu |= {"n": 4096, "p": 4096, "m": 4096, "block_x": 128, "block_y": 8, "profiled_ns": 1, "l1_hit_percent": 2.0}
+    counted = pd.DataFrame([ncu | {"l2_percent": 95.4}]).astype(gpu.facts["counters"].dtypes)
+    slow = dataclasses.replace(slow, facts=slow.facts | {"counters": counted})
+    said = "down; ncu counted at n = 4,096: hits in the first cache 2\u00a0%, the second cache busy 95\u00a0%."
+    assert findings.block_shapes(slow).endswith(said)
 
 
 def test_a_small_product_has_too_few_blocks_for_many_tiles(gpu):
@@ -140,11 +168,137 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     gain = square.loc[("naive", "float"), "time_ms"] / square.loc[("tiled", "float"), "time_ms"]
     assert f"{gain:.3g}× as fast as the best naive kernel; source a found 2.46×" in words
     counts = verdicts["verdict"].value_counts()
-    assert f"{counts[claims.HOLDS]} hold on this machine and {counts[claims.FAILS]} do not" in words
+    assert f"{counts[claims.HOLDS]} hold on this machine, {counts[claims.FAILS]} do not, and" in words
+    assert f"Of the {len(verdicts)} claims of the five sources" in words
     limited = limits.assign(limited_by="shared memory", limit_percent=88.0)
     said = findings.conclusion(gpu, ladder, limited, verdicts)
-    assert "What limits `tiled` most is shared memory, at 88\u00a0% of its roof" in said
-    assert findings.conclusion(gpu, ladder.head(0), limits.head(0), verdicts.head(0)) == ""
+    assert (
+        "shared memory for `naive` (88\u00a0% of its roof), shared memory for `tiled` (88\u00a0% of its roof) and"
+        in said
+    )
+    best = ladder[(ladder["dtype"] == "float") & (ladder["n"] == 8192) & (ladder["p"] == 8192) & ~ladder["anchor"]]
+    kernels = best[~tables.made_of_short(best, gpu) & (best["m"] == 8192)]
+    fastest = kernels.loc[kernels["time_ms"].idxmin()]
+    assert f"`{fastest['kernel']}`, makes {fastest['gflops'] / 1000:.3g} TFLOP/s" in said
+    assert "what limits it most is shared memory (88\u00a0% of its roof)" in said
+    naive = square.loc["naive"]["time_ms"]
+    assert f"Double takes {naive['double'] / naive['float']:.3g}× as long as float" in words
+    probe = gpu.facts["maximum_size"].iloc[0]
+    share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
+    assert f"n = {probe['allocatable_n']:,}, {share:.1f}\u00a0% of the theory" in words
+    assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
+    facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
+    nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))
+    assert findings.conclusion(nothing, ladder.head(0), limits.head(0), verdicts.head(0)) == ""
+
+
+def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
+    rows = gpu.gpu
+    naive = naive_square(gpu)
+    times = [{(128, 8): 1.0, (8, 128): 4.0}.get(pair, 2.0) for pair in zip(naive["block_x"], naive["block_y"])]
+    naive = naive.assign(time_ms=times, gflops=1000 / np.array(times))
+    edges = rows[(rows["task"] == "rectangular") & (rows["kernel"] == "tiled") & (rows["dtype"] == "float")]
+    edges = edges.assign(gflops=edges["n"].map({3001: 100.0, 3008: 105.0}).astype("float64"))
+    both = pd.concat([naive, edges]).assign(runs=3, run_low_ms=1.0, run_high_ms=1.005)
+    both.loc[both.index[0], "run_high_ms"] = 1.5
+    evidence = with_rows(gpu, both)
+    words = findings.conclusion(evidence, tables.ladder(gpu, data.published()), tables.limits(gpu), verdicts_of(gpu))
+    assert "a block of 128 × 8 is best and one of 8 × 128 makes 25\u00a0% of its rate" in words
+    assert "Edges that fill no tile cost 5\u00a0% of the rate" in words
+    share = 100 * (1 - 1 / len(both))
+    assert f"in {share:.0f}\u00a0% of" in words.lower() and "the runs agree within 1\u00a0%" in words
+
+
+def test_why_double_takes_longer(gpu):
+    """Twice the bytes are 9 sectors for 5, and 3 lines for 2; 1.66 times the time lies between."""
+    limits = tables.limits(gpu)
+    rows = limits[limits["kernel"] == "naive"].set_index("dtype", drop=False)
+    known = {"float": (500.0, 200.0, 6287.0, "look-ups in L1", 75.0), "double": (900.0, 300.0, 3782.0, "L1", 68.0)}
+    names = ["sectors_per_100", "lines_per_100", "gflops", "limited_by", "limit_percent"]
+    for dtype, values in known.items():
+        rows.loc[dtype, names] = values
+    said = findings.double_cause(gpu, rows)
+    assert "touches 9 sectors of 32 bytes and looks up 3 lines, one of the float kernel 5 and 2" in said
+    assert "1.8× the sectors, 1.5× the lines. It takes 1.66× the time, which is between the two." in said
+    assert "look-ups in L1 in float (75\u00a0%) and of L1 in double (68\u00a0%)" in said
+    assert "units for double" not in said, "their rate was not measured"
+    roofs = gpu.facts["bandwidth"]
+    rate = roofs[roofs["quantity"] == "multiply_add_rate"].assign(dtype="double", measured=31_000.0)
+    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, rate])})
+    assert "uses 12\u00a0% of what the units for double can do, so they are not the cause" in findings.double_cause(
+        measured, rows
+    )
+    rows.loc["double", "gflops"] = 2000.0
+    assert "It takes 3.14× the time, which is above both." in findings.double_cause(gpu, rows)
+    assert findings.double_cause(gpu, rows.assign(sectors_per_100=np.nan)) == "", "nobody counted"
+
+
+def with_shared_roof(evidence, passes):
+    roofs = evidence.facts["bandwidth"]
+    shared = roofs.head(1).assign(quantity="shared_wavefronts_16_bytes", measured=passes, unit="10⁹/s")
+    return dataclasses.replace(evidence, facts=evidence.facts | {"bandwidth": pd.concat([roofs, shared])})
+
+
+def test_what_shared_memory_allows(gpu):
+    assert findings.shared_rate(gpu, tables.limits(gpu)) == "", "its rate was not measured"
+    evidence = with_shared_roof(gpu, 256.0)
+    limits = tables.limits(gpu)
+    tiled = limits[(limits["kernel"] == "tiled") & (limits["dtype"] == "float")]
+    tiled = tiled.assign(hardware_wavefronts_per_100=160.0, gflops=8192.0)
+    said = findings.shared_rate(evidence, tiled)
+    assert "makes 256 · 10⁹ passes per second, 98\u00a0% of one per cycle and multiprocessor" in said
+    assert "32.8 TB/s, 7.62× what memory delivers" in said
+    assert "takes 160 passes, which allows 10,240 GFLOP/s; it makes 8,192, 80\u00a0% of that" in said
+
+
+def test_the_curve_of_tiles_per_block(gpu):
+    """Passes of shared memory explain it; fewer loads and lost blocks do not."""
+    rows = gpu.gpu
+    rows = rows[(rows["task"] == "task3") & (rows["kernel"] == "multi_tile") & (rows["status"] == "ok")]
+    rate = {(32, 1): 8300.0, (32, 7): 13_800.0, (16, 16): 12_400.0}
+    floats = rows[(rows["dtype"] == "float") & (rows["n"] == 8192) & (rows["p"] == 8192) & (rows["m"] == 8192)]
+    floats = floats.assign(gflops=[rate.get(pair, 9000.0) for pair in zip(floats["tile"], floats["ntb"])])
+    doubles = rows[(rows["dtype"] == "double") & (rows["tile"] == 32) & rows["ntb"].isin([1, 10])]
+    doubles = doubles.assign(gflops=doubles["ntb"].map({1: 4000.0, 10: 7000.0}).astype("float64"))
+    work = 8192**3 / 32
+    counted = [
+        dict.fromkeys(gpu.facts["counters"])
+        | {"platform": "nvidia-h200", "kernel": "multi_tile", "dtype": "float", "n": 8192, "p": 8192, "m": 8192}
+        | {"block_x": 32, "block_y": 32, "tile": 32, "ntb": ntb}
+        | {"shared_load_wavefronts": round(passes * work), "shared_store_wavefronts": 0}
+        for ntb, passes in ((1, 1.5), (7, 1.125))
+    ]
+    held = dict.fromkeys(gpu.facts["occupancy"]) | {"platform": "nvidia-h200", "kernel": "multi_tile", "tile": 32}
+    held = [held | {"dtype": "double", "ntb": ntb, "active_blocks": blocks} for ntb, blocks in ((1, 2), (10, 1))]
+    facts = {"counters": pd.DataFrame(counted).astype(gpu.facts["counters"].dtypes)}
+    facts["occupancy"] = pd.DataFrame(held).astype(gpu.facts["occupancy"].dtypes)
+    evidence = with_shared_roof(with_rows(gpu, pd.concat([floats, doubles])), 256.0)
+    evidence = dataclasses.replace(evidence, facts=evidence.facts | facts)
+    said = findings.tile_curve(tables.tile_counts(evidence), evidence)
+    shares = [100 * gflops / 64 * passes / 256 for gflops, passes in ((8300, 1.5), (13_800, 1.125))]
+    # With 7 tiles of 32 columns, the last block of a row has places beyond the edge, whose passes count.
+    assert f"NTB 1: 150, {shares[0]:.0f}\u00a0%; NTB 7: 1" in said and f", {shares[1]:.0f}\u00a0%." in said
+    assert "makes 1.06× the loads from global memory of tile 32 with NTB 1 and is 1.49× as fast, so fewer loads" in said
+    assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: the loss of a block does not" in said
+    slower = evidence.gpu["gflops"].where(evidence.gpu["tile"] != 16, 8000.0)
+    slow = dataclasses.replace(evidence, gpu=evidence.gpu.assign(gflops=slower))
+    assert "so fewer loads" not in findings.tile_curve(tables.tile_counts(slow), slow)
+
+
+def test_the_largest_products(gpu):
+    published = data.published()
+    probe = gpu.facts["maximum_size"].head(1).assign(timed_n=50_000, allocatable_n=111_638, predicted_ms=512e3)
+    own = probe.assign(timed_n=30_536, time_ms=12_148.65)
+    ring = probe.assign(kernel="transposing_ring", timed_n=111_600, allocatable_n=111_600, time_ms=50_000.0)
+    evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, ring])})
+    said = findings.largest_products(evidence, published)
+    assert "n = 30,536 the naive kernel takes 12.1 s, and took 121 s there: 10× the speed" in said
+    assert "`transposing_ring` multiplies n = 111,600, the largest n that fits, in 50 s" in said
+    less = ring.assign(timed_n=111_584)
+    other = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, less])})
+    assert "n = 111,584, of 111,600 that would fit, in 50 s" in findings.largest_products(other, published)
+    assert "would take 512 s for n = 111,638, so it was timed at n = 50,000" in said
+    assert findings.largest_products(gpu, published) == "", "one kernel, at no size of the source's"
 
 
 def test_the_intensity_is_that_of_the_timed_shape(gpu):

@@ -15,7 +15,7 @@ from tilewise import KERNELS, ROOT, UserError
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
 from tilewise.build.functions import Function, functions
-from tilewise.count.trace import SCHEDULES, trace_point
+from tilewise.count.trace import SCHEDULES, Convention, trace_point
 from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
@@ -62,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
     """The faults and the traffic of a point as lines, and 1 if there is a fault, else 0."""
-    row, found = trace_point(kernel, point, limit=options.limit)
+    row, found = trace_point(
+        kernel, point, limit=options.limit, convention=Convention(options.columns, options.short_sums)
+    )
     faults = [fault for fault in found if not fault.is_remark]
     n, p, m = options.shape
     product = kernel.product(point)
@@ -164,6 +166,18 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
         metavar="SECONDS",
         help="give the kernel up after so many seconds of computing (120)",
     )
+    tracing.add_argument(
+        "--columns",
+        type=_matrices,
+        default=(),
+        metavar="B",
+        help="those of A, B and C that lie in memory column after column, such as A,B,C (none)",
+    )
+    tracing.add_argument(
+        "--short-sums",
+        action="store_true",
+        help="it keeps sums of half or bfloat16 in that type, not in float",
+    )
     keeping = commands.add_parser(
         "tuned",
         help="show the choices of the tuner, and keep them in the registry",
@@ -214,6 +228,16 @@ def _add_kernel(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
 
 def _whole(text: str) -> int:
     return int(text)
+
+
+def _matrices(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not set(names) <= set("ABC"):
+        raise ValueError
+    return names
+
+
+_matrices.__name__ = "list of matrices (wanted: A,B,C or some of them)"
 
 
 def _capability(text: str) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import io
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
 STANDARD = "c++17"
 #: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.
 SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
+
+#: Two threads cannot import cuda.core at the same time: one of them finds half of it.
+_IMPORT = threading.Lock()
 
 
 def architecture(kernel: Kernel, capability: str) -> str:
@@ -35,7 +39,8 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
     Raises UserError with the compiler's first error.
     """
     try:
-        from cuda.core import Program, ProgramOptions
+        with _IMPORT:
+            from cuda.core import Program, ProgramOptions
     except ImportError:
         raise UserError(
             "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run `make report` or "

@@ -1,6 +1,7 @@
 """Run CUDA kernels on the CPU: the same .cu files, compiled by g++ against kernels/emulator/cuda_emulator.h."""
 
 import _ctypes
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -19,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewise import KERNELS, ROOT, UserError
-from tilewise.build import cpp, ptx
+from tilewise import ROOT, UserError
+from tilewise.build import cpp, functions, ptx
 from tilewise.build.cpp import (
     ANYWHERE,
     FLAGS,
@@ -36,13 +37,14 @@ from tilewise.build.cpp import (
 )
 from tilewise.files import digest, replacing
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
-from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
+from tilewise.study.expressions import evaluate
+from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
-from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
+from tilewise.study.sources import EMULATOR, HOST_HEADERS, INCLUDE, code_of
 
-FOLDER = KERNELS / "emulator"
+FOLDER = EMULATOR
 #: A block has at most this many threads along z, on every device so far.
 MAX_BLOCK_Z = 64
 
@@ -97,7 +99,8 @@ def build(
 def _digest(kernel: Kernel, instances: Sequence[str], flags: Iterable[Any], runtime: str) -> str:
     """The hash of all that a library is made of, which is the same in every clone."""
     emulators = (path for folder in (FOLDER, HOST_HEADERS) for path in sorted(folder.rglob("*")) if path.is_file())
-    files = [*kernel.files, *emulators, *(Path(module.__file__ or "") for module in (cpp, ptx, sys.modules[__name__]))]
+    made_of = (cpp, functions, ptx, sys.modules[__name__])
+    files = [*kernel.files, *emulators, *(Path(module.__file__ or "") for module in made_of)]
     texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
     made_by = compiler(), run_compiler(["--version"])
     return digest([kernel.name, shown(kernel.path), list(instances), list(flags), runtime, texts, made_by])
@@ -116,7 +119,7 @@ def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterab
             source.write_text(text)
             run_compiler([*own, "-c", source, "-o", compiled])
         except UserError as error:
-            raise UserError(_in_kernel(str(error), kernel, source)) from None
+            raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
         alignments, variables = _symbols(kernel, compiled)
         shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
@@ -157,7 +160,7 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
 
 
-def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
+def _in_kernel(message: str, kernel: Kernel, instances: Sequence[str], source: Path) -> str:
     """A compiler's message about the text around a kernel, as one about the kernel."""
     where, _, what = message.partition(": ")
     if where.startswith(shown(FOLDER / "cuda_emulator.h")) and "No such file" in what:
@@ -165,15 +168,16 @@ def _in_kernel(message: str, kernel: Kernel, source: Path) -> str:
             "the compiler does not take the header that it has precompiled itself; delete the folder tilewise in "
             "~/.cache (or $XDG_CACHE_HOME) and run again"
         )
-    if header := re.fullmatch(r"(.*): No such file or directory", what):
-        known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
-        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
-        return f"{where}: {who} header <{header[1]}>"
+    if (missing := functions.without_header(message)) != message:
+        return missing
     if hidden := re.search(rf"{_LACKS}(\w+)", what):
         remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
         return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
-    if not where.startswith(str(source)):
+    if not where.startswith((str(source), "<stdin>")):
         return message
+    if "no matching function for call to 'instance(" in what:
+        named = ", ".join(instances)
+        return f"{shown(kernel.path)}: its functions have no instance {named}; give each its template's arguments"
     hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
     return f"{shown(kernel.path)}: {what}{hint}"
 
@@ -195,9 +199,32 @@ def _wrapper(kernel: Kernel, instances: Sequence[str]) -> str:
             f"    {json.dumps(chr(10).join(instances))};",
             f"{visible} char emulator_entry[] =",
             f"    {json.dumps(f'{shown(kernel.path)}: {kernel.name}')};",
+            f"{visible} char emulator_attributes[] =",
+            f"    {json.dumps(json.dumps(_attributes(kernel, instances)))};",
             "",
         ]
     )
+
+
+def _attributes(kernel: Kernel, instances: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """What instances say of their launches, as far as it is arithmetic over numbers and their templates: the blocks of
+    a `cluster` along x, y, z, and `bounds`, the first of which is the most threads of a block."""
+    if not any(re.search(r"__cluster_dims__|__launch_bounds__", code_of(path)) for path in kernel.files):
+        return {}
+    found: dict[str, dict[str, list[int]]] = {}
+    declared = functions.as_written(kernel.files)
+    for instance in instances:
+        name, _, arguments = instance.partition("<")
+        if name not in declared:
+            continue
+        names = [parameter.name for parameter in declared[name].template]
+        values = dict(zip(names, (word.strip() for word in arguments.rstrip(">").split(","))))
+        numbers = {key: int(value) for key, value in values.items() if re.fullmatch(r"-?\d+", value)}
+        for attribute in ("cluster", "bounds"):
+            with contextlib.suppress(UserError, TypeError, ValueError, ArithmeticError):
+                said = [expression.replace("/", "//") for expression in getattr(declared[name], attribute)]
+                found.setdefault(instance, {})[attribute] = [int(evaluate(expression, numbers)) for expression in said]
+    return found
 
 
 # ---- Shared memory ---------------------------------------------------------------------------------------------------
@@ -409,7 +436,12 @@ HOW = {
     3: "needs more local memory than the 512 KiB that a GPU gives a thread: recursion without end, or large arrays",
     4: "reads or writes address {address:#x}, where nothing is",
     5: "comes to an instruction that ends it, such as where a function without `return` ends",
+    6: "waits here for a change that no thread of its block makes; the emulator runs the blocks of a grid one after "
+    "the other, and in neither order does an earlier block make it",
 }
+
+#: That of them by which another order of the blocks may help.
+WAITS = 6
 
 #: What a parameter of a kernel can be, as cuda_emulator.h says it.
 KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
@@ -449,6 +481,7 @@ class Emulator:
             ]
             for name, held in zip(self.instances, self._instances)
         }
+        self.attributes = json.loads(_text(self.library, "emulator_attributes"))
         alignments, variables = json.loads(_text(self.library, "emulator_shared"))
         symbols = _listed(path)
         self.shared = _shared_arrays(symbols, alignments)
@@ -470,6 +503,19 @@ class Emulator:
         """Raise LaunchError if a device of `limits` would refuse the launch, and UserError if its function cannot be
         called with its arguments, or if the emulator cannot do what it asks for."""
         _check_arguments(self.entry, launch, self.parameters[launch.instance])
+        attributes = self.attributes.get(launch.instance, {})
+        bounds, cluster = (attributes.get(name, []) for name in ("bounds", "cluster"))
+        if bounds and math.prod(launch.block) > bounds[0]:
+            raise LaunchError(
+                f"cudaErrorInvalidValue: a block of {math.prod(launch.block)} threads; the kernel's __launch_bounds__ "
+                f"allow {bounds[0]}"
+            )
+        if cluster and tuple([*cluster, 1, 1][:3]) != launch.cluster:
+            given = " x ".join(map(str, launch.cluster))
+            raise UserError(
+                f"{self.entry}: {launch.instance} has __cluster_dims__({', '.join(map(str, cluster))}), and the launch "
+                f"is for clusters of {given} blocks; give the same in `cluster` of the registry or --cluster"
+            )
         check_launch(launch, self.static_shared_bytes[launch.instance], limits)
 
     def check_elements(self, launch: Launch, types: Mapping[str, str]) -> None:
@@ -493,14 +539,16 @@ class Emulator:
         arrays: Mapping[str, np.ndarray | int],
         limits: Mapping[str, Any] = EMULATED_LIMITS,
         reverse: bool = False,
+        blocks_reversed: bool | None = None,
         seed: int = 0,
         blocks: Iterable[Three] = (),
     ) -> bool:
         """Run one launch; `arrays` holds A, B, C and the workspaces by name, as C-contiguous arrays or as addresses.
 
         Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
-        (`seed` other than 0). `blocks`, triples (x, y, z), are those to run; all by default. Returns whether it ran to
-        its end: the tracer gives up some. Raises, with all arrays untouched, what `check` raises.
+        (`seed` other than 0); blocks in ascending or, by default as `reverse` says, in descending order. `blocks`,
+        triples (x, y, z), are those to run; all by default. Returns whether it ran to its end: the tracer gives up
+        some. Raises, with all arrays untouched, what `check` raises.
         """
         self.check(launch, limits)
         shared = self.shared_of(launch)
@@ -526,6 +574,7 @@ class Emulator:
                 triple(*launch.cluster),
                 addresses,
                 ctypes.c_int(reverse),
+                ctypes.c_int(reverse if blocks_reversed is None else blocks_reversed),
                 ctypes.c_uint64(seed),
                 (ctypes.c_uint64 * len(numbers))(*numbers) if numbers else None,
                 ctypes.c_uint64(len(numbers)),
@@ -639,8 +688,8 @@ def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int,
         elif isinstance(argument, Array):
             given, said = (ctypes.sizeof(ctypes.c_void_p), "p"), f"the array {argument.name}"
         else:
-            floating = argument.type in ("float", "double")
-            given = ctypes.sizeof(NUMBERS[argument.type]), "f" if floating else "i"
+            short = NUMBERS[argument.type] is ctypes.c_uint16  # a struct in C++
+            given = ctypes.sizeof(NUMBERS[argument.type]), "o" if short else "f" if argument.type in FLOATING else "i"
             said = f"a number of type {argument.type}"
         if given != (size, kind):
             raise UserError(

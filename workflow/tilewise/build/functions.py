@@ -4,13 +4,13 @@ The text is read after g++'s preprocessor, so that macros, conditions and commen
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewise import UserError
 from tilewise.build.cpp import beside, preprocess
-from tilewise.build.emulator import FOLDER
-from tilewise.study.sources import INCLUDE, files_of
+from tilewise.study.sources import EMULATOR, INCLUDE, code_of, files_of
 
 _HEADS = ("cuda_emulator.h", "cuda_fp16.h", "cuda_bf16.h")
 _WORDS = re.compile(
@@ -27,6 +27,7 @@ _ATTRIBUTES = (
     "alignas",
     "__declspec",
     "__cluster_dims__",
+    "__launch_bounds__",
     "__maxnreg__",
     "__block_size__",
 )
@@ -43,12 +44,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """A __global__ function with its namespaces (`ns::mine`), and what it says in __cluster_dims__, if it does."""
+    """A __global__ function with its namespaces (`ns::mine`), and what it says in __cluster_dims__ and in
+    __launch_bounds__, if it does."""
 
     name: str
     template: tuple[Parameter, ...]
     parameters: tuple[Parameter, ...]
     cluster: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
 
 
 def functions(path: Path) -> dict[str, Function]:
@@ -58,11 +61,36 @@ def functions(path: Path) -> dict[str, Function]:
     """
     own = {str(file.resolve()) for file in files_of(path)}
     head = "".join(f'#include "{name}"\n' for name in _HEADS)
-    text = f'{head}#undef __cluster_dims__\n#undef __global__\n#define __global__ __global__\n#include "{path.name}"\n'
-    done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{FOLDER}"])
+    head += "".join(f"#undef {word}\n" for word in ("__cluster_dims__", "__launch_bounds__", "__global__"))
+    text = f'{head}#define __global__ __global__\n#include "{path.name}"\n'
+    try:
+        done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{EMULATOR}"])
+    except UserError as error:
+        raise UserError(without_header(str(error))) from None
     found: dict[str, Function] = {}
     for function in _found(list(_own_words(done, own))):
         found.setdefault(function.name, function)  # the first declaration has the defaults
+    return found
+
+
+def without_header(message: str) -> str:
+    """What a compiler says, with who lacks a header if it lacks one."""
+    where, _, what = message.partition(": ")
+    if header := re.fullmatch(r"(.*): No such file or directory", what):
+        known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
+        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
+        return f"{where}: {who} header <{header[1]}>"
+    return message
+
+
+def as_written(paths: Iterable[Path]) -> dict[str, Function]:
+    """The __global__ functions of some files by name, read without the preprocessor: quick, and right as far as no
+    macro stands in for their words."""
+    found: dict[str, Function] = {}
+    for path in paths:
+        text = re.sub(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*", " ", code_of(path), flags=re.DOTALL | re.MULTILINE)
+        for function in _found([word[0] for word in _WORDS.finditer(text)]):
+            found.setdefault(function.name, function)
     return found
 
 
@@ -96,7 +124,8 @@ def _found(words: Sequence[str]) -> Iterator[Function]:
                 end = _closing(words, open_at)
                 around = [scope for scope in scopes if scope]
                 parameters = tuple(map(_parameter, _parts(words[open_at + 1 : end])))
-                yield Function("::".join([*around, name]), template, parameters, _cluster(words, at, open_at))
+                says = (_said(attribute, words, at, open_at) for attribute in ("__cluster_dims__", "__launch_bounds__"))
+                yield Function("::".join([*around, name]), template, parameters, *says)
                 at = end
             template = ()
         elif word == ";":
@@ -104,15 +133,15 @@ def _found(words: Sequence[str]) -> Iterator[Function]:
         at += 1
 
 
-def _cluster(words: Sequence[str], at: int, open_at: int) -> tuple[str, ...]:
-    """What stands in the __cluster_dims__ of the function whose __global__ is at `at`."""
+def _said(attribute: str, words: Sequence[str], at: int, open_at: int) -> tuple[str, ...]:
+    """What stands in an attribute of the function whose __global__ is at `at`."""
     start = at
     while start and words[start - 1] not in (";", "}", "{"):
         start -= 1
     head = words[start:open_at]
-    if "__cluster_dims__" not in head:
+    if attribute not in head:
         return ()
-    begin = head.index("__cluster_dims__") + 1
+    begin = head.index(attribute) + 1
     return tuple(" ".join(part) for part in _parts(head[begin + 1 : _closing(head, begin)]))
 
 

@@ -11,10 +11,10 @@ import math
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import psutil
@@ -22,11 +22,11 @@ import psutil
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, Emulator, LaunchError, SharedArray
+from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, WAITS, Emulator, LaunchError, SharedArray
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
-from tilewise.study.launch import Launch, Three
+from tilewise.study.launch import Launch, TensorMap, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, Precision
 from tilewise.study.registry import Kernel
@@ -56,7 +56,9 @@ TRACED = [
     "-gdwarf-4",
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
+    "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
     "--param=tsan-instrument-func-entry-exit=0",
+    "--param=tsan-distinguish-volatile=1",
     "-ftrivial-auto-var-init=pattern",  # a register that nobody set holds no 0 by chance
     "-fno-tree-sink",  # a load goes into the `if` that uses it
     "-fno-tree-dce",  # a load that nobody uses goes
@@ -146,6 +148,24 @@ class Fault:
         return self.kind == "unused"
 
 
+@dataclass(frozen=True)
+class Convention:
+    """What a kernel agrees on with those who call it: which of A, B and C lie in memory column after column, and
+    whether it keeps its sums in the type of the elements where others keep them in float."""
+
+    columns: tuple[str, ...] = ()
+    short_sums: bool = False
+
+    def order(self, name: str) -> Literal["C", "F"]:
+        """How NumPy calls the order in memory of a matrix."""
+        return "F" if name in self.columns else "C"
+
+    def __str__(self) -> str:
+        """As options of `tilewise trace`."""
+        columns = [f"--columns {','.join(self.columns)}"] if self.columns else []
+        return " ".join(columns + ["--short-sums"] * self.short_sums) or "neither --columns nor --short-sums"
+
+
 # ---- Tracing ---------------------------------------------------------------------------------------------------------
 
 
@@ -158,6 +178,7 @@ def trace(
     blocks: Iterable[Three] = (),
     stop: bool = False,
     limit: float = 0,
+    convention: "Convention | None" = None,
     **parameters: int,
 ) -> tuple[Row, list[Fault]]:
     """Run a kernel at a shape (n, p, m) under every schedule; returns (row of traffic.csv as a dict, list of Faults).
@@ -166,11 +187,12 @@ def trace(
     `build`; without one it is compiled. `blocks`, triples (x, y, z), restricts every launch to these blocks: then the
     operands are zeros that take no memory until they are read, so that shapes far beyond this machine's memory can be
     tried, and the product is not checked. `stop` ends a run at its first fault, `limit` the whole after that many
-    seconds of computing (0: never). Raises UserError if the kernel does not compile or cannot be emulated, or if this
-    machine has not enough memory, LaunchError if a device would refuse a launch.
+    seconds of computing (0: never). `convention` is what a kernel that is not of this study agrees on. Raises UserError
+    if the kernel does not compile or cannot be emulated, or if this machine has not enough memory, LaunchError if a
+    device would refuse a launch.
     """
     point = points.point("trace", kernel.name, dtype, *shape, **parameters)
-    return trace_point(kernel, point, library, seed, blocks, stop, limit)
+    return trace_point(kernel, point, library, seed, blocks, stop, limit, convention)
 
 
 def trace_point(
@@ -181,6 +203,7 @@ def trace_point(
     blocks: Iterable[Three] = (),
     stop: bool = False,
     limit: float = 0,
+    convention: "Convention | None" = None,
 ) -> tuple[Row, list[Fault]]:
     """The same for a Point."""
     if not kernel.emulated:
@@ -188,8 +211,8 @@ def trace_point(
     if library is None:
         with tempfile.TemporaryDirectory() as folder:
             library = build(kernel, kernel.instances(point), Path(folder, f"{kernel.name}.so"))
-            return Tracer(library, kernel, limit).trace(point, seed, blocks, stop)
-    return Tracer(library, kernel, limit).trace(point, seed, blocks, stop)
+            return Tracer(library, kernel, limit, convention).trace(point, seed, blocks, stop)
+    return Tracer(library, kernel, limit, convention).trace(point, seed, blocks, stop)
 
 
 def tracers(
@@ -331,22 +354,27 @@ class _Fault(ctypes.Structure):
 
 @dataclass(frozen=True)
 class _Operand:
-    """An array in global memory: A, B, C, a workspace, or a __device__ variable, whose elements may be of any type."""
+    """An array in global memory: A, B, C, a workspace, or a __device__ variable, whose elements may be of any type.
+    `order` is "C" if it lies there row after row, "F" if column after column."""
 
     name: str
     precision: Precision
     shape: tuple[int, ...]
     written_by_host: bool
+    order: Literal["C", "F"] = "C"
 
     @property
     def bytes(self) -> int:
         return math.prod(self.shape) * self.precision.itemsize
 
 
-def _operands(kernel: Kernel, point: Point) -> list[_Operand]:
+def _operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> list[_Operand]:
     n, p, m = point.n, point.p, point.m
     own = [("A", (n, p), True), ("B", (p, m), True), ("C", (n, m), kernel.reads_c)]
-    found = [_Operand(name, PRECISIONS[point.dtype], shape, written) for name, shape, written in own]
+    found = [
+        _Operand(name, PRECISIONS[point.dtype], shape, written, "F" if name in columns else "C")
+        for name, shape, written in own
+    ]
     for workspace in kernel.workspaces_at(point):
         found.append(_Operand(workspace.name, PRECISIONS[workspace.dtype], workspace.shape, False))
     return found
@@ -380,10 +408,13 @@ def _check_memory(kernel: Kernel, point: Point) -> None:
 class Tracer:
     """A library made by `build`, ready to trace points of its kernel."""
 
-    def __init__(self, library: Path | str, kernel: Kernel, limit: float = 0) -> None:
+    def __init__(
+        self, library: Path | str, kernel: Kernel, limit: float = 0, convention: "Convention | None" = None
+    ) -> None:
         """`limit` is how many seconds of computing a point may take; 0: as many as it likes."""
         self.kernel = kernel
         self.limit = limit
+        self.convention = convention or Convention()
         self.launched = 0  # the launch that began last
         self.unit = 4  # bytes that a cell of the tracer stands for
         self.path = Path(library)
@@ -426,9 +457,7 @@ class Tracer:
             row: Row = {}
             faults: dict[Any, Fault] = dict(self._too_aligned(point))
             for name, order in SCHEDULES.items():
-                if operands:
-                    self._fill(point, arrays, operands)
-                self._run(point, arrays, blocks, counting=not row, stop=stop, **order)
+                self._run_in_some_order(point, arrays, operands, blocks, counting=not row, stop=stop, **order)
                 finest = self.emulator.library.tracer_finest()
                 if finest < self.unit:
                     return row, [], finest
@@ -451,12 +480,12 @@ class Tracer:
             for key in late:
                 del faults[key]
             if operands and first is not None and all(fault.by_effect for fault in faults.values()):
-                A, B = operands
-                check = verify.check(first, *verify.reference(A, B, point.dtype), point.dtype, point.p)
+                check = self._check(point, operands, first, self.convention)
                 if check.ok and faults and not self._depends(point, arrays, operands, first, set(faults)):
                     faults = {key: _unused(fault) for key, fault in faults.items()}
                 elif not check.ok and not faults:
-                    faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, check.message)
+                    text = check.message + self._hint(point, operands, first)
+                    faults["incorrect"] = Fault("incorrect", shown(self.kernel.path), None, text)
         found = list(faults.values())
         by_kind = {column: sum(f.count for f in found if f.kind == kind) for kind, column in KINDS.items()}
         return row | by_kind, found, unit
@@ -473,6 +502,28 @@ class Tracer:
                     raise UserError(str(stopped[1]))
                 total += number * self._traffic()
         return self._row(point, total)
+
+    def _check(
+        self, point: Point, operands: Sequence[np.ndarray], C: np.ndarray, convention: "Convention"
+    ) -> verify.Check:
+        """Whether C is the product of these operands, if what lies in the memory of the three is read by `convention`
+        in place of the tracer's own."""
+        A, B, result = (
+            matrix.ravel(order=self.convention.order(name)).reshape(matrix.shape, order=convention.order(name))
+            for name, matrix in zip("ABC", (*operands, C))
+        )
+        product = verify.reference(A, B, point.dtype)
+        return verify.check(result, *product, point.dtype, point.p, convention.short_sums)
+
+    def _hint(self, point: Point, operands: Sequence[np.ndarray], C: np.ndarray) -> str:
+        """By which other convention a wrong product is the right one, in words; "" if there is none."""
+        has_short_sums = PRECISIONS[point.dtype].has_short_sums
+        for names in (self.convention.columns, "", "B", "A", "C", "BC", "AB", "AC", "ABC"):
+            for short_sums in {self.convention.short_sums, has_short_sums}:
+                other = Convention(tuple(names), short_sums)
+                if point.multiply_adds <= MOST_COUNTED and self._check(point, operands, C, other).ok:
+                    return f"; it is right with {other} of `tilewise trace`"
+        return ""
 
     def _fill(self, point: Point, arrays: Mapping[str, np.ndarray], operands: Sequence[np.ndarray]) -> None:
         """Make the arrays what a run begins with."""
@@ -494,8 +545,7 @@ class Tracer:
         `first` is the product by UNWRITTEN[0], in ascending order, `known` the kind, file and line of what was found.
         """
         for unwritten in UNWRITTEN[1:]:
-            self._fill(point, arrays, operands)
-            self._run(point, arrays, [], counting=False, unwritten=unwritten)
+            self._run_in_some_order(point, arrays, operands, [], counting=False, unwritten=unwritten)
             found = {(fault.kind, fault.file, fault.line) for fault in self._faults(point)}
             if self._stopped(point) or not found <= known or arrays["C"].tobytes() != first.tobytes():
                 return True
@@ -524,7 +574,7 @@ class Tracer:
     def _allocated(self, point: Point, unit: int = 4) -> Iterator[dict[str, np.ndarray]]:
         """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
         smaller, for a `with` statement."""
-        operands = _operands(self.kernel, point)
+        operands = _operands(self.kernel, point, self.convention.columns)
         for launch in self.kernel.at(point):
             self.emulator.check(launch)
             self.emulator.check_elements(launch, {operand.name: operand.precision.cpp for operand in operands})
@@ -550,10 +600,30 @@ class Tracer:
             arrays = {}
             for operand, address in zip(operands, addresses):
                 buffer = memoryview((ctypes.c_char * operand.bytes).from_address(address))
-                arrays[operand.name] = np.frombuffer(buffer, operand.precision.stored).reshape(operand.shape)
+                flat = np.frombuffer(buffer, operand.precision.stored)
+                arrays[operand.name] = flat.reshape(operand.shape, order=operand.order)
             yield arrays
         finally:
             self.emulator.library.tracer_free()
+
+    def _run_in_some_order(
+        self,
+        point: Point,
+        arrays: Mapping[str, np.ndarray],
+        operands: Sequence[np.ndarray] | None,
+        blocks: Sequence[Three],
+        reverse: bool = False,
+        **order: Any,
+    ) -> None:
+        """One run from `operands` on, as `_run` has it; if a block waits for one that would run after it, once more
+        with the blocks in the other order."""
+        for blocks_reversed in (reverse, not reverse):
+            if operands:
+                self._fill(point, arrays, operands)
+            self._run(point, arrays, blocks, reverse=reverse, blocks_reversed=blocks_reversed, **order)
+            stopped = self.emulator.stopped()
+            if not stopped or stopped.how != WAITS:
+                return
 
     def _run(
         self,
@@ -578,8 +648,19 @@ class Tracer:
                 integers(*(array.size or launch.dynamic_shared_bytes for array in shared)),
                 ctypes.c_int(len(shared)),
             )
-            if not self.emulator.launch(launch, arrays, **order, blocks=blocks):
+            if not self.emulator.launch(self._as_stored(launch), arrays, **order, blocks=blocks):
                 return
+
+    def _as_stored(self, launch: Launch) -> Launch:
+        """A launch whose tensor maps describe the arrays as they lie: one that lies column after column is, for a
+        tensor map, the rows of its transpose."""
+        arguments = tuple(
+            dataclasses.replace(argument, shape=argument.shape[::-1])
+            if isinstance(argument, TensorMap) and argument.array in self.convention.columns
+            else argument
+            for argument in launch.arguments
+        )
+        return dataclasses.replace(launch, arguments=arguments)
 
     def _traffic(self) -> np.ndarray:
         """What the last run counted: loads and stores of global, then of shared memory, by the fields of _Traffic."""
@@ -613,11 +694,12 @@ class Tracer:
 
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
-        launches, operands = self.kernel.at(point), _operands(self.kernel, point)
+        launches, operands = self.kernel.at(point), _operands(self.kernel, point, self.convention.columns)
         precision = PRECISIONS[point.dtype]
         for variable in self.variables:
             shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
-            operands.append(_Operand(variable.name, precision, shape, True))
+            # One of a function is called `f(float*)::count`.
+            operands.append(_Operand(variable.name.rsplit("::", 1)[-1], precision, shape, True))
         number = ctypes.c_int()
         pointer = self.emulator.library.tracer_faults(ctypes.byref(number))
         raw = pointer[: number.value] if number.value else []
@@ -698,6 +780,10 @@ class Tracer:
         return f"{place.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
 
     def _out_of_bounds(self, fault: Any, place: "_Place") -> str:
+        if fault.type and fault.other_write:
+            verb = "writes" if fault.write else "reads"
+            what = f"a value of type {fault.type.decode()} outside a variable of its own (registers, local memory)"
+            return f"{place.who(fault)} {verb} {what}"
         if fault.type:
             return f"{place.who(fault)} uses index {fault.offset} of an array of type {fault.type.decode()}"
         if place.starts_inside(fault):
@@ -836,7 +922,8 @@ class _Place:
         if not operand.shape:
             return operand.name
         if 0 <= index < math.prod(operand.shape):
-            return f"{operand.name}[{', '.join(str(int(i)) for i in np.unravel_index(index, operand.shape))}]"
+            place = np.unravel_index(index, operand.shape, operand.order)
+            return f"{operand.name}[{', '.join(str(int(i)) for i in place)}]"
         return f"element {index} of {operand.name}"
 
     def starts_inside(self, fault: Any) -> bool:

@@ -145,6 +145,7 @@ class Choice:
 class Machine:
     """What an expression can ask of one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
 
+    A list has the values that a column may have: `block_x=[8, 16]`, for a claim about those that a source tried.
     `cube=8192` means n = p = m = 8192. A column that does not exist raises UserError. A row that does not exist, or
     that did not run, makes the claim untestable.
     """
@@ -223,10 +224,10 @@ class Machine:
         """A count of the emulator for the largest shape that fits."""
         return self._fact("traffic", column, where)
 
-    def maximum(self, column):
+    def maximum(self, column, **where):
         """A figure of the maximum-size probe."""
         self._needs_gpu()
-        return self._fact("maximum_size", column, {})
+        return self._fact("maximum_size", column, where)
 
     def call(self, kernel, position, step="total"):
         """ms of a whole call in a fresh process, or of one step of it: median and range of the repeats."""
@@ -333,7 +334,8 @@ def _fitting(rows, where):
     _known(rows, where)
     fits = np.ones(len(rows), dtype=bool)  # the rows are copied once, for claims are checked at every start
     for name, value in where.items():
-        fits &= (rows[name] == value).to_numpy(dtype=bool, na_value=False)
+        found = rows[name].isin(value) if isinstance(value, list) else rows[name] == value
+        fits &= found.to_numpy(dtype=bool, na_value=False)
     return rows[fits]
 
 

@@ -1021,8 +1021,6 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
     groups = list(rungs.groupby(["platform", "dtype"], sort=False))
     most = max((~part["anchor"]).sum() for _, part in groups)
     figure, axes = _panels(len(groups), columns=1, width=6.4, height=1.5 + 0.3 * most)
-    roofs = evidence.facts["bandwidth"]
-    roofs = roofs[roofs["quantity"] == "multiply_add_rate"]
     for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
         own = part[~part["anchor"]]
         colours = [_ORANGE if gain < 1 else _BLUE for gain in own["gain"].fillna(1)]
@@ -1031,11 +1029,16 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
         axis.bar_label(bars, words, fontsize="small", label_type="center", color="white")
         _ceilings(axis, own, range(len(own)))
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
-        roof = roofs.loc[(roofs["platform"] == platform) & (roofs["dtype"] == dtype), "measured"].dropna()
+        roofs = evidence.facts["bandwidth"]
+        roofs = roofs[(roofs["platform"] == platform) & (roofs["dtype"] == dtype)]
+        alone, tensor = (
+            roofs.loc[roofs["quantity"] == name, "measured"].max() for name in ("multiply_add_rate", "tensor_rate")
+        )
         units = " on the vector units" if own["multiply_add"].fillna("").str.contains("MMA").any() else ""
         lines = {
             "cuBLAS": (part.loc[part["anchor"], "gflops"].max(), "-.", "black"),
-            f"multiply-adds alone{units}, measured": (roof.max(), "-", "black"),
+            f"multiply-adds alone{units}, measured": (alone, "-", "black"),
+            "tensor cores alone, measured": (tensor if units else None, (0, (1, 1)), "black"),
             f"the datasheet's peak{units}": ((gpu["peak_gflops"] or {}).get(dtype), "--", "black"),
         }
         for name, (rate, dashes, colour) in lines.items():

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tilewise.report import claims, tables
 from tilewise.report.data import Evidence, Platform
+from tilewise.report.limits import HALF
 from tilewise.study import columns
 from tilewise.study.expressions import evaluate
 
@@ -410,6 +411,111 @@ def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:
     return "\n\n".join(lines)
 
 
+def double_cause(evidence: Evidence, limits: pd.DataFrame) -> str:
+    """Source a's question 1b, why double takes longer: what the best naive kernel asks of the caches in both types.
+
+    `limits` is that of tables.limits.
+    """
+    lines = []
+    for gpu in evidence.gpus:
+        own = limits[(limits["platform"] == gpu.name) & (limits["kernel"] == "naive")].set_index("dtype")
+        asked = ["sectors_per_100", "lines_per_100", "gflops"]
+        if not {"float", "double"} <= set(own.index) or own.loc[["float", "double"], asked].isna().any(axis=None):
+            continue
+        one, two = own.loc["float"], own.loc["double"]
+        sectors, looked = (two[name] / one[name] for name in asked[:2])
+        longer = one["gflops"] / two["gflops"]
+        low, high = sorted((sectors, looked))
+        between = "between the two" if low <= longer <= high else "above both" if longer > high else "below both"
+        words = (
+            f"Why? For a multiply-add, a warp of the double kernel touches {two['sectors_per_100'] / 100:.2g} sectors "
+            f"of 32 bytes and looks up {two['lines_per_100'] / 100:.2g} lines, one of the float kernel "
+            f"{one['sectors_per_100'] / 100:.2g} and {one['lines_per_100'] / 100:.2g}: {_times(sectors)} the sectors, "
+            f"{_times(looked)} the lines. It takes {_times(longer)} the time, which is {between}."
+        )
+        with contextlib.suppress(claims.Untestable):
+            roof = claims.Machine(evidence, gpu).roof("multiply_add_rate", "double").value
+            used = f"{100 * two['gflops'] / roof:.0f}\u00a0% of what the units for double can do"
+            words += f" It uses {used}{', so they are not the cause' if two['gflops'] < roof / 2 else ''}."
+        if one["limited_by"] and two["limited_by"]:
+            words += (
+                f" The largest share of a roof is that of {one['limited_by']} in float "
+                f"({one['limit_percent']:.0f}\u00a0%) and of {two['limited_by']} in double "
+                f"({two['limit_percent']:.0f}\u00a0%)."
+            )
+        lines.append(words)
+    return "\n\n".join(lines)
+
+
+def shared_rate(evidence: Evidence, limits: pd.DataFrame) -> str:
+    """Source a's question 2, what a tile can gain: the rate of shared memory, and what it allows the tiled kernel."""
+    lines = []
+    for gpu in evidence.gpus:
+        machine = claims.Machine(evidence, gpu)
+        tiled = limits[(limits["platform"] == gpu.name) & (limits["kernel"] == "tiled") & (limits["dtype"] == "float")]
+        with contextlib.suppress(claims.Untestable):
+            passes, memory = machine.roof("shared_wavefronts_16_bytes").value, machine.roof("memory_bandwidth").value
+            per_cycle = gpu.device["gpu"]["sms"] * gpu.device["gpu"]["sm_clock_mhz"] / 1000
+            said = (
+                f"On {_label(evidence, gpu)} shared memory makes {passes:.0f} · 10⁹ passes per second, "
+                f"{100 * passes / per_cycle:.0f}\u00a0% of one per cycle and multiprocessor. A pass moves 128 bytes: "
+                f"{128 * passes / 1000:.1f} TB/s, {_times(128 * passes / memory)} what memory delivers"
+            )
+            for row in tiled.to_dict("records"):
+                counted = row["hardware_wavefronts_per_100"]
+                asked = row["wavefronts_per_100"] if pd.isna(counted) else counted
+                if pd.notna(asked) and asked > 0:
+                    most = 100 * 64 * passes / asked
+                    said += (
+                        f". For 100 multiply-adds a warp of `tiled` ({row['choice']}) takes {asked:.0f} passes, which "
+                        f"allows {most:,.0f} GFLOP/s; it makes {row['gflops']:,.0f}, "
+                        f"{100 * row['gflops'] / most:.0f}\u00a0% of that"
+                    )
+            lines.append(f"{said}.")
+    return "\n\n".join(lines)
+
+
+def tile_curve(counts: pd.DataFrame, evidence: Evidence) -> str:
+    """Source a's question 3, why more tiles per block are faster; `counts` is that of tables.tile_counts."""
+    lines = []
+    for gpu in evidence.gpus:
+        rows = counts[counts["platform"] == gpu.name]
+        own = rows[(rows["dtype"] == "float") & (rows["tile"] == 32)]
+        known = own[own["hardware_wavefronts_per_100"].notna()].sort_values("ntb")
+        said = []
+        if len(known) > 1:
+            each = [
+                f"NTB {row['ntb']}: {row['hardware_wavefronts_per_100']:.0f}, {row['shared_percent']:.0f}\u00a0%"
+                for row in known.to_dict("records")
+            ]
+            said.append(
+                "Why? A warp reads its element of A from shared memory once for NTB multiply-adds. Passes of shared "
+                "memory per 100 multiply-adds of a warp (tile 32, float, counted by ncu), and the share of all passes "
+                f"that {_label(evidence, gpu)} can make: {'; '.join(each)}."
+            )
+        few, many = own[own["ntb"] == 1], rows[(rows["dtype"] == "float") & (rows["tile"] == 16) & (rows["ntb"] == 16)]
+        if len(few) and len(many):
+            loads = ((1 + 1 / 16) / 16) / ((1 + 1) / 32)
+            faster = many["gflops"].iloc[0] / few["gflops"].iloc[0]
+            said.append(
+                f"Tile 16 with NTB 16 makes {_times(loads)} the loads from global memory of tile 32 with NTB 1 and is "
+                f"{_times(faster)} as fast{', so fewer loads are not the cause' if faster > 1 else ''}."
+            )
+        double = rows[(rows["dtype"] == "double") & (rows["tile"] == 32) & rows["active_blocks"].notna()]
+        if len(double) > 1:
+            first, best = double.loc[double["ntb"].idxmin()], double.loc[double["gflops"].idxmax()]
+            words = (
+                f"In double with tile 32 a multiprocessor holds {_count(int(first['active_blocks']), 'block')} at NTB "
+                f"{first['ntb']} and {_count(int(best['active_blocks']), 'block')} at NTB {best['ntb']}, the fastest"
+            )
+            if best["active_blocks"] < first["active_blocks"]:
+                words += ": the loss of a block does not turn the curve"
+            said.append(f"{words}.")
+        if said:
+            lines.append(" ".join(said))
+    return "\n\n".join(lines)
+
+
 def tuned(table: pd.DataFrame, evidence: Evidence) -> str:
     """How much the choice of parameters matters on each machine, and where the registry's could be better.
 
@@ -547,9 +653,10 @@ def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
             shares["of what its loop allows"] = best["percent_of_ceiling"]
         on_vector_units = "MMA" not in str(best["multiply_add"])  # of which the roofs are
         with contextlib.suppress(claims.Untestable):
-            roof = claims.Machine(evidence, gpu).roof("multiply_add_rate", dtype).value
-            if on_vector_units:
-                shares["of the rate that multiply-adds alone reach"] = 100 * best["gflops"] / roof
+            name = "multiply_add_rate" if on_vector_units else "tensor_rate"
+            roof = claims.Machine(evidence, gpu).roof(name, dtype).value
+            alone = "multiply-adds" if on_vector_units else "the tensor cores"
+            shares[f"of the rate that {alone} alone reach"] = 100 * best["gflops"] / roof
         peak = (gpu.device["gpu"]["peak_gflops"] or {}).get(dtype)
         if peak and on_vector_units:
             shares["of the datasheet's peak"] = 100 * best["gflops"] / peak
@@ -643,9 +750,33 @@ def block_shapes(evidence: Evidence) -> str:
             "Why does the shape matter? For each multiply-add a warp loads an element of A and one of B, and the first "
             "cache looks up one line of 128 bytes per cycle. Lines per pair of loads, and the share of a "
             f"multiprocessor's cycles that the look-ups take at the measured rate on {_label(evidence, gpu)}: "
-            f"{'; '.join(said)}."
+            f"{'; '.join(said)}.{_beyond_look_ups(own[used < HALF], evidence)}"
         )
     return "\n\n".join(lines)
+
+
+def _beyond_look_ups(rows, evidence):
+    """A sentence about each naive block that look-ups do not slow down, with what ncu counted of it at full size."""
+    found = evidence.facts["counters"]
+    found = found[(found["kernel"] == "naive") & (found["dtype"] == "float") & found["profiled_ns"].notna()]
+    said = []
+    for row in rows.to_dict("records"):
+        words = f"Look-ups are not what slows {row['choice']} down"
+        own = found[(found["platform"] == row["platform"]) & (found["block_x"] == row["block_x"])]
+        for counted in own[own["block_y"] == row["block_y"]].head(1).to_dict("records"):
+            parts = [
+                f"{name} {counted[column]:.0f}\u00a0%"
+                for name, column in (
+                    ("hits in the first cache", "l1_hit_percent"),
+                    ("hits in the second", "l2_hit_percent"),
+                    ("the second cache busy", "l2_percent"),
+                    ("memory busy", "dram_percent"),
+                )
+                if pd.notna(counted[column])
+            ]
+            words += f"; ncu counted at n = {counted['n']:,}: {', '.join(parts)}" if parts else ""
+        said.append(f" {words}.")
+    return "".join(said)
 
 
 def few_blocks(evidence: Evidence) -> str:
@@ -745,53 +876,155 @@ def _named(row):
     return f"`{row['kernel']}`" + (f" ({row['choice']})" if row["choice"] else "") + f" in {row['dtype']}"
 
 
+def largest_products(evidence: Evidence, published: pd.DataFrame) -> str:
+    """How long the largest products take: at source a's own n, and in the fastest kernel at the largest n."""
+    source = published[(published["place"] == "Table 3") & (published["kernel"] == "naive")]
+    lines = []
+    for gpu in evidence.gpus:
+        probes = evidence.facts["maximum_size"]
+        probes = probes[(probes["platform"] == gpu.name) & probes["time_ms"].notna()]
+        said = []
+        for row in source.to_dict("records"):
+            here = probes[(probes["kernel"] == "naive") & (probes["timed_n"] == row["n"])]
+            for ms in here["time_ms"].head(1):
+                said.append(
+                    f"At source a's own n = {row['n']:,} the naive kernel takes {ms / 1000:,.3g} s, and took "
+                    f"{row['value'] / 1000:,.3g} s there: {_times(row['value'] / ms)} the speed"
+                )
+        last = probes.sort_values("timed_n").groupby("kernel", sort=False).tail(1).set_index("kernel")
+        for name, row in last.iterrows():
+            if name == "naive" or "naive" not in last.index or row["timed_n"] <= last.loc["naive", "timed_n"]:
+                continue
+            fits = row["allocatable_n"]
+            whole = "the largest n that fits" if row["timed_n"] == fits else f"of {fits:,} that would fit"
+            slow = last.loc["naive"]
+            said.append(
+                f"`{name}` multiplies n = {row['timed_n']:,}, {whole}, in {row['time_ms'] / 1000:,.3g} s; the naive "
+                f"kernel would take {slow['predicted_ms'] / 1000:,.3g} s for n = {slow['allocatable_n']:,}, so it was "
+                f"timed at n = {slow['timed_n']:,}"
+            )
+        if said:
+            lines.append(f"On {_label(evidence, gpu)}: {'. '.join(said)}.")
+    return "\n\n".join(lines)
+
+
 def conclusion(evidence: Evidence, ladder: pd.DataFrame, limits: pd.DataFrame, verdicts: pd.DataFrame) -> str:
-    """What the study says on half a page, a paragraph for each GPU; every sentence comes from its tables."""
+    """What the study says on half a page, two paragraphs for each GPU; every sentence comes from its tables."""
     paragraphs = []
     for gpu in evidence.gpus:
-        label = _label(evidence, gpu)
         own = tables.largest_square(ladder)
-        own = own[(own["platform"] == gpu.name) & (own["dtype"] == "float")].set_index("kernel")
-        limit = limits[(limits["platform"] == gpu.name) & (limits["dtype"] == "float")].set_index("kernel")
-        said = []
-        if {"naive", "tiled"} <= set(own.index):
-            gain = own.loc["naive", "time_ms"] / own.loc["tiled", "time_ms"]
-            source = verdicts.loc[verdicts["id"] == "tiles-gain-square", "published"]
-            said.append(
-                f"Tiles in shared memory make the product {_times(gain)} as fast as the best naive kernel"
-                + "".join(f"; source a found {_times(figure)}" for figure in source[:1])
-            )
-        for name in ("naive", "tiled", "multi_tile"):
-            row = limit.loc[name] if name in limit.index else {"limited_by": ""}
-            if row["limited_by"]:
-                share = f"{row['limit_percent']:.0f}\u00a0%"
-                said.append(f"What limits `{name}` most is {row['limited_by']}, at {share} of its roof")
-        if {"tiled", "multi_tile"} <= set(own.index) & set(limit.index):
-            row = own.loc["multi_tile"]
-            gain = own.loc["tiled", "time_ms"] / row["time_ms"]
-            words = f"Several tiles per block ({row['choice']}) are {_times(gain)} as fast as one"
-            name = "hardware_wavefronts_per_100"
-            counted = [limit.loc[kernel, ["wavefronts_per_100", name]] for kernel in ("tiled", "multi_tile")]
-            which = name if all(pd.notna(each[name]) for each in counted) else "wavefronts_per_100"
-            before, after = (each[which] for each in counted)
-            if pd.notna(before) and pd.notna(after):
-                words += f"; 100 multiply-adds of a warp take {after:.0f} passes of shared memory, not {before:.0f}"
-            said.append(words)
-        kernels = own[~own["anchor"] & ~tables.made_of_short(own.reset_index(), evidence).to_numpy()]
-        library = own[own["anchor"]]
-        if len(kernels) and len(library):
-            best, sgemm = kernels.loc[kernels["time_ms"].idxmin()], library.loc[library["time_ms"].idxmin()]
-            words = f"The fastest kernel on the CUDA cores, `{best.name}`, makes {best['gflops'] / 1000:.3g} TFLOP/s"
-            words += f", {100 * sgemm['time_ms'] / best['time_ms']:.0f}\u00a0% of cuBLAS"
-            if best.name in limit.index and limit.loc[best.name, "limited_by"]:
-                words += f"; what limits it is {limit.loc[best.name, 'limited_by']}"
-            said.append(words)
-        found = verdicts.loc[verdicts["platform"] == gpu.name, "verdict"].value_counts()
-        holds, fails = (found.get(verdict, 0) for verdict in (claims.HOLDS, claims.FAILS))
-        said.append(f"Of the claims of the five sources {holds} hold on this machine and {fails} do not")
-        if len(said) > 1:
-            paragraphs.append(f"**{label}.** {'. '.join(said)}.")
+        own = own[(own["platform"] == gpu.name) & (own["dtype"] == "float")]
+        limit = limits[limits["platform"] == gpu.name]
+        first = [*_of_threads(evidence, gpu, limit), *_of_tiles(evidence, gpu, own, limit, verdicts)]
+        last = [*_of_ladder(evidence, own, limit, gpu), *_of_study(evidence, gpu, verdicts)] if first else []
+        if first:
+            paragraphs.append(f"**{_label(evidence, gpu)}.** {'. '.join(first)}.")
+        if last:
+            paragraphs.append(f"{'. '.join(last)}.")
     return "\n\n".join(paragraphs)
+
+
+def _of_threads(evidence, gpu, limits):
+    """Sentences about one thread per element: blocks, double, and the largest product."""
+    rows = tables.climb(evidence, "task1a")
+    rows = rows[(rows["platform"] == gpu.name) & (rows["kernel"] == "naive") & (rows["n"] == rows["p"])]
+    rows = rows[(rows["n"] == rows["m"]) & (rows["n"] == rows["n"].max())]
+    if len(rows) > 1:
+        best, worst = rows.loc[rows["gflops"].idxmax()], rows.loc[rows["gflops"].idxmin()]
+        words = (
+            f"With one thread per element, a block of {best['choice']} is best and one of {worst['choice']} makes "
+            f"{100 * worst['gflops'] / best['gflops']:.0f}\u00a0% of its rate"
+        )
+        lines = [row["lines_per_100"] / 100 for row in (worst, best)]
+        if lines[0] > lines[1]:
+            words += f", since a warp looks up {lines[0]:.2g} cache lines for a multiply-add, not {lines[1]:.2g}"
+        yield words
+    naive = limits[limits["kernel"] == "naive"].set_index("dtype")
+    if {"float", "double"} <= set(naive.index):
+        words = f"Double takes {_times(naive.loc['float', 'gflops'] / naive.loc['double', 'gflops'])} as long as float"
+        sectors = naive.loc["double", "sectors_per_100"] / naive.loc["float", "sectors_per_100"]
+        yield words + (f", for {_times(sectors)} the sectors" if pd.notna(sectors) else "")
+    found = evidence.facts["maximum_size"]
+    found = found[(found["platform"] == gpu.name) & (found["kernel"] == "naive")]
+    for row in found.tail(1).to_dict("records"):
+        share = 100 * row["allocatable_n"] / row["theoretical_n"]
+        yield f"The largest matrices that fit have n = {row['allocatable_n']:,}, {share:.1f}\u00a0% of the theory"
+
+
+def _of_tiles(evidence, gpu, ladder, limits, verdicts):
+    """Sentences about tiles in shared memory, several per block, and edges."""
+    own, limit = ladder.set_index("kernel"), limits[limits["dtype"] == "float"].set_index("kernel")
+    if {"naive", "tiled"} <= set(own.index):
+        gain = own.loc["naive", "time_ms"] / own.loc["tiled", "time_ms"]
+        source = verdicts.loc[verdicts["id"] == "tiles-gain-square", "published"]
+        words = f"Tiles in shared memory make the product {_times(gain)} as fast as the best naive kernel"
+        yield words + "".join(f"; source a found {_times(figure)}" for figure in source[:1])
+    shares = [
+        f"{limit.loc[name, 'limited_by']} for `{name}` ({limit.loc[name, 'limit_percent']:.0f}\u00a0% of its roof)"
+        for name in ("naive", "tiled", "multi_tile")
+        if name in limit.index and limit.loc[name, "limited_by"]
+    ]
+    if shares:
+        yield f"What limits most is {_listed(shares)}"
+    if {"tiled", "multi_tile"} <= set(own.index) & set(limit.index):
+        row = own.loc["multi_tile"]
+        gain = own.loc["tiled", "time_ms"] / row["time_ms"]
+        words = f"Several tiles per block ({row['choice']}) are {_times(gain)} as fast as one"
+        name = "hardware_wavefronts_per_100"
+        counted = [limit.loc[kernel, ["wavefronts_per_100", name]] for kernel in ("tiled", "multi_tile")]
+        which = name if all(pd.notna(each[name]) for each in counted) else "wavefronts_per_100"
+        before, after = (each[which] for each in counted)
+        if pd.notna(before) and pd.notna(after):
+            words += f"; 100 multiply-adds of a warp take {after:.0f} passes of shared memory, not {before:.0f}"
+        yield words
+    edges = evidence.of("rectangular").gpu
+    edges = edges[(edges["platform"] == gpu.name) & (edges["kernel"] == "tiled") & (edges["status"] == "ok")]
+    edges = edges[(edges["dtype"] == "float") & (edges["tile"] == 32)]
+    ragged = edges[edges["n"] % 32 != 0]
+    if len(ragged) and len(whole := edges[edges["n"] % 32 == 0]):
+        lost = 100 * (whole["gflops"].max() / ragged["gflops"].max() - 1)
+        yield f"Edges that fill no tile cost {lost:.2g}\u00a0% of the rate" if lost > 0.1 else "Edges cost nothing"
+
+
+def _of_ladder(evidence, ladder, limits, gpu):
+    """Sentences about the fastest kernels."""
+    made = tables.made_of_short(ladder, evidence).to_numpy()
+    kernels, library = ladder[~ladder["anchor"] & ~made], ladder[ladder["anchor"]]
+    limit = limits[limits["dtype"] == "float"].set_index("kernel")
+    if kernels.empty or library.empty:
+        return
+    best, sgemm = kernels.loc[kernels["time_ms"].idxmin()], library.loc[library["time_ms"].idxmin()]
+    words = f"The fastest kernel on the CUDA cores, `{best['kernel']}`, makes {best['gflops'] / 1000:.3g} TFLOP/s"
+    words += f", {100 * sgemm['time_ms'] / best['time_ms']:.0f}\u00a0% of cuBLAS"
+    if best["kernel"] in limit.index and limit.loc[best["kernel"], "limited_by"]:
+        row = limit.loc[best["kernel"]]
+        words += f"; what limits it most is {row['limited_by']} ({row['limit_percent']:.0f}\u00a0% of its roof)"
+    yield words
+    for row in ladder[made].sort_values("gflops").tail(1).to_dict("records"):
+        yield (
+            f"Floats made of short numbers on the tensor cores come to {row['gflops'] / 1000:.3g} TFLOP/s "
+            f"(`{row['kernel']}`)"
+        )
+
+
+def _of_study(evidence, gpu, verdicts):
+    """Sentences about the claims, and how sure the times are."""
+    found = verdicts.loc[verdicts["platform"] == gpu.name, "verdict"].value_counts()
+    holds, fails, rest = (found.get(verdict, 0) for verdict in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
+    if found.empty:
+        return
+    yield (
+        f"Of the {found.sum()} claims of the five sources {holds} hold on this machine, {fails} do not, and {rest} "
+        "cannot be tested here"
+    )
+    rows = evidence.gpu[(evidence.gpu["platform"] == gpu.name) & (evidence.gpu["runs"] > 1)]
+    if len(rows):
+        agree = 100 * (rows["run_high_ms"] <= 1.01 * rows["run_low_ms"]).mean()
+        yield (
+            f"Times are sure: in {agree:.0f}\u00a0% of {_count(len(rows), 'point')} the runs agree within 1\u00a0%"
+            if agree > 90
+            else f"In {agree:.0f}\u00a0% of {_count(len(rows), 'point')} the runs agree within 1\u00a0%"
+        )
 
 
 def _filled(sentence, functions):

@@ -95,7 +95,7 @@ LAYOUTS = {
     ),
     "ladder": layout(
         ("", "shape platform kernel dtype"),
-        ("Best", "choice time_ms gflops"),
+        ("Best", "choice time_ms gflops sm_clock_mhz"),
         ("Share, %", "percent_of_peak percent_of_anchor"),
         ("Times faster", "speedup_over_naive speedup_over_cpu published_speedup_over_cpu"),
         percent_of_anchor="of cuBLAS",

@@ -790,6 +790,38 @@ def _beside_hardware(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return table.merge(counted[[*key, *added]], how="left", on=key)
 
 
+def tile_counts(evidence: Evidence) -> pd.DataFrame:
+    """The timed rows of `multi_tile` at the largest square product, with the passes of shared memory that ncu counted.
+
+    Adds hardware_wavefronts_per_100, active_blocks (that a multiprocessor holds), and shared_percent: the share of the
+    device's passes, as measured or else one per cycle and multiprocessor, that a run at this rate takes.
+    """
+    rows = evidence.of("task3").gpu
+    rows = rows[(rows["kernel"] == "multi_tile") & (rows["status"] == "ok") & (rows["n"] == rows["p"])]
+    rows = rows[rows["n"] == rows["m"]]
+    rows = _beside_hardware(_with_words(rows[rows["n"] == rows["n"].max()], evidence), evidence)
+    held = evidence.facts["occupancy"]
+    keys = ["platform", "kernel", "dtype", "tile", "ntb"]
+    rows = rows.merge(held[[*keys, "active_blocks"]].drop_duplicates(keys), how="left", on=keys)
+    facts = evidence.facts["bandwidth"]
+    facts = facts[(facts["quantity"] == "shared_wavefronts_16_bytes") & facts["measured"].notna()]
+    measured = dict(zip(facts["platform"], facts["measured"]))
+    sms = {gpu.name: gpu.device["gpu"]["sms"] for gpu in evidence.gpus}
+    shares = [
+        _warps(row, evidence)
+        * row["hardware_wavefronts_per_100"]
+        / measured.get(row["platform"], sms[row["platform"]] * row["sm_clock_mhz"] / 1000)
+        for row in rows.to_dict("records")
+    ]
+    rows = rows.assign(shared_percent=pd.Series(shares, rows.index, "float64"))
+    return rows.sort_values(["platform", "dtype", "tile", "ntb"], ignore_index=True)
+
+
+def _warps(row: Mapping[str, Any], evidence: Evidence) -> float:
+    """10^9 multiply-adds of warps per second of a timed row, with those beyond the edges of C."""
+    return row["gflops"] / 2 / WARP * _work(row, evidence) / (float(row["n"]) * row["p"] * row["m"])
+
+
 def _with_work(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Counted launches with their multiply-adds of warps, as `work`."""
     work = [_work(row, evidence) / WARP for row in counted.to_dict("records")]
@@ -989,25 +1021,28 @@ def cards(evidence: Evidence) -> pd.DataFrame:
 def platforms(evidence: Evidence) -> pd.DataFrame:
     """What differs between GPUs: one row per point that the first of them and another both timed, the largest first.
 
-    `faster` is the other's time divided by that of the first; `changed` says that the quartiles of the two do not
-    overlap. A point that was timed more than once counts with its best time. Without two GPUs there are no rows.
+    `faster` is the other's time divided by that of the first; `changed` says that the ranges of the two (those of their
+    runs, or else their quartiles) do not overlap. A point that was timed more than once counts with its best time.
+    Without two GPUs there are no rows.
     """
     key = ["kernel", "dtype", *SHAPE, *evidence.choice]
     timed = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["time_ms"].notna()]
     timed = _with_words(timed.sort_values("time_ms", kind="stable").drop_duplicates(["platform", *key]), evidence)
+    low, high = within(timed)
+    timed = timed.assign(low_ms=low, high_ms=high)
     names = [gpu.name for gpu in evidence.gpus]
-    quartiles = ["time_ms", "time_q1_ms", "time_q3_ms"]
+    ranges = ["time_ms", "low_ms", "high_ms"]
     found = []
     for name in names[1:]:
-        theirs = timed.loc[timed["platform"] == name, [*key, "platform", *quartiles]]
+        theirs = timed.loc[timed["platform"] == name, [*key, "platform", *ranges]]
         both = timed[timed["platform"] == names[0]].merge(theirs, on=key, suffixes=("", "_other"))
         found.append(
             both.assign(
                 other_machine=[evidence.labels[name]] * len(both),
                 other_ms=both["time_ms_other"],
                 faster=both["time_ms_other"] / both["time_ms"],
-                faster_low=both["time_q1_ms_other"] / both["time_q3_ms"],
-                faster_high=both["time_q3_ms_other"] / both["time_q1_ms"],
+                faster_low=both["low_ms_other"] / both["high_ms"],
+                faster_high=both["high_ms_other"] / both["low_ms"],
             )
         )
     shown = [

@@ -308,6 +308,7 @@ waits | text | | waits | where most warps of a scheduler wait, and how many, per
 dram_bytes_each | number | B | memory, B | bytes that memory moves per multiply-add of a warp, by ncu
 l2_bytes_each | number | B | L2, B | bytes that the second cache moves per multiply-add of a warp, by ncu
 hardware_wavefronts_per_100 | number | | wavefronts per 100, ncu | wavefronts_per_100 by the hardware's counters
+shared_percent | number | % | of shared memory, % | the share of shared memory's passes that a run takes
 limited_by | text | | limited by | the resource of whose roof it uses most; latency if it uses at most half of each
 limit_percent | number | % | share, % | how much of that roof it uses
 second_limit | text | | then by | the resource of whose roof it uses most after that one
@@ -319,9 +320,9 @@ before | text | | before | the fastest of the kernels before this one
 other_machine | text | | other machine | the machine that is compared with the one in the column `platform`
 other_ms | number | ms | other ms | time of the same point on the other machine
 faster | number | x | times as fast | time on the other machine divided by the time on this one
-faster_low | number | x | from | the least quotient within the quartiles of both times
-faster_high | number | x | to | the largest quotient within the quartiles of both times
-changed | flag | | beyond the spread | whether the quartiles of both times lie apart
+faster_low | number | x | from | the least quotient within the ranges of both times
+faster_high | number | x | to | the largest quotient within the ranges of both times
+changed | flag | | beyond the spread | whether the ranges of both times lie apart: of their runs, or else quartiles
 gain | number | x | than before | rate divided by that of the fastest kernel before
 title | text | | title | the kernel in words
 reason | text | | reason | why the emulator does not run it

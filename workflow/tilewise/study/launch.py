@@ -4,6 +4,10 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from tilewise.study.precision import PRECISIONS
+
 Three = tuple[int, int, int]
 
 #: The types of numbers that a kernel can be called with.
@@ -14,7 +18,11 @@ NUMBERS: dict[str, Any] = {
     "uint64": ctypes.c_uint64,
     "float": ctypes.c_float,
     "double": ctypes.c_double,
+    "half": ctypes.c_uint16,  # its bits
+    "bfloat16": ctypes.c_uint16,
 }
+#: Those of them that are no integers.
+FLOATING = ("float", "double", "half", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,10 @@ class Number:
 
     def packed(self) -> Any:
         """The number as ctypes holds it."""
-        return NUMBERS[self.type](self.value)
+        value = self.value
+        if NUMBERS[self.type] is ctypes.c_uint16:
+            value = int(PRECISIONS[self.type].narrow(np, np.float32(value)).view(np.uint16))
+        return NUMBERS[self.type](value)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The element types: how operands are stored, how sums are kept, how a result is rounded, and what that may change."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -48,8 +49,17 @@ class Precision:
         Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.5). 0 for integers.
         """
         unit = self.sum_roundoff
-        gamma = p * unit / (1 - p * unit)
+        gamma = p * unit / (1 - p * unit) if p * unit < 1 else math.inf
         return (1 + self.input_roundoff) ** 2 * (1 + gamma) - 1 if self.input_roundoff else gamma
+
+    @property
+    def has_short_sums(self) -> bool:
+        """Whether a kernel may as well keep its sums in the type itself, which is shorter than float."""
+        return self.result_roundoff > 0
+
+    def with_short_sums(self) -> "Precision":
+        """The same for kernels that do: each product and each sum of two numbers is rounded."""
+        return replace(self, sum_roundoff=2 * self.result_roundoff) if self.has_short_sums else self
 
     def wide(self, xp: Any, array: Any) -> Any:
         """A stored array (of the array module xp) as numbers that float64 holds exactly."""

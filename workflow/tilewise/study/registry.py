@@ -12,7 +12,7 @@ from tilewise import KERNELS, UserError
 from tilewise.study import columns, tuning
 from tilewise.study.device import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, numbers
 from tilewise.study.expressions import FUNCTIONS, ceil_div, evaluate
-from tilewise.study.launch import NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
+from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import read_yaml, validate
@@ -253,11 +253,12 @@ class Kernel:
             return self._tensor_map(key, argument, point, of_device)
         if isinstance(argument, Mapping):
             [(kind, expression)] = argument.items()
-            kind = PRECISIONS[point.dtype].cpp if kind == "dtype" else kind
+            if kind == "dtype":  # a tf32 is kept as a float
+                kind = {"int32": "int", "tf32": "float"}.get(point.dtype, point.dtype)
             if kind not in NUMBERS:
                 raise UserError(f"{self._place}.{key}: a number of type {kind}; there are {', '.join(NUMBERS)}")
             value = self._value(key, expression, point, of_device)
-            if kind in ("float", "double") and isinstance(value, int | float):
+            if kind in FLOATING and isinstance(value, int | float):
                 return Number(kind, float(value))
             return Number(kind, self._whole(key, expression, point, of_device, least=-(2**63)))
         if argument in ("A", "B", "C") or argument in self.workspaces:

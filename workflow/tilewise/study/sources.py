@@ -8,6 +8,8 @@ from tilewise import KERNELS, UserError
 INCLUDE = KERNELS / "include"
 #: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
 HOST_HEADERS = INCLUDE / "nvrtc"
+#: The emulator's own headers, in place of CUDA's.
+EMULATOR = KERNELS / "emulator"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
@@ -23,7 +25,8 @@ def files_of(path: Path) -> list[Path]:
     """A source file and every file that it includes in quotes, each once, in the order in which they are met.
 
     A header is looked for beside the file that includes it, then in kernels/include. Headers in angle brackets are the
-    compiler's own and do not count. Raises UserError, with file and line, for a header that is not there.
+    compiler's own and do not count, nor do those that it has by the name in quotes, such as "cuda_fp16.h". Raises
+    UserError, with file and line, for a header that is not there.
     """
     found: dict[Path, None] = {}
     _collect(path, found)
@@ -38,6 +41,8 @@ def _collect(path: Path, found: dict[Path, None]) -> None:
     for include in _INCLUDE.finditer(text):
         places = [folder / include[1] for folder in (path.parent, INCLUDE)]
         header = next((place for place in places if place.is_file()), None)
+        if header is None and any((folder / include[1]).is_file() for folder in (HOST_HEADERS, EMULATOR)):
+            continue
         if header is None:
             line = text.count("\n", 0, include.start()) + 1
             raise UserError(

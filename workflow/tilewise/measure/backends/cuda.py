@@ -247,10 +247,12 @@ class Backend:
 
     def memory(self) -> tuple[int, int]:
         """As Device says."""
+        cupy.get_default_memory_pool().free_all_blocks()  # CuPy keeps what was freed, for itself
         return runtime.memGetInfo()
 
     def allocates(self, sizes: Sequence[int]) -> bool:
         """As Device says."""
+        cupy.get_default_memory_pool().free_all_blocks()
         with contextlib.ExitStack() as held:
             for size in sizes:
                 try:

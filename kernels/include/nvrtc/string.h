@@ -1,0 +1,2 @@
+// Empty: NVRTC knows memcpy and memset without it.
+#pragma once
