@@ -99,7 +99,8 @@ def build(
 def _digest(kernel: Kernel, instances: Sequence[str], flags: Iterable[Any], runtime: str) -> str:
     """The hash of all that a library is made of, which is the same in every clone."""
     emulators = (path for folder in (FOLDER, HOST_HEADERS) for path in sorted(folder.rglob("*")) if path.is_file())
-    files = [*kernel.files, *emulators, *(Path(module.__file__ or "") for module in (cpp, ptx, sys.modules[__name__]))]
+    made_of = (cpp, functions, ptx, sys.modules[__name__])
+    files = [*kernel.files, *emulators, *(Path(module.__file__ or "") for module in made_of)]
     texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
     made_by = compiler(), run_compiler(["--version"])
     return digest([kernel.name, shown(kernel.path), list(instances), list(flags), runtime, texts, made_by])
