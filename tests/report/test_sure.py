@@ -182,10 +182,10 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     assert f"`{fastest['kernel']}`, makes {findings.rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
     assert "what limits it most is shared memory (88\u00a0% of its roof)" in said
     naive = square.loc["naive"]["time_ms"]
-    assert f"Double takes {naive['double'] / naive['float']:.3g}× as long as float" in words
+    assert f"Double takes {findings.rounded(naive['double'] / naive['float'])}× as long as float" in words
     probe = gpu.facts["maximum_size"].iloc[0]
     share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
-    assert f"n = {probe['allocatable_n']:,}, {share:.1f}\u00a0% of the theory" in words
+    assert f"n = {probe['allocatable_n']:,}, {findings.rounded(share, 4)}\u00a0% of the theory" in words
     assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
     facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
     nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))

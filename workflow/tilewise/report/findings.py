@@ -980,8 +980,8 @@ def _of_threads(evidence, gpu, limits):
     found = evidence.facts["maximum_size"]
     found = found[(found["platform"] == gpu.name) & (found["kernel"] == "naive")]
     for row in found.tail(1).to_dict("records"):
-        share = 100 * row["allocatable_n"] / row["theoretical_n"]
-        yield f"The largest matrices that fit have n = {row['allocatable_n']:,}, {rounded(share)}\u00a0% of the theory"
+        share = rounded(100 * row["allocatable_n"] / row["theoretical_n"], 4)
+        yield f"The largest matrices that fit have n = {row['allocatable_n']:,}, {share}\u00a0% of the theory"
 
 
 def _of_tiles(evidence, gpu, ladder, limits, verdicts):
