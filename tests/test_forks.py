@@ -43,7 +43,12 @@ def run(folder, text, **named):
     folder.joinpath("a script's.py").write_text(text)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = f"""exec {sys.executable} "a script's.py" one 'two words'"""
-    return subprocess.Popen(command, shell=True, cwd=folder, **pipes | named)
+    return subprocess.Popen(command, shell=True, cwd=folder, preexec_fn=_mind_hangups, **pipes | named)
+
+
+def _mind_hangups():
+    """Tests may run under nohup, whose children ignore this signal."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def test_a_script_meets_what_it_would_meet_in_a_python_of_its_own(server, tmp_path):

@@ -1,5 +1,6 @@
 """The model of a cache counts what a plain simulation of the same loop counts, and the loops need no change for it."""
 
+import faulthandler
 import itertools
 from collections import OrderedDict
 
@@ -105,6 +106,15 @@ def test_columns_a_power_of_two_apart_compete_for_few_sets(count):
     assert far > 10 * near
 
 
+@pytest.fixture
+def no_dump():
+    """A crash that a test provokes in a worker would print a dump, as if the tests had crashed."""
+    faulthandler.disable()
+    yield
+    faulthandler.enable()
+
+
+@pytest.mark.usefixtures("no_dump")
 def test_a_loop_of_the_users_own_is_counted_or_named(kernels, tmp_path):
     text = """
         template <typename T> void {name}(const T* A, const T* B, T* C, int n, int p, int m)
