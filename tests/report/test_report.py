@@ -1,5 +1,6 @@
 """The page: everything is on it, it loads nothing from elsewhere, and it never shows the emulator as a GPU."""
 
+import dataclasses
 import inspect
 import io
 import re
@@ -140,6 +141,24 @@ def test_recorded_times_are_labelled(rendered):
     assert "were not measured on this machine" in text
     assert "recorded on an Invented H200 at 2026-11-21 03:20 UTC" in text
     assert "timeout" in text and "one run would take longer than 5 s" in text
+
+
+def test_a_recorded_run_in_parts_says_so(tmp_path):
+    synthetic.write(tmp_path / "nvidia-h200")
+    evidence = data.load([], recorded=tmp_path)
+    [gpu] = evidence.gpus
+    cards = pd.Series("GPU-1", index=gpu.measurements.index)
+    device = gpu.device | {"gpu": gpu.device["gpu"] | {"all_uuids": ["GPU-1"]}}
+
+    here = dataclasses.replace(gpu, device=device | {"backend": "emulator"})
+
+    def words(uuids):
+        shown = dataclasses.replace(gpu, measurements=gpu.measurements.assign(gpu_uuid=uuids), device=device)
+        return findings.origin(dataclasses.replace(evidence, platforms=(here,), gpus=(shown,)))
+
+    parts = cards.mask(cards.index.isin(cards.index[:3]), "GPU-2")
+    assert f"3 of its {len(cards):,} rows come from other cards" in words(parts)
+    assert "other cards" not in words(cards)
 
 
 def test_a_gpu_run_does_not_claim_to_be_recorded(tmp_path):

@@ -54,9 +54,17 @@ def _when(platform):
 
 def _recorded(gpu):
     commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has no commit
-    return (
+    said = (
         f"they were recorded on an {plain(gpu.device['gpu']['name'])} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
     )
+    cards = gpu.measurements["gpu_uuid"]
+    cards = cards[cards != ""].dropna()
+    others = (~cards.isin(gpu.device["gpu"].get("all_uuids", cards.unique()))).sum()
+    if others:  # a run in parts
+        said += (
+            f"; {others:,} of its {len(cards):,} rows come from other cards, and `report/recorded/README.md` says when"
+        )
+    return said
 
 
 def _count(number, noun):
