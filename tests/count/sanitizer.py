@@ -105,7 +105,8 @@ def page() -> str:
     ]
     failed = [key for key, tools in faulty.items() if key not in named and key not in hang and is_accused(tools)]
     missed = [key for key, tools in faulty.items() if not is_accused(tools)]
-    seen = sum(tools["microscope"]["verdict"] != CLEAN for tools in faulty.values())
+    ours = [tools["microscope"]["verdict"] for tools in faulty.values()]
+    seen = len(ours) - ours.count(CLEAN)
     accused = [key for key, tools in clean.items() if is_accused(tools)]
     false = sum(tools["microscope"]["verdict"] != CLEAN for tools in clean.values())
     lines = [
@@ -120,8 +121,8 @@ def page() -> str:
         "| | the microscope | compute-sanitizer |",
         "| --- | --- | --- |",
         f"| mistakes found, of {len(faulty)} | {seen} | {len(named)} |",
-        f"| the run has no end, and nothing is said of it | 0 | {len(hang)} |",
-        f"| the launch fails, and no more is said of it | 0 | {len(failed)} |",
+        f"| the run has no end, and nothing is said of it | {ours.count(NO_END)} | {len(hang)} |",
+        f"| the launch fails, and no more is said of it | {ours.count(FAILED)} | {len(failed)} |",
         f"| mistakes of which nothing is said | {len(faulty) - seen} | {len(missed)} |",
         f"| clean kernels that are accused, of {len(clean)} | {false} | {len(accused)} |",
         "",

@@ -79,13 +79,12 @@ class LaunchLimits(Method):
                 found = device.attempt(case.job, case.raised)
             except Exception as error:  # whatever it is: the other launches are tried in this process too
                 rows.append(failed(case.job, "error", cause(error)))
-                LOG.info("%d/%d %s: %s", number, len(tried), case.job.point.label(), told(rows[-1]))
-                continue
-            row |= {"gpu_uuid": found.gpu_uuid} | place.columns(found.gpu_uuid)
-            refusal = {"status": "invalid_launch", "message": f"{found.error}: {found.error_text}"}
-            note = "launched and verified, not timed"
-            rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))
-            said = found._asdict() | {"outcome": "launched" if found.check else "refused"}
+            else:
+                row |= {"gpu_uuid": found.gpu_uuid} | place.columns(found.gpu_uuid)
+                refusal = {"status": "invalid_launch", "message": f"{found.error}: {found.error_text}"}
+                note = "launched and verified, not timed"
+                rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))
+                said = found._asdict() | {"outcome": "launched" if found.check else "refused"}
+                facts.append(row | said | {"limit_raised": case.raised, "threads": launch.threads})
             LOG.info("%d/%d %s: %s", number, len(tried), case.job.point.label(), told(rows[-1]))
-            facts.append(row | said | {"limit_raised": case.raised, "threads": launch.threads})
         return columns.frame(rows, "measurements", work.parameters), columns.frame(facts, "launch_limits")
