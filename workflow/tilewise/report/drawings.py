@@ -106,7 +106,7 @@ def tiling(kernel: Kernel, point: Point, device: Mapping[str, Any] | None = None
 def tile_svg(tiles: Tiling, name: str, title: str) -> str:
     """The drawing of a tiling as SVG for an HTML page; `name` is unique on the page."""
     rows, columns = tiles.block
-    scale = _SIDE / max(rows, columns)
+    scale = _SIDE / max(rows, columns, 0.7 * (max(rows, columns) + (tiles.depth or 0)))  # deep tiles need room, too
     high, wide = rows * scale, columns * scale
     deep = min(max((tiles.depth or 0) * scale, 12.0), _SIDE)
     left, top = 24 + deep + 8 * min(tiles.stages, 4), 40 + deep + 8 * min(tiles.stages, 4)

@@ -1,13 +1,16 @@
 """The figures of the report: functions from evidence to a matplotlib Figure, drawn with seaborn.
 
 Rates are in GFLOP/s: 2 n p m operations divided by the median time. A ring marks a point whose noise is above the
-config's max_noise_percent; a cross on the axis marks a point that did not run. Colours are seaborn's colour-blind
-palette, and every line has its own marker, so the figures can also be read in black and white.
+config's max_noise_percent; a cross on the axis marks a point that did not run. One visual language: a kernel keeps its
+colour and its marker in every figure, a larger mark is a larger product, and libraries are grey stars. The colours can
+be told apart by colour-blind readers, and the figures can also be read in black and white.
 """
 
+import collections
 import functools
 import io
 import itertools
+import math
 import re
 import textwrap
 from collections.abc import Mapping
@@ -262,20 +265,53 @@ def _legend_of_all(figure, axes, columns, title=None):
         if axis.get_legend():
             axis.get_legend().remove()
     handles, labels = axes[0].get_legend_handles_labels()
-    entries = dict(zip(labels, handles, strict=True))
-    place = {"loc": "outside lower center", "ncols": min(columns, len(entries))}
-    figure.legend(entries.values(), entries.keys(), title=title, **place)
+    _legend_below(figure, dict(zip(labels, handles, strict=True)), columns, title=title)
 
 
-def _line(axis, rows, x, order, series, max_noise, y="gflops"):
-    """Lines of y over the categories `order` of column x, one for each value of the column `series`."""
+def _legend_below(figure, entries, columns, **options):
+    """Put a legend (words -> handle) below all panels, in so many columns at most that the figure is wide enough."""
+    for count in range(min(columns, len(entries)), 0, -1):
+        place = {"loc": "outside lower center", "ncols": count}
+        legend = figure.legend(entries.values(), entries.keys(), **place, **options)
+        # Another machine may have other letters, which are wider.
+        if count == 1 or legend.get_window_extent().width < 0.92 * figure.bbox.width:
+            return
+        legend.remove()
+
+
+def _sizes(names):
+    """The area of the marks of each name in square points: names come from the smallest product to the largest."""
+    areas = np.geomspace(22, 90, len(names)) if len(names) > 1 else [42]
+    return dict(zip(names, areas))
+
+
+def _size_legend(figure, sizes, title):
+    """Say below all panels what the sizes of the marks mean: of many sizes, the smallest and the largest."""
+    names = list(sizes)
+    shown = names if len(names) <= _MOST_ENTRIES else [names[0], names[-1]]
+    look = {"color": _GREY, "marker": "o", "linestyle": "none"}
+    entries = {str(name): Line2D([], [], markersize=math.sqrt(sizes[name]), **look) for name in shown}
+    words = f"{title}: from the least to the largest" if len(shown) < len(names) else title
+    _legend_below(figure, entries, _MOST_ENTRIES, title=words)
+
+
+def _line(axis, rows, x, order, series, evidence, y="gflops"):
+    """Lines of y over the categories `order` of column x, one for each value of the column `series`.
+
+    A line has the colour and the marker of its kernel; lines of the same kernel differ in their dashes, and in the size
+    of their marks if their products do. The largest product's is solid.
+    """
     names = _by_size(rows) if series == "shape" else list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]]).sort_values("place", kind="stable")
-    ran, markers = rows[rows["status"] == "ok"], _markers(names)
-    for name, colour in zip(names, _palette(names)):
+    ran, sizes, drawn = rows[rows["status"] == "ok"], _sizes(_by_size(rows)), collections.Counter()
+    for name in reversed(names) if len(sizes) > 1 else names:
         own = ran[ran[series] == name]
-        look = {"color": colour, "marker": markers[name], "markersize": 6, "linewidth": 1.2}
+        kernel, shape = rows.loc[rows[series] == name, ["kernel", "shape"]].iloc[0]
+        look = _look(kernel, evidence) | {"markersize": 0.8 * math.sqrt(sizes[shape]), "linewidth": 1.2}
+        look["linestyle"] = _DASHES[drawn[kernel] % len(_DASHES)]
+        drawn[kernel] += 1
         axis.plot(own["place"], own[y], label=name, markeredgecolor="white", markeredgewidth=0.5, **look)
+    max_noise = evidence.max_noise
     unstable = ran[ran["noise"] > max_noise]
     if len(unstable):
         ring = {"s": 110, "facecolors": "none", "edgecolors": "black", "zorder": 5}
@@ -328,12 +364,16 @@ def _title(words, platform, evidence):
     return f"{words}\n{evidence.labels[platform]}".strip().replace(", recorded", "\nrecorded")
 
 
-def _palette(names):
-    return sns.color_palette("colorblind", len(names))
-
-
-def _markers(names):
-    return dict(zip(names, itertools.cycle(_MARKERS)))
+def _titles(figure, axes, words, platforms, evidence):
+    """Title each panel with its words and its platform; a platform that is that of all panels is named once, on top."""
+    labels = [evidence.labels[platform] for platform in platforms]
+    if len(axes) > 1 and len(set(labels)) == 1:
+        figure.suptitle(labels[0], fontsize="medium")
+        labels = [""] * len(axes)
+    narrow = len({axis.get_subplotspec().colspan.start for axis in axes}) > 1
+    for axis, said, label in zip(axes, words, labels, strict=True):
+        label = label.replace(", recorded", "\nrecorded") if narrow else label
+        axis.set_title("\n".join(filter(None, [label, said])))
 
 
 #: Colours that can be told apart by colour-blind readers, on white and on black.
@@ -341,6 +381,8 @@ _COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8
 #: What parts points that lie on each other.
 _EDGE = {"edgecolor": "white", "linewidth": 0.5}
 _MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">"]  # the star is for libraries
+#: What parts lines of the same kernel.
+_DASHES = ["-", (0, (6, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1.2))]
 
 
 def _look(kernel, evidence):
@@ -382,36 +424,70 @@ def _line_behind(axis, x, **look):
 def _label_points(figure, axis, points):
     """Write the words of points beside them: (x, y, words), the most important first.
 
-    A label stands where it covers neither a point nor a line nor another label; a point without such a place has none.
+    A label stands where it covers neither a point nor a line nor another label: beside its point and no other, or else
+    farther off at the end of a thin line to it. A point without such a place has none.
     """
     figure.draw_without_rendering()  # only now the panel has its place
     frame = axis.get_window_extent()
-    marks = [axis.transData.transform((x, y)) for x, y, _ in points]
     places = [axis.transData.transform(own.get_offsets()) for own in axis.collections if len(own.get_offsets())]
     others = [place for own in places for place in np.ma.filled(own, np.nan) if np.isfinite(place).all()]
-    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in others]
+    marks = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in others]
+    taken = [text.get_window_extent() for text in axis.texts]
     for line in axis.lines:
         ends = axis.transData.transform(line.get_path().vertices) if line.get_transform() == axis.transData else None
         if ends is None:  # a vertical line through the whole panel
             x = axis.transData.transform((line.get_xdata()[0], axis.get_ylim()[0]))[0]
             ends = np.array([(x, frame.y0), (x, frame.y1)])
-        for (x0, y0), (x1, y1) in itertools.pairwise(ends):
-            steps = np.linspace(0, 1, max(2, int(np.hypot(x1 - x0, y1 - y0) / 6)))
-            taken += [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in steps]
-    taken += [text.get_window_extent() for text in axis.texts]
-    for (x, y, words), mark in zip(points, marks):
-        for across, up in itertools.product((8, -8, 0), (0, 8, -8, 16, -16, 24, -24)):
-            if not across and abs(up) < 8:
-                continue
-            side = {8: "left", -8: "right", 0: "center"}[across]
-            place = {"xytext": (across, up), "textcoords": "offset points", "fontsize": "x-small"}
-            text = axis.annotate(words, (x, y), ha=side, va="center", **place)
-            box = text.get_window_extent().padded(1)
+        for start, end in itertools.pairwise(ends):
+            taken += _steps(start, end)
+    pixels = figure.dpi / 72
+    for x, y, words in points:
+        mark = axis.transData.transform((x, y))
+        text = axis.annotate(words, (x, y), fontsize="x-small")
+        width, height = text.get_window_extent().padded(1).size
+        text.remove()
+        for across, up in _OFFSETS:
+            side = int(np.sign(across))
+            end = mark + np.array([across, up]) * pixels
+            box = Bbox.from_bounds(end[0] - (1 - side) / 2 * width, end[1] - height / 2, width, height)
+            far = math.hypot(across, up) > 16
+            line = _steps(mark, end)[:-1] if far else []
             inside = frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1)
-            if inside and box.count_overlaps([other for other in taken if not _holds(other, mark)]) == 0:
-                taken.append(box)
-                break
-            text.remove()
+            own = far or all(_distance(box, mark) <= _distance(box, other) for other in others)
+            if not (inside and own) or any(step.count_overlaps(taken) for step in line):
+                continue
+            if box.count_overlaps([*taken, *(each for each in marks if not _holds(each, mark))]):
+                continue
+            taken += [box, *line]
+            place = {"xytext": (across, up), "textcoords": "offset points", "va": "center"}
+            place["ha"] = {1: "left", -1: "right", 0: "center"}[side]
+            axis.annotate(words, (x, y), fontsize="x-small", **place)
+            if far:
+                leader = {"arrowstyle": "-", "linewidth": 0.6, "color": _GREY, "shrinkA": 1, "shrinkB": 3}
+                axis.annotate("", (x, y), arrowprops=leader, **place)
+            break
+
+
+#: Where a label may stand beside its point, in points: near, then far.
+_OFFSETS: list[tuple[float, float]] = [(8, 0), (-8, 0), (0, 10), (0, -10), (8, 8), (8, -8), (-8, 8), (-8, -8)]
+_OFFSETS += [
+    (radius * math.cos(angle), radius * math.sin(angle))
+    for radius in (20, 32, 46)
+    for angle in np.radians([30, 150, -30, -150, 60, 120, -60, -120])
+]
+
+
+def _distance(box, point):
+    """Of a point from a box, in pixels."""
+    x, y = point
+    return math.hypot(max(box.x0 - x, 0, x - box.x1), max(box.y0 - y, 0, y - box.y1))
+
+
+def _steps(start, end):
+    """Small boxes along a line."""
+    (x0, y0), (x1, y1) = start, end
+    steps = np.linspace(0, 1, max(2, int(np.hypot(x1 - x0, y1 - y0) / 6)))
+    return [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in steps]
 
 
 def _holds(box, mark):
@@ -433,13 +509,15 @@ def sweep(rows: pd.DataFrame, x: str, label: str, evidence: Evidence) -> Figure:
     order = order if x == "choice" else sorted(order)
     groups = list(rows.groupby(["platform", "kernel", "dtype"], sort=False))
     figure, axes = _panels(len(groups), height=3.35)
-    for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
-        _line(axis, part, x, order, "shape", evidence.max_noise)
-        axis.set(title=_title(f"{kernel}, {dtype}", platform, evidence), xlabel=label, ylabel="GFLOP/s")
+    for axis, (_, part) in zip(axes, groups, strict=True):
+        _line(axis, part, x, order, "shape", evidence)
+        axis.set(xlabel=label, ylabel="GFLOP/s")
         if part["shape"].nunique() > _MOST_ENTRIES:
             _label_lines(axis, "(n, m, p)")
         else:
             _legend(axis, columns=3 if len(groups) == 1 else 1, title="(n, m, p)")
+    words = [f"{kernel}, {dtype}" for (_, kernel, dtype), _ in groups]
+    _titles(figure, axes, words, [platform for (platform, *_), _ in groups], evidence)
     return figure
 
 
@@ -467,11 +545,11 @@ def _published_curves(rows, x, evidence, published):
 
 
 @_styled
-def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFrame) -> Figure:
+def curves(rows: pd.DataFrame, x: str, label: str, evidence: Evidence, published: pd.DataFrame) -> Figure:
     """GFLOP/s over the parameter x: at the largest shape, at the others, and the speed over its least value.
 
-    One line per kernel, type and choice of the other parameters. Beside the speed stands what a source published over
-    the same parameter.
+    `label` is what the axis of x says. One line per kernel, type and choice of the other parameters. Beside the speed
+    stands what a source published over the same parameter.
     """
     rows = rows[rows[x].notna()]
     rows = rows.assign(_series=_series(rows, x, evidence))
@@ -485,29 +563,36 @@ def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFra
     if series > _MOST_ENTRIES or longest_legend > _MOST_ENTRIES + 1:  # labels beside the lines need a line of their own
         options = {"width": 8.0, "height": 2.6 + 0.08 * max(series, longest_legend), "columns": 1}
     figure, axes = _panels(panels * len(groups), **options)
-    for number, (platform, part) in enumerate(groups):
+    titles: list[str] = []
+    for number, (_, part) in enumerate(groups):
         own = list(axes[panels * number : panels * (number + 1)])
         left, right = own[0], own[-1]
         largest = part.loc[part[SHAPE].astype("float64").prod(axis=1).idxmax(), SHAPE]
         large = part[(part[SHAPE] == largest).all(axis=1)]
-        _line(left, large, x, order, "_series", evidence.max_noise)
-        left.set(title=_title(shape_text(large.iloc[0]), platform, evidence), xlabel=x, ylabel="GFLOP/s")
+        _line(left, large, x, order, "_series", evidence)
+        titles.append(shape_text(large.iloc[0]))
+        left.set(xlabel=label, ylabel="GFLOP/s")
         for middle in own[1:-1]:
             other = part.drop(large.index)
             if len(other):
                 names = [f"{shape_text(row)} {row['_series']}" for row in other.to_dict("records")]
-                _line(middle, other.assign(_series=names), x, order, "_series", evidence.max_noise)
-            middle.set(title="other shapes\n(n, m, p)", xlabel=x, ylabel="GFLOP/s")
+                other = other.assign(_series=names)
+                work = other[SHAPE].astype("float64").prod(axis=1)
+                _line(middle, other.loc[work.sort_values(kind="stable").index], x, order, "_series", evidence)
+            titles.append("other shapes, (n, m, p)")
+            middle.set(xlabel=label, ylabel="GFLOP/s")
         first = large[large[x] == order[0]].groupby("_series")["time_ms"].min()
         ratio = large.assign(_speed=large["_series"].map(first) / large["time_ms"])
-        _line(right, ratio, x, order, "_series", evidence.max_noise, y="_speed")
-        for (label, source), dashes in zip(
+        _line(right, ratio, x, order, "_series", evidence, y="_speed")
+        for (name, source), dashes in zip(
             _published_curves(rows, x, evidence, published), itertools.cycle(["--", ":", "-."])
         ):
             speed = source["value"].iloc[0] / source["value"]
             places = [order.index(value) for value in source[x]]
-            right.plot(places, speed, color="black", linestyle=dashes, marker="*", label=label)
-        right.set(title=f"speed over {x} {order[0]}\nat the largest shape", xlabel=x, ylabel="times faster")
+            marker = _look(source["kernel"].iloc[0], evidence)["marker"]
+            right.plot(places, speed, color="black", linestyle=dashes, marker=marker, label=name)
+        titles.append(f"speed over {x} {order[0]}, {shape_text(large.iloc[0])}")
+        right.set(xlabel=label, ylabel="times as fast")
         right.autoscale(axis="y")
         right.set_ylim(bottom=0)
         for axis in own:
@@ -515,6 +600,7 @@ def curves(rows: pd.DataFrame, x: str, evidence: Evidence, published: pd.DataFra
                 _label_lines(axis, "")
             else:
                 _legend(axis)
+    _titles(figure, axes, titles, [platform for platform, _ in groups for _ in range(panels)], evidence)
     return figure
 
 
@@ -527,33 +613,37 @@ def _labelled(rows):
 def rates(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     """GFLOP/s of every point on a logarithmic axis: one panel per platform and dtype, one line per shape."""
     rows = _labelled(rows)
-    groups = list(rows.groupby(["platform", "dtype"], sort=False))
+    groups = [group for group in rows.groupby(["platform", "dtype"], sort=False) if group[1]["gflops"].notna().any()]
     names, shapes = list(dict.fromkeys(rows["_label"])), _by_size(rows)
     kernels = dict(zip(rows["_label"], rows["kernel"]))
-    looks = {name: _look(kernels[name], evidence) for name in names}
-    for kernel in set(kernels.values()):  # the choices of one kernel share its colour
+    looks = {name: {"edgecolor": "white"} | _look(kernels[name], evidence) for name in names}
+    for kernel in set(kernels.values()):  # the choices of one kernel: filled, hollow, pale
         choices = [name for name in names if kernels[name] == kernel]
-        for name, marker in list(zip(choices, itertools.cycle(_MARKERS)))[: len(choices) if len(choices) > 1 else 0]:
-            looks[name] = looks[name] | {"marker": marker}
+        for name, fill in zip(choices[1:], itertools.cycle([0.0, 0.4])):
+            colour = looks[name].pop("color")
+            looks[name] |= {"facecolor": matplotlib.colors.to_rgba(colour, fill), "edgecolor": colour}
     figure, axes = _panels(len(groups), height=1.8 + 0.22 * len(shapes), columns=3, width=8.8, sharey=True, sharex=True)
-    for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
+    for axis, (_, part) in zip(axes, groups, strict=True):
         part = part.assign(_place=[shapes.index(shape) for shape in part["shape"]])
         for name in names:
             own = part[(part["_label"] == name) & part["gflops"].notna()]
             size = 90 if looks[name]["marker"] == "*" else 40
-            axis.scatter(own["gflops"], own["_place"], s=size, label=name, **_EDGE, **looks[name])
+            axis.scatter(own["gflops"], own["_place"], s=size, label=name, linewidth=0.8, **looks[name])
         words = {"va": "center", "fontsize": "x-small", "color": _GREY, "transform": axis.get_yaxis_transform()}
         words["bbox"] = {"facecolor": _PAPER, "edgecolor": "none", "pad": 1}  # it hides the grid behind it
         for place, missing in part[part["status"] != "ok"].groupby("_place"):
             causes = dict.fromkeys(f"{row.kernel}: {row.status}" for row in missing.itertuples())
             axis.text(0.03, place, ", ".join(causes), **words)
-        axis.set(title=_title(dtype, platform, evidence), xlabel="GFLOP/s", ylabel="(n, m, p)")
+        axis.set(xlabel="GFLOP/s", ylabel="(n, m, p)")
+        axis.label_outer()
         axis.set_yticks(range(len(shapes)), shapes)
         if (part["gflops"] > 0).any():
             axis.set_xscale("log")
             axis.xaxis.set_minor_formatter(NullFormatter())
     _legend_of_all(figure, axes, columns=4)
     axes[0].set_ylim(len(shapes) - 0.5, -0.5)
+    keys = [key for key, _ in groups]
+    _titles(figure, axes, [dtype for _, dtype in keys], [platform for platform, _ in keys], evidence)
     return figure
 
 
@@ -571,7 +661,7 @@ def _short_labels(rows, evidence):
 
 @_styled
 def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
-    """GFLOP/s of every point: one panel per platform and dtype, one line per kernel and choice, a marker per shape.
+    """GFLOP/s of every point: one panel per platform and dtype, one line per kernel and choice, a size per shape.
 
     Of a sweep with very many choices only the fastest are shown, and the title says so.
     """
@@ -579,35 +669,41 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
     rows = rows.assign(_label=rows["_label"].map(lambda label: textwrap.fill(label, _LABEL)))
     groups = list(rows.groupby(["platform", "dtype"], sort=False))
     shapes = _by_size(rows)
-    markers = _markers(shapes)
-    labels = [part["_label"].drop_duplicates().head(_MOST_LINES) for _, part in groups]
+    sizes = _sizes(shapes)
+    titles, labels = [], [part["_label"].drop_duplicates().head(_MOST_LINES) for _, part in groups]
     counts = [int((1 + own.str.count("\n")).sum()) for own in labels]  # lines of text
     height = 1.15 + 0.22 * sum(counts) / len(counts) + 0.5 / len(counts)
     stacked = {"columns": 1, "height": height, "height_ratios": counts}
     wide = max(len(label) for label in rows["_label"]) > 24 or len(groups) == 1
     options = stacked if wide else {"height": 1.6 + 0.24 * max(counts)}
     figure, axes = _panels(len(groups), width=8.0, **options)
-    for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
+    for axis, ((_, dtype), part) in zip(axes, groups, strict=True):
         title, count = dtype, part["_label"].nunique()
         names = list(dict.fromkeys(part["_label"]))
         if count > _MOST_LINES:
             fastest = part.groupby("_label", sort=False)["gflops"].max().nlargest(_MOST_LINES).index
             names, title = [name for name in names if name in fastest], f"{dtype}, the fastest {_MOST_LINES} of {count}"
-        for (label, shape), own in part[part["_label"].isin(names)].groupby(["_label", "shape"], sort=False):
-            own = own[own["gflops"].notna()]
-            look = {"color": _look(own["kernel"].iloc[0], evidence)["color"]} if len(own) else {}
+        part = part[part["_label"].isin(names)]
+        for shape, label in itertools.product(reversed(shapes), names):  # small marks lie upon large ones
+            own = part[(part["_label"] == label) & (part["shape"] == shape) & part["gflops"].notna()]
+            if own.empty:
+                continue
+            look = _look(own["kernel"].iloc[0], evidence)
             places = [names.index(label)] * len(own)
-            marks = axis.scatter(own["gflops"], places, s=42, marker=markers[shape], zorder=3, **_EDGE, **look)
+            size = sizes[shape] * (2 if look["marker"] == "*" else 1)  # a star is slim
+            marks = axis.scatter(own["gflops"], places, s=size, zorder=3, **_EDGE, **look)
             said = [f"{row.kernel} {row.choice}, {shape}: {row.gflops:,.4g} GFLOP/s" for row in own.itertuples()]
             _tell(marks, said)
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.5, -0.5)
-        axis.set(title=_title(title, platform, evidence), xlabel="GFLOP/s", ylabel="", xlim=(0, None))
+        titles.append(title)
+        most = part["gflops"].max()
+        axis.set(xlabel="GFLOP/s", ylabel="", xlim=(0, 1.05 * most if most > 0 else None))
         axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.xaxis.set_major_formatter("{x:,.0f}" if part["gflops"].max() > 100 else "{x:g}")
-    handles = [Line2D([], [], color=_GREY, marker=markers[shape], linestyle="none", label=shape) for shape in shapes]
+    _titles(figure, axes, titles, [platform for (platform, _), _ in groups], evidence)
     if len(shapes) > 1:
-        figure.legend(handles=handles, loc="outside lower center", ncols=4, title="(n, m, p)")
+        _size_legend(figure, sizes, "(n, m, p)")
     else:
         figure.supxlabel(f"(n, m, p) = {shapes[0]}", fontsize="small", color=_GREY)
     return figure
@@ -626,17 +722,17 @@ def gauge(evidence: Evidence, published: pd.DataFrame) -> Figure:
         label = _title(kernel if several else "", platform, evidence)
         entries.append((label, own.iloc[-1].to_dict() | {"timed_n": list(own["timed_n"].dropna())}))
     figure, (axis,) = _panels(1, height=1.3 + 0.6 * len(entries))
-    colours = sns.color_palette("colorblind")
+    colours, said = sns.color_palette("colorblind"), []
     for place, (_, sizes) in enumerate(entries):
         axis.barh(place, sizes["theoretical_n"], height=0.62, color="0.9", edgecolor="0.6", label="in theory")
         axis.barh(place, sizes["allocatable_n"], height=0.38, color=colours[0], label="allocated")
         for timed in np.atleast_1d(sizes["timed_n"]):
             axis.plot([timed] * 2, [place - 0.31, place + 0.31], color=colours[1], linewidth=3, label="timed")
         share = sizes["allocatable_n"] / sizes["theoretical_n"]
-        text = f"  {sizes['allocatable_n']:,.0f} of {sizes['theoretical_n']:,.0f} ({share:.1%})"
-        axis.text(sizes["theoretical_n"], place, text, va="center", fontsize="small")
+        said.append(f"{sizes['allocatable_n']:,.0f} of {sizes['theoretical_n']:,.0f}, {share:.1%}")
+    _numbers(axis, range(len(entries)), said, "n, allocated of theory")
     axis.set_yticks(range(len(entries)), [label for label, _ in entries])
-    axis.set_xlim(0, 1.55 * max(sizes["theoretical_n"] for _, sizes in entries))
+    axis.set_xlim(0, 1.03 * max(sizes["theoretical_n"] for _, sizes in entries))
     axis.set_xlabel("n of three n × n float matrices")
     axis.xaxis.set_major_locator(MaxNLocator(5))
     axis.xaxis.set_major_formatter("{x:,.0f}")
@@ -670,7 +766,7 @@ def speedup(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
                 axis.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize="small", color=colour)
         axis.set_yticks(range(len(kernels)), kernels)
         axis.set_xticks(range(len(values.columns)), [shape.replace(", ", ",\n") for shape in values.columns])
-        axis.set(title=_title("times faster than naive", platform, evidence), xlabel="(n, m, p)")
+        axis.set(title=f"{evidence.labels[platform]}\ntimes faster than naive", xlabel="(n, m, p)")
         axis.grid(visible=False)
     return figure
 
@@ -686,7 +782,8 @@ def peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
     heights = [1.35 + 0.21 * len(part) for _, part in groups]
     stacked = {"columns": 1, "height": sum(heights) / len(heights), "height_ratios": [h - 1.1 for h in heights]}
     figure, axes = _panels(len(groups), width=7.2, **stacked)
-    for axis, ((platform, dtype), part) in zip(axes, groups, strict=True):
+    titles = []
+    for axis, ((_, dtype), part) in zip(axes, groups, strict=True):
         part = part.sort_values(["anchor", "gflops"])
         rates, top = part["gflops"] / 1000, part["peak_gflops"].iloc[0] / 1000
         bars = axis.barh(part["kernel"], rates, color=_colours(part["kernel"], evidence), height=0.7)
@@ -701,10 +798,12 @@ def peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
             _line_behind(axis, top, linestyle="--")
             units = "tensor cores" if dtype in _ON_TENSOR_CORES else "vector units"
             title += f"\ndashed: the peak of the {units}, {_three(top)} TFLOP/s"
+        titles.append(title)
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.set(title=_title(title, platform, evidence), xlabel="TFLOP/s", xlim=(0, None))
+        axis.set(xlabel="TFLOP/s", xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
+    _titles(figure, axes, titles, [platform for (platform, _), _ in groups], evidence)
     return figure
 
 
@@ -732,7 +831,7 @@ def past_the_peak(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
         if pd.notna(peak):
             _line_behind(axis, peak, linestyle="--")
             title += f"\ndashed: the peak of the float units, {peak:.3g} TFLOP/s"
-        axis.set(title=_title(title, platform, evidence), xlabel="TFLOP/s", xlim=(0, None))
+        axis.set(title=f"{evidence.labels[platform]}\n{title}", xlabel="TFLOP/s", xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
     return figure
@@ -750,28 +849,25 @@ def accuracy_and_rate(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
         return _nothing("No accuracy against rate: no GPU was timed.")
     groups = list(rows.groupby("platform", sort=False))
     figure, axes = _panels(len(groups), columns=1, height=5.2)
-    types = list(dict.fromkeys(rows["dtype"]))
-    markers = _markers(types)
     for axis, (platform, part) in zip(axes, groups, strict=True):
         part = part.assign(_rate=part["gflops"] / 1000).sort_values(["anchor", "gflops"], ascending=False)
         axis.set(xscale="log", yscale="log")
         for row in part.to_dict("records"):
-            look = {"color": _look(row["kernel"], evidence)["color"], "marker": markers[row["dtype"]]}
-            size = {"s": 110, "edgecolor": "black"} if row["anchor"] else {"s": 50, **_EDGE}
-            marks = axis.scatter(row["_rate"], row["relative_error"], **look, **size)
+            size = 110 if row["anchor"] else 50
+            look = {"s": size, **_EDGE, **_look(row["kernel"], evidence)}
+            marks = axis.scatter(row["_rate"], row["relative_error"], **look)
             said = f"{row['kernel']}, {row['dtype']}: {row['_rate']:,.4g} TFLOP/s, error {row['relative_error']:.2g}"
             _tell(marks, [said])
         axis.set_xlim(0.4 * part["_rate"].min(), 3 * part["_rate"].max())
         axis.set_ylim(part["relative_error"].min() / 6, part["relative_error"].max() * 6)
+        _label_types(axis, part)
         title, peak = shape_text(part.iloc[0]), part.loc[part["dtype"] == "float", "peak_gflops"].dropna()
         if len(peak):
             _line_behind(axis, peak.iloc[0] / 1000, linestyle="--", linewidth=1)
-            title += f"\ndashed: the peak of the float units, {peak.iloc[0] / 1000:.3g} TFLOP/s"
+            title += f"; dashed: the peak of the float units, {peak.iloc[0] / 1000:.3g} TFLOP/s"
         axis.set(xlabel="TFLOP/s: faster to the right", ylabel="relative error: more accurate below")
         axis.xaxis.set_major_formatter("{x:,g}")
-        axis.set_title(_title(title, platform, evidence))
-    handles = [Line2D([], [], color=_GREY, marker=markers[kind], linestyle="none", label=kind) for kind in types]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(types))
+        axis.set_title(f"{evidence.labels[platform]}\n{title}")
     for axis, (_, part) in zip(axes, groups, strict=True):
         # The libraries first, then the fastest and the slowest of each type, then the others.
         part = part.sort_values("gflops", ascending=False)
@@ -779,6 +875,17 @@ def accuracy_and_rate(ladder: pd.DataFrame, evidence: Evidence) -> Figure:
         part = part.assign(_first=~part["anchor"], _end=~ends).sort_values(["_first", "_end"], kind="stable")
         _label_points(figure, axis, list(zip(part["gflops"] / 1000, part["relative_error"], part["kernel"])))
     return figure
+
+
+def _label_types(axis, rows):
+    """Write right of the panel which element type the marks at that height have."""
+    bottom, top = np.log10(axis.get_ylim())
+    heights = np.log10(rows.groupby("dtype", sort=False)["relative_error"].median()).sort_values()
+    place = -math.inf
+    for words, height in heights.items():
+        place = max((height - bottom) / (top - bottom), place + 0.045)
+        at = {"xycoords": "axes fraction", "va": "center", "fontsize": "small", "color": _GREY}
+        axis.annotate(words, (1.02, place), annotation_clip=False, **at)
 
 
 @_styled
@@ -804,6 +911,7 @@ def roofline(evidence: Evidence) -> Figure:
         return _nothing("No roofline: no kernel was both counted and timed.")
     groups = list(rows.groupby("platform", sort=False))
     figure, axes = _panels(len(groups), columns=1, height=4.4)
+    drawn = []
     for axis, (platform, part) in zip(axes, groups, strict=True):
         gpu = next(gpu.device["gpu"] for gpu in evidence.gpus if gpu.name == platform)
         # If the peak is not known, the memory's roof extends over all points.
@@ -821,23 +929,31 @@ def roofline(evidence: Evidence) -> Figure:
             )  # fmt: skip
             rates = [f"{row.kernel} {row.choice}, {row.gflops:,.4g} GFLOP/s at " for row in own.itertuples()]
             _tell(marks, [f"{rate}{x:.3g} FLOP per byte" for rate, x in zip(rates, own["flop_per_byte_moved"])])
-        small = {"fontsize": "small", "textcoords": "offset points"}
         intensity = np.geomspace(0.5 * min(0.25, part["flop_per_byte_moved"].min()), 4 * top / bandwidth, 200)
-        for name, gb_s in roofs:
+        for _, gb_s in roofs:
             axis.plot(intensity, np.minimum(top, gb_s * intensity), color="black", linewidth=1.2, zorder=0)
-            words, place = f"{name} {gb_s / 1000:.2f} TB/s", intensity[40]
-            if gb_s * place < top:
-                axis.annotate(words, (place, gb_s * place), xytext=(8, -10), **small)
         if peak:
-            words = f"vector peak {peak / 1000:.1f} TFLOP/s"
-            axis.annotate(words, (intensity[-1], peak), xytext=(0, 5), ha="right", **small)
+            _numbers(axis, [peak], [f"vector peak\n{peak / 1000:.1f} TFLOP/s"])
         axis.set(xscale="log", yscale="log", title=evidence.labels[platform], ylabel="GFLOP/s, measured")
         axis.set_xlabel("FLOP per byte moved, counted by the emulator")
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
+        drawn.append([(f"{name} {gb_s / 1000:.2f} TB/s", intensity[0], gb_s) for name, gb_s in roofs])
+    figure.draw_without_rendering()  # only now a roof has its slope
+    for axis, slopes in zip(axes, drawn, strict=True):
+        _label_slopes(axis, slopes)
     for axis, (_, part) in zip(axes, groups, strict=True):
         best = part.sort_values("gflops", ascending=False).drop_duplicates("kernel")
         _label_points(figure, axis, list(zip(best["flop_per_byte_moved"], best["gflops"], best["kernel"])))
     return figure
+
+
+def _label_slopes(axis, roofs):
+    """Write along each roof (words, x where it begins, y over x) what it is; no other roof crosses the words."""
+    for words, x, rate in roofs:
+        (x0, y0), (x1, y1) = axis.transData.transform([(x, rate * x), (2 * x, rate * 2 * x)])
+        slope = math.degrees(math.atan2(y1 - y0, x1 - x0))
+        along = {"rotation": slope, "rotation_mode": "anchor", "fontsize": "small"}
+        axis.annotate(words, (1.05 * x, rate * 1.05 * x), xytext=(-2, 3), textcoords="offset points", **along)
 
 
 def _memory_roofs(platform: str, gpu: Mapping[str, Any], evidence: Evidence) -> list[tuple[str, float]]:
@@ -859,21 +975,24 @@ def cache_lines(evidence: Evidence) -> Figure:
         return _nothing("No CPU loop was both timed and counted.")
     groups = list(table.groupby("platform", sort=False))
     names = sorted(table["kernel"].unique())
-    figure, axes = _panels(len(groups), sharex=True, sharey=True)
-    for axis, (platform, part) in zip(axes, groups, strict=True):
-        axis.set(xscale="log", yscale="log", title=_title("", platform, evidence))
+    figure, axes = _panels(len(groups), height=4.2, sharex=True, sharey=True)
+    for axis, (_, part) in zip(axes, groups, strict=True):
+        axis.set(xscale="log", yscale="log")
         for name in names:
             own = part[part["kernel"] == name]
             x, y = own["l1_lines_per_multiply_add"], own["ns_per_multiply_add"]
-            marks = axis.scatter(x, y, s=45, label=name, **_EDGE, **_look(name, evidence))
+            marks = axis.scatter(x, y, s=45, **_EDGE, **_look(name, evidence))
             words = [f"{row.kernel} {row.choice}, {row.dtype}, {row.shape}" for row in own.itertuples()]
             _tell(marks, [f"{said}: {b:.3g} ns, {a:.3g} lines" for said, a, b in zip(words, x, y)])
         axis.set(xlabel="lines into the first cache per multiply-add", ylabel="ns per multiply-add")
-        for ruler in (axis.xaxis, axis.yaxis):
-            ruler.set(
-                major_locator=LogLocator(subs=(1, 2, 5)), major_formatter="{x:g}", minor_formatter=NullFormatter()
-            )
-    _legend_of_all(figure, axes, columns=6)
+        for ruler, steps in ((axis.xaxis, (1,)), (axis.yaxis, (1, 2, 5))):
+            ruler.set(major_locator=LogLocator(subs=steps), major_formatter="{x:g}", minor_formatter=NullFormatter())
+        axis.label_outer()
+    _titles(figure, axes, [""] * len(groups), [platform for platform, _ in groups], evidence)
+    for axis, (_, part) in zip(axes, groups, strict=True):
+        slowest = part.sort_values("ns_per_multiply_add", ascending=False).drop_duplicates("kernel")
+        places = zip(slowest["l1_lines_per_multiply_add"], slowest["ns_per_multiply_add"], slowest["kernel"])
+        _label_points(figure, axis, list(places))
     return figure
 
 
@@ -890,7 +1009,8 @@ def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
         return _nothing("No variant was timed: there is no GPU and no recorded run of the tuner.")
     groups = list(table.groupby(["platform", "kernel", "dtype"], sort=False))
     labels = [evidence.labels[platform] for platform in table["platform"].unique()]
-    figure, axes = _panels(len(groups), height=2.2, columns=4 if len(groups) > 3 else 3, width=8.8, sharey=True)
+    across = 4 if len(groups) > 3 else 3
+    figure, axes = _panels(len(groups), height=2.1, columns=across, width=8.8, sharey=True)
     for axis, ((platform, kernel, dtype), part) in zip(axes, groups, strict=True):
         shapes = _by_size(part)
         for shape in shapes:
@@ -908,14 +1028,16 @@ def tuning(evidence: Evidence, published: pd.DataFrame) -> Figure:
         axis.axhline(100 * tables.AS_GOOD, color=_GREY, linewidth=0.8, linestyle="--")
         where = f"\n{evidence.labels[platform]}" if len(labels) > 1 else ""
         axis.set_title(f"{kernel}, {dtype}{where}", fontsize="small")
-        axis.set(xlabel="rank of the variant", xscale="log")
+        axis.set(xscale="log")
         axis.xaxis.set_major_formatter("{x:g}")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_ylim(0, 103)
-    for axis in axes[:: 4 if len(groups) > 3 else 3]:
+    for axis in axes[::across]:
         axis.set_ylabel("% of the best")
+    for axis in axes[-across:]:  # below which there is no other
+        axis.set_xlabel("rank of the variant")
     if len(labels) == 1:
-        figure.suptitle(labels[0])
+        figure.suptitle(labels[0], fontsize="medium")
     looks: dict[str, dict[str, Any]] = {
         "spills registers": {"marker": "x", "linestyle": "none"},
         "other products": {"linewidth": 0.9},
@@ -947,7 +1069,7 @@ def cold_start(evidence: Evidence, published: pd.DataFrame) -> Figure:
                 each = [f"{step.removesuffix('_ms').replace('_', ' ')} {row[step]:.3g} ms" for step in own]
                 _tell(bar, [f"{name}: {', '.join(each)}"])
             left += width
-        axis.set(title=_title("", platform, evidence), xlabel="ms of the whole call")
+        axis.set(title=evidence.labels[platform], xlabel="ms of the whole call")
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
     _legend_of_all(figure, axes, columns=len(steps))
@@ -960,9 +1082,11 @@ def launch_limits(evidence: Evidence, published: pd.DataFrame) -> Figure:
     table = tables.launch_limits(evidence, published)
     if table.empty:
         return _nothing("No launch was tried.")
+    if not table["platform"].isin(evidence.folded).all():  # the emulator refuses what the GPU's limits say
+        table = table[~table["platform"].isin(evidence.folded)]
     table = table.assign(label=[f"{r.block}, {r.shared_bytes:,} B" for r in table.itertuples()])
     groups = list(table.groupby("platform", sort=False))
-    figure, axes = _panels(len(groups), height=3.2, width=8.8)
+    figure, axes = _panels(len(groups), height=2.6, width=7.6)
     colours = dict(zip(("launched", "refused"), sns.color_palette("colorblind"), strict=False))
     for axis, (platform, part) in zip(axes, groups, strict=True):
         sns.barplot(part, y="label", x="percent_of_limit", hue="outcome", palette=colours, ax=axis, orient="h")
@@ -990,7 +1114,11 @@ def bandwidth(evidence: Evidence, published: pd.DataFrame) -> Figure:
         axis.bar_label(bars, words, label_type="center", color="white", fontsize="small")
     axis.axvline(100, color="black", linestyle="--", linewidth=1)
     axis.set(xlabel="% of the datasheet", ylabel="", xlim=(0, 110))
-    _legend_of_all(figure, [axis], columns=1)
+    if len(set(labels)) > 1:
+        _legend_of_all(figure, [axis], columns=1)
+    else:
+        axis.get_legend().remove()
+        axis.set_title(labels[0])
     return figure
 
 
@@ -1010,29 +1138,34 @@ def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
     sums = sorted(set(table["p"]))
     groups = list(table.groupby(["platform", "origin"], sort=False))
     measures = {"relative_error": "Frobenius norm", "worst_error": "worst element"}
-    markers = _markers(sums)
-    size = {"height": 1.3 + 0.2 * len(kinds), "width": 1.6 + 2.2 * min(3, len(kernels)), "columns": 3}
+    sizes, titles, places_of = _sizes(sums), [], []
+    size = {"height": 1.0 + 0.2 * len(kinds), "width": 1.6 + 2.2 * min(3, len(kernels)), "columns": 3}
     figure, axes = _panels(2 * len(groups) * len(kernels), **size, sharex=True, sharey=True)
     cells = itertools.product(groups, measures.items(), kernels)
     for axis, (((platform, origin), part), (measure, words), kernel) in zip(axes, cells, strict=True):
         own = part[part["kernel"] == kernel]
         own = own.assign(_ratio=own[measure] / own[f"sgemm_{measure}"])
         own = own[own["_ratio"].notna()]
-        for p, rows in own.groupby("p"):
+        for p, rows in sorted(own.groupby("p"), reverse=True):  # small marks lie upon large ones
             places = [kinds.index(kind) for kind in rows["operands"]]
-            look = {"color": _look(kernel, evidence)["color"], "marker": markers[p], "s": 32, "zorder": 3, **_EDGE}
-            marks = axis.scatter(rows["_ratio"], places, label=f"p = {p:,}", **look)
+            marks = axis.scatter(
+                rows["_ratio"], places, s=sizes[p], zorder=3, **_EDGE,
+                **_look(kernel, evidence),
+            )  # fmt: skip
             said = [f"{kernel}, {kind}, p = {p:,}: " for kind in rows["operands"]]
             _tell(marks, [f"{words}{ratio:.2g} times SGEMM's" for words, ratio in zip(said, rows["_ratio"])])
         axis.axvline(1, color="black", linestyle="--", linewidth=1)
-        where = f"{origin}\n{evidence.labels[platform]}"
+        titles.append(f"{kernel}\n{words}" if origin == "measured" else f"{kernel}\n{words}, {origin}")
+        places_of.append(platform)
         axis.set(xscale="log", ylabel="", xlabel="error / SGEMM's")
+        axis.label_outer()
         axis.xaxis.set_minor_formatter(NullFormatter())
-        axis.set_title(f"{kernel}\n{words}, {where}".replace(", recorded", "\nrecorded"), fontsize="small")
         axis.set_yticks(range(len(kinds)), kinds)
     axes[0].set_ylim(len(kinds) - 0.5, -0.5)
-    handles = [Line2D([], [], color=_GREY, marker=markers[p], linestyle="none", label=f"p = {p:,}") for p in sums]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    _titles(figure, axes, titles, places_of, evidence)
+    for axis in axes:
+        axis.title.set_fontsize("small")
+    _size_legend(figure, {f"{p:,}": area for p, area in sizes.items()}, "p, products in a sum")
     return figure
 
 
@@ -1054,7 +1187,7 @@ def energy(evidence: Evidence, published: pd.DataFrame) -> Figure:
         _numbers(axis, range(len(part)), rates, "GFLOP/J, TFLOP/s")
         for bar, row in zip(bars, part.itertuples()):
             _tell(bar, [f"{row.kernel} {row.choice}, {row.dtype}: {row.gflop_per_joule:,.3g} GFLOP/J"])
-        axis.set(xlabel="GFLOP/J", title=_title("", platform, evidence), xlim=(0, None))
+        axis.set(xlabel="GFLOP/J", title=evidence.labels[platform], xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
     return figure
@@ -1073,20 +1206,15 @@ _MIX = {
 _MIX_COLOURS = dict(zip(_MIX, ("#0173b2", "#de8f05", "#029e73", "#949494")))
 
 
-def _mix(axis, rows, labels):
-    """Stacked bars: of what each row's loop is made, in percent; the share of multiply-adds is written into its bar."""
+def _mix(axis, rows, labels, heading=""):
+    """Stacked bars: of what each row's loop is made, in percent; the share of multiply-adds stands beside them."""
     left = np.zeros(len(rows))
+    shares = 100 * rows["multiply_add_instructions"].fillna(0) / rows["instructions"]
+    _numbers(axis, range(len(rows)), [f"{share:.0f} %" for share in shares], heading)
     for words, names in _MIX.items():
         width = (100 * rows[names].sum(axis=1) / rows["instructions"]).astype("float64").to_numpy()
         if width.any():
             axis.barh(labels, width, left=left, color=_MIX_COLOURS[words], label=words, height=0.72)
-        if words == "multiply-adds":
-            for place, share in enumerate(width):
-                inside = {"x": share / 2, "ha": "center", "color": "white"}
-                beside = {"x": share + 1, "ha": "left", "color": "#010101"}  # on a bar, in any colour scheme
-                axis.text(
-                    y=place, s=f"{share:.0f} %", va="center", fontsize="small", **(inside if share > 9 else beside)
-                )
         left += width
     axis.set(xlim=(0, 100), xticks=range(0, 100, 20), xlabel="% of the instructions of the loop")
     axis.grid(axis="y", visible=False)
@@ -1099,9 +1227,7 @@ def _beside_all(figure, axes, columns):
     for axis in axes:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     order = [words for words in (*_MIX, *entries) if words in entries]
-    handles = {words: entries[words] for words in order}
-    place = {"loc": "outside lower center", "ncols": min(columns, len(handles)), "columnspacing": 1.2}
-    figure.legend(handles.values(), handles.keys(), handlelength=1.5, **place)
+    _legend_below(figure, {words: entries[words] for words in order}, columns, columnspacing=1.2, handlelength=1.5)
 
 
 @_styled
@@ -1122,7 +1248,7 @@ def instructions(loops: pd.DataFrame, evidence: Evidence) -> Figure:
         names = [f"{row.kernel}, {row.dtype}" for row in part.itertuples()]
         if several:
             names = [f"{name}, {where}" for name, where in zip(names, part["platform"])]
-        _mix(axis, part, names)
+        _mix(axis, part, names, "multiply-adds")
         axis.set_title(title)
         if axis is not axes[-1]:
             axis.set_xlabel("")
@@ -1176,9 +1302,11 @@ def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
             if pd.notna(rate):
                 label = f"{name}: {rate / 1000:.1f}" if len(groups) == 1 else name
                 _line_behind(axis, rate / 1000, linestyle=dashes, label=label)
-        axis.set(title=_title(f"{dtype}, {own['shape'].iloc[0]}", platform, evidence), xlabel="TFLOP/s", xlim=(0, None))
+        axis.set(xlabel="TFLOP/s", xlim=(0, None))
         axis.grid(axis="y", visible=False)
         axis.invert_yaxis()
+    titles = [f"{dtype}, {part['shape'].iloc[0]}" for (_, dtype), part in groups]
+    _titles(figure, axes, titles, [platform for (platform, _), _ in groups], evidence)
     _beside_all(figure, axes, columns=2)
     return figure
 
@@ -1287,14 +1415,18 @@ def task(name: str, evidence: Evidence, published: pd.DataFrame) -> Figure:
     if x:
         lines = len(set(_series(chosen, x, evidence)))
         if lines == 1 and not _published_curves(chosen, x, evidence, published):
-            return sweep(chosen, x, x, evidence)
+            return sweep(chosen, x, _RULERS.get(x, x), evidence)
         if lines <= _MOST_CURVES:
-            return curves(chosen, x, evidence, published)
+            return curves(chosen, x, _RULERS.get(x, x), evidence, published)
     elif chosen["kernel"].nunique() == 1 and chosen[["block_x", "block_y"]].drop_duplicates().shape[0] > 1:
         return sweep(chosen, "choice", "threads of a block, x × y", evidence)
     if len(chosen[["kernel", *evidence.choice]].drop_duplicates()) > 3:
         return points(rows, evidence)
     return rates(rows, evidence)
+
+
+#: What the axis of a parameter says; another parameter's says its name.
+_RULERS = {"tile": "tile: width in elements", "ntb": "ntb: tiles per block"}
 
 
 def _varied(rows, evidence):
