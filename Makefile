@@ -35,7 +35,7 @@ clean:
 	rm -rf results logs .snakemake
 
 $(VENV)/run$(EXTRAS): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else 0'
+	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 to 3.14, this is " + sys.version.split()[0]) if not (3, 11) <= sys.version_info[:2] < (3, 15) else 0'
 	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(VENV))
 	$(call step,installing the packages$(if $(EXTRAS), with those of the GPU),$(pip) .$(if $(EXTRAS),[gpu]))
 	@touch $@

@@ -14,9 +14,12 @@ import pytest
 import yaml
 from clones import copy_repository
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from tilewise import ROOT
 
+#: For these no wheel of `immutables` exists, which Snakemake needs: pip compiles it, with Python's headers.
+BUILT_FROM_SOURCE = {"3.14"}
 #: What conda provides and pip takes from the system.
 SYSTEM = {"python", "pip", "gxx", "make"}
 
@@ -26,8 +29,18 @@ def test_conda_installs_the_project_and_repeats_no_pins():
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     assert conda.pop() == {"pip": ["--editable ."]}
     pairs = dict(re.fullmatch(r"([\w-]+)(?: ?(>=.*))?", line).groups() for line in conda)
-    assert pairs.pop("python") == project["requires-python"]
+    ours, condas = SpecifierSet(project["requires-python"]), SpecifierSet(pairs.pop("python"))
+    versions = [f"3.{minor}" for minor in range(30)]
+    assert {v for v in versions if v in condas} == {v for v in versions if v in ours and v not in BUILT_FROM_SOURCE}
     assert pairs == dict.fromkeys(SYSTEM - {"python"})
+
+
+def test_make_refuses_another_python(tmp_path):
+    """The Makefile's bounds are those of pyproject.toml; which comes first, the message of make is the shorter one."""
+    [least, below] = re.findall(r"\(3, (\d+)\)", (ROOT / "Makefile").read_text())
+    allowed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert allowed == f">=3.{least},<3.{below}"
+    assert f"Python 3.{least} to 3.{int(below) - 1}" in (ROOT / "README.md").read_text()
 
 
 def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
@@ -125,21 +138,29 @@ def test_the_recipe_for_nodes_without_a_network_works_as_written(tmp_path):
 
 
 @pytest.mark.slow
-def test_pip_resolves_the_gpu_packages_at_once(tmp_path, record_property):
-    """Only metadata is fetched: the sizes of the files are asked for, and nothing is kept."""
+@pytest.mark.parametrize("version", ["23.2.1", "26.3"])
+def test_pip_resolves_the_gpu_packages_at_once(tmp_path, record_property, version):
+    """By an old and a new pip. Only metadata is fetched: the sizes of the files are asked for, and nothing is kept."""
+    own = [sys.executable, "-m", "pip", "install", "--quiet", "--target", tmp_path / "pip", f"pip=={version}"]
+    got = subprocess.run(own, capture_output=True, text=True)
+    if got.returncode:
+        pytest.skip(f"no index that has pip {version}: {got.stderr.strip().splitlines()[-1]}")
     report = tmp_path / "report.json"
     options = ["--dry-run", "--ignore-installed", "--no-cache-dir", "--use-feature=fast-deps", "--report", str(report)]
     begin = time.monotonic()
     command = [sys.executable, "-m", "pip", "install", *options, f"{ROOT}[gpu]"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "pip")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+    assert json.loads(report.read_text())["pip_version"] == version
     seconds = time.monotonic() - begin
     wheels = re.findall(r"(cuda[-_]toolkit|nvidia[-_]cu\w+)[- ](\d[\w.]*)", done.stdout.partition("Would install")[0])
     tried = {name: {v for n, v in wheels if n.replace("-", "_") == name.replace("-", "_")} for name, _ in wheels}
     assert tried and all(len(versions) == 1 for versions in tried.values()), tried
     files = [each["download_info"]["url"] for each in json.loads(report.read_text())["install"]]
     size = sum(_size(url) for url in files if url.endswith(".whl"))
-    record_property("note", f"GPU packages: {len(files)} files of {size / 1e9:.1f} GB, resolved in {seconds:.0f} s")
+    said = f"{len(files)} files of {size / 1e9:.1f} GB, resolved in {seconds:.0f} s"
+    record_property("note", f"GPU packages by pip {version}: {said}")
     assert 0 < size < 2.6e9
 
 
