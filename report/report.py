@@ -59,7 +59,7 @@ text(findings.answer(evidence, rungs, ladder))
 show_figure(
     figures.rungs(rungs, evidence),
     "<b>The ladder, float.</b> The rate of every rung, from the textbook's kernel to the last. The lines are what "
-    "limits it; a black mark is what a rung's own loop allows; a hatched rung is slower than one before it.",
+    "limits it; an upright mark is what a rung's own loop allows; a hatched rung is slower than one before it.",
     "rungs",
 )
 
@@ -335,11 +335,14 @@ rung(
 rung(
     "tiled",
     """
-    The threads of a block share what they load. Loads from global memory fall from
-    {last('global_bytes_per_multiply_add')} to {this('global_bytes_per_multiply_add')} bytes per multiply-add. The same
-    operands now come from shared memory, {this('shared_bytes_per_multiply_add')} bytes per multiply-add, but at fixed
-    offsets: the addresses vanish, and {this('others_per_100')} other instructions for 100 multiply-adds remain of
-    {last('others_per_100')}.
+    The threads of a block share what they load.
+    """,
+    """
+    {only if this('global_bytes_per_multiply_add') < last('global_bytes_per_multiply_add') and this('others_per_100') <
+    last('others_per_100')} Loads from global memory fall from {last('global_bytes_per_multiply_add')} to
+    {this('global_bytes_per_multiply_add')} bytes per multiply-add. The same operands now come from shared memory,
+    {this('shared_bytes_per_multiply_add')} bytes per multiply-add, but at fixed offsets: the addresses vanish, and
+    {this('others_per_100')} other instructions for 100 multiply-adds remain of {last('others_per_100')}.
     """,
     """
     The pipe still takes {this('accesses_per_100')} requests for 100 multiply-adds, since the compiler joins only the
@@ -353,9 +356,13 @@ rung(
 rung(
     "multi_tile",
     """
-    An element of A, once read, serves several tiles of C ({this('choice')}). So {this('shared_bytes_per_multiply_add')}
-    bytes per multiply-add come from shared memory instead of {last('shared_bytes_per_multiply_add')}, and the loop
-    needs {this('others_per_100')} other instructions for 100 multiply-adds instead of {last('others_per_100')}.
+    An element of A, once read, serves several tiles of C ({this('choice')}).
+    """,
+    """
+    {only if this('shared_bytes_per_multiply_add') < last('shared_bytes_per_multiply_add')} So
+    {this('shared_bytes_per_multiply_add')} bytes per multiply-add come from shared memory instead of
+    {last('shared_bytes_per_multiply_add')}, and the loop needs {this('others_per_100')} other instructions for 100
+    multiply-adds instead of {last('others_per_100')}.
     """,
     """
     Every multiply-add still reads its own element of B: {this('accesses_per_100')} requests for 100 multiply-adds,
@@ -369,18 +376,21 @@ rung(
 rung(
     "register_tile",
     """
-    A thread now computes a square of C: 8 elements of A and 8 of B, held in registers, make 64 multiply-adds. Reads of
-    shared memory fall from {last('shared_bytes_per_multiply_add')} bytes per multiply-add to
-    {this('shared_bytes_per_multiply_add')}, and {this('multiply_add_percent')} % of the loop multiply
-    ({last('multiply_add_percent')} % before). It reaches {this('percent_of_ceiling')} % of the new ceiling.
+    A thread now computes a square of C: 8 elements of A and 8 of B, held in registers, make 64 multiply-adds.
     """,
     """
-    One cause is occupancy: with {this('registers')} registers per thread a multiprocessor holds {this('warps')} warps,
-    where it held {last('warps')}, to work while others wait.
+    {only if this('shared_bytes_per_multiply_add') < last('shared_bytes_per_multiply_add')} Reads of shared memory fall
+    from {last('shared_bytes_per_multiply_add')} bytes per multiply-add to {this('shared_bytes_per_multiply_add')}, and
+    {this('multiply_add_percent')} % of the loop multiply ({last('multiply_add_percent')} % before). It reaches
+    {this('percent_of_ceiling')} % of the new ceiling.
     """,
     """
-    Another is shared memory: the threads of a warp read columns that begin 32 bytes apart, so
-    {this('conflict_percent')} % of its passes are bank conflicts, and 100 multiply-adds take
+    {only if this('warps') < last('warps')} One cause is occupancy: with {this('registers')} registers per thread a
+    multiprocessor holds {this('warps')} warps, where it held {last('warps')}, to work while others wait.
+    """,
+    """
+    {only if this('conflict_percent') > 10} Another is shared memory: the threads of a warp read columns that begin 32
+    bytes apart, so {this('conflict_percent')} % of its passes are bank conflicts, and 100 multiply-adds take
     {this('wavefronts_per_100')} passes (the emulator's count, before the compiler joins reads).
     """,
     idea="for (int k = 0; k < TILE_K; ++k) {",
@@ -391,17 +401,24 @@ rung(
     "vector_loads",
     """
     One instruction moves four floats as well as one, if they lie side by side; so A is transposed on its way into
-    shared memory. The copies of register_tile, element by element, shrink: {this('others_per_100')} other instructions
-    for 100 multiply-adds instead of {last('others_per_100')}. (A second branch, for rows that do not begin at multiples
-    of 16 bytes, is counted too, although it does not run here.)
+    shared memory.
     """,
     """
-    A pass of shared memory serves more of them: {this('wavefronts_per_100')} passes for 100 multiply-adds instead of
-    {last('wavefronts_per_100')}.
+    {only if this('others_per_100') < last('others_per_100')} The copies of {last('kernel')}, element by element,
+    shrink: {this('others_per_100')} other instructions for 100 multiply-adds instead of {last('others_per_100')}.
     """,
     """
-    And {this('registers')} registers instead of {last('registers')} let {this('warps')} warps in, where there were
-    {last('warps')}.
+    {only if this('others_per_100') >= last('others_per_100')} Its loop has more other instructions,
+    {this('others_per_100')} for 100 multiply-adds instead of {last('others_per_100')}: a second branch, for rows that
+    do not begin at multiples of 16 bytes, is counted too, although it does not run here.
+    """,
+    """
+    {only if this('wavefronts_per_100') < last('wavefronts_per_100')} A pass of shared memory serves more of them:
+    {this('wavefronts_per_100')} passes for 100 multiply-adds instead of {last('wavefronts_per_100')}.
+    """,
+    """
+    {only if this('warps') > last('warps')} And {this('registers')} registers instead of {last('registers')} let
+    {this('warps')} warps in, where there were {last('warps')}.
     """,
     idea="for (int k = 0; k < TILE_K; ++k) {",
 )
@@ -410,12 +427,14 @@ rung(
 rung(
     "warp_tile",
     """
-    The machine code is nearly the same: {this('multiply_add_percent')} % multiply-adds
+    {only if 0.95 < this('multiply_add_percent') / last('multiply_add_percent') < 1.05} The machine code is nearly the
+    same: {this('multiply_add_percent')} % multiply-adds
     ({last('multiply_add_percent')} % before), {this('registers')} registers ({last('registers')}). What changes is
     which thread computes what.
     """,
     """
-    Neighbours now read neighbouring 16 bytes or the same ones: bank conflicts fall from {last('conflict_percent')} % of
+    {only if this('conflict_percent') < last('conflict_percent') and this('wavefronts_per_100') < 25} Neighbours now
+    read neighbouring 16 bytes or the same ones: bank conflicts fall from {last('conflict_percent')} % of
     the passes of shared memory to {this('conflict_percent')} %, and 100 multiply-adds need {this('wavefronts_per_100')}
     passes instead of {last('wavefronts_per_100')}: shared memory, which can deliver 25 in that time, no longer sets the
     pace.
@@ -427,15 +446,21 @@ rung(
 rung(
     "pipelined",
     """
-    The next tile and the next fragments are fetched while these are multiplied. Where nothing is waited for,
-    {this('warps')} warps per multiprocessor are enough ({last('warps')} before), a thread may have twice as many sums,
-    and reads {this('shared_bytes_per_multiply_add')} bytes of shared memory per multiply-add. Other instructions fall
-    from {last('others_per_100')} for 100 multiply-adds to {this('others_per_100')}: the ceiling rises to
-    {this('ceiling_gflops') / 1000} TFLOP/s, and the kernel comes nearer to it, {this('percent_of_ceiling')} % where it
-    was {last('percent_of_ceiling')}.
+    The next tile and the next fragments are fetched while these are multiplied.
     """,
     """
-    The order of the multiply-adds matters too. In serpentine order they take {this('reused_per_multiply_add')} operands
+    {only if this('warps') < last('warps') and this('others_per_100') < last('others_per_100') and
+    this('ceiling_gflops') > last('ceiling_gflops') and this('percent_of_ceiling') > last('percent_of_ceiling')} Where
+    nothing is waited for, {this('warps')} warps per multiprocessor are enough ({last('warps')} before), a thread may
+    have twice as many sums, and reads {this('shared_bytes_per_multiply_add')} bytes of shared memory per multiply-add.
+    Other instructions fall from {last('others_per_100')} for 100 multiply-adds to {this('others_per_100')}: the ceiling
+    rises to {this('ceiling_gflops') / 1000} TFLOP/s, and the kernel comes nearer to it, {this('percent_of_ceiling')} %
+    where it was {last('percent_of_ceiling')}.
+    """,
+    """
+    {only if this('reused_per_multiply_add') > row('reused_per_multiply_add', kernel='pipelined', walk=80) and
+    this('gflops') > row('gflops', kernel='pipelined', walk=80)} The order of the multiply-adds matters too. In
+    serpentine order they take {this('reused_per_multiply_add')} operands
     each from what the one before has kept. Row by row it is {row('reused_per_multiply_add', kernel='pipelined',
     walk=80)}, more wait for the register file, and the same loop makes {row('gflops', kernel='pipelined', walk=80) /
     1000} TFLOP/s.
@@ -447,9 +472,13 @@ rung(
 rung(
     "async_copies",
     """
-    A rung that lost on the H200, for which it was written. Here both tiles bypass the registers, by cp.async. But
-    cp.async cannot transpose, so A stays as it lies, and the elements that meet in a multiply-add land in registers of
-    the same bank. The loop has as many multiply-adds ({this('multiply_add_percent')} %; {last('multiply_add_percent')}
+    Here both tiles bypass the registers, by cp.async. But cp.async cannot transpose, so A stays as it lies, and the
+    elements that meet in a multiply-add land in registers of the same bank.
+    """,
+    """
+    {only if last('kernel') == 'pipelined' and this('gflops') < last('gflops') and this('percent_of_ceiling') <
+    last('percent_of_ceiling') and this('reused_per_multiply_add') < last('reused_per_multiply_add')} It loses. The loop
+    has as many multiply-adds ({this('multiply_add_percent')} %; {last('multiply_add_percent')}
     % in pipelined), but they keep {this('reused_per_multiply_add')} operands each for the next one, not
     {last('reused_per_multiply_add')}, and the kernel reaches {this('percent_of_ceiling')} % of its ceiling where
     pipelined reaches {last('percent_of_ceiling')}.
@@ -461,11 +490,14 @@ rung(
 rung(
     "tma_ring",
     """
-    One thread of its own fetches whole tiles by TMA, and what does not multiply leaves the loop: {this('integer')}
-    instructions for addresses and conditions are left of {last('integer')}, and no barrier holds all warps at once.
-    {this('multiply_add_percent')} % are multiply-adds, each takes {this('reused_per_multiply_add')} kept operands
-    ({last('reused_per_multiply_add')} in pipelined), and the kernel reaches {this('percent_of_ceiling')} % of its
-    ceiling where pipelined reached {last('percent_of_ceiling')}. Its time includes a first launch that transposes A.
+    One thread of its own fetches whole tiles by TMA. Its time includes a first launch that transposes A.
+    """,
+    """
+    {only if last('kernel') == 'pipelined' and this('integer') < last('integer')} What does not multiply leaves the
+    loop: {this('integer')} instructions for addresses and conditions are left of {last('integer')}, and no barrier
+    holds all warps at once. {this('multiply_add_percent')} % are multiply-adds, each takes
+    {this('reused_per_multiply_add')} kept operands ({last('reused_per_multiply_add')} in pipelined), and the kernel
+    reaches {this('percent_of_ceiling')} % of its ceiling where pipelined reached {last('percent_of_ceiling')}.
     """,
     """
     What is left is partly the end: the last of {ceil_div(this('waves'), 1)} waves of blocks does not fill the
@@ -479,8 +511,10 @@ rung(
     "transposing_ring",
     """
     The threads beside the one that starts TMA transpose A on its way into the ring, so there is no launch before. The
-    loop that multiplies is the same ({this('instructions')} instructions, {rung('tma_ring', 'instructions')} in
-    tma_ring). The launch costs less than these stores if C is wide.
+    loop that multiplies has {this('instructions')} instructions, and {rung('tma_ring', 'instructions')} in tma_ring.
+    """,
+    """
+    {only if this('gflops') < rung('tma_ring', 'gflops')} The launch costs less than these stores if C is wide.
     """,
     """
     At n = p = 8192 and m = 1024 it makes {rate(kernel='transposing_ring', n=8192, p=8192, m=1024) / 1000} TFLOP/s and
@@ -498,9 +532,9 @@ rung(
     multiply-adds), and it reaches {this('percent_of_ceiling')} % of its ceiling.
     """,
     """
-    It decides where there are few tiles: at 1024 cubed it makes {rate(kernel='stream_k', cube=1024) / 1000} TFLOP/s,
-    tma_ring {rate(kernel='tma_ring', cube=1024) / 1000}, and cuBLAS {rate(kernel='cublas', dtype='float', cube=1024) /
-    1000}.
+    {only if rate(kernel='stream_k', cube=1024) > 1.05 * rate(kernel='tma_ring', cube=1024)} It decides where there are
+    few tiles: at 1024 cubed it makes {rate(kernel='stream_k', cube=1024) / 1000} TFLOP/s, tma_ring
+    {rate(kernel='tma_ring', cube=1024) / 1000}, and cuBLAS {rate(kernel='cublas', dtype='float', cube=1024) / 1000}.
     """,
     idea="const auto next_segment = ",
 )
@@ -577,7 +611,7 @@ if not rungs_double.empty:
         show_figure(
             figures.rungs(rungs_double, evidence),
             "<b>The ladder, double.</b> pipelined multiplies on the CUDA cores, dmma and dmma_pipelined on the tensor "
-            "cores. A black mark is what a rung's own loop allows.",
+            "cores. An upright mark is what a rung's own loop allows.",
         )
     )
     display(text(findings.top(evidence, rungs_double)))
@@ -652,7 +686,7 @@ show_tiles_of(
 # %%
 task_figure(
     "ladder_short",
-    "<b>Short numbers.</b> Rates for each type; a kernel keeps its colour, and each shape has its marker.",
+    "<b>Short numbers.</b> Rates for each type; a larger mark is a larger product.",
 )
 
 # %%

@@ -111,7 +111,8 @@ for (const drawing of document.querySelectorAll(".drawing")) {
   drawing.addEventListener("blur", () => tell(null));
 }
 
-// ---- A figure to take away: its SVG as it stands, with the colours of the page written out.
+// ---- A figure to take away: its SVG as it stands, with the colours of the page written out. The page may have been sent
+// to somebody without the folder beside it, to which its links lead.
 for (const link of document.querySelectorAll('a[download$=".svg"]')) {
   link.addEventListener("click", () => {
     const drawing = link.closest("figure").querySelector("svg").cloneNode(true);

@@ -158,14 +158,14 @@ def test_the_first_paint_comes_soon(context, file, record_property):
     assert page.evaluate("document.querySelectorAll('.first *').length") < 6_000
     drawn = "[...document.querySelectorAll('main *')].filter(e => e.checkVisibility()).length"
     assert page.evaluate(drawn) < 40_000
-    # The promise is a second; a machine on which all tests run at once takes longer, so the bound is five times that.
+    # The promise is a second. Where other tests have the cores meanwhile, one load in many gets its turn.
     paints = []
-    for _ in range(5):
+    while len(paints) < 5 or (min(paints) >= 1000 and len(paints) < 60):
         page.reload()
         page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
         paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
     record_property("note", f"first paint of {file.name}: {min(paints):.0f} ms, the fastest of {len(paints)}")
-    assert min(paints) < 5000
+    assert min(paints) < 1000, paints
 
 
 def test_tables_sort(context, file):
@@ -286,7 +286,51 @@ def test_without_scripts_the_page_reads(browser, file):
     assert page.locator("figure svg").first.is_visible() and page.locator("table").count() > 10
     page.locator("#table-ladder_float details.fold > summary").first.click()
     assert page.locator("#table-ladder_float table.sortable").first.is_visible()
+    with page.expect_download() as download:
+        page.locator("#table-ladder_float a[download]").click()
+    assert download.value.suggested_filename == "ladder_float.csv"
+    link = page.locator("#figure-rungs a[download]")
+    assert link.is_visible() and link.get_attribute("href") == "figures/rungs.svg"
+    drawing = context.new_page()
+    drawing.goto((file.parent / link.get_attribute("href")).as_uri())
+    assert drawing.locator("svg text").count() > 10
     context.close()
+
+
+def test_a_page_that_was_sent_alone_still_gives_its_figures(context, file, tmp_path):
+    shutil.copy(file, tmp_path / "sent.html")
+    page = opened(context, tmp_path / "sent.html")
+    with page.expect_download() as download:
+        page.locator("#figure-rungs a[download]").click()
+    assert download.value.suggested_filename == "rungs.svg" and download.value.failure() is None
+
+
+@every_view
+def test_no_words_of_a_figure_are_cut_or_crossed_by_others(context, file):
+    """All words lie inside of their drawing, which would cut them, and no two lie upon each other."""
+    page = opened(context, file)
+    faults = page.evaluate("""() => {
+        const faults = [];
+        for (const drawing of document.querySelectorAll('figure svg')) {
+            const frame = drawing.getBoundingClientRect(), name = drawing.closest('figure').id;
+            const words = [...drawing.querySelectorAll('text')].filter(word => word.textContent.trim());
+            const boxes = words.map(word => word.getBoundingClientRect());
+            const turned = words.map(word => word.closest('[transform*="rotate(-"]') !== null);
+            boxes.forEach((box, i) => {
+                const out = Math.max(frame.left - box.left, box.right - frame.right, frame.top - box.top,
+                                     box.bottom - frame.bottom);
+                if (out > 1) faults.push(`${name}: ${words[i].textContent} is cut`);
+                for (let j = 0; j < i; j++) {
+                    const across = Math.min(box.right, boxes[j].right) - Math.max(box.left, boxes[j].left);
+                    const down = Math.min(box.bottom, boxes[j].bottom) - Math.max(box.top, boxes[j].top);
+                    const high = Math.min(box.height, boxes[j].height);
+                    if (across > 2 && down > 0.45 * high && !turned[i] && !turned[j])
+                        faults.push(`${name}: ${words[j].textContent} | ${words[i].textContent}`);
+                }
+            });
+        }
+        return faults; }""")
+    assert faults == []
 
 
 def test_on_paper(context, file):

@@ -142,6 +142,12 @@ def test_sentences_about_a_rung(gpu):
     assert "Row by row" not in said  # one of its two figures is not known
 
 
+def test_a_sentence_is_said_only_if_it_is_so(gpu):
+    faster, slower = (f"{{only if this('gflops') {sign} last('gflops')}} It is {sign}." for sign in "><")
+    said = story(gpu, "tiled", faster, slower)
+    assert "It is >." in said and "It is <." not in said and "only if" not in said
+
+
 def test_a_rung_that_was_not_timed_says_nothing(gpu):
     assert story(gpu, "three_tf32", "{this('gflops')}") == ""
     rows = tables.climb(gpu, "no such task")

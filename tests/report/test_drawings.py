@@ -1,8 +1,11 @@
 """The drawing of a kernel says what the registry says, and its lines of code are in the file."""
 
+import itertools
+import math
 import re
 from xml.etree import ElementTree
 
+import matplotlib.colors
 import pytest
 import synthetic
 
@@ -148,7 +151,8 @@ def test_a_long_table_is_folded_to_the_best_and_the_baseline(tmp_path):
     table = tables.task("ladder_float", evidence, data.published())
     kept = table[exhibits.matters(table)]
     assert len(table) > exhibits.MOST_ROWS >= len(kept) > 1
-    assert (kept["best"].fillna(False) | kept["anchor"]).all() and kept["anchor"].any()
+    alone = kept.groupby(["kernel", "dtype", "n", "p", "m"])["kernel"].transform("size") == 1  # its own best
+    assert (kept["best"].fillna(False) | kept["anchor"] | alone).all() and kept["anchor"].any()
     page = exhibits.table_html(table, "sweep", "<b>The ladder.</b> All.", evidence, name="ladder")
     brief, whole = page.split("<details")
     assert brief.count("<tr") - 2 == len(kept) and whole.count("<tr") - 2 == len(table)
@@ -161,6 +165,48 @@ def test_a_kernel_keeps_its_colour_and_marker(tmp_path):
     ]
     assert len(set(looks)) == len(looks)
     assert figures._look("cublas", evidence)["marker"] == "*"
+
+
+def test_every_figure_speaks_the_same_language(tmp_path):
+    """In lines and in points of any figure of a task, colour and marker are the kernel's; size says which product."""
+    evidence = data.load([synthetic.write(tmp_path / "gpu")])
+    looks = {
+        (matplotlib.colors.to_hex(look["color"]), look["marker"])
+        for look in (figures._look(name, evidence) for name in evidence.kernels)
+    }
+    seen = 0
+    for name in ("task1a", "task2a", "task3", "dynamic_tile"):
+        for axis in figures.task(name, evidence, data.published()).axes:
+            for line in axis.lines:
+                if line.get_marker() not in ("None", None) and line.get_color() != "black":
+                    assert (matplotlib.colors.to_hex(line.get_color()), line.get_marker()) in looks
+                    seen += 1
+    assert seen > 20
+    [axis] = figures.task("task1a", evidence, data.published()).axes
+    lines = {line.get_label().strip("_"): line for line in axis.lines}
+    work = {words: math.prod(map(int, re.findall(r"\d+", words))) for words in lines}
+    sizes = {words: line.get_markersize() for words, line in lines.items()}
+    pairs = [(a, b) for a, b in itertools.permutations(lines, 2) if work[a] < work[b]]
+    assert len(pairs) > 5 and all(sizes[a] < sizes[b] for a, b in pairs), "a larger mark is a larger product"
+    assert len({line.get_linestyle() for line in lines.values()}) > 1, "lines of one colour differ in their dashes"
+
+
+def test_a_legend_has_four_entries_at_most_and_fits(tmp_path):
+    """More lines are labelled where they end; of more sizes the least and the largest are named."""
+    evidence = data.load([synthetic.write(tmp_path / "gpu", with_traffic=True)])
+    names = "task1a task2a task3 dynamic_tile task4 integers cpu ladder_short loop_orders accuracy_gate cold_start tune"
+    drawn = [figures.task(name, evidence, data.published()) for name in names.split()]
+    drawn += [figures.OVERVIEW[name](evidence, data.published()) for name in ("rungs", "instructions", "cache_lines")]
+    rows = tables.climb(evidence, "ladder_double")
+    drawn.append(figures.rungs(tables.rungs(rows, evidence), evidence))
+    legends = [legend for figure in drawn for legend in (*figure.legends, *(axis.get_legend() for axis in figure.axes))]
+    legends = [legend for legend in legends if legend]
+    assert len(legends) > 10
+    for legend in legends:
+        words = [text.get_text() for text in legend.get_texts()]
+        marks = {"unstable: noise > 1 %", "did not run"}
+        assert len(set(words) - marks) <= 4, words
+        assert legend.get_window_extent().width <= legend.get_figure(root=True).bbox.width, words
 
 
 def test_one_dot_is_a_sentence(tmp_path):

@@ -6,6 +6,7 @@ import io
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import jupytext
 import pandas as pd
@@ -122,12 +123,32 @@ def test_nothing_comes_from_the_network(rendered, page):
     assert "@import" not in text and "@font-face" not in text
 
 
-def test_links_lead_somewhere(page):
+def test_links_lead_somewhere(page, rendered):
     targets = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "href" in attrs]
     links = [link for link in links if not link.startswith("data:")]
-    assert len(links) > 10
-    assert {link.removeprefix("#") for link in links} <= targets
+    beside = {link for link in links if link.startswith(f"{exhibits.FIGURES}/")}
+    assert len(links) > len(beside) + 10
+    assert {link.removeprefix("#") for link in links if link not in beside} <= targets
+    assert len(beside) == len(FIGURES) and all((rendered.parent / link).is_file() for link in beside)
+
+
+def test_the_files_beside_the_page_are_its_figures(rendered):
+    """Whole drawings in the colours of the light scheme, for a reader without scripts or with another program."""
+    files = sorted((rendered.parent / exhibits.FIGURES).iterdir())
+    assert len(files) == len(FIGURES)
+    for file in files:
+        root = ElementTree.fromstring(file.read_text())
+        assert root.tag.endswith("}svg") and "var(" not in file.read_text()
+    assert "#1c2530" in (rendered.parent / exhibits.FIGURES / "rungs.svg").read_text()
+
+
+def test_a_figure_of_an_older_page_is_removed(tmp_path):
+    (tmp_path / exhibits.FIGURES).mkdir()
+    (tmp_path / exhibits.FIGURES / "old.svg").write_text("<svg/>")
+    render.write(tmp_path / "report.html", '<figure id="figure-new"><svg style="fill:var(--ink)"></svg></figure>')
+    assert [file.name for file in (tmp_path / exhibits.FIGURES).iterdir()] == ["new.svg"]
+    assert "figure-new" in (tmp_path / "report.html").read_text()
 
 
 def test_references_within_drawings_are_not_broken(rendered):

@@ -20,6 +20,8 @@ from tilewise.report.data import Evidence
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.registry import Kernel
 
+#: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
+FIGURES = "figures"
 #: A table of more rows is folded to the rows that matter.
 MOST_ROWS = 15
 _MISSING = "–"
@@ -27,8 +29,12 @@ _MISSING = "–"
 _ALWAYS = {"time_ms", "measured", "message", "status"}
 #: A table of more columns is printed in smaller letters.
 _WIDE = 14
+#: A table of so many columns fits into one of the two columns of a printed page.
+_NARROW = 7
 #: Columns of long text.
 _LONG = {"message", "note", "reason"}
+#: Columns of some words, which break between them if the page is narrow.
+_WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "registry_choice"}
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
 
@@ -148,6 +154,8 @@ class _Table:
             return "words range"
         if column in _LONG or (self.plain and column != "fact"):
             return "words long"
+        if column in _WRAPPED:
+            return "words wrap"
         return "words" if is_words(column) or column.startswith("verdict ") else ""
 
 
@@ -190,9 +198,14 @@ def matters(table: pd.DataFrame) -> pd.Series:
     marked = pd.Series(True, table.index)
     if "best" in table and table["best"].any():
         marked = table["best"].fillna(False).astype(bool) | table["anchor"].fillna(False).astype(bool)
+        case = ["platform", "kernel", "dtype", *SHAPE]
+        if set(case) <= set(table):  # a kernel with a single choice is its own best
+            marked |= table.groupby(case, dropna=False)["kernel"].transform("size") == 1
     if marked.sum() > MOST_ROWS and set(SHAPE) <= set(table):
         work = table[SHAPE].astype("float64").prod(axis=1)
         marked &= work == work[marked].max()
+    if "limit_percent" in table:  # of what limits a kernel, those of which it is known
+        marked &= table["limit_percent"].notna()
     if marked.sum() > MOST_ROWS:
         rates = table["gflops"].where(marked) if "gflops" in table else -marked.cumsum().where(marked)
         marked &= rates.rank(ascending=False, method="first") <= MOST_ROWS // 2
@@ -225,26 +238,37 @@ def table_html(
     """
     name = name or _name(caption)
     labels = evidence.labels if evidence else {}
-    columns = {name: heads for name, heads in layouts.of(layout, table).items() if name not in hide}
-    if "platform" in columns and table["platform"].nunique() < 2:
-        columns.pop("platform")
-    if layout and len(table):  # a column that is empty in every row is left out
-        said = table.notna() & (table != "")
-        columns = {name: heads for name, heads in columns.items() if name in _ALWAYS or said[name].any()}
+    columns = _said(layouts.of(layout, table), table, hide, bool(layout))
     own = own_rows(table, evidence) if evidence else pd.Series(False, table.index)
     shown = table[~own]
     few = shown[matters(shown)] if len(shown) > MOST_ROWS else shown
-    brief = {name: heads for name, heads in columns.items() if name != "emulator" or not (evidence and evidence.gpus)}
-    if "platform" in brief and few["platform"].nunique() < 2:
-        brief.pop("platform")
+    of_brief = layouts.BRIEF[layout].of(table) if layout in layouts.BRIEF else columns
+    brief = _said(of_brief, few if len(few) else table, hide, bool(layout))
+    if evidence and evidence.gpus:
+        brief.pop("emulator", None)
     first = _Table(few, brief, labels, layout is None)
     parts = [first.html(f"{_number('Table', f'table-{name}')} {caption} {_csv(table[list(columns)], name)}")]
-    if len(few) < len(table) or len(brief) < len(columns) - ("platform" in columns):
+    if len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
         whole = _Table(table, columns, labels, layout is None)
-        said = f"All {len(table)} rows" if len(few) < len(table) else "The same with what this machine verified"
+        said = f"All {len(table)} rows and columns" if len(few) < len(table) else "All columns"
         caption = f"{_title_of(caption)}: all rows"
         parts.append(fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
-    return f'<div class="exhibit" id="table-{name}">{"".join(parts)}</div>'
+    kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG & set(brief) else "exhibit"
+    return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
+
+
+def _said(
+    columns: layouts.Headings, table: pd.DataFrame, hide: Collection[str], only_with_entries: bool
+) -> layouts.Headings:
+    """Those columns that say something: not of a single platform, and if asked for, not empty in every row."""
+    said = table.notna() & (table != "")
+    return {
+        name: heads
+        for name, heads in columns.items()
+        if name not in hide
+        and (name != "platform" or table[name].nunique() > 1)
+        and (not only_with_entries or table.empty or name in _ALWAYS or said[name].any())
+    }
 
 
 def fold(summary: str, content: str) -> str:
@@ -354,7 +378,7 @@ def show_kernel(kernel: Kernel, tiles: drawings.Tiling, idea: str = "") -> HTML:
 
 def _framed(drawing: str, caption: str, name: str, beside: str = "") -> HTML:
     anchor, label = f"figure-{name}", _plain(_title_of(caption))
-    link = f'<a class="data" download="{name}.svg" href="#{anchor}">SVG</a>'
+    link = f'<a class="data" download="{name}.svg" href="{FIGURES}/{name}.svg">SVG</a>'
     return HTML(
         f'<figure id="{anchor}"><div class="drawing" tabindex="0" role="group" aria-label="{label}">{drawing}</div>'
         f"{beside}<figcaption>{_number('Figure', anchor)} {caption} {link}</figcaption></figure>"

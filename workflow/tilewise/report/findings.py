@@ -623,7 +623,8 @@ def rung(
 
     `rows` and `rungs` are those of `tables.climb` and `tables.rungs`. Braces hold expressions as in report/claims.yaml.
     There are further functions: this(column), last(column) of the fastest rung before, rung(kernel, column), and
-    row(column, **conditions) of any row at the same shape. A sentence without its figures is left out.
+    row(column, **conditions) of any row at the same shape. A sentence without its figures is left out, and so is one
+    that begins with {only if CONDITION} of which the condition does not hold: what it says would not be so in this run.
     """
     lines = []
     for gpu in evidence.gpus:
@@ -1071,6 +1072,12 @@ def _of_study(evidence, gpu, verdicts):
 
 
 def _filled(sentence, functions):
+    condition = re.match(r"\{only if (.+?)\} ?", sentence)
+    if condition:
+        if not evaluate(condition[1], functions):
+            raise claims.Untestable(f"it is not so that {condition[1]}")
+        sentence = sentence[condition.end() :]
+
     def figure(part):
         value = evaluate(part[1], functions)
         value = value.value if isinstance(value, claims.Spread) else value

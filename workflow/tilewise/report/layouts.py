@@ -241,6 +241,73 @@ LAYOUTS = {
     "durations": layout(("", "platform task points remembered wall_s timed_s")),
 }
 
+#: Of tables of many columns those that carry the message; the others are in the fold, and a kernel's parameters are one
+#: column of words.
+BRIEF = {
+    "winners": layout(
+        ("", "shape platform kernel"),
+        (_SOURCE_A, "published_block published_ms published_cpu_ms"),
+        (_HERE, "block time_ms spread_percent between_percent cpu_ms"),
+        ("Best", "at_end"),
+        ("Published / measured", "ratio ratio_cpu"),
+        ("", "percent_of_anchor"),
+        published_ms="GPU ms",
+        time_ms="GPU ms",
+        ratio="GPU",
+    ),
+    "sweep": layout(
+        ("", "shape platform kernel dtype choice"),
+        ("Published", "published_ms"),
+        (_HERE, "time_ms spread_percent between_percent gflops bound_ratio"),
+        ("Best", "at_end"),
+        ("Ratio", "ratio percent_of_anchor"),
+    ),
+    "rungs": layout(
+        ("", "kernel platform"),
+        (_HERE, "gflops gain percent_of_anchor"),
+        ("Machine code", "multiply_add_percent ceiling_gflops percent_of_ceiling others_per_100"),
+        ("Shared memory, counted", "wavefronts_per_100 conflict_percent"),
+        ("Occupancy", "registers warps waves"),
+        percent_of_anchor="% of cuBLAS",
+    ),
+    "instructions": layout(
+        ("", "kernel platform dtype multiply_add instructions multiply_add_instructions multiply_add_percent"),
+        ("Of the kernel", "reused_per_multiply_add registers gflops ceiling_gflops percent_of_ceiling"),
+        multiply_add_percent="%",
+    ),
+    "ladder": layout(
+        ("", "shape platform kernel dtype choice"),
+        ("Best", "time_ms gflops"),
+        ("Share, %", "percent_of_peak percent_of_anchor"),
+        ("Times faster", "speedup_over_naive"),
+        percent_of_anchor="of cuBLAS",
+    ),
+    "limited_by": layout(
+        ("", "kernel platform dtype shape"),
+        (_HERE, "time_ms gflops"),
+        ("Per 100 multiply-adds of a warp", "wavefronts_per_100 hardware_wavefronts_per_100 lines_per_100"),
+        ("Share of its roof", "limited_by limit_percent second_limit second_percent"),
+        wavefronts_per_100="wavefronts",
+        hardware_wavefronts_per_100="by ncu",
+        lines_per_100="lines in L1",
+        limit_percent="%",
+        second_percent="%",
+    ),
+    "traffic": layout(
+        ("", "kernel dtype choice shape"),
+        ("Global memory", "global_load_requests global_load_sectors sectors_per_request"),
+        ("Shared memory", "shared_load_wavefronts shared_bank_conflicts"),
+        ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
+        ("Faults", "races out_of_bounds"),
+    ),
+    "energy": layout(
+        ("", "shape platform kernel dtype"),
+        ("Again and again", "gflops watts"),
+        ("Energy", "joules_per_product gflop_per_joule"),
+        ("", "status message"),
+    ),
+}
+
 
 def of(layout: Any, table: pd.DataFrame) -> Headings:
     """The columns to show of a table; `layout` is a name in LAYOUTS, headings as they are, or None for all columns."""

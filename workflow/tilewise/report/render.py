@@ -19,6 +19,7 @@ from nbconvert import HTMLExporter, TemplateExporter
 
 from tilewise import ROOT, UserError
 from tilewise.files import replacing
+from tilewise.report.exhibits import FIGURES
 
 REPORT = ROOT / "report" / "report.py"
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
@@ -30,7 +31,10 @@ def render(
     report: Path | str = REPORT,
     recorded: Path | str | None = None,
 ) -> None:
-    """Run the notebook `report` for the platforms in `folders` and write it as one HTML page that needs no network."""
+    """Run the notebook `report` for the platforms in `folders` and write it as one HTML page that needs no network.
+
+    Its figures are also written beside it, into `exhibits.FIGURES`, for readers without scripts.
+    """
     notebook = jupytext.read(report)
     parameters = f"folders = {[str(Path(folder).resolve()) for folder in folders]!r}"
     if recorded:
@@ -56,8 +60,29 @@ def render(
     exporter = HTMLExporter(template_file=str(TEMPLATE))
     # HTMLExporter itself would go on to parse the whole page, for images without words.
     page, _ = TemplateExporter.from_notebook_node(exporter, notebook, {"datatables": _datatables()})
-    with replacing(output) as temporary:
+    write(output, page)
+
+
+def write(output: Path | str, page: str) -> None:
+    """Write a page with its numbers, and its figures as files beside it; those of an older page are removed."""
+    beside = Path(output).parent / FIGURES
+    drawings = _drawings(page, TEMPLATE.with_name("style.css").read_text())
+    with replacing(output) as temporary:  # the page last, when its figures are there
         temporary.write_text(_numbered(page))
+        beside.mkdir(exist_ok=True)
+        for name, drawing in drawings.items():
+            with replacing(beside / f"{name}.svg") as figure:
+                figure.write_text(drawing)
+        for old in beside.glob("*.svg"):
+            if old.stem not in drawings:
+                old.unlink()
+
+
+def _drawings(page: str, style: str) -> dict[str, str]:
+    """The figures of a page as SVG by name, in the colours of the light scheme, which come first in the style."""
+    colours = dict(re.findall(r"(--\w+): (#\w+)", style[: style.index("}")]))
+    figures = re.findall(r'<figure id="figure-([^"]+)">.*?(<svg.*?</svg>)', page, re.DOTALL)
+    return {name: re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], svg) for name, svg in figures}
 
 
 def _datatables() -> str:
