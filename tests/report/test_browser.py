@@ -106,6 +106,13 @@ def test_nothing_is_wider_than_the_page(context, file):
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+def test_no_table_scrolls_on_a_desktop_before_its_fold_is_opened(context, file):
+    page = opened(context, file)
+    scrolls = "table => table.checkVisibility() && table.scrollWidth > table.clientWidth + 1"
+    tables = f"[...document.querySelectorAll('.table')].filter({scrolls})"
+    assert page.evaluate(f"{tables}.map(table => table.parentElement.id)") == []
+
+
 @every_view
 def test_figures_are_seen_whole(context, file):
     page = opened(context, file)

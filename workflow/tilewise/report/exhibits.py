@@ -34,7 +34,7 @@ _NARROW = 7
 #: Columns of long text.
 _LONG = {"message", "note", "reason"}
 #: Columns of some words, which break between them if the page is narrow.
-_WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "registry_choice"}
+_WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
 

@@ -300,6 +300,16 @@ BRIEF = {
         ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
         ("Faults", "races out_of_bounds"),
     ),
+    "profiled": layout(
+        ("", "kernel platform dtype shape profiled_ms"),
+        ("Schedulers, %", "issue_percent"),
+        ("Hits, %", "l1_hit_percent l2_hit_percent"),
+        ("From and to memory", "dram_gb matrices_moved"),
+        ("", "wavefronts_per_100 waits"),
+        issue_percent="issue",
+        l1_hit_percent="L1",
+        l2_hit_percent="L2",
+    ),
     "energy": layout(
         ("", "shape platform kernel dtype"),
         ("Again and again", "gflops watts"),
