@@ -89,13 +89,13 @@ rule page:
         style="report/template/style.css",
         behaviour="report/template/page.js",
     output:
-        page=report(
+        # Beside it, in results/figures/, lie its figures, for readers without scripts: to be had by making it again.
+        report(
             update("results/report.html"),  # the old page stays until the new one is there
             caption="../../report/captions/page.rst",
             category="Report",
             labels={"page": "the whole report"},
         ),
-        figures=directory("results/figures"),
     log:
         "logs/report.log",
     priority: 1

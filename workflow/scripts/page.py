@@ -6,4 +6,4 @@ from tilewise.files import script
 from tilewise.report.render import render
 
 with script(snakemake.log[0]):
-    render(snakemake.output.page, [Path(device).parent for device in snakemake.input.devices], snakemake.input.notebook)
+    render(snakemake.output[0], [Path(device).parent for device in snakemake.input.devices], snakemake.input.notebook)
