@@ -287,6 +287,7 @@ struct Group {
     int line;
     void* records[32];
     Fiber* lanes[32];
+    unsigned elsewhere = 0, their_mask = 0;  // lanes of `mask` that have met with another one since
 };
 std::vector<Group> groups;
 Thread kernel_thread;
@@ -315,13 +316,18 @@ void go_on(std::size_t number)
 {
     Group group = groups[number];
     groups.erase(groups.begin() + number);
-    for (const Group& other : groups)
-        if (other.warp == group.warp && other.kind == group.kind && other.mask & group.here && other.mask && group.mask) {
-            char text[160];
-            std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
-                          group.here, group.warp, group.mask, other.here, other.mask);
-            watch::divergence(text, group.file, group.line);
+    // Lanes that are here may still come to another call that names them, and then with that mask.
+    for (Group& other : groups)
+        if (other.warp == group.warp && other.kind == group.kind && other.mask && group.mask && other.mask & group.here) {
+            other.elsewhere |= group.here;
+            other.their_mask = group.mask;
         }
+    if (const unsigned never = group.mask & ~group.here & group.elsewhere) {
+        char text[160];
+        std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
+                      group.here, group.warp, group.mask, never, group.their_mask);
+        watch::divergence(text, group.file, group.line);
+    }
     group.act(group.records, group.here);
     Observer::warp_goes_on();
     std::vector<Fiber*> lanes;
@@ -663,7 +669,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
     while (i < groups.size() && !(groups[i].warp == warp && groups[i].kind == kind && groups[i].mask == mask &&
                                   (mask || groups[i].line == line)))
         ++i;
-    if (i == groups.size()) groups.push_back({warp, mask, 0, kind, act, file, line, {}, {}});
+    if (i == groups.size()) groups.push_back({warp, mask, 0, kind, act, file, line, {}, {}, 0, 0});
     Group& group = groups[i];
     group.records[lane] = record;
     group.lanes[lane] = self;
@@ -703,6 +709,7 @@ void asynchrony(const std::string& text, const char* file, int line, const void*
     if (last) give_up(text, file, line);
 }
 void divergence(const std::string&, const char*, int) {}
+void misaligned(const std::string&, const char*, int) {}
 void deadlock(const std::string& text, const char* file, int line, const void*) { give_up("deadlock: " + text, file, line); }
 std::string place(const void*, const char* file, int line) { return std::string(file) + ":" + std::to_string(line); }
 void trap(const std::string& text, const char* file, int line) { give_up(text, file, line); }

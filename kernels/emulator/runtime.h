@@ -97,6 +97,7 @@ void asynchrony(const std::string& text, const char* file, int line, const void*
 std::string place(const void* pc, const char* file, int line);  // in words
 void deadlock(const std::string& text, const char* file, int line, const void* pc);
 void divergence(const std::string& text, const char* file, int line);
+void misaligned(const std::string& text, const char* file, int line);
 void trap(const std::string& text, const char* file, int line);  // does not return if the run is given up
 }  // namespace watch
 

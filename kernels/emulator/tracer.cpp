@@ -608,7 +608,11 @@ void examine_ends()
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
     if (access.address >= library_begin && access.address < library_end) {
-        access_array(access, operand_count);
+        if (access_array(access, operand_count) || !access.write) return;
+        Fault fault = fault_of(out_of_bounds, access);
+        (thread_name(running) + " writes constant memory, or what is no variable of the kernel").copy(fault.text, sizeof fault.text - 1);
+        stopping = true;
+        report(fault);
         return;
     }
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
@@ -1087,6 +1091,7 @@ void asynchrony(const std::string& text, const char* file, int line, const void*
     if (last) abandon();
 }
 void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
+void misaligned(const std::string& text, const char* file, int line) { report(said(emulator::misaligned, text, file, line)); }
 void deadlock(const std::string& text, const char* file, int line, const void* pc)
 {
     report(said(emulator::deadlock, text, file, line, pc));

@@ -2,6 +2,8 @@
 // cooperative groups.
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
 #include <cuda/barrier>
 #include <cuda/pipeline>
 #include <cuda/ptx>
@@ -179,6 +181,51 @@ KERNEL(faulty_copy_not_waited_for_by_a_group)
     cg::memcpy_async(block, tile, A, 64 * sizeof(T));
     block.sync();
     C[ME] = tile[ME];  // FAULT
+}
+
+KERNEL(clean_scans_and_parts)
+{
+    const auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+    const int rank = tile.thread_rank();
+    assert(cg::inclusive_scan(tile, 2) == 2 * rank + 2 && cg::exclusive_scan(tile, 2, cg::plus<int>()) == 2 * rank);
+    const auto half = cg::binary_partition(tile, rank % 2);
+    assert(half.size() == 4 && half.thread_rank() == rank / 2 && cg::reduce(half, rank, cg::plus<int>()) == (rank % 2 ? 16 : 12));
+    const auto third = cg::labeled_partition(tile, rank / 3);
+    assert(third.size() == (rank < 6 ? 3 : 2) && third.ballot(rank % 3 == 1) == 2 && third.match_any(7) == (1u << third.size()) - 1);
+    assert(cg::invoke_one_broadcast(tile, [] { return 7; }) == 7 && third.shfl_down(rank, 1) >= rank);
+    C[ME] = 0;
+}
+__device__ inline int sum_of(const cg::thread_group& group, int* shared, int value)
+{
+    shared[ME] = value;
+    group.sync();
+    int sum = 0;
+    for (unsigned k = 0; k < group.size(); ++k) sum += shared[ME - group.thread_rank() + k];
+    group.sync();
+    return sum;
+}
+KERNEL(clean_any_group)
+{
+    __shared__ int shared[64];
+    const auto block = cg::this_thread_block();
+    assert(sum_of(block, shared, 1) == 64 && sum_of(cg::tiled_partition(block, 4), shared, 2) == 8);
+    assert(sum_of(cg::tiled_partition<16>(block), shared, 1) == 16);
+    C[ME] = 0;
+}
+KERNEL(faulty_group_too_small)
+{
+    __shared__ int shared[64];
+    const cg::thread_group tile = cg::tiled_partition(cg::this_thread_block(), 16);
+    shared[ME] = ME;
+    tile.sync();
+    C[ME] = shared[ME ^ 16];  // FAULT
+}
+KERNEL(faulty_shuffle_lane_elsewhere_in_a_scan)
+{
+    const auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+    C[ME] = 0;
+    if (tile.thread_rank() < 4) C[ME] = cg::inclusive_scan(tile, 1);  // FAULT
+    __syncthreads();
 }
 
 // ---- cuda::ptx -------------------------------------------------------------------------------------------------------------

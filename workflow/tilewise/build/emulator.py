@@ -143,6 +143,17 @@ HIDDEN = """int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t ui
     strstr fprintf sprintf snprintf puts putchar fputs scanf fopen fclose fflush stdout stderr stdin realloc calloc
     alloca uchar""".split()
 _LACKS = "nvrtc_lacks_"
+#: A GPU has a heap for its threads.
+_NO_HEAP = """#define EMULATOR_LACKS __attribute__((error("the emulator has no heap for malloc and new; use an array")))
+extern "C" void* malloc(std::size_t) noexcept EMULATOR_LACKS;
+void* operator new(std::size_t) EMULATOR_LACKS;
+void* operator new[](std::size_t) EMULATOR_LACKS;
+#undef EMULATOR_LACKS
+"""
+#: Names that look as those of CUDA's own functions, types and variables do.
+_CUDAS_OWN = (
+    r"__\w+|(?:tex|surf)(?:[123]D|Cubemap)\w*|cyl_bessel\w*|\w+_sync|atomic\w+|(?:cooperative_groups|cuda|nvcuda)::\w+"
+)
 
 
 def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
@@ -154,7 +165,7 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     hidden = [f"#undef {name}\n" for name in names] + [f"#define {name} {_LACKS}{name}\n" for name in HIDDEN]
     # g++ does not take `alignas` between other words of a declaration, as after __shared__.
     alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
-    text = f'#include "cuda_emulator.h"\n{"".join(hidden)}{alignas}'
+    text = f'#include "cuda_emulator.h"\n{_NO_HEAP}{"".join(hidden)}{alignas}'
     folder = precompiled("as_nvrtc.h", text, own)
     headers = [f"-I{place}" for place in (INCLUDE, FOLDER, HOST_HEADERS, folder)]
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
@@ -173,6 +184,10 @@ def _in_kernel(message: str, kernel: Kernel, instances: Sequence[str], source: P
     if hidden := re.search(rf"{_LACKS}(\w+)", what):
         remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
         return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
+    if unknown := re.match(rf"'({_CUDAS_OWN})' (?:was not declared|is not a member of|does not name a type)", what):
+        return f"{where}: the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+    if lacking := re.search(r"declared with attribute error: (the emulator .*?)(?: \[-W|$)", what):
+        return f"{where}: {lacking[1]}"
     if not where.startswith((str(source), "<stdin>")):
         return message
     if "no matching function for call to 'instance(" in what:
