@@ -49,6 +49,21 @@ public:
 };
 inline cluster_group this_cluster() { return {}; }
 
+class grid_group {
+public:
+    static constexpr bool is_valid() { return true; }
+    static void sync(EMULATOR_PLACE) { emulator::synchronise_grid(file, line); }
+    static unsigned long long num_blocks() { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
+    static unsigned long long block_rank() { return blockIdx.x + 1ull * gridDim.x * (blockIdx.y + 1ull * gridDim.y * blockIdx.z); }
+    static unsigned long long thread_rank() { return block_rank() * thread_block::num_threads() + thread_block::thread_rank(); }
+    static unsigned long long num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static unsigned long long size() { return num_threads(); }
+    static dim3 group_dim() { return gridDim; }
+    static dim3 dim_blocks() { return gridDim; }
+    static dim3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+};
+inline grid_group this_grid() { return {}; }
+
 /// Lanes of a warp; `mask` names them.
 class coalesced_group {
 public:

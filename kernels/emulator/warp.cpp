@@ -233,21 +233,22 @@ std::uint32_t number_of_shared(const void* address) { return shared_number(addre
 void* shared_at(std::uint64_t number) { return shared_pointer(number); }
 void* map_shared(const void* address, unsigned rank, const char* file, int line)
 {
-    if (rank >= cluster_blocks)
+    if (rank >= cluster_size)
         watch::trap(thread_name(thread_number()) + " maps into block " + std::to_string(rank) + " of a cluster of " +
-                        std::to_string(cluster_blocks), file, line);
-    return shared_pointer(in_block_of(shared_number(address), rank));
+                        std::to_string(cluster_size), file, line);
+    return shared_pointer(in_block_of(shared_number(address), first_rank() + rank));
 }
 bool is_shared(const void* address, bool own)
 {
     const std::size_t rank = static_cast<std::size_t>(static_cast<const char*>(address) - shared_window) >> block_window_bits;
-    return own ? rank == block_rank() : rank < cluster_blocks;
+    return own ? rank == block_rank() : rank < cluster_blocks && rank / cluster_size == block_rank() / cluster_size;
 }
-unsigned rank_of_address(const void* address) { return rank_of_shared(shared_number(address)); }
-unsigned rank_in_cluster() { return block_rank(); }
+unsigned rank_of_address(const void* address) { return rank_of_shared(shared_number(address)) % cluster_size; }
+unsigned rank_in_cluster() { return block_rank() % cluster_size; }
 dim3 cluster_dimensions() { return clusterDim; }
 void arrive_in_cluster(bool relaxed, const char* file, int line) { cluster_arrive(relaxed, file, line); }
 void wait_in_cluster(const char* file, int line) { cluster_wait(file, line, nullptr); }
+void synchronise_grid(const char* file, int line) { grid_synchronise(file, line); }
 #ifndef EMULATOR_OBSERVED
 void fence(int) {}
 #endif

@@ -269,3 +269,69 @@ KERNEL(faulty_copy_not_waited_for_in_ptx)
     C[ME] = tile[ME];  // FAULT
     while (!ptx::mbarrier_try_wait_parity(&full, 0)) {}
 }
+
+// ---- Blocks that wait for each other ---------------------------------------------------------------------------------------
+
+__device__ unsigned here;
+__device__ inline void meet_by_counting(bool shows)
+{
+    __syncthreads();
+    if (ME == 0) {
+        if (shows) __threadfence();
+        const unsigned wanted = (atomicAdd(&here, 1) / gridDim.x + 1) * gridDim.x;
+        while (atomicAdd(&here, 0) < wanted) {}
+        if (shows) __threadfence();
+    }
+    __syncthreads();
+}
+__device__ float left_there[128];
+KERNEL(clean_counting_barrier_between_blocks)
+{
+    for (int round = 0; round < 3; ++round) {
+        left_there[64 * blockIdx.x + ME] = 10 * round + ME;
+        meet_by_counting(true);
+        assert(left_there[64 * (1 - blockIdx.x) + 63 - ME] == 10 * round + 63 - ME);
+        meet_by_counting(true);
+    }
+    C[64 * blockIdx.x + ME] = 0;
+}
+KERNEL(faulty_no_fence_between_blocks)
+{
+    left_there[64 * blockIdx.x + ME] = ME;
+    meet_by_counting(false);
+    C[64 * blockIdx.x + ME] = left_there[64 * (1 - blockIdx.x) + 63 - ME];  // FAULT
+}
+KERNEL(clean_grid_between_blocks)
+{
+    const auto grid = cg::this_grid();
+    assert(grid.size() == 128 && grid.thread_rank() == 64 * blockIdx.x + ME && grid.num_blocks() == 2);
+    for (int round = 0; round < 3; ++round) {
+        left_there[64 * blockIdx.x + ME] = 10 * round + ME;
+        grid.sync();
+        assert(left_there[64 * (1 - blockIdx.x) + 63 - ME] == 10 * round + 63 - ME);
+        cg::sync(grid);
+    }
+    C[64 * blockIdx.x + ME] = 0;
+}
+KERNEL(faulty_grid_written_again_between_blocks)
+{
+    const auto grid = cg::this_grid();
+    left_there[64 * blockIdx.x + ME] = ME;
+    grid.sync();
+    C[64 * blockIdx.x + ME] = left_there[64 * (1 - blockIdx.x) + ME];
+    left_there[64 * blockIdx.x + ME] = 7;  // FAULT
+    grid.sync();
+}
+KERNEL(clean_grid_and_block_between_blocks)
+{
+    __shared__ float own[64];
+    own[ME] = 100 * blockIdx.x + ME;
+    left_there[64 * blockIdx.x + ME] = ME;
+    cg::this_grid().sync();
+    assert(own[63 - ME] == 100 * blockIdx.x + 63 - ME && cg::this_cluster().block_rank() == 0 && cg::this_cluster().num_blocks() == 1);
+    cg::this_cluster().sync();
+    own[ME] = left_there[64 * (1 - blockIdx.x) + ME];
+    __syncthreads();
+    assert(own[63 - ME] == 63 - ME);
+    C[64 * blockIdx.x + ME] = 0;
+}

@@ -452,8 +452,26 @@ HOW = {
     4: "reads or writes address {address:#x}, where nothing is",
     5: "comes to an instruction that ends it, such as where a function without `return` ends",
     6: "waits here for a change that no thread of its block makes; the emulator runs the blocks of a grid one after "
-    "the other, and in neither order does an earlier block make it",
+    "the other, and in neither order does an earlier block make it; of {together} it runs all together: choose a "
+    "smaller shape",
+    7: "waits here for a change that no thread of the grid makes",
 }
+
+#: How many blocks, and how many threads, the emulator runs together at most.
+MOST_TOGETHER = {"blocks": 256, "threads": 8192}
+
+
+def fits_together(launch: Launch) -> bool:
+    """Whether the emulator can run all blocks of a launch together."""
+    blocks = math.prod(launch.grid)
+    return blocks <= MOST_TOGETHER["blocks"] and 32 * -(-launch.threads // 32) * blocks <= MOST_TOGETHER["threads"]
+
+
+def how_of(stopped: "Stopped") -> str:
+    """What a thread did that was stopped, in words."""
+    most = " and ".join(f"{number:,d} {what}" for what, number in MOST_TOGETHER.items())
+    return HOW[stopped.how].format(address=stopped.address, together=f"grids of up to {most}")
+
 
 #: That of them by which another order of the blocks may help.
 WAITS = 6
@@ -557,13 +575,15 @@ class Emulator:
         blocks_reversed: bool | None = None,
         seed: int = 0,
         blocks: Iterable[Three] = (),
+        together: bool = False,
     ) -> bool:
         """Run one launch; `arrays` holds A, B, C and the workspaces by name, as C-contiguous arrays or as addresses.
 
         Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
         (`seed` other than 0); blocks in ascending or, by default as `reverse` says, in descending order. `blocks`,
-        triples (x, y, z), are those to run; all by default. Returns whether it ran to its end: the tracer gives up
-        some. Raises, with all arrays untouched, what `check` raises.
+        triples (x, y, z), are those to run; all by default. `together`: all blocks of the grid run at the same time if
+        they are no more than MOST_TOGETHER; else, as always, those of a cluster. Returns whether it ran to its end:
+        the tracer gives up some. Raises, with all arrays untouched, what `check` raises.
         """
         self.check(launch, limits)
         shared = self.shared_of(launch)
@@ -593,6 +613,7 @@ class Emulator:
                 ctypes.c_uint64(seed),
                 (ctypes.c_uint64 * len(numbers))(*numbers) if numbers else None,
                 ctypes.c_uint64(len(numbers)),
+                ctypes.c_int(together and not numbers and fits_together(launch)),
             )
         )
         if self.seconds_left is not None:
@@ -625,7 +646,7 @@ def run(
         library = libraries[launch.instance]
         if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
             block, thread = tuple(stopped.block), thread_of(stopped.thread, launch)
-            how = HOW[stopped.how].format(address=stopped.address)
+            how = how_of(stopped)
             raise UserError(f"{library.entry}: {launch.instance}: thread {thread} of block {block} {how}")
 
 

@@ -1,13 +1,15 @@
 """What the hardware counts: the memory traffic of kernels on a GPU, read with Nsight Compute (ncu).
 
 `python -m tilewise.count.counters results/<platform>/counters.csv` profiles this machine's GPU in two runs of ncu and
-writes one row per point. At `cross_check_points` it reads the columns of traffic.csv that hardware has a counter for,
-under the same names; at the points of the config's `counters.sweeps`, which are of full size, also how the caches, the
-memory and the schedulers fare. ncu's own output stays beside it as counters.log and counters-full-size.log.
+writes one row per point. At `cross_check_points`, and for every rung of the ladder at `traced_points`, it reads the
+columns of traffic.csv that hardware has a counter for, under the same names; at the points of the config's
+`counters.sweeps`, which are of full size, also how the caches, the memory and the schedulers fare. ncu's own output
+stays beside it as counters.log and counters-full-size.log.
 """
 
 import argparse
 import csv
+import dataclasses
 import itertools
 import math
 import os
@@ -28,7 +30,7 @@ from tilewise import ROOT, UserError
 from tilewise.build.build import build
 from tilewise.measure.job import Job, prepare
 from tilewise.study import columns, registry
-from tilewise.study.points import Point, expand, point
+from tilewise.study.points import Point, expand, of_full_blocks, point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
 from tilewise.study.schema import read_yaml
@@ -46,6 +48,23 @@ METRICS = {
     "shared_bank_conflicts": [
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ],
+    # What goes other ways than through loads and stores of the LSU pipe: LDGSTS, LDSM, TMA, another block's memory.
+    "async_load_requests": [
+        "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+        "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+    ],
+    "async_load_sectors": [
+        "sm__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+        "sm__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+    ],
+    "matrix_load_requests": ["smsp__inst_executed_op_ldsm.sum"],
+    "tma_load_sectors": ["l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"],
+    "tma_store_sectors": ["l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum"],
+    "cluster_load_sectors": ["l1tex__t_sectors_pipe_lsu_mem_dshared_op_ld.sum"],
+    "cluster_store_sectors": [
+        "l1tex__t_sectors_pipe_lsu_mem_dshared_op_st.sum",
+        "l1tex__m_l1tex2xbar_write_sectors_mem_dshared_op_tma_st.sum",
     ],
 }
 #: Why a warp issues no instruction, in the words of ncu.
@@ -90,6 +109,18 @@ def cross_check_points(kernels: Mapping[str, Kernel]) -> list[Point]:
         for (name, choice), dtype, shape in itertools.product(choices, ("float", "double"), shapes)
         if name in kernels
     ]
+
+
+def traced_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
+    """The kernels of full_size_points with the same parameters, at the shapes at which the emulator counts them, too
+    (`trace.counted`): where the two can be compared for every rung of the ladder."""
+    found = []
+    for at in full_size_points(config, kernels, gpu):
+        for shape in config["trace"]["counted"]:
+            small = dataclasses.replace(at, n=shape["n"], p=shape["p"], m=shape["m"])
+            if kernels[at.kernel].unmet(small) is None:
+                found.append(of_full_blocks(small, kernels[at.kernel]))
+    return list(dict.fromkeys(found))
 
 
 def full_size_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
@@ -188,7 +219,8 @@ def count_all(
     The log of the points of full size lies beside `log`.
     """
     log = Path(log)
-    small = count(cross_check_points(kernels), kernels, log, sms=sms)
+    beside_the_emulator = cross_check_points(kernels) + traced_points(config, kernels, gpu)
+    small = count(list(dict.fromkeys(beside_the_emulator)), kernels, log, sms=sms)
     beside, points = log.with_stem(f"{log.stem}-full-size"), full_size_points(config, kernels, gpu)
     large = count(points, kernels, beside, sms=sms, counted=FULL_SIZE)
     return columns.typed(pd.concat([small, large], ignore_index=True))
