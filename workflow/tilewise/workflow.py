@@ -281,9 +281,16 @@ class Study:
         return list(found)
 
     def counted_points(self) -> list[Point]:
-        """What is traced, at the shapes whose traffic is counted: those of trace.counted, in full blocks."""
-        traced = self.traced_points(self.config["trace"]["counted"])
-        return [points.of_full_blocks(point, self.kernels[point.kernel]) for point in traced]
+        """What is traced, at the shapes whose traffic is counted: those of trace.counted, with as many more rows and
+        columns as its blocks need to be full, so that what lies beyond an edge does not count."""
+        found = []
+        for point in self.traced_points(self.config["trace"]["counted"]):
+            kernel = self.kernels[point.kernel]
+            sizes = kernel.covered(point) if len(kernel.launches) == 1 else []  # of others, every block is run
+            rows, cols = sizes or (1, 1)
+            full = dataclasses.replace(point, n=rows * -(-point.n // rows), m=cols * -(-point.m // cols))
+            found.append(point if kernel.unmet(full) else full)
+        return found
 
     def cuda_points(self, platform: str) -> list[Point]:
         """Every point of a CUDA kernel, as a platform would have them if it had a GPU."""
@@ -354,10 +361,8 @@ class Study:
         return digest([traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries(counted), left_out])
 
     def conditions_of_counters(self, wildcards: Any) -> str:
-        """The same for what the hardware counts at full size, and of the ladder where the emulator counts, too."""
-        choices = self.choices_of(wildcards)
-        of_ladder = counters.traced_points(self.config, self.kernels, choices)
-        return digest([counters.full_size_points(self.config, self.kernels, choices), of_ladder])
+        """The same for what the hardware counts at full size."""
+        return digest(counters.full_size_points(self.config, self.kernels, self.choices_of(wildcards)))
 
     def conditions_of_code(self, wildcards: Any) -> str:
         """The same for what is read of the machine code: the instances that make a product, and what compiles them."""

@@ -1,15 +1,13 @@
 """What the hardware counts: the memory traffic of kernels on a GPU, read with Nsight Compute (ncu).
 
 `python -m tilewise.count.counters results/<platform>/counters.csv` profiles this machine's GPU in two runs of ncu and
-writes one row per point. At `cross_check_points`, and for every rung of the ladder at `traced_points`, it reads the
-columns of traffic.csv that hardware has a counter for, under the same names; at the points of the config's
-`counters.sweeps`, which are of full size, also how the caches, the memory and the schedulers fare. ncu's own output
-stays beside it as counters.log and counters-full-size.log.
+writes one row per point. At `cross_check_points` it reads the columns of traffic.csv that hardware has a counter for,
+under the same names; at the points of the config's `counters.sweeps`, which are of full size, also how the caches, the
+memory and the schedulers fare. ncu's own output stays beside it as counters.log and counters-full-size.log.
 """
 
 import argparse
 import csv
-import dataclasses
 import itertools
 import math
 import os
@@ -30,7 +28,7 @@ from tilewise import ROOT, UserError
 from tilewise.build.build import build
 from tilewise.measure.job import Job, prepare
 from tilewise.study import columns, registry
-from tilewise.study.points import Point, expand, of_full_blocks, point
+from tilewise.study.points import Point, expand, point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
 from tilewise.study.schema import read_yaml
@@ -49,7 +47,9 @@ METRICS = {
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
     ],
-    # What goes other ways than through loads and stores of the LSU pipe: LDGSTS, LDSM, TMA, another block's memory.
+}
+#: The same of what goes other ways than plain loads and stores: cp.async, ldmatrix, TMA, another block's memory.
+BY_WAY = {
     "async_load_requests": [
         "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
         "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
@@ -67,13 +67,14 @@ METRICS = {
         "l1tex__m_l1tex2xbar_write_sectors_mem_dshared_op_tma_st.sum",
     ],
 }
+COUNTED = METRICS | BY_WAY
 #: Why a warp issues no instruction, in the words of ncu.
 STALLS = (
     "long_scoreboard short_scoreboard barrier mio_throttle lg_throttle tex_throttle math_pipe_throttle gmma wait "
     "not_selected selected no_instruction branch_resolving dispatch_stall imc_miss drain membar sleeping"
 ).split()
 #: The same at full size, with what caches, memory and schedulers do there.
-FULL_SIZE = METRICS | {
+FULL_SIZE = COUNTED | {
     "l1_hit_percent": ["l1tex__t_sector_hit_rate.pct"],
     "l2_hit_percent": ["lts__t_sector_hit_rate.pct"],
     "l2_sectors": ["lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum"],
@@ -109,18 +110,6 @@ def cross_check_points(kernels: Mapping[str, Kernel]) -> list[Point]:
         for (name, choice), dtype, shape in itertools.product(choices, ("float", "double"), shapes)
         if name in kernels
     ]
-
-
-def traced_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
-    """The kernels of full_size_points with the same parameters, at the shapes at which the emulator counts them, too
-    (`trace.counted`): where the two can be compared for every rung of the ladder."""
-    found = []
-    for at in full_size_points(config, kernels, gpu):
-        for shape in config["trace"]["counted"]:
-            small = dataclasses.replace(at, n=shape["n"], p=shape["p"], m=shape["m"])
-            if kernels[at.kernel].unmet(small) is None:
-                found.append(of_full_blocks(small, kernels[at.kernel]))
-    return list(dict.fromkeys(found))
 
 
 def full_size_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
@@ -159,7 +148,7 @@ def count(
     ncu: str | None = None,
     capability: str | None = None,
     sms: int = 1,
-    counted: Mapping[str, Sequence[str]] = METRICS,
+    counted: Mapping[str, Sequence[str]] = COUNTED,
 ) -> pd.DataFrame:
     """Profile `points` of CUDA kernels on this machine's GPU; returns a DataFrame with the columns of counters.csv.
 
@@ -219,8 +208,7 @@ def count_all(
     The log of the points of full size lies beside `log`.
     """
     log = Path(log)
-    beside_the_emulator = cross_check_points(kernels) + traced_points(config, kernels, gpu)
-    small = count(list(dict.fromkeys(beside_the_emulator)), kernels, log, sms=sms)
+    small = count(cross_check_points(kernels), kernels, log, sms=sms)
     beside, points = log.with_stem(f"{log.stem}-full-size"), full_size_points(config, kernels, gpu)
     large = count(points, kernels, beside, sms=sms, counted=FULL_SIZE)
     return columns.typed(pd.concat([small, large], ignore_index=True))

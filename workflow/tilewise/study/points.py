@@ -164,14 +164,6 @@ def at_smallest_shape(point: Point, kernel: "Kernel", blocks: int = 1) -> Point 
     return larger if larger and kernel.unmet(larger) is None else found
 
 
-def of_full_blocks(point: Point, kernel: "Kernel") -> Point:
-    """The point with as many more rows and columns as its blocks need to be full, so that what lies beyond an edge does
-    not count; as it is if its kernel has several launches, of which every block is run, or does not take that shape."""
-    rows, cols = (kernel.covered(point) if len(kernel.launches) == 1 else []) or (1, 1)
-    full = dataclasses.replace(point, n=rows * -(-point.n // rows), m=cols * -(-point.m // cols))
-    return point if kernel.unmet(full) else full
-
-
 def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]:
     if "shapes" not in sweep:
         raise UserError(f"{where}: the key 'shapes' is missing; name one of {', '.join(config['shapes'])}")
