@@ -52,8 +52,9 @@ MOST_COUNTED = 200_000_000
 #: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
 #: those of the including file.
 TRACED = [
-    "-g1",
+    "-O2",
     "-gdwarf-4",
+    "-g1",  # last: after -g1, -gdwarf-4 would ask for level 2, which describes variables and doubles g++'s time
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
