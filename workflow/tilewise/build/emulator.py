@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -361,6 +362,7 @@ def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[
     return [array for array in arrays if array.owner is None or _plain(array.owner) not in others]
 
 
+@cache
 def _plain(instance: str) -> str:
     """An instance's name as it is written and as nm prints it, made equal: `f<32u, true>` is `f<32,1>`."""
     plain = re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)
