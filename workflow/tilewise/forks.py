@@ -18,9 +18,6 @@ import sys
 ADDRESS = "TILEWISE_FORKS"
 #: A client that is stopped between two words must not hold up the others.
 PATIENCE_S = 60
-#: How many objects a script makes before Python looks for garbage among them, and so on: it spends a fifth of its time
-#: by looking as often as is usual, and ends soon.
-GARBAGE = 50_000, 20, 100
 #: A script has the cores that its rule says; NumPy's library would take all that it finds when it is loaded.
 ALONE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -141,7 +138,6 @@ def serve(listener: socket.socket) -> list[str]:
             request, descriptors = received
             _import_for(os.path.join(request[1], request[0][0]))  # noqa: PTH118
             gc.freeze()  # a fork that looked for garbage in what all share would copy it
-            gc.set_threshold(*GARBAGE)
             me, fork = os.getpid(), os.fork()
             if not fork:
                 _end_with(me)

@@ -19,7 +19,7 @@ from nbconvert import HTMLExporter, TemplateExporter
 
 from tilewise import ROOT, UserError
 from tilewise.files import replacing
-from tilewise.forks import GARBAGE
+from tilewise.report import GARBAGE
 
 REPORT = ROOT / "report" / "report.py"
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
@@ -42,7 +42,7 @@ def render(
     resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
     try:
         quiet = "--IPKernelApp.log_level=ERROR"  # otherwise it warns about its own port on localhost
-        hasty = f"--IPKernelApp.exec_lines=import gc; gc.set_threshold{GARBAGE}"  # it ends soon, as scripts do
+        hasty = f"--IPKernelApp.exec_lines=import gc; gc.set_threshold{GARBAGE}"
         client = NotebookClient(
             notebook,
             kernel_name="python3",
