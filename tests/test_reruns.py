@@ -114,7 +114,7 @@ def swapped(config):
 
 
 #: What only a tuning depends on, which is no part of a run that nobody asks for it.
-TUNING = ("runs", "give_up", "finalists", "min_time_s", "limit_s")
+TUNING = ("runs", "give_up", "finalists", "min_time_s", "timeout_s", "limit_s")
 #: The same of what ncu counts; one key of such a sweep stands for the others.
 COUNTED = {"kernel": "tiled", "dtype": "float", "shapes": "square_4096", "tile": 16}
 COUNTED_KEYS = {f"counters.sweeps.{key}" for key in ("dtype", "shapes", "tuned", "only_timed", "block", "*")}

@@ -183,10 +183,12 @@ def test_missing_ncu(monkeypatch):
         counters.find_ncu()
 
 
-def test_points_cover_every_gpu_kernel_and_fit_a_device():
+def test_points_cover_every_gpu_kernel_and_fit_a_device(config):
     kernels = load()
-    points = counters.cross_check_points(kernels)
-    assert {p.kernel for p in points} == {"naive", "tiled", "multi_tile"}
+    points = counters.cross_check_points(config, kernels)
+    assert {p.kernel for p in points if p.n != p.m} == {"naive", "tiled", "multi_tile"}
+    rungs = {name for name, kernel in kernels.items() if kernel.kind == "cuda" and kernel.path.parent.name == "ladder"}
+    assert {p.kernel for p in points if p.n == p.p == p.m} >= rungs
     assert len(set(points)) == len(points)
     assert all(kernels[p.kernel].product(p).threads <= 1024 for p in points)
 

@@ -167,7 +167,7 @@ def clock(monkeypatch):
     calls = []
 
     def run_jobs(jobs, device, config, samples, how):
-        calls.append((how, [job.point for job in jobs], config["timing"]["min_time_s"]))
+        calls.append((how, [job.point for job in jobs], config["timing"]))
         for job in jobs:
             chosen = dict(job.point.parameters)
             row = job.row | {"status": "incorrect" if chosen["mode"] == 1 else "ok", "samples": 3}
@@ -183,8 +183,11 @@ def clock(monkeypatch):
 
 def test_the_best_few_and_the_registrys_choice_are_measured(study, h200, tmp_path, clock):
     found, rows = Tune().run(work_of(study, h200, tmp_path))
-    (screen, _, _), (measure, points, seconds) = clock
-    assert (screen, measure) == ("screen", "measure") and seconds == study.config["tuning"]["min_time_s"]
+    (screen, _, _), (measure, points, timing) = clock
+    assert (screen, measure) == ("screen", "measure")
+    own = study.config["tuning"]
+    shortened = {"min_time_s": own["min_time_s"], "timeout_s": own["timeout_s"], "point_limit_s": own["limit_s"]}
+    assert timing == study.config["timing"] | shortened
     assert {dict(point.parameters)["tile"] for point in points} == {4, 2}, "one finalist, and the registry's"
     assert sorted(found.tile.unique()) == [2, 4] and len(found) == 4
     best = rows[rows.chosen]

@@ -14,7 +14,7 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config)
     shapes = study.config["trace"]
     examined = study.traced_points(shapes["shapes"])
-    asked = study.counted_points() + counters.cross_check_points(study.kernels)
+    asked = study.counted_points() + counters.cross_check_points(study.config, study.kernels)
     # A point that is run whole is counted by that; of others a few blocks are run.
     alike = dict.fromkeys(dataclasses.replace(point, task="trace") for point in asked)
     counted = [point for point in alike if point not in examined]

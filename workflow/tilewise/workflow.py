@@ -112,7 +112,7 @@ class Study:
         self._expanded = functools.cache(self._expand)
         for task in self.tasks:
             self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
-        self.profiled = len(counters.cross_check_points(self.kernels))
+        self.profiled = len(counters.cross_check_points(self.config, self.kernels))
         self.profiled += len(counters.full_size_points(config, self.kernels))
         self._tuned = {task: points.tuned_kernels(config, self.kernels, task) for task in self.tunings}
         for task, other in itertools.combinations(self.tunings, 2):
@@ -356,7 +356,7 @@ class Study:
         shapes = self.config["trace"]
         traced = [self.traced_points(shapes["shapes"]), self.counted_points()]
         loops = [dataclasses.replace(point, task="") for point in self.loop_points()]
-        counted = [*traced[0], *traced[1], *counters.cross_check_points(self.kernels), *loops]
+        counted = [*traced[0], *traced[1], *counters.cross_check_points(self.config, self.kernels), *loops]
         left_out = [[kernel.name, kernel.reason] for kernel in self.kernels.values() if not kernel.emulated]
         return digest([traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries(counted), left_out])
 

@@ -8,6 +8,7 @@ memory and the schedulers fare. ncu's own output stays beside it as counters.log
 
 import argparse
 import csv
+import dataclasses
 import itertools
 import math
 import os
@@ -77,19 +78,26 @@ PERMISSION = (
 )
 
 
-def cross_check_points(kernels: Mapping[str, Kernel]) -> list[Point]:
-    """The points at which counted and hardware numbers are compared: a square, and shapes no tile or warp divides."""
+def cross_check_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
+    """The points at which counted and hardware numbers are compared: of source a's kernels a square, and shapes that no
+    tile or warp divides; of every kernel that is counted at full size, the square, which the emulator can count, too.
+
+    Arguments and errors are those of full_size_points.
+    """
     shapes = [(256, 256, 256), (64, 64, 64), (33, 35, 70), (17, 17, 17), (100, 101, 103), (1, 37, 45), (37, 45, 1)]
     blocks = [(16, 16), (32, 32), (8, 128), (16, 64), (128, 8), (256, 4), (24, 5)]
     choices: list[tuple[str, dict[str, int]]] = [("naive", {"block_x": x, "block_y": y}) for x, y in blocks]
     choices += [("tiled", {"tile": tile}) for tile in (8, 16, 32)]
     choices += [("multi_tile", {"tile": 16, "ntb": ntb}) for ntb in (1, 2, 3, 4, 8)]
     choices += [("multi_tile", {"tile": 32, "ntb": ntb}) for ntb in (1, 3, 7)]
-    return [
+    found = [
         point("counters", name, dtype, *shape, **choice)
         for (name, choice), dtype, shape in itertools.product(choices, ("float", "double"), shapes)
         if name in kernels
     ]
+    n, p, m = shapes[0]
+    small = (dataclasses.replace(at, n=n, p=p, m=m) for at in full_size_points(config, kernels, gpu))
+    return list(dict.fromkeys([*found, *(at for at in small if not kernels[at.kernel].unmet(at))]))
 
 
 def full_size_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
@@ -188,7 +196,7 @@ def count_all(
     The log of the points of full size lies beside `log`.
     """
     log = Path(log)
-    small = count(cross_check_points(kernels), kernels, log, sms=sms)
+    small = count(cross_check_points(config, kernels, gpu), kernels, log, sms=sms)
     beside, points = log.with_stem(f"{log.stem}-full-size"), full_size_points(config, kernels, gpu)
     large = count(points, kernels, beside, sms=sms, counted=FULL_SIZE)
     return columns.typed(pd.concat([small, large], ignore_index=True))

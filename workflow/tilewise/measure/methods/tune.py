@@ -44,7 +44,7 @@ class Tune(Method):
     def run(self, work: Work) -> Tables:
         """As Method says."""
         settings = work.config["tuning"]
-        short = {"min_time_s": settings["min_time_s"], "point_limit_s": settings["limit_s"]}
+        short = {name: settings[name] for name in ("min_time_s", "timeout_s")} | {"point_limit_s": settings["limit_s"]}
         timing = work.config["timing"] | short
         work = work._replace(config={**work.config, "timing": timing})
         jobs = work.jobs()
