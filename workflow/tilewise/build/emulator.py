@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ class LaunchError(Exception):
 #: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
 COMPILE = (
     *(flag for flag in FLAGS if flag != "-shared"),
+    "-Og",  # half the time of -O2 to compile; what runs here is so small that it is no slower
     "-fno-strict-aliasing",  # a kernel reads floats as int4
     "-fno-extern-tls-init",
     "-fstack-clash-protection",  # a thread that needs too much local memory meets the end of its stack
@@ -375,6 +377,7 @@ def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[
     return [array for array in arrays if array.owner is None or _plain(array.owner) not in others]
 
 
+@cache
 def _plain(instance: str) -> str:
     """An instance's name as it is written and as nm prints it, made equal: `f<32u, true>` is `f<32,1>`."""
     plain = re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)

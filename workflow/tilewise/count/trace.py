@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,8 +62,9 @@ MOST_COUNTED = 200_000_000
 #: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
 #: those of the including file.
 TRACED = [
-    "-g1",
+    "-O2",
     "-gdwarf-4",
+    "-g1",  # last: after -g1, -gdwarf-4 would ask for level 2, which describes variables and doubles g++'s time
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
@@ -432,6 +434,7 @@ class Tracer:
         self.limit = limit
         self.convention = convention or Convention()
         self.launched = 0  # the launch that began last
+        self.launches = cache(kernel.at)
         self.unit = 4  # bytes that a cell of the tracer stands for
         self.together = False  # whether the blocks of a point wait for each other, so that they run at the same time
         self.path = Path(library)
@@ -580,7 +583,7 @@ class Tracer:
             places.insert(0, (shown(stopped.file.decode()), stopped.line))
         # Not every one has a line: what overflows a stack may be the emulator itself.
         file, line = next((at for at in places if at[1]), (shown(self.kernel.path), None))
-        place = _Place(self.kernel.at(point)[self.launched], [], [])
+        place = _Place(self.launches(point)[self.launched], [], [])
         text = f"{place.name_thread(stopped.thread)} of {place.name_block(stopped.block)} {how_of(stopped)}"
         if stopped.how == 1:
             text += f" after {self.limit:g} s of computing (--limit, trace.limit_s)"
@@ -592,7 +595,7 @@ class Tracer:
         """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
         smaller, for a `with` statement."""
         operands = _operands(self.kernel, point, self.convention.columns)
-        for launch in self.kernel.at(point):
+        for launch in self.launches(point):
             self.emulator.check(launch)
             self.emulator.check_elements(launch, {operand.name: operand.precision.cpp for operand in operands})
         number = len(operands)
@@ -660,7 +663,7 @@ class Tracer:
         """One run of all launches: `counting` traffic, `watching` for faults, or both. Shared memory that is watched
         holds the 4 bytes `unwritten` everywhere when a block begins."""
         self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)), ctypes.c_uint32(unwritten))
-        for number, launch in enumerate(self.kernel.at(point)):
+        for number, launch in enumerate(self.launches(point)):
             self.launched = number
             shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
@@ -702,7 +705,7 @@ class Tracer:
 
     def _too_aligned(self, point: Point) -> Iterator[tuple[str, Fault]]:
         """A Fault by name for each shared array that asks for more alignment than the device gives."""
-        for launch in self.kernel.at(point):
+        for launch in self.launches(point):
             for array in self.emulator.shared_of(launch):
                 if array.alignment > RESERVED_SHARED_BYTES:
                     text = (
@@ -716,7 +719,7 @@ class Tracer:
 
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
-        launches, operands = self.kernel.at(point), _operands(self.kernel, point, self.convention.columns)
+        launches, operands = self.launches(point), _operands(self.kernel, point, self.convention.columns)
         precision = PRECISIONS[point.dtype]
         for variable in self.variables:
             shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
