@@ -12,6 +12,8 @@ from tilewise.study import columns, points, registry, tuning
 KERNELS = registry.load()
 #: Columns of counts that the report does not use individually.
 MORE_COUNTS = ["global_store_requests", "shared_load_requests", "shared_store_requests", "shared_store_wavefronts"]
+BY_WAY = ["async_load_requests", "async_load_sectors", "tma_load_sectors", "tma_store_sectors", "matrix_load_requests"]
+BY_WAY += ["cluster_load_sectors", "cluster_store_sectors"]
 MORE_COUNTS += ["uninitialised", "divergence", "misaligned"]
 #: GFLOP/s of a point at 8192 cubed, float, roughly those of an H200; double takes 1.7 times as long.
 _NAIVE = {8: 3200, 16: 4760, 32: 5340, 64: 5530, 128: 6180, 256: 5700}
@@ -173,6 +175,7 @@ def traffic(counted=True):
             | {"shared_load_wavefronts": 262_144 if counted else 250_000, "flop_per_byte": intensity / 2}
             | {"flop_per_byte_moved": intensity}
             | dict.fromkeys(MORE_COUNTS, 7)
+            | dict.fromkeys(BY_WAY, 0)
             | {"races": 0, "out_of_bounds": 0}
         )
     if not counted:

@@ -9,7 +9,7 @@ import sys
 import pytest
 from waiting import has_ended, wait_until
 
-from tilewise import forks
+from tilewise import ROOT, forks
 
 SCRIPT = """
 import json, os, sys, threading
@@ -139,6 +139,46 @@ script.wait()
     run.kill()
     run.wait()
     wait_until(lambda: has_ended(server) and has_ended(process), message="the end of server and script")
+
+
+SERVER = """
+import os, sys
+from pathlib import Path
+from tilewise import forks
+for script in sorted(Path("workflow/scripts").glob("*.py")):
+    forks._import_for(str(script))
+named = {"cupy", "cuda", "pynvml", "triton", "tilewise", "matplotlib"}
+print(*sorted(named & {name.partition(".")[0] for name in sys.modules}), len(os.listdir("/proc/self/task")))
+"""
+
+
+def test_the_server_never_loads_what_may_begin_with_a_gpu(tmp_path):
+    """A fork of a process that has a context cannot use CUDA; nor is it safe to fork one that has threads."""
+    for name in ("cupy", "pynvml", "triton"):  # so that they can be imported here
+        (tmp_path / f"{name}.py").touch()
+    here = os.environ | forks.ALONE | {"PYTHONPATH": f"{tmp_path}:{ROOT / 'workflow'}"}
+    done = subprocess.run([sys.executable, "-c", SERVER], cwd=ROOT, env=here, capture_output=True, text=True)
+    assert done.stdout.split() == ["matplotlib", "tilewise", "1"], done.stderr
+
+
+AHEAD = """
+from tilewise.report import data
+from tilewise.study import registry
+print(registry._loaded.cache_info().misses, data._recorded.cache_info().misses > 0)
+kernels = registry.load()
+print(registry._loaded.cache_info().misses, len(kernels) > 30)
+"""
+
+
+def test_a_script_finds_read_what_all_scripts_read(server, tmp_path):
+    said, warned = run(tmp_path, AHEAD).communicate(timeout=60)
+    assert said.splitlines() == ["1 True", "1 True"], warned
+
+
+def test_what_goes_wrong_ahead_the_script_tells(server, tmp_path):
+    script = run(tmp_path, "from tilewise.study import registry\nregistry.load('nowhere')")
+    _, warned = script.communicate(timeout=60)
+    assert script.returncode == 1 and "nowhere/registry.yaml" in warned
 
 
 def test_another_python_command_is_run_as_it_is(server):

@@ -49,6 +49,21 @@ public:
 };
 inline cluster_group this_cluster() { return {}; }
 
+class grid_group {
+public:
+    static constexpr bool is_valid() { return true; }
+    static void sync(EMULATOR_PLACE) { emulator::synchronise_grid(file, line); }
+    static unsigned long long num_blocks() { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
+    static unsigned long long block_rank() { return blockIdx.x + 1ull * gridDim.x * (blockIdx.y + 1ull * gridDim.y * blockIdx.z); }
+    static unsigned long long thread_rank() { return block_rank() * thread_block::num_threads() + thread_block::thread_rank(); }
+    static unsigned long long num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static unsigned long long size() { return num_threads(); }
+    static dim3 group_dim() { return gridDim; }
+    static dim3 dim_blocks() { return gridDim; }
+    static dim3 block_index() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
+};
+inline grid_group this_grid() { return {}; }
+
 /// Lanes of a warp; `mask` names them.
 class coalesced_group {
 public:
@@ -66,6 +81,24 @@ public:
     {
         return __shfl_sync(mask, value, lane_of(rank), 32, file, line);
     }
+    template <typename T>
+    T shfl_up(T value, unsigned by, EMULATOR_PLACE) const
+    {
+        const unsigned rank = thread_rank();
+        return __shfl_sync(mask, value, lane_of(rank < by ? rank : rank - by), 32, file, line);
+    }
+    template <typename T>
+    T shfl_down(T value, unsigned by, EMULATOR_PLACE) const
+    {
+        const unsigned rank = thread_rank();
+        return __shfl_sync(mask, value, lane_of(rank + by < size() ? rank + by : rank), 32, file, line);
+    }
+    unsigned ballot(int predicate, EMULATOR_PLACE) const { return packed(__ballot_sync(mask, predicate, file, line)); }
+    template <typename T>
+    unsigned match_any(T value, EMULATOR_PLACE) const { return packed(__match_any_sync(mask, value, file, line)); }
+    template <typename T>
+    unsigned match_all(T value, int& all, EMULATOR_PLACE) const { return packed(__match_all_sync(mask, value, &all, file, line)); }
+    unsigned lanes() const { return mask; }
 
 protected:
     static unsigned lane() { return thread_block::thread_rank() % 32; }
@@ -74,6 +107,13 @@ protected:
         unsigned rest = mask;
         while (rank--) rest &= rest - 1;
         return __ffs(rest) - 1;
+    }
+    /// Of the lanes of the warp, those of the group, by their ranks.
+    unsigned packed(unsigned lanes) const
+    {
+        unsigned result = 0;
+        for (unsigned rank = 0, rest = mask; rest; rest &= rest - 1, ++rank) result |= (lanes >> (__ffs(rest) - 1) & 1) << rank;
+        return result;
     }
     unsigned mask;
 };
@@ -101,6 +141,11 @@ public:
     static int any(int predicate, EMULATOR_PLACE) { return __any_sync(mask(), predicate, file, line); }
     static int all(int predicate, EMULATOR_PLACE) { return __all_sync(mask(), predicate, file, line); }
     static unsigned ballot(int predicate, EMULATOR_PLACE) { return __ballot_sync(mask(), predicate, file, line) >> first(); }
+    template <typename T>
+    static unsigned match_any(T value, EMULATOR_PLACE) { return __match_any_sync(mask(), value, file, line) >> first(); }
+    template <typename T>
+    static unsigned match_all(T value, int& all, EMULATOR_PLACE) { return __match_all_sync(mask(), value, &all, file, line) >> first(); }
+    static unsigned lanes() { return mask(); }
 
 private:
     static unsigned first() { return thread_block::thread_rank() % 32 / SIZE * SIZE; }
@@ -110,6 +155,56 @@ template <unsigned SIZE, typename Parent>
 thread_block_tile<SIZE, Parent> tiled_partition(const Parent&)
 {
     return {};
+}
+
+/// Any of the groups of a block, such as a function takes that is for all of them: lanes of a warp, or the whole block.
+class thread_group {
+public:
+    thread_group(thread_block) : block(true), lanes(0) {}
+    thread_group(const coalesced_group& group) : block(false), lanes(group) {}
+    template <unsigned SIZE, typename Parent>
+    thread_group(const thread_block_tile<SIZE, Parent>& tile) : block(false), lanes(tile.lanes())
+    {
+    }
+    void sync(EMULATOR_PLACE) const { block ? thread_block::sync(file, line) : lanes.sync(file, line); }
+    unsigned num_threads() const { return block ? thread_block::num_threads() : lanes.num_threads(); }
+    unsigned size() const { return num_threads(); }
+    unsigned thread_rank() const { return block ? thread_block::thread_rank() : lanes.thread_rank(); }
+
+private:
+    bool block;
+    coalesced_group lanes;
+};
+inline coalesced_group tiled_partition(const thread_group&, unsigned size)
+{
+    const unsigned first = thread_block::thread_rank() % 32 / size * size;
+    return coalesced_group((size == 32 ? ~0u : (1u << size) - 1) << first);
+}
+
+/// The lanes of a group that bring the same label.
+template <typename Group, typename T>
+inline coalesced_group labeled_partition(const Group& group, T label, EMULATOR_PLACE)
+{
+    return coalesced_group(__match_any_sync(group.lanes(), label, file, line));
+}
+template <typename Group>
+inline coalesced_group binary_partition(const Group& group, bool predicate, EMULATOR_PLACE)
+{
+    return labeled_partition(group, int(predicate), file, line);
+}
+
+/// One lane of the group calls `f`.
+template <typename Group, typename F>
+inline void invoke_one(const Group& group, F f)
+{
+    if (group.thread_rank() == 0) f();
+}
+template <typename Group, typename F>
+inline auto invoke_one_broadcast(const Group& group, F f, EMULATOR_PLACE)
+{
+    decltype(f()) result{};
+    if (group.thread_rank() == 0) result = f();
+    return group.shfl(result, 0, file, line);
 }
 
 template <typename Group>
@@ -130,6 +225,26 @@ template <typename T>
 struct less {
     T operator()(T a, T b) const { return b < a ? b : a; }
 };
+template <typename T>
+struct bit_and {
+    T operator()(T a, T b) const { return a & b; }
+};
+template <typename T>
+struct bit_or {
+    T operator()(T a, T b) const { return a | b; }
+};
+template <typename T>
+struct bit_xor {
+    T operator()(T a, T b) const { return a ^ b; }
+};
+/// Of any number of lanes.
+template <typename T, typename F>
+inline T reduce(const coalesced_group& group, T value, F f, EMULATOR_PLACE)
+{
+    T all = group.shfl(value, 0, file, line);
+    for (unsigned rank = 1; rank < group.size(); ++rank) all = f(all, group.shfl(value, rank, file, line));
+    return all;
+}
 template <unsigned SIZE, typename Parent, typename T, typename F>
 inline T reduce(const thread_block_tile<SIZE, Parent>& tile, T value, F f, EMULATOR_PLACE)
 {

@@ -32,6 +32,17 @@ __forceinline__ int __bfloat162int_rz(__nv_bfloat16 a) { return static_cast<int>
 __forceinline__ __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return emulator::bits_of<__nv_bfloat16>(a); }
 __forceinline__ unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) { return a.bits; }
 
+__forceinline__ __nv_bfloat16 __short_as_bfloat16(short a) { return emulator::bits_of<__nv_bfloat16>(a); }
+__forceinline__ short __bfloat16_as_short(__nv_bfloat16 a) { return emulator::bits_of<short>(a); }
+__forceinline__ int __bfloat162int_rn(__nv_bfloat16 a) { return static_cast<int>(rintf(a)); }
+__forceinline__ __nv_bfloat16 __uint2bfloat16_rn(unsigned a) { return __nv_bfloat16(static_cast<double>(a)); }
+/// The bits that bfloat16 has, and no more.
+inline __nv_bfloat16 __float2bfloat16_rz(float a)
+{
+    const __nv_bfloat16 near = a;
+    return fabsf(near) > fabsf(a) ? __ushort_as_bfloat16(near.bits - 1) : near;
+}
+
 __forceinline__ __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 __forceinline__ __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 __forceinline__ __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return {a, a}; }
@@ -43,3 +54,6 @@ __forceinline__ __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }
 __forceinline__ __nv_bfloat16 __high2bfloat16(__nv_bfloat162 a) { return a.y; }
 __forceinline__ __nv_bfloat162 __low2bfloat162(__nv_bfloat162 a) { return {a.x, a.x}; }
 __forceinline__ __nv_bfloat162 __high2bfloat162(__nv_bfloat162 a) { return {a.y, a.y}; }
+__forceinline__ __nv_bfloat162 __lowhigh2highlow(__nv_bfloat162 a) { return {a.y, a.x}; }
+__forceinline__ __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return {a.x, b.x}; }
+__forceinline__ __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return {a.y, b.y}; }

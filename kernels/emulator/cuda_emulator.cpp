@@ -27,7 +27,7 @@ dim3 clusterDim;
 namespace emulator {
 
 char* shared_window;
-unsigned cluster_blocks;
+unsigned cluster_blocks, cluster_size;
 unsigned wgmma_of_warp, copies_of_barrier, stores, workers;
 
 namespace {
@@ -142,7 +142,7 @@ Fiber* current;  // whose thread runs; null while none does
 // A GPU sees shared memory through a window of addresses whose begin is a multiple of any size of an array. On Hopper
 // the system keeps its first 1,024 bytes. Around it is room for indices that are wrong.
 constexpr std::size_t window_bytes = 1 << 20, window_alignment = std::size_t(1) << block_window_bits;
-constexpr unsigned most_cluster_blocks = 16;
+constexpr unsigned most_cluster_blocks = 256;  // that run together
 
 struct Placed {
     std::size_t offset, place;  // of an array: in the library's TLS segment, and from the window's begin
@@ -165,7 +165,7 @@ char* window()
 
 // ---- A kernel that cannot go on: no end, a division by zero, a stack that is full, an address that nobody has ---------
 
-enum class End : std::int32_t { reached, time, division, stack, address, instruction, waits };
+enum class End : std::int32_t { reached, time, division, stack, address, instruction, waits, never };
 
 // What Python reads of how a run ended. `pc` is from the library's begin; 0 if it is not in there.
 struct Stopped {
@@ -287,6 +287,7 @@ struct Group {
     int line;
     void* records[32];
     Fiber* lanes[32];
+    unsigned elsewhere = 0, their_mask = 0;  // lanes of `mask` that have met with another one since
 };
 std::vector<Group> groups;
 Thread kernel_thread;
@@ -297,6 +298,7 @@ alignas(slot_bytes) char values[32 << 10];  // CUDA takes 32,764 bytes
 void* addresses[most_parameters];
 
 void run_threads();
+std::uint64_t grid_blocks();
 
 template <typename Items>
 void shuffle(Items& items)
@@ -315,13 +317,18 @@ void go_on(std::size_t number)
 {
     Group group = groups[number];
     groups.erase(groups.begin() + number);
-    for (const Group& other : groups)
-        if (other.warp == group.warp && other.kind == group.kind && other.mask & group.here && other.mask && group.mask) {
-            char text[160];
-            std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
-                          group.here, group.warp, group.mask, other.here, other.mask);
-            watch::divergence(text, group.file, group.line);
+    // Lanes that are here may still come to another call that names them, and then with that mask.
+    for (Group& other : groups)
+        if (other.warp == group.warp && other.kind == group.kind && other.mask && group.mask && other.mask & group.here) {
+            other.elsewhere |= group.here;
+            other.their_mask = group.mask;
         }
+    if (const unsigned never = group.mask & ~group.here & group.elsewhere) {
+        char text[160];
+        std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
+                      group.here, group.warp, group.mask, never, group.their_mask);
+        watch::divergence(text, group.file, group.line);
+    }
     group.act(group.records, group.here);
     Observer::warp_goes_on();
     std::vector<Fiber*> lanes;
@@ -422,7 +429,7 @@ bool release()
     if (looks != asking.end()) {
         if (++in_vain < most_looks) return ready.swap(asking), true;
         current = *looks;
-        stop(End::waits, reinterpret_cast<std::uintptr_t>(current->pc) - 1, reinterpret_cast<std::uintptr_t>(current->asked));
+        stop(cluster_blocks == grid_blocks() ? End::never : End::waits, reinterpret_cast<std::uintptr_t>(current->pc) - 1, reinterpret_cast<std::uintptr_t>(current->asked));
     }
     if (!groups.empty()) {
         const Group& group = groups[0];
@@ -476,26 +483,37 @@ void goes_on(const Fiber* fiber)
     Observer::thread_runs(fiber->thread);
 }
 
-// The barrier of a cluster.
-struct ClusterBarrier {
+// A barrier of the blocks from `first` on, which run together: of a cluster, or of the grid.
+struct BlocksBarrier {
+    const char* name;
+    unsigned first_thread, end_thread;
     unsigned arrived, phase;
     std::vector<unsigned> phases;  // of each thread's last arrival, counted from 1
     std::vector<bool> open;        // whether it has not waited since
     Known coming, known;           // what those who arrived show
     Known here, there;             // that they arrived at all
-} cluster_barrier;
 
-void look_at_cluster_barrier()
+    BlocksBarrier(const char* name, unsigned first, unsigned blocks)
+        : name(name), first_thread(first * slots_of_block), end_thread((first + blocks) * slots_of_block), arrived(0), phase(0),
+          phases(blocks * slots_of_block), open(blocks * slots_of_block)
+    {
+    }
+    unsigned place(unsigned thread) const { return thread - first_thread; }
+};
+std::vector<BlocksBarrier> blocks_barriers;  // of each cluster, and then of the grid
+
+void look_at_barrier(BlocksBarrier& b)
 {
-    ClusterBarrier& b = cluster_barrier;
-    for (unsigned t = 0; t < b.phases.size(); ++t)
-        if ((alive[t / 32] >> t % 32 & 1) && b.phases[t] <= b.phase) return;  // threads that have ended are not waited for
+    for (unsigned t = b.first_thread; t < b.end_thread; ++t)
+        if ((alive[t / 32] >> t % 32 & 1) && b.phases[b.place(t)] <= b.phase) return;  // who has ended is not waited for
     ++b.phase;
     b.arrived = 0;
     b.known = b.coming;
     b.there = b.here;
     wake(&b);
 }
+
+std::uint64_t grid_blocks() { return std::uint64_t(gridDim.x) * gridDim.y * gridDim.z; }
 
 // The body of a fiber, for ever: threads of a block as long as there are any.
 void run_threads()
@@ -511,7 +529,8 @@ void run_threads()
             alive[self->thread / 32] &= ~(1u << self->thread % 32);
             something_happened = true;
             Observer::thread_ends(self->thread);
-            if (cluster_barrier.arrived) look_at_cluster_barrier();
+            for (BlocksBarrier& b : blocks_barriers)
+                if (b.arrived && b.first_thread <= self->thread && self->thread < b.end_thread) look_at_barrier(b);
         }
         yield(self->context, self);
     }
@@ -526,7 +545,7 @@ void run_threads()
 
 void stop(End how, std::uintptr_t pc, std::uintptr_t address)
 {
-    stopped = {how, current->thread, {blockIdx.x, blockIdx.y, blockIdx.z}, library_offset(pc),
+    stopped = {how, current->thread % slots_of_block, {blockIdx.x, blockIdx.y, blockIdx.z}, library_offset(pc),
                library_offset(last_access), address, current->file, current->line};
     abandon();
 }
@@ -549,6 +568,7 @@ unsigned thread_in_block() { return current->thread % slots_of_block; }
 unsigned thread_count() { return threads_of_block; }
 unsigned block_threads() { return slots_of_block; }
 unsigned block_rank() { return current->thread / slots_of_block; }
+unsigned first_rank() { return block_rank() / cluster_size * cluster_size; }
 bool is_random() { return seed != 0; }
 std::uint64_t random_number() { return (seed = seed * 6364136223846793005u + 1442695040888963407u) >> 33; }
 
@@ -593,34 +613,54 @@ void wake(const void* object)
     something_happened = true;
 }
 
-void cluster_arrive(bool relaxed, const char* file, int line)
+namespace {
+BlocksBarrier& own_barrier() { return blocks_barriers[block_rank() / cluster_size]; }
+
+void arrive_at(BlocksBarrier& b, bool relaxed, const char* file, int line)
 {
-    ClusterBarrier& b = cluster_barrier;
-    if (b.open[current->thread])
-        watch::divergence(thread_name(current->thread) + " arrives twice at the cluster's barrier, with no barrier.cluster.wait between", file, line);
+    const unsigned self = b.place(current->thread);
+    if (b.open[self])
+        watch::divergence(thread_name(current->thread) + " arrives twice at " + b.name + ", with no barrier.cluster.wait between", file, line);
     if (!relaxed) watch::release(b.coming);
     watch::finished(b.here, current->thread);
-    b.phases[current->thread] = b.phase + 1;
-    b.open[current->thread] = true;
+    b.phases[self] = b.phase + 1;
+    b.open[self] = true;
     ++b.arrived;
-    look_at_cluster_barrier();
+    look_at_barrier(b);
 }
 
-void cluster_wait(const char* file, int line, const void* pc)
+void wait_at(BlocksBarrier& b, const char* file, int line, const void* pc)
 {
-    ClusterBarrier& b = cluster_barrier;
-    const unsigned mine = b.phases[current->thread];
-    if (!b.open[current->thread])
-        watch::divergence(thread_name(current->thread) + " waits at the cluster's barrier, at which it has not arrived", file, line);
-    b.open[current->thread] = false;
-    const Why why = [](const void*, std::uint64_t) {
+    const unsigned self = b.place(current->thread), mine = b.phases[self];
+    if (!b.open[self])
+        watch::divergence(thread_name(current->thread) + " waits at " + b.name + ", at which it has not arrived", file, line);
+    b.open[self] = false;
+    const Why why = [](const void* object, std::uint64_t) {
+        const auto& b = *static_cast<const BlocksBarrier*>(object);
         unsigned live = 0;
-        for (std::uint32_t lanes : alive) live += __builtin_popcount(lanes);
-        return "the cluster's barrier, at which " + std::to_string(cluster_barrier.arrived) + " of " + std::to_string(live) + " threads have arrived";
+        for (unsigned w = b.first_thread / 32; w < b.end_thread / 32; ++w) live += __builtin_popcount(alive[w]);
+        return b.name + (", at which " + std::to_string(b.arrived)) + " of " + std::to_string(live) + " threads have arrived";
     };
+    // Who comes last goes on with the others, so that what its warp does next is one request.
+    if (mine <= b.phase) sleep_for(&b, why, 0, file, line, pc, true);
     while (mine > b.phase) sleep_for(&b, why, 0, file, line, pc);
     watch::acquire(b.known);
     watch::meet(b.there);
+}
+}  // namespace
+
+void cluster_arrive(bool relaxed, const char* file, int line) { arrive_at(own_barrier(), relaxed, file, line); }
+void cluster_wait(const char* file, int line, const void* pc) { wait_at(own_barrier(), file, line, pc); }
+
+void grid_synchronise(const char* file, int line)
+{
+    if (cluster_blocks != grid_blocks()) {
+        current->file = file;
+        current->line = line;
+        stop(End::waits, 0);
+    }
+    arrive_at(blocks_barriers.back(), false, file, line);
+    wait_at(blocks_barriers.back(), file, line, nullptr);
 }
 
 void let_others_run(const char* file, int line, const void* pc)
@@ -663,7 +703,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
     while (i < groups.size() && !(groups[i].warp == warp && groups[i].kind == kind && groups[i].mask == mask &&
                                   (mask || groups[i].line == line)))
         ++i;
-    if (i == groups.size()) groups.push_back({warp, mask, 0, kind, act, file, line, {}, {}});
+    if (i == groups.size()) groups.push_back({warp, mask, 0, kind, act, file, line, {}, {}, 0, 0});
     Group& group = groups[i];
     group.records[lane] = record;
     group.lanes[lane] = self;
@@ -697,12 +737,15 @@ void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
 void proxy_fence() {}
-void global_request(const void*, unsigned, bool) {}
+void global_request(const void*, unsigned, bool, unsigned) {}
+void block_request(const void*, unsigned) {}
+void goes_by(unsigned) {}
 void asynchrony(const std::string& text, const char* file, int line, const void*, bool last)
 {
     if (last) give_up(text, file, line);
 }
 void divergence(const std::string&, const char*, int) {}
+void misaligned(const std::string&, const char*, int) {}
 void deadlock(const std::string& text, const char* file, int line, const void*) { give_up("deadlock: " + text, file, line); }
 std::string place(const void*, const char* file, int line) { return std::string(file) + ":" + std::to_string(line); }
 void trap(const std::string& text, const char* file, int line) { give_up(text, file, line); }
@@ -750,10 +793,10 @@ extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTl
 /// (`blocks_reversed`, `reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
 /// of the kernel's arguments. `blocks`, if not null, holds the numbers (counted along x, y, then z) of the `block_count`
 /// blocks to run, with all of their clusters; otherwise all of the grid's run. `cluster`, which divides `grid`, says how
-/// many blocks run together. Returns 1, or 0 if the run was given up.
+/// many blocks run together, unless all_together says that all do. Returns 1, or 0 if the run was given up.
 extern "C" __attribute__((visibility("default"))) int emulator_run(
     const emulator::Instance* instance, const unsigned* block, const unsigned* grid, const unsigned* cluster, void* const* arguments,
-    int reverse, int blocks_reversed, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count)
+    int reverse, int blocks_reversed, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count, int all_together)
 {
     using namespace emulator;
     blockDim = {block[0], block[1], block[2]};
@@ -768,7 +811,8 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
     }
     emulator::seed = seed;
     clusterDim = {cluster[0], cluster[1], cluster[2]};
-    cluster_blocks = cluster[0] * cluster[1] * cluster[2];
+    cluster_size = cluster[0] * cluster[1] * cluster[2];
+    cluster_blocks = all_together ? grid_blocks() : cluster_size;
     if (cluster_blocks > most_cluster_blocks) std::abort();
     threads_of_block = block[0] * block[1] * block[2];
     slots_of_block = (threads_of_block + 31) / 32 * 32;
@@ -781,7 +825,8 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
         for (unsigned t = 0; t < threads_of_block; ++t) order.push_back(rank * slots_of_block + t);
     if (reverse) std::reverse(order.begin(), order.end());
     cluster_index.resize(cluster_blocks);
-    abandoned = false;
+    abandoned = something_happened = false;
+    in_vain = 0;
     descending = reverse;
     message.clear();
     shared_window = window();
@@ -794,23 +839,26 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
         if (std::find(some.begin(), some.end(), number) == some.end()) some.push_back(number);
     }
     if (blocks) count = some.size();
+    if (all_together) count = 1;
     catch_signals();
     for (std::uint64_t i = 0; i < count && !abandoned; ++i) {
-        const std::uint64_t number = blocks ? some[i] : blocks_reversed ? count - 1 - i : i;
-        const std::uint64_t row = number / clusters.x;
-        const uint3 first{unsigned(number % clusters.x) * cluster[0], unsigned(row % clusters.y) * cluster[1],
-                          unsigned(row / clusters.y) * cluster[2]};
-        for (unsigned rank = 0; rank < cluster_blocks; ++rank)
-            cluster_index[rank] = {first.x + rank % cluster[0], first.y + rank / cluster[0] % cluster[1],
-                                   first.z + rank / cluster[0] / cluster[1]};
-        blockIdx = first;
+        const std::uint64_t start = blocks ? some[i] : blocks_reversed ? count - 1 - i : i;
+        for (unsigned place = 0; place < cluster_blocks; ++place) {
+            const std::uint64_t number = start + place / cluster_size, row = number / clusters.x;
+            const unsigned rank = place % cluster_size;
+            cluster_index[place] = {unsigned(number % clusters.x) * cluster[0] + rank % cluster[0],
+                                    unsigned(row % clusters.y) * cluster[1] + rank / cluster[0] % cluster[1],
+                                    unsigned(row / clusters.y) * cluster[2] + rank / cluster[0] / cluster[1]};
+        }
+        blockIdx = cluster_index[0];
         if (seed) shuffle(order);
         started = fresh = 0;
         alive.assign(wgmma_of_warp / 32, 0);
         for (unsigned thread : order) alive[thread / 32] |= 1u << thread % 32;
-        cluster_barrier = {};
-        cluster_barrier.phases.assign(wgmma_of_warp, 0);
-        cluster_barrier.open.assign(wgmma_of_warp, false);
+        blocks_barriers.clear();
+        for (unsigned rank = 0; rank < cluster_blocks; rank += cluster_size)
+            blocks_barriers.emplace_back("the cluster's barrier", rank, cluster_size);
+        if (cluster_blocks == grid_blocks()) blocks_barriers.emplace_back("the grid's barrier", 0, cluster_blocks);
         Observer::block_starts();
         if (beside.block_starts) beside.block_starts();
         yield(main_context, nullptr);

@@ -18,11 +18,20 @@
 #include <type_traits>
 #include <utility>
 
+#include <math.h>    // CUDA has the overloads of <cmath> and <cstdlib> in the global namespace
+#include <stdlib.h>
+
+// CUDA's are of one type where the C library's are of two.
+inline float pow(float a, int b) { return powf(a, b); }
+inline double pow(double a, int b) { return pow(a, static_cast<double>(b)); }
+
 // Vector types, aligned as CUDA aligns them: the emulated load is as wide as the real one.
 #define EMULATOR_VECTORS(T, name, bytes)                                                 \
+    struct name##1 { T x; };                                                             \
     struct alignas(2 * bytes) name##2 { T x, y; };                                       \
     struct name##3 { T x, y, z; };                                                       \
     struct alignas(bytes < 4 ? 4 * bytes : 16) name##4 { T x, y, z, w; };                \
+    inline name##1 make_##name##1(T x) { return {x}; }                                   \
     inline name##2 make_##name##2(T x, T y) { return {x, y}; }                           \
     inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                   \
     inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
@@ -33,6 +42,8 @@ EMULATOR_VECTORS(unsigned short, ushort, 2)
 EMULATOR_VECTORS(int, int, 4)
 EMULATOR_VECTORS(unsigned, uint, 4)
 EMULATOR_VECTORS(float, float, 4)
+EMULATOR_VECTORS(long, long, 8)
+EMULATOR_VECTORS(unsigned long, ulong, 8)
 EMULATOR_VECTORS(long long, longlong, 8)
 EMULATOR_VECTORS(unsigned long long, ulonglong, 8)
 EMULATOR_VECTORS(double, double, 8)
@@ -132,11 +143,13 @@ constexpr Instance instance(Thread thread, void (*)(P...))
 #define __device__
 #define __host__
 #define __constant__
+#define __managed__
 #define __grid_constant__
 #define __shared__ __attribute__((tls_model("global-dynamic"), used)) thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
+#define __maxnreg__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict

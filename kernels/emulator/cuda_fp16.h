@@ -45,6 +45,38 @@ __forceinline__ int __half2int_rz(__half a) { return static_cast<int>(float(a));
 __forceinline__ __half __ushort_as_half(unsigned short a) { return emulator::bits_of<__half>(a); }
 __forceinline__ unsigned short __half_as_ushort(__half a) { return a.bits; }
 
+__forceinline__ __half __short_as_half(short a) { return emulator::bits_of<__half>(a); }
+__forceinline__ short __half_as_short(__half a) { return emulator::bits_of<short>(a); }
+#define EMULATOR_HALF_TO(name, T)                                                                      \
+    __forceinline__ __half __##name##2half_rn(T a) { return __half(static_cast<double>(a)); }          \
+    __forceinline__ T __half2##name##_rn(__half a) { return static_cast<T>(rintf(a)); }                \
+    __forceinline__ T __half2##name##_rd(__half a) { return static_cast<T>(floorf(a)); }               \
+    __forceinline__ T __half2##name##_ru(__half a) { return static_cast<T>(ceilf(a)); }
+EMULATOR_HALF_TO(uint, unsigned)
+EMULATOR_HALF_TO(short, short)
+EMULATOR_HALF_TO(ushort, unsigned short)
+EMULATOR_HALF_TO(ll, long long)
+EMULATOR_HALF_TO(ull, unsigned long long)
+#undef EMULATOR_HALF_TO
+__forceinline__ unsigned __half2uint_rz(__half a) { return static_cast<unsigned>(float(a)); }
+__forceinline__ short __half2short_rz(__half a) { return static_cast<short>(float(a)); }
+__forceinline__ unsigned short __half2ushort_rz(__half a) { return static_cast<unsigned short>(float(a)); }
+__forceinline__ int __half2int_rn(__half a) { return static_cast<int>(rintf(a)); }
+__forceinline__ int __half2int_rd(__half a) { return static_cast<int>(floorf(a)); }
+__forceinline__ int __half2int_ru(__half a) { return static_cast<int>(ceilf(a)); }
+/// The nearest half that is no further from zero than `a`, no greater, or no less.
+inline __half __float2half_rz(float a)
+{
+    const __half near = a;
+    return fabsf(near) > fabsf(a) ? __ushort_as_half(near.bits - 1) : near;
+}
+inline __half __float2half_rd(float a)
+{
+    const __half near = __float2half_rz(a);
+    return float(near) > a ? __ushort_as_half(near.bits + 1) : near;
+}
+inline __half __float2half_ru(float a) { return -__float2half_rd(-a); }
+
 __forceinline__ __half2 make_half2(__half x, __half y) { return {x, y}; }
 __forceinline__ __half2 __halves2half2(__half x, __half y) { return {x, y}; }
 __forceinline__ __half2 __half2half2(__half a) { return {a, a}; }
@@ -56,3 +88,6 @@ __forceinline__ __half __low2half(__half2 a) { return a.x; }
 __forceinline__ __half __high2half(__half2 a) { return a.y; }
 __forceinline__ __half2 __low2half2(__half2 a) { return {a.x, a.x}; }
 __forceinline__ __half2 __high2half2(__half2 a) { return {a.y, a.y}; }
+__forceinline__ __half2 __lowhigh2highlow(__half2 a) { return {a.y, a.x}; }
+__forceinline__ __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
+__forceinline__ __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }

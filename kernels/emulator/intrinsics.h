@@ -3,7 +3,6 @@
 // What reads or writes memory is inlined, so that the tracer sees the access in the kernel.
 #pragma once
 
-#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 
@@ -28,8 +27,10 @@ __forceinline__ To bits_of(From from)
 template <typename T, typename F>
 __attribute__((noinline, no_sanitize("thread"), no_sanitize("bounds"))) T exchange(T* address, F change)
 {
-    const T before = *const_cast<volatile std::remove_const_t<T>*>(address);
-    *const_cast<volatile std::remove_const_t<T>*>(address) = change(before);
+    T before;
+    __builtin_memcpy(&before, address, sizeof before);
+    const T after = change(before);
+    __builtin_memcpy(address, &after, sizeof after);
     return before;
 }
 
@@ -189,6 +190,29 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by)
 {
     return (static_cast<unsigned long long>(high) << 32 | low) >> (by & 31);
 }
+inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned by)
+{
+    return by >= 32 ? low : __funnelshift_l(low, high, by);
+}
+inline unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned by)
+{
+    return by >= 32 ? high : __funnelshift_r(low, high, by);
+}
+inline int __hadd(int a, int b) { return (static_cast<long long>(a) + b) >> 1; }
+inline int __rhadd(int a, int b) { return (static_cast<long long>(a) + b + 1) >> 1; }
+inline unsigned __uhadd(unsigned a, unsigned b) { return (static_cast<unsigned long long>(a) + b) >> 1; }
+inline unsigned __urhadd(unsigned a, unsigned b) { return (static_cast<unsigned long long>(a) + b + 1) >> 1; }
+inline unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a < b ? b - a : a - b) + c; }
+/// The place of the set bit of `mask` that is number `offset` from bit `base` on, upwards, or downwards if it is negative;
+/// all ones if there is none. Bit `base` itself is number 1, or -1; if `offset` is 0, it is the one that is asked for.
+inline unsigned __fns(unsigned mask, unsigned base, int offset)
+{
+    const int step = offset < 0 ? -1 : 1;
+    int left = offset < 0 ? -offset : offset ? offset : 1;
+    for (int at = base; at >= 0 && at < 32; at += offset ? step : 32)
+        if (mask >> at & 1 && --left == 0) return at;
+    return ~0u;
+}
 inline int __sad(int a, int b, unsigned c) { return (a < b ? b - a : a - b) + c; }
 inline int __dp4a(int a, int b, int c)
 {
@@ -201,25 +225,114 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c)
     return c;
 }
 
+inline int __dp2a_lo(int a, int b, int c) { return c + short(a) * static_cast<signed char>(b) + (a >> 16) * static_cast<signed char>(b >> 8); }
+inline int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
+inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) { return c + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff); }
+inline unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) { return __dp2a_lo(a, b >> 16, c); }
+
+// Four bytes, or two halves, of a word at a time.
+namespace emulator {
+template <typename Part, typename F>
+__forceinline__ unsigned by_parts(unsigned a, unsigned b, F f)
+{
+    constexpr unsigned bits = 8 * sizeof(Part);
+    unsigned result = 0;
+    for (unsigned at = 0; at < 32; at += bits)
+        result |= static_cast<unsigned>(f(static_cast<Part>(a >> at), static_cast<Part>(b >> at)) & ((1ll << bits) - 1)) << at;
+    return result;
+}
+}  // namespace emulator
+#define EMULATOR_PARTS_AS(name, Byte, Half, expression)                                                               \
+    inline unsigned name##4(unsigned x, unsigned y)                                                                   \
+    {                                                                                                                 \
+        return emulator::by_parts<Byte>(x, y, [](int a, int b) -> int { return expression; });                        \
+    }                                                                                                                 \
+    inline unsigned name##2(unsigned x, unsigned y)                                                                   \
+    {                                                                                                                 \
+        return emulator::by_parts<Half>(x, y, [](int a, int b) -> int { return expression; });                        \
+    }
+#define EMULATOR_PARTS(name, u, s, expression)                                                                        \
+    EMULATOR_PARTS_AS(__v##name##u, unsigned char, unsigned short, expression)                                        \
+    EMULATOR_PARTS_AS(__v##name##s, signed char, short, expression)
+#define EMULATOR_COMPARED_PARTS(name, sign)                                                                           \
+    EMULATOR_PARTS(cmp##name, u, s, a sign b ? -1 : 0)                                                                \
+    EMULATOR_PARTS(set##name, u, s, a sign b)
+EMULATOR_PARTS_AS(__vadd, unsigned char, unsigned short, a + b)
+EMULATOR_PARTS_AS(__vsub, unsigned char, unsigned short, a - b)
+EMULATOR_PARTS_AS(__vcmpeq, unsigned char, unsigned short, a == b ? -1 : 0)
+EMULATOR_PARTS_AS(__vcmpne, unsigned char, unsigned short, a != b ? -1 : 0)
+EMULATOR_PARTS_AS(__vseteq, unsigned char, unsigned short, a == b)
+EMULATOR_PARTS_AS(__vsetne, unsigned char, unsigned short, a != b)
+EMULATOR_PARTS(max, u, s, a < b ? b : a)
+EMULATOR_PARTS(min, u, s, b < a ? b : a)
+EMULATOR_PARTS(absdiff, u, s, a < b ? b - a : a - b)
+EMULATOR_COMPARED_PARTS(gt, >)
+EMULATOR_COMPARED_PARTS(ge, >=)
+EMULATOR_COMPARED_PARTS(lt, <)
+EMULATOR_COMPARED_PARTS(le, <=)
+#undef EMULATOR_COMPARED_PARTS
+#undef EMULATOR_PARTS
+#undef EMULATOR_PARTS_AS
+
 // ---- Floating point ----------------------------------------------------------------------------------------------------
 
-#define EMULATOR_ROUNDED(suffix)                                                                                      \
-    inline float __fadd_##suffix(float a, float b) { return a + b; }                                                  \
-    inline float __fsub_##suffix(float a, float b) { return a - b; }                                                  \
-    inline float __fmul_##suffix(float a, float b) { return a * b; }                                                  \
-    inline float __fdiv_##suffix(float a, float b) { return a / b; }                                                  \
-    inline float __fmaf_##suffix(float a, float b, float c) { return fmaf(a, b, c); }                                 \
-    inline float __frcp_##suffix(float a) { return 1 / a; }                                                           \
-    inline float __fsqrt_##suffix(float a) { return sqrtf(a); }                                                       \
-    inline double __dadd_##suffix(double a, double b) { return a + b; }                                               \
-    inline double __dsub_##suffix(double a, double b) { return a - b; }                                               \
-    inline double __dmul_##suffix(double a, double b) { return a * b; }                                               \
-    inline double __ddiv_##suffix(double a, double b) { return a / b; }                                               \
-    inline double __fma_##suffix(double a, double b, double c) { return fma(a, b, c); }                               \
-    inline double __drcp_##suffix(double a) { return 1 / a; }                                                         \
-    inline double __dsqrt_##suffix(double a) { return sqrt(a); }
-EMULATOR_ROUNDED(rn)  // to nearest: the only way in which the emulator rounds
+namespace emulator {
+enum class Rounding { nearest, down, up, zero };
+enum class Calculation { add, subtract, multiply, divide, multiply_add, root };
+float rounded(Rounding, Calculation, float a, float b, float c = 0);
+double rounded(Rounding, Calculation, double a, double b, double c = 0);
+float rounded_float(Rounding, double a);
+float rounded_float(Rounding, long long a);
+float rounded_float(Rounding, unsigned long long a);
+double rounded_double(Rounding, long long a);
+double rounded_double(Rounding, unsigned long long a);
+}  // namespace emulator
+
+#define EMULATOR_ROUNDED(T, letter, suffix, rounding)                                                                 \
+    inline T __##letter##add_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::add, a, b); } \
+    inline T __##letter##sub_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::subtract, a, b); } \
+    inline T __##letter##mul_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::multiply, a, b); } \
+    inline T __##letter##div_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::divide, a, b); } \
+    inline T __##letter##rcp_##suffix(T a) { return emulator::rounded(rounding, emulator::Calculation::divide, T(1), a); } \
+    inline T __##letter##sqrt_##suffix(T a) { return emulator::rounded(rounding, emulator::Calculation::root, a, T(0)); }
+#define EMULATOR_ROUNDED_TO(suffix, rounding)                                                                         \
+    EMULATOR_ROUNDED(float, f, suffix, rounding)                                                                      \
+    EMULATOR_ROUNDED(double, d, suffix, rounding)                                                                     \
+    inline float __fmaf_##suffix(float a, float b, float c)                                                           \
+    {                                                                                                                 \
+        return emulator::rounded(rounding, emulator::Calculation::multiply_add, a, b, c);                             \
+    }                                                                                                                 \
+    inline double __fma_##suffix(double a, double b, double c)                                                        \
+    {                                                                                                                 \
+        return emulator::rounded(rounding, emulator::Calculation::multiply_add, a, b, c);                             \
+    }                                                                                                                 \
+    inline float __double2float_##suffix(double a) { return emulator::rounded_float(rounding, a); }                   \
+    inline float __int2float_##suffix(int a) { return emulator::rounded_float(rounding, static_cast<long long>(a)); } \
+    inline float __uint2float_##suffix(unsigned a) { return emulator::rounded_float(rounding, static_cast<long long>(a)); } \
+    inline float __ll2float_##suffix(long long a) { return emulator::rounded_float(rounding, a); }                    \
+    inline float __ull2float_##suffix(unsigned long long a) { return emulator::rounded_float(rounding, a); }          \
+    inline double __ll2double_##suffix(long long a) { return emulator::rounded_double(rounding, a); }                 \
+    inline double __ull2double_##suffix(unsigned long long a) { return emulator::rounded_double(rounding, a); }
+EMULATOR_ROUNDED_TO(rd, emulator::Rounding::down)
+EMULATOR_ROUNDED_TO(ru, emulator::Rounding::up)
+EMULATOR_ROUNDED_TO(rz, emulator::Rounding::zero)
+#undef EMULATOR_ROUNDED_TO
 #undef EMULATOR_ROUNDED
+// To nearest is how the emulator calculates anyway.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __frcp_rn(float a) { return 1 / a; }
+inline float __fsqrt_rn(float a) { return sqrtf(a); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+inline double __drcp_rn(double a) { return 1 / a; }
+inline double __dsqrt_rn(double a) { return sqrt(a); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float a) { return expf(a); }
 inline float __exp10f(float a) { return powf(10, a); }
@@ -231,9 +344,42 @@ inline float __sinf(float a) { return sinf(a); }
 inline float __cosf(float a) { return cosf(a); }
 inline float __tanf(float a) { return tanf(a); }
 inline float __saturatef(float a) { return a > 0 ? a < 1 ? a : 1 : 0; }
+inline float __tanhf(float a) { return tanhf(a); }
+inline void __sincosf(float a, float* sine, float* cosine) { sincosf(a, sine, cosine); }
 inline float rsqrtf(float a) { return 1 / sqrtf(a); }
 inline double rsqrt(double a) { return 1 / sqrt(a); }
 inline float __frsqrt_rn(float a) { return rsqrtf(a); }
+
+
+// What CUDA has beside the C library, in both widths.
+namespace emulator {
+double sine_of_turns(double half_turns);  // sin(pi x)
+double cosine_of_turns(double half_turns);
+double inverse_error(double a);  // of erf
+}  // namespace emulator
+#define EMULATOR_BOTH(name, expression)                                                                               \
+    inline double name(double a) { return expression; }                                                               \
+    inline float name##f(float a) { return static_cast<float>(name(static_cast<double>(a))); }
+EMULATOR_BOTH(sinpi, emulator::sine_of_turns(a))
+EMULATOR_BOTH(cospi, emulator::cosine_of_turns(a))
+EMULATOR_BOTH(rcbrt, 1 / cbrt(a))
+EMULATOR_BOTH(erfinv, emulator::inverse_error(a))
+EMULATOR_BOTH(erfcinv, emulator::inverse_error(1 - a))
+EMULATOR_BOTH(erfcx, exp(a * a) * erfc(a))
+EMULATOR_BOTH(normcdf, erfc(-a * 0.70710678118654752440) / 2)
+EMULATOR_BOTH(normcdfinv, 1.41421356237309504880 * emulator::inverse_error(2 * a - 1))
+#undef EMULATOR_BOTH
+#define EMULATOR_NORMS(T, f)                                                                                          \
+    inline T rhypot##f(T a, T b) { return 1 / hypot##f(a, b); }                                                       \
+    inline T norm3d##f(T a, T b, T c) { return sqrt##f(a * a + b * b + c * c); }                                      \
+    inline T rnorm3d##f(T a, T b, T c) { return 1 / norm3d##f(a, b, c); }                                             \
+    inline T norm4d##f(T a, T b, T c, T d) { return sqrt##f(a * a + b * b + c * c + d * d); }                         \
+    inline T rnorm4d##f(T a, T b, T c, T d) { return 1 / norm4d##f(a, b, c, d); }                                     \
+    inline void sincospi##f(T a, T* sine, T* cosine) { *sine = sinpi##f(a), *cosine = cospi##f(a); }                  \
+    inline T fdivide##f(T a, T b) { return a / b; }
+EMULATOR_NORMS(float, f)
+EMULATOR_NORMS(double, )
+#undef EMULATOR_NORMS
 
 __forceinline__ int __float_as_int(float a) { return emulator::bits_of<int>(a); }
 __forceinline__ unsigned __float_as_uint(float a) { return emulator::bits_of<unsigned>(a); }
@@ -265,8 +411,11 @@ EMULATOR_TO_INTEGER(double, double, ull, unsigned long long)
 inline float __int2float_rn(int a) { return a; }
 inline float __uint2float_rn(unsigned a) { return a; }
 inline float __ll2float_rn(long long a) { return a; }
+inline float __ull2float_rn(unsigned long long a) { return a; }
 inline double __int2double_rn(int a) { return a; }
 inline double __uint2double_rn(unsigned a) { return a; }
+inline double __ll2double_rn(long long a) { return a; }
+inline double __ull2double_rn(unsigned long long a) { return a; }
 inline float __double2float_rn(double a) { return a; }
 
 // ---- Clocks, traps, hints ----------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ namespace emulator {
 /// `count / 32` elements from its number on.
 void multiply_fragments(int m, int n, int k, int kind, bool half_sums, const float* a, const float* b, const float* c,
                         float* d, const char* file, int line);
+/// All lanes of the warp come here; the matrix at `address` has rows (or columns) that are `pitch` bytes apart.
+void whole_warp(const void* address, unsigned pitch, const char* file, int line);
 }  // namespace emulator
 
 namespace nvcuda::wmma {
@@ -56,7 +58,7 @@ inline int lane_number() { return (threadIdx.x + blockDim.x * (threadIdx.y + blo
 template <typename Use, int M, int N, int K, typename T, typename Layout, typename From>
 __forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const From* from, unsigned pitch, EMULATOR_PLACE)
 {
-    emulator::vote(emulator::Vote::any, ~0u, false, file, line);
+    emulator::whole_warp(from, pitch * sizeof(From), file, line);
     for (int i = 0; i < f.own; ++i) {
         const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
         f.x[i] = f.x[i + f.num_elements - f.own] =
@@ -66,7 +68,7 @@ __forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, cons
 template <int M, int N, int K, typename T, typename From>
 __forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const From* from, unsigned pitch, layout_t layout, EMULATOR_PLACE)
 {
-    emulator::vote(emulator::Vote::any, ~0u, false, file, line);
+    emulator::whole_warp(from, pitch * sizeof(From), file, line);
     for (int i = 0; i < f.own; ++i) {
         const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
         f.x[i] = from[layout == mem_row_major ? row * pitch + column : column * pitch + row];
@@ -75,7 +77,7 @@ __forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, cons
 template <int M, int N, int K, typename T, typename To>
 __forceinline__ void store_matrix_sync(To* to, const fragment<accumulator, M, N, K, T>& f, unsigned pitch, layout_t layout, EMULATOR_PLACE)
 {
-    emulator::vote(emulator::Vote::any, ~0u, false, file, line);
+    emulator::whole_warp(to, pitch * sizeof(To), file, line);
     for (int i = 0; i < f.own; ++i) {
         const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
         to[layout == mem_row_major ? row * pitch + column : column * pitch + row] = f.x[i];
@@ -86,15 +88,19 @@ template <int M, int N, int K, typename T, typename LA, typename LB, typename D,
 inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, N, K, T, LA>& a,
                      const fragment<matrix_b, M, N, K, T, LB>& b, const fragment<accumulator, M, N, K, C>& c, EMULATOR_PLACE)
 {
-    static_assert(emulator::is_same<T, __half> || emulator::is_same<T, __nv_bfloat16> || emulator::is_same<T, precision::tf32>,
-                  "the emulator's fragments are of half, bfloat16, tf32 or double");
+    constexpr bool bytes = sizeof(T) == 1 && emulator::is_same<D, int>;
+    static_assert(bytes || emulator::is_same<T, __half> || emulator::is_same<T, __nv_bfloat16> || emulator::is_same<T, precision::tf32>,
+                  "the emulator's fragments are of half, bfloat16, tf32, double or bytes");
     float own_a[32], own_b[32], own_c[32], own_d[32];
     for (int i = 0; i < a.own; ++i) own_a[i] = a.x[i];
     for (int i = 0; i < b.own; ++i) own_b[i] = b.x[i];
-    for (int i = 0; i < c.own; ++i) own_c[i] = c.x[i];
+    for (int i = 0; i < c.own; ++i) own_c[i] = bytes ? 0 : c.x[i];  // sums of 16 products of bytes are exact in a float
     constexpr int kind = emulator::is_same<T, __half> ? 0 : emulator::is_same<T, __nv_bfloat16> ? 1 : 2;
     emulator::multiply_fragments(M, N, K, kind, emulator::is_same<D, __half>, own_a, own_b, own_c, own_d, file, line);
-    for (int i = 0; i < d.own; ++i) d.x[i] = own_d[i];
+    for (int i = 0; i < d.own; ++i) {
+        if constexpr (bytes) d.x[i] = c.x[i] + static_cast<int>(own_d[i]);
+        else d.x[i] = own_d[i];
+    }
 }
 
 /// Of doubles there are 8 x 8 x 4: fused multiply-adds in the order of k.

@@ -443,7 +443,7 @@ void run_cvta(const Instruction& i, Frame& f)
 void run_isspacep(const Instruction& i, Frame& f)
 {
     const std::uint64_t offset = get(i.operands[1], f) - reinterpret_cast<std::uintptr_t>(shared_window);
-    const bool shared = offset >> block_window_bits < cluster_blocks;
+    const bool shared = offset >> block_window_bits < cluster_blocks && rank_of_shared(offset) / cluster_size == block_rank() / cluster_size;
     const bool own = shared && rank_of_shared(offset) == block_rank();
     set(i.operands[0], f, i.has("shared::cluster") ? shared : i.starts("shared") ? own : !shared);
 }
@@ -452,16 +452,16 @@ void run_mapa(const Instruction& i, Frame& f)
 {
     const unsigned rank = get(i.operands[2], f);
     const std::uint64_t a = get(i.operands[1], f);
-    if (rank >= cluster_blocks)
-        return complain(f, "mapa asks for block " + std::to_string(rank) + " of a cluster of " + std::to_string(cluster_blocks), true);
+    if (rank >= cluster_size)
+        return complain(f, "mapa asks for block " + std::to_string(rank) + " of a cluster of " + std::to_string(cluster_size), true);
     const bool is_number = i.starts("shared");
-    const std::uint32_t number = in_block_of(is_number ? a : shared_number(reinterpret_cast<void*>(a)), rank);
+    const std::uint32_t number = in_block_of(is_number ? a : shared_number(reinterpret_cast<void*>(a)), first_rank() + rank);
     set(i.operands[0], f, is_number ? number : reinterpret_cast<std::uintptr_t>(shared_pointer(number)));
 }
 void run_getctarank(const Instruction& i, Frame& f)
 {
     const std::uint64_t a = get(i.operands[1], f);
-    set(i.operands[0], f, rank_of_shared(i.starts("shared") ? a : shared_number(reinterpret_cast<void*>(a))));
+    set(i.operands[0], f, rank_of_shared(i.starts("shared") ? a : shared_number(reinterpret_cast<void*>(a))) % cluster_size);
 }
 
 // ---- Barriers in shared memory -----------------------------------------------------------------------------------------------
@@ -630,7 +630,10 @@ void run_cp_async(const Instruction& i, Frame& f)
         given = bytes;
     }
     Piece piece{to, std::vector<char>(bytes)};
-    if (given && watch::accesses(from, bytes, false, f.pc)) std::memcpy(piece.bytes.data(), from, given);
+    watch::goes_by(watch::by_copy);
+    const bool is_there = given && watch::accesses(from, bytes, false, f.pc);
+    watch::goes_by(watch::plain);
+    if (is_there) std::memcpy(piece.bytes.data(), from, given);
     watch::copy_begins(to, bytes, f.pc, true);
     own[thread_number()].open->pieces.push_back(std::move(piece));
     own[thread_number()].open->origin = {f.source, f.pc};
@@ -779,11 +782,12 @@ void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t 
 {
     if (!mask && rank_of_shared(to) != rank_of_shared(barrier))
         return complain(f, "a copy goes into one block of the cluster and counts at an mbarrier of another");
-    if (mask >> cluster_blocks)
-        return complain(f, "the mask of .multicast names blocks that a cluster of " + std::to_string(cluster_blocks) + " does not have", true);
-    const unsigned ranks = mask ? mask : 1u << rank_of_shared(to);
-    for (unsigned rank = 0; ranks >> rank; ++rank) {
-        if (!(ranks >> rank & 1)) continue;
+    if (mask >> cluster_size)
+        return complain(f, "the mask of .multicast names blocks that a cluster of " + std::to_string(cluster_size) + " does not have", true);
+    const unsigned first = rank_of_shared(to) / cluster_size * cluster_size;
+    const unsigned ranks = mask ? mask : 1u << rank_of_shared(to) % cluster_size;
+    for (unsigned rank = first; ranks >> (rank - first); ++rank) {
+        if (!(ranks >> (rank - first) & 1)) continue;
         MBarrier* b = barrier_of_copy(in_block_of(barrier, rank), f);
         if (!b) return;
         char* const begin = shared_pointer(in_block_of(to, rank));
@@ -809,8 +813,10 @@ void run_bulk_load(const Instruction& i, Frame& f)  // [to], [from], bytes, [bar
     if (to % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes % 16)
         return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
     if (!watch::uses(from, bytes, false, f.pc)) return;
-    watch::global_request(from, bytes, false);
-    send(to, address(i.operands[3], f), mask_of_blocks(i, 4, f), bytes, {{0, {nullptr, {from, from + bytes}}}}, f);
+    const unsigned mask = mask_of_blocks(i, 4, f);
+    watch::global_request(from, bytes, false, __builtin_popcount(mask));
+    if (!mask) watch::block_request(shared_pointer(to), bytes);
+    send(to, address(i.operands[3], f), mask, bytes, {{0, {nullptr, {from, from + bytes}}}}, f);
 }
 
 // From shared memory of the block into that of a block of its cluster. It reads when it ends.
@@ -822,6 +828,7 @@ void run_bulk_between(const Instruction& i, Frame& f)  // [to], [from], bytes, [
         return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
     const auto found = barriers.find(barrier);
     watch::unit_reads(shared_pointer(from), bytes, f.pc, found == barriers.end() ? 0u + stores : found->second.worker);
+    watch::block_request(shared_pointer(to), bytes);
     send(to, barrier, 0, bytes, {{0, {nullptr, std::vector<char>(bytes), shared_pointer(from)}}}, f);
 }
 
@@ -836,6 +843,7 @@ void run_st_async(const Instruction& i, Frame& f)  // [to], value, [barrier]
         const std::uint64_t value = get(i.operands[1].kind == Operand::list ? i.operands[1].parts[k] : i.operands[1], f);
         std::memcpy(piece.bytes.data() + k * bytes, &value, bytes);
     }
+    watch::block_request(shared_pointer(to), bytes * i.width);
     send(to, address(i.operands[2], f), 0, bytes * i.width, {{0, piece}}, f);
 }
 
@@ -857,10 +865,11 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
     std::vector<char> box(1);
     unsigned rows = 1;
     for (unsigned d = 1; d < map->rank; ++d) rows *= map->box[d];
+    const unsigned mask = mask_of_blocks(i, 3, f);
     box.assign(rows * map->box[0] * map->bytes, 0);
     for_rows(*map, at.data(), [&](unsigned offset, std::uint64_t from, unsigned bytes) {
         watch::uses(reinterpret_cast<void*>(from), bytes, false, f.pc);
-        watch::global_request(reinterpret_cast<void*>(from), bytes, false);
+        watch::global_request(reinterpret_cast<void*>(from), bytes, false, __builtin_popcount(mask));
         std::memcpy(box.data() + offset, reinterpret_cast<void*>(from), bytes);
     });
     std::vector<std::pair<std::uint32_t, Piece>> pieces;
@@ -868,7 +877,8 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
         const unsigned bytes = std::min<unsigned>(16, box.size() - offset);
         pieces.push_back({swizzled(to + offset, map->swizzle) - to, {nullptr, {box.begin() + offset, box.begin() + offset + bytes}}});
     }
-    send(to, address(i.operands[2], f), mask_of_blocks(i, 3, f), box.size(), pieces, f);
+    if (!mask) watch::block_request(shared_pointer(to), box.size());
+    send(to, address(i.operands[2], f), mask, box.size(), pieces, f);
 }
 
 // Copies from shared to global memory: of each thread, by group. They read when they must be done, not before.
@@ -1119,7 +1129,9 @@ void act_ldmatrix(void* const* records, unsigned lanes)
 void run_ldmatrix(const Instruction& i, Frame& f)
 {
     const bool loads = i.words[0] == "ldmatrix";
+    watch::goes_by(watch::by_matrix);
     if (thread_number() % 32 < 8 * i.width) watch::accesses(pointer(i, address(i.operands[loads ? 1 : 0], f)), 16, !loads, f.pc);
+    watch::goes_by(watch::plain);
     all_lanes(i, f, act_ldmatrix);
 }
 
@@ -1453,7 +1465,7 @@ const std::map<std::string, std::uint64_t (*)()> specials = {
     {"nwarpid", [] { return std::uint64_t((thread_count() + 31) / 32); }}, {"smid", [] { return std::uint64_t(0); }},
     {"nsmid", [] { return std::uint64_t(132); }}, {"clock", [] { return std::uint64_t(tick()); }},
     {"clock64", [] { return std::uint64_t(tick()); }}, {"globaltimer", [] { return std::uint64_t(tick()); }},
-    {"cluster_ctarank", [] { return std::uint64_t(block_rank()); }}, {"cluster_nctarank", [] { return std::uint64_t(cluster_blocks); }},
+    {"cluster_ctarank", [] { return std::uint64_t(block_rank() % cluster_size); }}, {"cluster_nctarank", [] { return std::uint64_t(cluster_size); }},
     {"cluster_ctaid.x", [] { return std::uint64_t(blockIdx.x % clusterDim.x); }}, {"cluster_nctaid.x", [] { return std::uint64_t(clusterDim.x); }},
     {"cluster_ctaid.y", [] { return std::uint64_t(blockIdx.y % clusterDim.y); }}, {"cluster_nctaid.y", [] { return std::uint64_t(clusterDim.y); }},
     {"cluster_ctaid.z", [] { return std::uint64_t(blockIdx.z % clusterDim.z); }}, {"cluster_nctaid.z", [] { return std::uint64_t(clusterDim.z); }},

@@ -13,14 +13,16 @@ namespace emulator {
 
 // ---- What the scheduler offers ---------------------------------------------------------------------------------------
 
-// The blocks of a cluster run together. Threads are numbered through all of them: those of the next block begin at the
-// next multiple of 32.
-unsigned thread_number();    // of the running thread in its cluster, counted along x, y, then z
+// The blocks of a cluster run together; if the blocks of the grid wait for each other, all of them do. Threads are numbered
+// through those that run together: those of the next block begin at the next multiple of 32.
+unsigned thread_number();    // of the running thread among them, counted along x, y, then z
 unsigned thread_in_block();  // the same in its block
 unsigned thread_count();     // of a block
 unsigned block_threads();    // the same, rounded up to whole warps
-unsigned block_rank();       // of the running thread's block in its cluster
-extern unsigned cluster_blocks;
+unsigned block_rank();       // of the running thread's block among those that run together
+unsigned first_rank();       // of the first block of its cluster
+extern unsigned cluster_blocks;  // that run together
+extern unsigned cluster_size;    // blocks of a cluster
 extern dim3 clusterDim;
 bool is_random();          // whether threads run in a random order: then units that work by themselves may, too
 std::uint64_t random_number();
@@ -54,6 +56,9 @@ unsigned synchronise(bool predicate, const char* file, int line);
 /// shows nothing of what it did before.
 void cluster_arrive(bool relaxed, const char* file, int line);
 void cluster_wait(const char* file, int line, const void* pc);
+
+/// The barrier of the whole grid. Gives the run up if the blocks do not run together.
+void grid_synchronise(const char* file, int line);
 
 /// What units that work beside the threads (ptx.cpp) are asked by the scheduler.
 struct Units {
@@ -90,13 +95,19 @@ void copy_ends(const void* to, unsigned bytes, unsigned worker);
 /// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
 void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);
 void proxy_fence();
-/// One request of a warp to shared memory or of a unit to global memory, counted by itself.
-void global_request(const void* address, unsigned bytes, bool write);
+/// A request of a unit to global memory, counted by itself; what it loads goes into the memory of so many blocks.
+void global_request(const void* address, unsigned bytes, bool write, unsigned blocks = 1);
+/// The same to shared memory, counted if it is another block's.
+void block_request(const void* address, unsigned bytes);
+/// By which way the accesses go that are told from now on: 0 cp.async, 1 ldmatrix, 5 plain loads and stores.
+void goes_by(unsigned way);
+constexpr unsigned by_copy = 0, by_matrix = 1, plain = 5;
 void asynchrony(const std::string& text, const char* file, int line, const void* pc,
                 bool last = false);  // last: gives up
 std::string place(const void* pc, const char* file, int line);  // in words
 void deadlock(const std::string& text, const char* file, int line, const void* pc);
 void divergence(const std::string& text, const char* file, int line);
+void misaligned(const std::string& text, const char* file, int line);
 void trap(const std::string& text, const char* file, int line);  // does not return if the run is given up
 }  // namespace watch
 

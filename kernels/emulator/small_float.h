@@ -53,7 +53,63 @@
     __forceinline__ bool operator==(name2 a, name2 b) { return a.x == b.x && a.y == b.y; }                         \
     __forceinline__ bool operator!=(name2 a, name2 b) { return !(a == b); }                                        \
     __forceinline__ float __low2float(name2 a) { return a.x; }                                                     \
-    __forceinline__ float __high2float(name2 a) { return a.y; }
+    __forceinline__ float __high2float(name2 a) { return a.y; }                                                    \
+    __forceinline__ name2 operator-(name2 a) { return {-a.x, -a.y}; }                                              \
+    __forceinline__ name operator+(name a) { return a; }                                                           \
+    __forceinline__ name& operator++(name& a) { return a += name(1); }                                             \
+    __forceinline__ name& operator--(name& a) { return a -= name(1); }                                             \
+    __forceinline__ name operator++(name& a, int) { const name before = a; ++a; return before; }                   \
+    __forceinline__ name operator--(name& a, int) { const name before = a; --a; return before; }                   \
+    __forceinline__ name2 __hneg2(name2 a) { return -a; }                                                          \
+    __forceinline__ name2 __habs2(name2 a) { return {__habs(a.x), __habs(a.y)}; }                                  \
+    __forceinline__ name2 __hmax2(name2 a, name2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }               \
+    __forceinline__ name2 __hmin2(name2 a, name2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }               \
+    __forceinline__ name __hmax_nan(name a, name b) { return __hisnan(a) ? a : __hisnan(b) ? b : __hmax(a, b); }   \
+    __forceinline__ name __hmin_nan(name a, name b) { return __hisnan(a) ? a : __hisnan(b) ? b : __hmin(a, b); }   \
+    __forceinline__ int __hisinf(name a)                                                                           \
+    {                                                                                                              \
+        return __habs(a).bits == name(__builtin_inff()).bits ? a.bits & 0x8000 ? -1 : 1 : 0;                       \
+    }                                                                                                              \
+    __forceinline__ name __hfma_relu(name a, name b, name c) { return __hmax(__hfma(a, b, c), name(0)); }          \
+    __forceinline__ name2 __hfma2_relu(name2 a, name2 b, name2 c)                                                  \
+    {                                                                                                              \
+        return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)};                                           \
+    }                                                                                                              \
+    EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, ==, eq)                                                      \
+    EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, !=, ne)                                                      \
+    EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, <, lt)                                                       \
+    EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, <=, le)                                                      \
+    EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, >, gt)                                                       \
+    EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, >=, ge)                                                      \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, exp, expf(a))                                                       \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, exp2, exp2f(a))                                                     \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, exp10, exp10f(a))                                                   \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, log, logf(a))                                                       \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, log2, log2f(a))                                                     \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, log10, log10f(a))                                                   \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, sin, sinf(a))                                                       \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, cos, cosf(a))                                                       \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, tanh, tanhf(a))                                                     \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, sqrt, sqrtf(a))                                                     \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, rsqrt, 1 / sqrtf(a))                                                \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, rcp, 1 / float(a))                                                  \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, floor, floorf(a))                                                   \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, ceil, ceilf(a))                                                     \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, trunc, truncf(a))                                                   \
+    EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, rint, rintf(a))
+
+#define EMULATOR_SMALL_FLOAT_FUNCTION(name, name2, function, expression)                                           \
+    inline name h##function(name a) { return name(expression); }                                                   \
+    inline name2 h2##function(name2 a) { return {h##function(a.x), h##function(a.y)}; }
+
+// Of a pair: 1 or 0 each, as numbers; whether both are so; a mask of 16 bits each.
+#define EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, sign, function)                                          \
+    __forceinline__ name2 __h##function##2(name2 a, name2 b) { return {name(a.x sign b.x), name(a.y sign b.y)}; }  \
+    __forceinline__ bool __hb##function##2(name2 a, name2 b) { return a.x sign b.x && a.y sign b.y; }              \
+    __forceinline__ unsigned __h##function##2_mask(name2 a, name2 b)                                               \
+    {                                                                                                              \
+        return (a.x sign b.x ? 0xffffu : 0) | (a.y sign b.y ? 0xffff0000u : 0);                                    \
+    }
 
 #define EMULATOR_SMALL_FLOAT_OPERATOR(name, name2, sign, function, function2)                                      \
     __forceinline__ name operator sign(name a, name b) { return name(float(a) sign float(b)); }                    \

@@ -61,7 +61,12 @@ struct Fault {
     char text[600];  // what happened, if it is said here
 };
 
-Traffic traffic[2][2];  // [space][write]
+// Which way an access goes, if not that of plain loads and stores. By the first three it is counted in its space, too.
+enum Way { by_copy, by_matrix, by_tma, to_block, multicast, plain };
+struct Counts {
+    Traffic space[2][2];    // [space][write]
+    Traffic way[plain][2];  // [way][write]
+} traffic;
 std::vector<Fault> faults;
 bool counting, watching, stopping;
 bool unknown_is_fine;  // whether what no thread wrote may be read: a copy may bring what nobody uses
@@ -243,10 +248,12 @@ struct Site {  // an instruction, in one of the spaces
     std::vector<Request> requests;  // one for each time since the last barrier
     unsigned used;
     bool atomic, unit;              // unit: what works beside the threads does it
+    Way way = plain;
 };
 
 std::vector<Site> sites;
-std::vector<std::uint16_t> site_numbers[2];  // by pc - library_begin; 0: none yet
+std::vector<std::uint16_t> site_numbers[3];  // by pc - library_begin; 0: none yet. The last are of other blocks' memory
+Way way = plain;                             // of what the running thread does
 std::vector<unsigned> occurrences;           // of each site, for the running thread since the last barrier
 unsigned counted_warp;
 
@@ -327,10 +334,12 @@ void add_wavefronts(Traffic& to, const Request& request, unsigned size)
 void count_requests()
 {
     for (Site& site : sites) {
-        Traffic& to = traffic[site.space][site.write];
+        Traffic& of_space = traffic.space[site.space][site.write];
+        Traffic& to = site.way == to_block ? traffic.way[to_block][site.write] : of_space;
+        const Traffic before = to;
         for (unsigned i = 0; i < site.used; ++i) {
             Request& request = site.requests[i];
-            if (site.space == global)
+            if (site.space == global || site.way == to_block)
                 add_sectors(to, request, site.size);
             else
                 add_wavefronts(to, request, site.size);
@@ -338,13 +347,19 @@ void count_requests()
             to.bytes += __builtin_popcount(request.lanes) * site.size;
             request.lanes = 0;
         }
+        if (site.way == by_copy || site.way == by_matrix) {
+            Traffic& of_way = traffic.way[site.way][site.write];
+            of_way.requests += to.requests - before.requests;
+            of_way.units += to.units - before.units;
+            of_way.bytes += to.bytes - before.bytes;
+        }
         site.used = 0;
     }
 }
 
 [[gnu::noinline, gnu::cold]] std::uint16_t new_site(std::uintptr_t pc, Space space, bool write, unsigned size)
 {
-    sites.push_back({pc, space, write, size, {}, 0, false, false});
+    sites.push_back({pc, space, write, size, {}, 0, false, false, plain});
     occurrences.push_back(0);
     return sites.size();
 }
@@ -356,9 +371,21 @@ inline unsigned site_at(std::uintptr_t pc, Space space, bool write, unsigned siz
     return number - 1;
 }
 
+// The same instruction when it goes to the memory of another block of the cluster.
+[[gnu::noinline]] unsigned remote_site(std::uintptr_t pc, bool write, unsigned size)
+{
+    std::uint16_t& number = site_numbers[2][pc - library_begin];
+    if (!number) {
+        number = new_site(pc, shared, write, size);
+        sites[number - 1].way = to_block;
+    }
+    return number - 1;
+}
+
 inline void count(unsigned number, std::uintptr_t address)
 {
     Site& site = sites[number];
+    if (way != plain) site.way = way;
     const unsigned occurrence = occurrences[number]++;
     if (occurrence >= site.used) {
         site.used = occurrence + 1;
@@ -557,16 +584,17 @@ struct Remote {
     std::uint32_t stamp;
     uint3 block;
 };
-std::unordered_map<std::uint32_t, Remote> remote;  // the last access of each thread to the memory of each other block
-std::vector<std::uint32_t> met;                    // of each thread: the blocks that it knows to have started, as bits
+// The last access of each thread to the memory of each other block of its cluster, numbered in it.
+std::unordered_map<std::uint32_t, Remote> remote;
+std::vector<std::uint32_t> met;                    // of each thread: those that it knows to have started, as bits
 std::vector<Known> heard;                          // of each block: what any of its threads knew at the end
 
 [[gnu::noinline]] void examine_remote(const Access& access)
 {
-    const unsigned rank = rank_at(access.address);
+    const unsigned place = rank_at(access.address), rank = place % cluster_size;
     if (!(met[running] >> rank & 1)) {
         const Known& row = known[running];
-        for (unsigned t = rank * slots_of_block; t < (rank + 1) * slots_of_block && t < row.size(); ++t)
+        for (unsigned t = place * slots_of_block; t < (place + 1) * slots_of_block && t < row.size(); ++t)
             if (row[t]) met[running] |= 1u << rank;
         if (!(met[running] >> rank & 1)) {
             Fault fault = fault_of(asynchrony, access);
@@ -582,7 +610,7 @@ std::vector<Known> heard;                          // of each block: what any of
 void examine_ends()
 {
     for (const auto& [key, last] : remote) {
-        const unsigned thread = key >> 5, rank = key & 31;
+        const unsigned thread = key >> 5, rank = rank_of(thread) / cluster_size * cluster_size + (key & 31);
         if (heard[rank].size() > thread && heard[rank][thread] >= last.stamp) continue;
         running = thread;
         blockIdx = last.block;
@@ -596,11 +624,13 @@ void examine_ends()
 [[gnu::always_inline]] inline void access_shared(Access& access)
 {
     if (!find_shared(access)) return;
-    const unsigned site = site_at(access.pc, shared, access.write, access.size);
+    const bool own = cluster_blocks == 1 || rank_at(access.address) == rank_of(running);
+    const unsigned site = own ? site_at(access.pc, shared, access.write, access.size)
+                              : remote_site(access.pc, access.write, access.size);
     sites[site].atomic = access.atomic;
     if (counting) count(site, access.address);
     if (watching) examine(access, shared_cell(access.address), site, false);
-    if (watching && cluster_blocks > 1 && rank_at(access.address) != rank_of(running)) examine_remote(access);
+    if (watching && !own) examine_remote(access);
 }
 
 [[gnu::noinline, gnu::cold]] void access_elsewhere(Access access)
@@ -608,7 +638,11 @@ void examine_ends()
     const auto stack = reinterpret_cast<std::uintptr_t>(current->stack);
     if (access.address - stack < stack_bytes) return;
     if (access.address >= library_begin && access.address < library_end) {
-        access_array(access, operand_count);
+        if (access_array(access, operand_count) || !access.write) return;
+        Fault fault = fault_of(out_of_bounds, access);
+        (thread_name(running) + " writes constant memory, or what is no variable of the kernel").copy(fault.text, sizeof fault.text - 1);
+        stopping = true;
+        report(fault);
         return;
     }
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
@@ -716,7 +750,7 @@ void share_what_units_did(const Fibers& fibers)
 
 // What an atomic operation on an address was told by threads that had shown their writes before: by those of other
 // blocks, and by those of this one, or of its cluster.
-std::unordered_map<std::uintptr_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> told;
+std::unordered_map<std::uintptr_t, KnownBlocks> told;
 std::unordered_map<std::uintptr_t, Known> told_here;
 
 void Observer::block_starts()
@@ -900,9 +934,9 @@ void atomic(const void* address, unsigned size, bool write, const void* pc)
                     knows_blocks = true;
                 }
             if (write && fenced[running] >= block_start) {
-                for (auto& known_to : known_blocks[running]) here.push_back(known_to);
+                take(here, known_blocks[running]);
                 // Also what the other threads did before the last barrier: they, or this one, have shown it.
-                here.push_back({block_start, std::max(fenced[running], last_barrier)});
+                take(here, {{block_start, std::max(fenced[running], last_barrier)}});
             }
         }
         Known& here = told_here[at];
@@ -1063,15 +1097,26 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
 
 void proxy_fence() { proxy_fenced[running] = clock_now++; }
 
-void global_request(const void* address, unsigned bytes, bool write)
+static void add_row(Traffic& to, std::uintptr_t at, unsigned bytes)
 {
-    if (!counting) return;
-    const auto at = reinterpret_cast<std::uintptr_t>(address);
-    Traffic& to = traffic[global][write];
     to.units += (at + bytes - 1) / 32 - at / 32 + 1;
     to.bytes += bytes;
     ++to.requests;
 }
+void global_request(const void* address, unsigned bytes, bool write, unsigned blocks)
+{
+    if (!counting) return;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    add_row(traffic.space[global][write], at, bytes);
+    add_row(traffic.way[by_tma][write], at, bytes);
+    for (unsigned further = 1; further < blocks; ++further) add_row(traffic.way[multicast][write], at, bytes);
+}
+void block_request(const void* address, unsigned bytes)
+{
+    if (counting && rank_at(reinterpret_cast<std::uintptr_t>(address)) != block_rank())
+        add_row(traffic.way[to_block][1], reinterpret_cast<std::uintptr_t>(address), bytes);
+}
+void goes_by(unsigned which) { way = static_cast<Way>(which); }
 
 // Python puts the place in words: the line of the asm statement, and the line that calls the function around it.
 std::string place(const void* pc, const char*, int)
@@ -1087,6 +1132,7 @@ void asynchrony(const std::string& text, const char* file, int line, const void*
     if (last) abandon();
 }
 void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
+void misaligned(const std::string& text, const char* file, int line) { report(said(emulator::misaligned, text, file, line)); }
 void deadlock(const std::string& text, const char* file, int line, const void* pc)
 {
     report(said(emulator::deadlock, text, file, line, pc));
@@ -1181,7 +1227,8 @@ EXPORT void tracer_prepare(int count, int watch, int stop, std::uint32_t unwritt
     for (Array& array : arrays)
         if (array.cells) madvise(array.cells, units(array.bytes) * sizeof(Cell), MADV_DONTNEED);  // zero again
     restore_variables();
-    std::memset(traffic, 0, sizeof traffic);
+    traffic = {};
+    way = plain;
     faults.clear();
     block_starts.clear();
     clock_now = 0;
@@ -1212,7 +1259,8 @@ EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* size
         std::fill(shared_owner.begin() + cell_at(places[k]), shared_owner.begin() + units(places[k] + sizes[k]), k);
 }
 
-EXPORT const Traffic* tracer_traffic() { return traffic[0]; }
+/// Of global memory, then of shared memory, loads and stores; then of each Way the same.
+EXPORT const Traffic* tracer_traffic() { return traffic.space[0]; }
 
 EXPORT const Fault* tracer_faults(int* count)
 {

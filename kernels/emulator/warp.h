@@ -53,6 +53,7 @@ inline T from_word(std::uint64_t word)
 namespace emulator {
 void arrive_in_cluster(bool relaxed, const char* file, int line);
 void wait_in_cluster(const char* file, int line);
+void synchronise_grid(const char* file, int line);
 void* map_shared(const void* address, unsigned rank, const char* file, int line);
 unsigned rank_of_address(const void* address);
 unsigned rank_in_cluster();

@@ -4,11 +4,14 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from clones import copy_repository
 
+from tilewise import UserError
 from tilewise.build import cpp, emulator
 
 
@@ -43,6 +46,38 @@ def test_what_is_in_use_is_kept_and_what_is_not_goes(cache, tmp_path):
         age(path, days=40)
     last = make(tmp_path / "a", "int five();\n")
     assert sorted(cache.iterdir()) == sorted([*other, *last])
+
+
+def test_what_another_process_is_making_is_not_made_twice(cache):
+    begun, go, made = threading.Event(), threading.Event(), []
+
+    def slowly(path):
+        begun.set()
+        assert go.wait(60)
+        path.write_text("whole")
+        made.append("first")
+
+    def again(path):
+        made.append("second")
+
+    with ThreadPoolExecutor() as pool:  # a file is locked by threads as by processes
+        first = pool.submit(cpp.made_once, "three.o", slowly)
+        assert begun.wait(60)
+        second = pool.submit(cpp.made_once, "three.o", again)
+        go.set()
+        assert first.result(60) == second.result(60) == cache / "three.o"
+    assert made == ["first"] and [path.name for path in cache.iterdir()] == ["three.o"], "nor is a lock left behind"
+
+
+def test_what_fails_to_be_made_leaves_nothing_and_holds_nobody_up(cache):
+    def fails(path):
+        path.write_text("half")
+        raise UserError("no")
+
+    with pytest.raises(UserError):
+        cpp.made_once("three.o", fails)
+    assert not list(cache.iterdir())
+    assert cpp.made_once("three.o", lambda path: path.write_text("whole")).read_text() == "whole"
 
 
 BUILD = """

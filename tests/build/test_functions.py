@@ -69,7 +69,7 @@ def test_a_header_of_the_file_counts_and_a_header_of_the_system_does_not(tmp_pat
     "head, cluster",
     [
         ("__global__ void __cluster_dims__(2, 1, 1) mine(float* C);", ("2", "1", "1")),
-        ("int x; template <int N> __cluster_dims__(2 * N) __global__ void mine(float* C);", ("2 * N",)),
+        ("__device__ int x; template <int N> __cluster_dims__(2 * N) __global__ void mine(float* C);", ("2 * N",)),
         ("__global__ void __cluster_dims__(8) other(float*); __global__ void mine(float* C);", ()),
     ],
 )

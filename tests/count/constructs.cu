@@ -1,6 +1,10 @@
 // Small kernels for tests/count/test_constructs.py, a clean and a faulty one for each construct of CUDA. Each runs as two
 // blocks of 64 threads, or as one of 64; A, B and C have 128 elements at least. What a construct computes is asserted.
+#include <cassert>
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <device_launch_parameters.h>
+#include <math_constants.h>
 
 #define KERNEL(name) template <typename T> __global__ void name(const T* A, const T* B, T* C, int n, int p, int m)
 #define ME (static_cast<int>(threadIdx.x))
@@ -309,4 +313,98 @@ KERNEL(faulty_named_barrier_other)
         asm volatile("bar.sync 1, 32;" ::: "memory");
         C[ME] = values[ME - 32];  // FAULT
     }
+}
+
+// ---- Numbers -------------------------------------------------------------------------------------------------------------
+
+KERNEL(clean_atomics_of_half)
+{
+    __shared__ __half2 pair;
+    __shared__ __nv_bfloat162 bpair;
+    if (ME == 0) pair = __floats2half2_rn(0, 0), bpair = __floats2bfloat162_rn(0, 0);
+    __syncthreads();
+    atomicAdd(&pair.x, __float2half(1));
+    atomicAdd(&pair, __floats2half2_rn(0, 2));
+    atomicAdd(&bpair, __floats2bfloat162_rn(1, 0));
+    __syncthreads();
+    assert(__low2float(pair) == 64 && __high2float(pair) == 128 && __low2float(bpair) == 64);
+    C[ME] = 0;
+}
+KERNEL(faulty_atomic_of_half_and_plain)
+{
+    __shared__ __half sum;
+    if (ME == 0) sum = __half(0);
+    __syncthreads();
+    atomicAdd(&sum, __half(1));  // FAULT
+    if (ME == 1) sum = __half(2);
+    __syncthreads();
+    C[ME] = float(sum);
+}
+KERNEL(clean_functions_of_half)
+{
+    const __half2 a = __float2half2_rn(2), b = __floats2half2_rn(3, -1);
+    assert(__low2float(__hmax2(a, b)) == 3 && __high2float(__habs2(b)) == 1 && __hbgt2(a, __hneg2(a)) && !__hbeq2(a, b));
+    assert(__hgt2_mask(a, b) == 0xffff0000u && float(hexp(__half(0))) == 1 && __low2float(h2rcp(a)) == 0.5f);
+    assert(__half2int_rn(__half(2.5f)) == 2 && __half2uint_rz(__half(2.5f)) == 2 && __half2float(__ushort2half_rn(7)) == 7);
+    assert(__half2float(__float2half_rz(1.0009f)) < 1.0009f && __half2float(__float2half_ru(1.0001f)) > 1);
+    assert(__bfloat162float(__float2bfloat16_rz(1.99999f)) < 1.99999f && __bfloat162float(hsqrt(__nv_bfloat16(4))) == 2);
+    __half counted = 3;
+    counted++;
+    assert(float(-counted) == -4 && __hisinf(__half(1e9f)) == 1 && __low2float(__lowhigh2highlow(b)) == -1);
+    C[ME] = 0;
+}
+KERNEL(faulty_assertion_of_half)
+{
+    C[ME] = 0;
+    assert(__half2float(__float2half(2049)) == 2049);  // FAULT
+}
+KERNEL(clean_rounding)
+{
+    const float a = 1, b = 3, tiny = 1e-10f;
+    assert(__fdiv_rd(a, b) < __fdiv_ru(a, b) && __fdiv_rz(-a, b) == -__fdiv_rd(a, b) && __frcp_ru(b) == __fdiv_ru(a, b));
+    assert(__fadd_ru(a, tiny) > 1 && __fadd_rd(a, tiny) == 1 && __fsub_rz(a, tiny) < 1 && __fmaf_ru(tiny, tiny, a) > 1);
+    assert(__int2float_rz(16777217) == 16777216 && __int2float_ru(16777217) == 16777218 && __double2float_rd(0.1) < 0.1);
+    assert(__dsqrt_ru(2) > __dsqrt_rd(2) && __dadd_rz(1, -1e-20) < 1 && __ull2double_rn(1ull << 60) == 0x1p60);
+    assert(fabsf(CUDART_PI_F - 3.1415927f) < 1e-6f && isinf(CUDART_INF_F) && isnan(CUDART_NAN));
+    C[ME] = 0;
+}
+KERNEL(clean_parts_of_words)
+{
+    assert(__vadd4(0x01ff7f80, 0x01010101) == 0x02008081 && __vsub2(0x00010000, 0x00020001) == 0xffffffff);
+    assert(__vmaxs4(0x80010203, 0x7f000304) == 0x7f010304 && __vmaxu4(0x80010203, 0x7f000304) == 0x80010304);
+    assert(__vminu2(0x00010002, 0x00020001) == 0x00010001 && __vabsdiffu4(0x05000000, 0x0a000000) == 0x05000000);
+    assert(__vcmpgtu4(0x02000000, 0x01000000) == 0xff000000 && __vsetles2(0xffff0001, 0x00000000) == 0x00010000);
+    assert(__funnelshift_lc(1, 2, 40) == 1 && __funnelshift_rc(1, 2, 40) == 2 && __hadd(3, 4) == 3 && __rhadd(3, 4) == 4);
+    assert(__uhadd(~0u, ~0u) == ~0u && __usad(3, 5, 1) == 3 && __dp2a_lo(0x00020003, 0x00000405, 1) == 24);
+    assert(__fns(0xff, 0, 3) == 2 && __fns(0xf0, 0, 1) == 4 && __fns(1, 5, 1) == ~0u && __fns(0x0f, 7, -1) == 3);
+    C[ME] = 0;
+}
+KERNEL(clean_functions_that_c_lacks)
+{
+    float s, c;
+    sincospif(0.5f, &s, &c);
+    assert(s == 1 && fabsf(c) < 1e-6f && sinpi(1.5) == -1 && fabsf(rhypotf(3, 4) - 0.2f) < 1e-6f && norm3df(1, 2, 2) == 3);
+    assert(fabs(erf(erfinv(0.3)) - 0.3) < 1e-12 && fabs(normcdf(0.0) - 0.5) < 1e-15 && rcbrtf(8) == 0.5f && exp10f(2) == 100);
+    assert(isnan(s / 0 - s / 0) && !isfinite(1 / (c - c)) && signbit(-1.0f) && abs(-2.5f) == 2.5f && fmax(1.0f, 2.0f) == 2);
+    static_assert(sizeof(pow(1.0f, 2)) == 4 && sizeof(sqrt(1.0f)) == 4 && sizeof(pow(1.0, 2)) == 8, "");
+    C[ME] = 0;
+}
+__constant__ float table_of_constants[4] = {1, 2, 3, 4};
+KERNEL(clean_constant_memory)
+{
+    assert(table_of_constants[ME % 4] == ME % 4 + 1);
+    C[ME] = make_float1(0).x + make_long2(0, 0).y;
+}
+KERNEL(faulty_address_of_constant_memory)
+{
+    C[ME] = 0;
+    if (ME == 3) table_of_constants[1] = 5;  // FAULT
+}
+KERNEL(clean_masks_at_two_lines)
+{
+    unsigned same = 0;
+    if (ME % 2) same = __match_any_sync(0xaaaaaaaau, ME % 4);
+    const unsigned all = __match_any_sync(ALL, ME / 4);
+    assert(all == 0xfu << ME % 32 / 4 * 4 && (ME % 2 == 0 || same == (ME % 4 == 1 ? 0x22222222u : 0x88888888u)));
+    C[ME] = 0;
 }

@@ -400,9 +400,9 @@ KERNEL(faulty_mma_without_some_lanes_of_wmma)
     nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> c;
     nvcuda::wmma::fill_fragment(c, 0.0f);
     if (ME % 32 != 5) {
-        nvcuda::wmma::load_matrix_sync(a, tile, 16);
+        nvcuda::wmma::load_matrix_sync(a, tile, 16);  // FAULT
         nvcuda::wmma::load_matrix_sync(b, tile, 16);
-        nvcuda::wmma::mma_sync(c, a, b, c);  // FAULT
+        nvcuda::wmma::mma_sync(c, a, b, c);
     }
     C[ME] = c.x[0];
 }
@@ -431,4 +431,36 @@ KERNEL(clean_wmma_of_doubles)
     for (int k = 0; k < 4; ++k) wanted += a[ME / 8 * 4 + k] * b[ME % 8 * 4 + k];
     assert(c[ME] == wanted);
     C[ME] = 0;
+}
+KERNEL(clean_wmma_of_bytes)
+{
+    namespace wmma = nvcuda::wmma;
+    __shared__ alignas(32) signed char left[32 * 16], right[16 * 16];
+    __shared__ alignas(32) int sums[32 * 8];
+    for (int e = ME; e < 32 * 16; e += 64) left[e] = e % 16 - 8;
+    for (int e = ME; e < 16 * 16; e += 64) right[e] = e % 16 ? 127 : -128;
+    __syncthreads();
+    if (ME < 32) {
+        wmma::fragment<wmma::matrix_a, 32, 8, 16, signed char, wmma::row_major> a;
+        wmma::fragment<wmma::matrix_b, 32, 8, 16, signed char, wmma::row_major> b;
+        wmma::fragment<wmma::accumulator, 32, 8, 16, int> c;
+        wmma::fill_fragment(c, 1 << 30);
+        wmma::load_matrix_sync(a, left, 16);
+        wmma::load_matrix_sync(b, right, 16);
+        wmma::mma_sync(c, a, b, c);
+        wmma::store_matrix_sync(sums, c, 8, wmma::mem_row_major);
+    }
+    __syncthreads();
+    assert(sums[8] == (1 << 30) + 1024 && sums[9] == (1 << 30) - 1016);
+    C[ME] = 0;
+}
+KERNEL(faulty_misaligned_fragment)
+{
+    namespace wmma = nvcuda::wmma;
+    __shared__ alignas(32) half tile[512];
+    for (int e = ME; e < 512; e += 64) tile[e] = half(1);
+    __syncthreads();
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, tile + 8, 16);  // FAULT
+    C[ME] = float(a.x[0]);
 }

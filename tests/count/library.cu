@@ -2,6 +2,8 @@
 // cooperative groups.
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
 #include <cuda/barrier>
 #include <cuda/pipeline>
 #include <cuda/ptx>
@@ -181,6 +183,51 @@ KERNEL(faulty_copy_not_waited_for_by_a_group)
     C[ME] = tile[ME];  // FAULT
 }
 
+KERNEL(clean_scans_and_parts)
+{
+    const auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+    const int rank = tile.thread_rank();
+    assert(cg::inclusive_scan(tile, 2) == 2 * rank + 2 && cg::exclusive_scan(tile, 2, cg::plus<int>()) == 2 * rank);
+    const auto half = cg::binary_partition(tile, rank % 2);
+    assert(half.size() == 4 && half.thread_rank() == rank / 2 && cg::reduce(half, rank, cg::plus<int>()) == (rank % 2 ? 16 : 12));
+    const auto third = cg::labeled_partition(tile, rank / 3);
+    assert(third.size() == (rank < 6 ? 3 : 2) && third.ballot(rank % 3 == 1) == 2 && third.match_any(7) == (1u << third.size()) - 1);
+    assert(cg::invoke_one_broadcast(tile, [] { return 7; }) == 7 && third.shfl_down(rank, 1) >= rank);
+    C[ME] = 0;
+}
+__device__ inline int sum_of(const cg::thread_group& group, int* shared, int value)
+{
+    shared[ME] = value;
+    group.sync();
+    int sum = 0;
+    for (unsigned k = 0; k < group.size(); ++k) sum += shared[ME - group.thread_rank() + k];
+    group.sync();
+    return sum;
+}
+KERNEL(clean_any_group)
+{
+    __shared__ int shared[64];
+    const auto block = cg::this_thread_block();
+    assert(sum_of(block, shared, 1) == 64 && sum_of(cg::tiled_partition(block, 4), shared, 2) == 8);
+    assert(sum_of(cg::tiled_partition<16>(block), shared, 1) == 16);
+    C[ME] = 0;
+}
+KERNEL(faulty_group_too_small)
+{
+    __shared__ int shared[64];
+    const cg::thread_group tile = cg::tiled_partition(cg::this_thread_block(), 16);
+    shared[ME] = ME;
+    tile.sync();
+    C[ME] = shared[ME ^ 16];  // FAULT
+}
+KERNEL(faulty_shuffle_lane_elsewhere_in_a_scan)
+{
+    const auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+    C[ME] = 0;
+    if (tile.thread_rank() < 4) C[ME] = cg::inclusive_scan(tile, 1);  // FAULT
+    __syncthreads();
+}
+
 // ---- cuda::ptx -------------------------------------------------------------------------------------------------------------
 
 KERNEL(clean_functions_of_ptx)
@@ -221,4 +268,70 @@ KERNEL(faulty_copy_not_waited_for_in_ptx)
     __syncthreads();
     C[ME] = tile[ME];  // FAULT
     while (!ptx::mbarrier_try_wait_parity(&full, 0)) {}
+}
+
+// ---- Blocks that wait for each other ---------------------------------------------------------------------------------------
+
+__device__ unsigned here;
+__device__ inline void meet_by_counting(bool shows)
+{
+    __syncthreads();
+    if (ME == 0) {
+        if (shows) __threadfence();
+        const unsigned wanted = (atomicAdd(&here, 1) / gridDim.x + 1) * gridDim.x;
+        while (atomicAdd(&here, 0) < wanted) {}
+        if (shows) __threadfence();
+    }
+    __syncthreads();
+}
+__device__ float left_there[128];
+KERNEL(clean_counting_barrier_between_blocks)
+{
+    for (int round = 0; round < 3; ++round) {
+        left_there[64 * blockIdx.x + ME] = 10 * round + ME;
+        meet_by_counting(true);
+        assert(left_there[64 * (1 - blockIdx.x) + 63 - ME] == 10 * round + 63 - ME);
+        meet_by_counting(true);
+    }
+    C[64 * blockIdx.x + ME] = 0;
+}
+KERNEL(faulty_no_fence_between_blocks)
+{
+    left_there[64 * blockIdx.x + ME] = ME;
+    meet_by_counting(false);
+    C[64 * blockIdx.x + ME] = left_there[64 * (1 - blockIdx.x) + 63 - ME];  // FAULT
+}
+KERNEL(clean_grid_between_blocks)
+{
+    const auto grid = cg::this_grid();
+    assert(grid.size() == 128 && grid.thread_rank() == 64 * blockIdx.x + ME && grid.num_blocks() == 2);
+    for (int round = 0; round < 3; ++round) {
+        left_there[64 * blockIdx.x + ME] = 10 * round + ME;
+        grid.sync();
+        assert(left_there[64 * (1 - blockIdx.x) + 63 - ME] == 10 * round + 63 - ME);
+        cg::sync(grid);
+    }
+    C[64 * blockIdx.x + ME] = 0;
+}
+KERNEL(faulty_grid_written_again_between_blocks)
+{
+    const auto grid = cg::this_grid();
+    left_there[64 * blockIdx.x + ME] = ME;
+    grid.sync();
+    C[64 * blockIdx.x + ME] = left_there[64 * (1 - blockIdx.x) + ME];
+    left_there[64 * blockIdx.x + ME] = 7;  // FAULT
+    grid.sync();
+}
+KERNEL(clean_grid_and_block_between_blocks)
+{
+    __shared__ float own[64];
+    own[ME] = 100 * blockIdx.x + ME;
+    left_there[64 * blockIdx.x + ME] = ME;
+    cg::this_grid().sync();
+    assert(own[63 - ME] == 100 * blockIdx.x + 63 - ME && cg::this_cluster().block_rank() == 0 && cg::this_cluster().num_blocks() == 1);
+    cg::this_cluster().sync();
+    own[ME] = left_there[64 * (1 - blockIdx.x) + ME];
+    __syncthreads();
+    assert(own[63 - ME] == 63 - ME);
+    C[64 * blockIdx.x + ME] = 0;
 }

@@ -5,12 +5,18 @@ import pytest
 
 from tilewise import ROOT, UserError
 from tilewise.build.cuda import compile_cubin
+from tilewise.build.functions import functions
 from tilewise.count.trace import build
 from tilewise.study.registry import Kernel, LaunchEntry
 
 TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
 VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"
 LIMITS = "C[0] = INT_MAX + FLT_MAX; C[1] = INT_MIN + DBL_EPSILON;"
+HALVES = "C[0] = (float)hexp(half(1)) + __low2float(__hgt2(half2(1, 2), __hmax2(half2(3, 4), half2(5, 6))));"
+ROUNDED = "C[0] = __fadd_rz(__dmul_ru(1, 2), __int2float_rd(n));"
+PARTS = "C[0] = __vadd4(1, __funnelshift_lc(1, __vmaxs2(1, 2), 3));"
+MANAGED = "__managed__ int x; __global__ void __maxnreg__(32) f() {}"
+CONSTANTS = "#include <device_launch_parameters.h>\n#include <math_constants.h>"
 COPIES = "<cooperative_groups/memcpy_async.h>"
 CLUSTER = (
     "__shared__ float s; __cluster_barrier_arrive(); __cluster_barrier_wait(); "
@@ -63,6 +69,24 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`__cluster_dims__`", "__global__ void __cluster_dims__(2, 1, 1) f() {}", "C[0] = 1;", TAKEN, TAKEN),
     ("`__clusterRelativeBlockRank`, `__cluster_map_shared_rank`", "", CLUSTER, TAKEN, TAKEN),
     ("`atomicAdd`, `atomicCAS`", "", "atomicAdd(C, 1.0f); atomicCAS((int*)C, 1, 2);", TAKEN, TAKEN),
+    ("`atomicAdd` of `half2`", "#include <cuda_fp16.h>", "atomicAdd((half2*)C, half2(1, 1));", TAKEN, TAKEN),
+    ("a function without `__device__`", "int f() { return 1; }", "C[0] = 1;", REFUSED, REFUSED),
+    ("a `constexpr` function without it", "constexpr int f() { return 1; }", "C[0] = 1;", REFUSED, REFUSED),
+    ("a member without it", "struct S { int x; int f() { return x; } };", "C[0] = 1;", REFUSED, REFUSED),
+    ("a variable of the file without it", "int x;", "C[0] = 1;", REFUSED, REFUSED),
+    ("a constant of the file without it", "const int x = 1; constexpr int y[] = {1};", "C[0] = x + *y;", TAKEN, TAKEN),
+    ("`__managed__`, `__maxnreg__`", MANAGED, "C[0] = x;", TAKEN, TAKEN),
+    ("`int1`, `ulong2`", "", "int1 x{1}; ulong2 y{1, 2}; C[0] = x.x + y.y;", TAKEN, TAKEN),
+    ("`isnan`, `sinpif`, `rhypotf`, `normcdff`", "", "C[0] = isnan(sinpif(rhypotf(1, normcdff(1))));", TAKEN, TAKEN),
+    ("`__fadd_rz`, `__dmul_ru`, `__int2float_rd`", "", ROUNDED, TAKEN, TAKEN),
+    ("`__vadd4`, `__vmaxs2`, `__funnelshift_lc`", "", PARTS, TAKEN, TAKEN),
+    ("`__vavgu4`, `__vabs2`", "", "C[0] = __vabs2(n);", TAKEN, LACKING),
+    ("`hexp`, `__hmax2`, `__hgt2`", "#include <cuda_bf16.h>\n#include <cuda_fp16.h>", HALVES, TAKEN, TAKEN),
+    ("`malloc`, `new`", "", "float* x = new float[4]; x[0] = n; C[0] = x[p];", TAKEN, LACKING),
+    ("textures", "", "C[0] = tex1Dfetch<float>(0ull, n);", TAKEN, LACKING),
+    ("`<cuda_fp8.h>`", "#include <cuda_fp8.h>", "C[0] = 1;", TAKEN, LACKING),
+    ("`<device_launch_parameters.h>`, `<math_constants.h>`", CONSTANTS, "C[0] = CUDART_PI_F;", TAKEN, TAKEN),
+    ("`<cooperative_groups/scan.h>`", "#include <cooperative_groups/scan.h>", "C[0] = 1;", TAKEN, TAKEN),
 ]  # fmt: skip
 HEAD = "(const float* A, const float* B, float* C, int n, int p, int m)"
 
@@ -76,13 +100,11 @@ def kernel_of(folder, before, body):
 def test_verdict(tmp_path, construct, before, body, nvrtc, emulator):
     kernel = kernel_of(tmp_path, before, body)
     assert bool(message(lambda: compile_cubin(kernel, "mine", "9.0"))) == (nvrtc == REFUSED)
-    found = message(lambda: build(kernel, ["mine"], tmp_path / "mine.so"))
+    found = message(lambda: (functions(kernel.path), build(kernel, ["mine"], tmp_path / "mine.so")))  # as the command
     if emulator == TAKEN:
         assert not found
     else:
-        assert f"{tmp_path}/mine.cu:{1 if before and 'include' in before and body == 'C[0] = 1;' else 4}: " in found, (
-            found
-        )
+        assert f"{tmp_path}/mine.cu:{1 if before and body == 'C[0] = 1;' else 4}: " in found, found
         assert ("the emulator has no" in found) == (emulator == LACKING), found
 
 

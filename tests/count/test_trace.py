@@ -115,19 +115,6 @@ def test_conflicts_of_the_hardware_are_contention(beside_hardware):
 # The rungs of the ladder, at 256 x 256 x 256 with the parameters of the recorded run. docs/microscope.md explains what
 # the hardware counts otherwise.
 
-#: The sectors of the boxes that TMA copies, per block: parts of A and B, elements of both tiles, bytes of an element.
-BOXES = {
-    "tma_ring": (2, 1, 128 + 256, 4),
-    "transposing_ring": (2, 1, 256, 4),  # of B alone: its own threads bring A
-    "wgmma": (2, 1, 128 + 256, 2),
-    "warp_specialised": (2, 1, 128 + 256, 2),
-    "clusters": (2, 1, 128 + 256, 2),
-    "float_from_half": (4, 2, 128 + 128, 2),
-    "float_from_bf16": (4, 3, 128 + 128, 2),
-    "three_tf32": (4, 2, 128 + 128, 4),
-}
-#: Of these kernels the hardware has no shared stores for what cp.async writes, 16 bytes per lane: four wavefronts each.
-CP_ASYNC = ("pipelined", "async_copies", "dmma_pipelined", "mma_sync")
 #: What else differs, and why: the columns of each kernel that are not compared.
 OTHERWISE = {
     "stream_k": METRICS,  # its grid is one for 132 multiprocessors there, for 4 here
@@ -135,8 +122,8 @@ OTHERWISE = {
     "async_copies": ("shared_load_requests", "shared_load_wavefronts", "global_load_sectors"),  # joined; unexplained
     "pipelined": ("shared_load_requests",),  # nvcc issues loads that no lane needs
     "dmma_pipelined": ("shared_load_requests",),  # nvcc splits loads of 16 bytes
-    "mma_sync": ("shared_load_requests",),  # ldmatrix is no request there
-    "clusters": ("global_store_requests", "global_store_sectors", "shared_store_requests"),  # TMA and stmatrix store
+    "mma_sync": ("shared_load_requests",),  # see there
+    "clusters": ("shared_store_requests",),  # stmatrix
     "float_from_half": ("shared_load_wavefronts", "shared_store_requests"),  # loads wait for wgmma
 }
 
@@ -153,17 +140,15 @@ def test_the_ladders_counts_are_the_hardwares(rungs):
     compared = 0
     for _, row in rungs.iterrows():
         counted, measured = ({column: row[column + end] for column in METRICS} for end in ("", "_hw"))
-        if row.kernel in BOXES:
-            blocks, parts, edge, size = BOXES[row.kernel]
-            counted["global_load_sectors"] -= blocks * parts * edge * 256 * size // 32
-            del counted["global_load_requests"]  # a box is no request of a warp
-            if row.kernel == "float_from_half":  # with the powers of two, which a bulk copy brings
-                counted["global_load_sectors"] -= 512
-        if row.kernel in CP_ASYNC:
+        for way in ("load", "store"):
+            for unit in ("requests", "sectors"):  # TMA does not pass the pipeline of loads and stores
+                counted[f"global_{way}_{unit}"] -= row[f"tma_{way}_{unit}"]
+        counted["shared_load_requests"] -= row.matrix_load_requests  # ldmatrix is another instruction
+        if row.async_load_requests:  # what cp.async writes is no store, also if it writes zeros and loads nothing
             copies = counted["shared_store_requests"] - measured["shared_store_requests"]
-            assert copies > 0 and counted["shared_store_wavefronts"] - 4 * copies <= measured["shared_store_wavefronts"]
+            assert row.async_load_requests <= copies <= 1.2 * row.async_load_requests
             counted["shared_store_requests"] -= copies
-            counted["shared_store_wavefronts"] -= 4 * copies
+            counted["shared_store_wavefronts"] -= 4 * copies  # of 16 bytes per lane
         for column in counted.keys() - OTHERWISE.get(row.kernel, ()):
             compared += 1
             disturbed = "shared" in column and "requests" not in column  # an access that waited is one wavefront more

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import pandas as pd
 import pytest
@@ -240,6 +241,19 @@ def test_points_of_rows(recorded):
     assert data.point_of(row, later) is None, "recorded before the kernel had depth"
     row = gpu.measurements[gpu.measurements["kernel"] == "naive"].iloc[0].to_dict()
     assert data.point_of(row, naive).parameters == (("block_x", 8), ("block_y", 128))
+
+
+def test_a_recorded_run_is_read_again_only_if_a_file_changed(recorded, tmp_path):
+    folder = tmp_path / "nvidia-h200"
+    shutil.copytree(recorded / "nvidia-h200", folder)
+    first = data.load_platform(folder, recorded=True)
+    assert data.load_platform(folder, recorded=True) is first
+    one = data.load_platform(folder, "task3", recorded=True)
+    assert set(one.measurements["task"]) == {"task3"} and set(one.facts["sweep"]["task"]) <= {"task3"}
+    assert len(first.measurements) > len(one.measurements)
+    device = folder / "device.json"
+    device.write_text(json.dumps(json.loads(device.read_text()) | {"mine": 1}))
+    assert data.load_platform(folder, recorded=True).device["mine"] == 1
 
 
 def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):

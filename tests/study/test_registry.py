@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+import shutil
 
 import pytest
 import yaml
@@ -282,6 +283,27 @@ def test_a_header_that_is_missing_is_named_with_the_line_that_asks_for_it(tmp_pa
     (tmp_path / "two.cuh").write_text('#include "one.cuh"\n#include <cuda_bf16.h>\n')
     [kernel] = registry.load(tmp_path).values()
     assert [path.name for path in kernel.files] == ["mine.cu", "one.cuh", "two.cuh"]
+
+
+def test_what_was_loaded_is_loaded_again_only_if_a_file_changed(tmp_path, monkeypatch):
+    folder = tmp_path / "kernels"
+    shutil.copytree(KERNELS, folder)
+    monkeypatch.setattr(registry, "KERNELS", folder)
+    first = registry.load(folder)
+    again = registry.load(folder)
+    assert again["naive"] is first["naive"] and first["naive"].code
+    del again["naive"]
+    assert "naive" in registry.load(folder), "everyone has a dict of their own"
+    code = folder / "naive.cu"
+    code.write_text(f"// mine\n{code.read_text()}")
+    assert registry.load(folder)["naive"].code != first["naive"].code
+    entries = folder / "registry.yaml"
+    text = entries.read_text()
+    entries.write_text(text.replace("naive.cu", "absent.cu", 1))
+    with pytest.raises(UserError, match="absent"):
+        registry.load(folder)
+    entries.write_text(text)
+    assert registry.load(folder)["naive"].source == "naive.cu"
 
 
 def test_every_source_has_an_entry():

@@ -18,6 +18,8 @@ import sys
 ADDRESS = "TILEWISE_FORKS"
 #: A client that is stopped between two words must not hold up the others.
 PATIENCE_S = 60
+#: A script has the cores that its rule says; NumPy's library would take all that it finds when it is loaded.
+ALONE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 # ---- Snakemake -------------------------------------------------------------------------------------------------------
@@ -40,14 +42,12 @@ def begin() -> None:
     except OSError:
         listener.close()
         return
-    # A script has the cores that its rule says; NumPy's library would take all that it finds when it is loaded.
-    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     with listener:
         subprocess.Popen(
             [*shlex.split(sys.executable), "-m", "tilewise.forks", str(os.getpid()), str(listener.fileno())],
             pass_fds=[listener.fileno()],
             stdin=subprocess.DEVNULL,
-            env=os.environ | alone,
+            env=os.environ | ALONE,
         )
     os.environ[ADDRESS] = address
     sys.executable = f"{sys.executable} -IS {shlex.quote(__file__)}"
@@ -136,7 +136,7 @@ def serve(listener: socket.socket) -> list[str]:
                 client.close()
                 continue
             request, descriptors = received
-            _import_for(request[0][0])
+            _import_for(os.path.join(request[1], request[0][0]))  # noqa: PTH118
             gc.freeze()  # a fork that looked for garbage in what all share would copy it
             me, fork = os.getpid(), os.fork()
             if not fork:
@@ -190,14 +190,20 @@ def _received(client: socket.socket) -> tuple[tuple[list[str], str, dict[str, st
 
 
 def _import_for(script: str) -> None:
-    """Import what a script imports at its top; what goes wrong there the script itself will tell."""
+    """Import what a script imports at its top; what goes wrong there the script itself will tell.
+
+    Modules of ours with a function `ahead` then read what their users read anyway: a fork has it already.
+    """
     import ast
 
+    before = set(sys.modules)
     with contextlib.suppress(Exception):
         with open(script, encoding="utf-8") as text:
             module = ast.parse(text.read())
         module.body = [line for line in module.body if isinstance(line, (ast.Import, ast.ImportFrom))]
         exec(compile(module, script, "exec"), {})
+        for name in [name for name in sys.modules if name.startswith("tilewise.") and name not in before]:
+            getattr(sys.modules[name], "ahead", lambda: None)()
 
 
 def _become(request: tuple[list[str], str, dict[str, str]], descriptors: list[int]) -> list[str]:

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import ROOT, UserError
+from tilewise.files import locked
 
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
 #: The cache forgets what nobody has used for so long; a precompiled header has 13 MB.
 KEPT_S = 30 * 24 * 3600
+#: So long a process waits for what another one compiles, before it does so itself.
+WAIT_S = 120
 #: What stands for the repository's folder in the names of files that a library knows, so that all clones share it.
 ANYWHERE = "/tilewise"
 
@@ -60,14 +63,23 @@ def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
 def made_once(name: str, make: Callable[[Path], Any]) -> Path:
     """A file in the cache, whose name depends on all that goes into it; `make` writes it to a path if it is not there.
 
-    If there is no place for a cache, it lies in a folder that goes with the process.
+    If there is no place for a cache, it lies in a folder that goes with the process. A process that wants what another
+    is making waits for it, but not forever.
     """
     output = _cache() / name
-    if not _kept(output):
-        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{name}.") as temporary:
-            made = Path(temporary, name)
-            make(made)
-            made.replace(output)
+    if _kept(output):
+        return output
+    lock = locked(output.with_name(f".{name}.lock"), WAIT_S)
+    try:
+        if not _kept(output):
+            with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{name}.") as temporary:
+                made = Path(temporary, name)
+                make(made)
+                made.replace(output)
+    finally:
+        if lock:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
     return output
 
 

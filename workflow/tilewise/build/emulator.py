@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ class LaunchError(Exception):
 #: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
 COMPILE = (
     *(flag for flag in FLAGS if flag != "-shared"),
+    "-Og",  # half the time of -O2 to compile; what runs here is so small that it is no slower
     "-fno-strict-aliasing",  # a kernel reads floats as int4
     "-fno-extern-tls-init",
     "-fstack-clash-protection",  # a thread that needs too much local memory meets the end of its stack
@@ -143,6 +145,17 @@ HIDDEN = """int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t ui
     strstr fprintf sprintf snprintf puts putchar fputs scanf fopen fclose fflush stdout stderr stdin realloc calloc
     alloca uchar""".split()
 _LACKS = "nvrtc_lacks_"
+#: A GPU has a heap for its threads.
+_NO_HEAP = """#define EMULATOR_LACKS __attribute__((error("the emulator has no heap for malloc and new; use an array")))
+extern "C" void* malloc(std::size_t) noexcept EMULATOR_LACKS;
+void* operator new(std::size_t) EMULATOR_LACKS;
+void* operator new[](std::size_t) EMULATOR_LACKS;
+#undef EMULATOR_LACKS
+"""
+#: Names that look as those of CUDA's own functions, types and variables do.
+_CUDAS_OWN = (
+    r"__\w+|(?:tex|surf)(?:[123]D|Cubemap)\w*|cyl_bessel\w*|\w+_sync|atomic\w+|(?:cooperative_groups|cuda|nvcuda)::\w+"
+)
 
 
 def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
@@ -154,7 +167,7 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     hidden = [f"#undef {name}\n" for name in names] + [f"#define {name} {_LACKS}{name}\n" for name in HIDDEN]
     # g++ does not take `alignas` between other words of a declaration, as after __shared__.
     alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
-    text = f'#include "cuda_emulator.h"\n{"".join(hidden)}{alignas}'
+    text = f'#include "cuda_emulator.h"\n{_NO_HEAP}{"".join(hidden)}{alignas}'
     folder = precompiled("as_nvrtc.h", text, own)
     headers = [f"-I{place}" for place in (INCLUDE, FOLDER, HOST_HEADERS, folder)]
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
@@ -173,6 +186,10 @@ def _in_kernel(message: str, kernel: Kernel, instances: Sequence[str], source: P
     if hidden := re.search(rf"{_LACKS}(\w+)", what):
         remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
         return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
+    if unknown := re.match(rf"'({_CUDAS_OWN})' (?:was not declared|is not a member of|does not name a type)", what):
+        return f"{where}: the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+    if lacking := re.search(r"declared with attribute error: (the emulator .*?)(?: \[-W|$)", what):
+        return f"{where}: {lacking[1]}"
     if not where.startswith((str(source), "<stdin>")):
         return message
     if "no matching function for call to 'instance(" in what:
@@ -360,6 +377,7 @@ def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[
     return [array for array in arrays if array.owner is None or _plain(array.owner) not in others]
 
 
+@cache
 def _plain(instance: str) -> str:
     """An instance's name as it is written and as nm prints it, made equal: `f<32u, true>` is `f<32,1>`."""
     plain = re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)
@@ -437,8 +455,26 @@ HOW = {
     4: "reads or writes address {address:#x}, where nothing is",
     5: "comes to an instruction that ends it, such as where a function without `return` ends",
     6: "waits here for a change that no thread of its block makes; the emulator runs the blocks of a grid one after "
-    "the other, and in neither order does an earlier block make it",
+    "the other, and in neither order does an earlier block make it; of {together} it runs all together: choose a "
+    "smaller shape",
+    7: "waits here for a change that no thread of the grid makes",
 }
+
+#: How many blocks, and how many threads, the emulator runs together at most.
+MOST_TOGETHER = {"blocks": 256, "threads": 8192}
+
+
+def fits_together(launch: Launch) -> bool:
+    """Whether the emulator can run all blocks of a launch together."""
+    blocks = math.prod(launch.grid)
+    return blocks <= MOST_TOGETHER["blocks"] and 32 * -(-launch.threads // 32) * blocks <= MOST_TOGETHER["threads"]
+
+
+def how_of(stopped: "Stopped") -> str:
+    """What a thread did that was stopped, in words."""
+    most = " and ".join(f"{number:,d} {what}" for what, number in MOST_TOGETHER.items())
+    return HOW[stopped.how].format(address=stopped.address, together=f"grids of up to {most}")
+
 
 #: That of them by which another order of the blocks may help.
 WAITS = 6
@@ -542,13 +578,15 @@ class Emulator:
         blocks_reversed: bool | None = None,
         seed: int = 0,
         blocks: Iterable[Three] = (),
+        together: bool = False,
     ) -> bool:
         """Run one launch; `arrays` holds A, B, C and the workspaces by name, as C-contiguous arrays or as addresses.
 
         Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
         (`seed` other than 0); blocks in ascending or, by default as `reverse` says, in descending order. `blocks`,
-        triples (x, y, z), are those to run; all by default. Returns whether it ran to its end: the tracer gives up
-        some. Raises, with all arrays untouched, what `check` raises.
+        triples (x, y, z), are those to run; all by default. `together`: all blocks of the grid run at the same time if
+        they are no more than MOST_TOGETHER; else, as always, those of a cluster. Returns whether it ran to its end:
+        the tracer gives up some. Raises, with all arrays untouched, what `check` raises.
         """
         self.check(launch, limits)
         shared = self.shared_of(launch)
@@ -578,6 +616,7 @@ class Emulator:
                 ctypes.c_uint64(seed),
                 (ctypes.c_uint64 * len(numbers))(*numbers) if numbers else None,
                 ctypes.c_uint64(len(numbers)),
+                ctypes.c_int(together and not numbers and fits_together(launch)),
             )
         )
         if self.seconds_left is not None:
@@ -610,7 +649,7 @@ def run(
         library = libraries[launch.instance]
         if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
             block, thread = tuple(stopped.block), thread_of(stopped.thread, launch)
-            how = HOW[stopped.how].format(address=stopped.address)
+            how = how_of(stopped)
             raise UserError(f"{library.entry}: {launch.instance}: thread {thread} of block {block} {how}")
 
 

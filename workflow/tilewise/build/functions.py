@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewise import UserError
-from tilewise.build.cpp import beside, preprocess
+from tilewise.build.cpp import beside, preprocess, shown
 from tilewise.study.sources import EMULATOR, INCLUDE, code_of, files_of
 
 _HEADS = ("cuda_emulator.h", "cuda_fp16.h", "cuda_bf16.h")
@@ -20,6 +20,8 @@ _WORDS = re.compile(
     re.MULTILINE,
 )
 _OPEN, _CLOSE = "([{<", ")]}>"
+#: Where a GPU has a function or a variable.
+_SPACES = ("__global__", "__device__", "__host__", "__constant__", "__shared__", "__managed__")
 #: Words before a function's name that are followed by parentheses of their own.
 _ATTRIBUTES = (
     "__attribute__",
@@ -57,19 +59,23 @@ class Function:
 def functions(path: Path) -> dict[str, Function]:
     """The __global__ functions that a file, or a file that it includes in quotes, defines or declares, by name.
 
-    Raises UserError if a file is no text, or the preprocessor fails, or there is no compiler.
+    Raises UserError if a file is no text, or the preprocessor fails, or there is no compiler; and for code of the host,
+    as refuse_host_code does.
     """
     own = {str(file.resolve()) for file in files_of(path)}
     head = "".join(f'#include "{name}"\n' for name in _HEADS)
-    head += "".join(f"#undef {word}\n" for word in ("__cluster_dims__", "__launch_bounds__", "__global__"))
-    text = f'{head}#define __global__ __global__\n#include "{path.name}"\n'
+    head += "".join(f"#undef {word}\n" for word in ("__cluster_dims__", "__launch_bounds__", *_SPACES))
+    head += "".join(f"#define {word} {word}\n" for word in _SPACES)
+    text = f'{head}#include "{path.name}"\n'
     try:
         done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{EMULATOR}"])
     except UserError as error:
         raise UserError(without_header(str(error))) from None
     found: dict[str, Function] = {}
-    for function in _found(list(_own_words(done, own))):
+    words = list(_own_words(done, own))
+    for function in _found([word for word, *_ in words]):
         found.setdefault(function.name, function)  # the first declaration has the defaults
+    refuse_host_code(words)
     return found
 
 
@@ -94,14 +100,102 @@ def as_written(paths: Iterable[Path]) -> dict[str, Function]:
     return found
 
 
-def _own_words(text: str, own: set[str]) -> Iterator[str]:
-    """The words of a preprocessed text that come from the files `own`."""
-    inside = False
+def _own_words(text: str, own: set[str]) -> Iterator[tuple[str, str, int]]:
+    """The words of a preprocessed text that come from the files `own`, each with its file and line."""
+    inside, file, line, counted = False, "", 0, 0
     for word in _WORDS.finditer(text):
         if word["file"] is not None:
-            inside = str(Path(re.sub(r"\\(.)", r"\1", word["file"])).resolve()) in own
+            file = re.sub(r"\\(.)", r"\1", word["file"])
+            inside = str(Path(file).resolve()) in own
+            marked = re.search(r"\d+", word[0])
+            line, counted = int(marked[0]) - 1 if marked else 0, word.end()
         elif inside:
-            yield word[0]
+            line, counted = line + text.count("\n", counted, word.start()), word.start()
+            yield word[0], file, line
+
+
+def refuse_host_code(words: Sequence[tuple[str, str, int]]) -> None:
+    """Raise UserError, with file and line, for what NVRTC refuses in a file: a function that a GPU cannot call, because
+    it is not __device__, and a variable of a namespace that is none of a GPU's memories, unless it is constant."""
+    scopes: list[str] = []  # of each open brace: a namespace, a class, or what is skipped
+    declared: set[str] = set()  # the words of declarations that say __device__
+    plain = [word for word, *_ in words]
+    begin = at = 0
+    while at < len(words):
+        word = plain[at]
+        if word == "}":
+            scopes = scopes[:-1]
+            begin = at + 1
+        elif word in ("public", "private", "protected") and plain[at + 1 : at + 2] == [":"]:
+            begin = at + 2
+        elif word in ("{", ";"):
+            head = _without_attributes(plain[begin:at])
+            is_class = bool({"struct", "class", "union", "enum"} & {*head}) and head[-1] not in _BEFORE_BODY
+            if word == "{" and "=" in head and "operator" not in head:  # what a variable begins with
+                at = _closing(plain, at) + 1
+                continue
+            if word == "{" and ("namespace" in head or (head[:1] == ["extern"] and "(" not in head)):
+                scopes.append("namespace")
+            elif word == "{" and is_class:
+                scopes.append("class")
+            else:
+                if {"__device__", "__global__"} & {*head}:
+                    declared |= {*head}
+                elif kind := _of_host(head, word, scopes):
+                    name, file, line = _named_in(words[begin:at], head)
+                    if name not in declared:
+                        other = "" if kind == "function" else ", __constant__ or const"
+                        raise UserError(
+                            f"{shown(file)}:{line}: '{name}' is a {kind} of the host, which NVRTC refuses; mark it "
+                            f"__device__{other}"
+                        )
+                if word == "{":
+                    at = _closing(plain, at)
+            begin = at + 1
+        at += 1
+
+
+#: The last words before the body of a function.
+_BEFORE_BODY = (")", "const", "noexcept", "override")
+
+
+def _without_attributes(head: list[str]) -> list[str]:
+    """A declaration's words without its template and without attributes that have parentheses."""
+    kept: list[str] = []
+    at = 0
+    while at < len(head):
+        has_more = head[at] == "template" or head[at] in (*_ATTRIBUTES, "__align__", "decltype")
+        if has_more and head[at + 1 : at + 2] in (["<"], ["("]):
+            at = _closing(head, at + 1)
+        elif head[at : at + 2] == ["[", "["]:
+            at = _closing(head, at)
+        else:
+            kept.append(head[at])
+        at += 1
+    return kept
+
+
+def _of_host(head: Sequence[str], ends: str, scopes: Sequence[str]) -> str:
+    """What a declaration is if it is for the host: a function with its body, or a variable of a namespace; else ""."""
+    if not head:
+        return ""
+    if ends == "{":
+        return "function" if "(" in head else ""
+    inside = scopes and scopes[-1] != "namespace"
+    if inside or {*_SPACES, "const", "constexpr", "extern", "friend", "operator"} & {*head}:
+        return ""
+    before = head[: head.index("=")] if "=" in head else head
+    others = ("using", "typedef", "struct", "class", "union", "enum", "namespace", "static_assert", "asm", "template")
+    if head[0] in others or "(" in before or sum(bool(re.match(r"[A-Za-z_]", word)) for word in before) < 2:
+        return ""
+    return "variable"
+
+
+def _named_in(words: Sequence[tuple[str, str, int]], head: Sequence[str]) -> tuple[str, str, int]:
+    """The name that a declaration is about, with its file and line."""
+    end = next((head.index(sign) for sign in ("(", "=", "[") if sign in head), len(head))
+    name = next(word for word in reversed(head[:end]) if re.match(r"[A-Za-z_]", word))
+    return next(each for each in words if each[0] == name)
 
 
 def _found(words: Sequence[str]) -> Iterator[Function]:

@@ -49,13 +49,33 @@ METRICS = {
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
     ],
 }
+#: The same of what goes other ways than plain loads and stores: cp.async, ldmatrix, TMA, another block's memory.
+BY_WAY = {
+    "async_load_requests": [
+        "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+        "sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+    ],
+    "async_load_sectors": [
+        "sm__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_access.sum",
+        "sm__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts_cache_bypass.sum",
+    ],
+    "matrix_load_requests": ["smsp__inst_executed_op_ldsm.sum"],
+    "tma_load_sectors": ["l1tex__m_xbar2l1tex_read_sectors_mem_global_op_tma_ld.sum"],
+    "tma_store_sectors": ["l1tex__m_l1tex2xbar_write_sectors_mem_global_op_tma_st.sum"],
+    "cluster_load_sectors": ["l1tex__t_sectors_pipe_lsu_mem_dshared_op_ld.sum"],
+    "cluster_store_sectors": [
+        "l1tex__t_sectors_pipe_lsu_mem_dshared_op_st.sum",
+        "l1tex__m_l1tex2xbar_write_sectors_mem_dshared_op_tma_st.sum",
+    ],
+}
+COUNTED = METRICS | BY_WAY
 #: Why a warp issues no instruction, in the words of ncu.
 STALLS = (
     "long_scoreboard short_scoreboard barrier mio_throttle lg_throttle tex_throttle math_pipe_throttle gmma wait "
     "not_selected selected no_instruction branch_resolving dispatch_stall imc_miss drain membar sleeping"
 ).split()
 #: The same at full size, with what caches, memory and schedulers do there.
-FULL_SIZE = METRICS | {
+FULL_SIZE = COUNTED | {
     "l1_hit_percent": ["l1tex__t_sector_hit_rate.pct"],
     "l2_hit_percent": ["lts__t_sector_hit_rate.pct"],
     "l2_sectors": ["lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum"],
@@ -136,7 +156,7 @@ def count(
     ncu: str | None = None,
     capability: str | None = None,
     sms: int = 1,
-    counted: Mapping[str, Sequence[str]] = METRICS,
+    counted: Mapping[str, Sequence[str]] = COUNTED,
 ) -> pd.DataFrame:
     """Profile `points` of CUDA kernels on this machine's GPU; returns a DataFrame with the columns of counters.csv.
 

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +23,16 @@ import psutil
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.cpp import shown, tool
-from tilewise.build.emulator import FOLDER, HOW, RESERVED_SHARED_BYTES, WAITS, Emulator, LaunchError, SharedArray
+from tilewise.build.emulator import (
+    FOLDER,
+    RESERVED_SHARED_BYTES,
+    WAITS,
+    Emulator,
+    LaunchError,
+    SharedArray,
+    fits_together,
+    how_of,
+)
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
@@ -52,8 +62,9 @@ MOST_COUNTED = 200_000_000
 #: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
 #: those of the including file.
 TRACED = [
-    "-g1",
+    "-O2",
     "-gdwarf-4",
+    "-g1",  # last: after -g1, -gdwarf-4 would ask for level 2, which describes variables and doubles g++'s time
     "-fsanitize=thread",
     "-fsanitize=bounds-strict",
     "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
@@ -335,6 +346,13 @@ class _Traffic(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "more", "bytes")]
 
 
+#: The ways of an access that tracer.cpp tells apart, in its order: cp.async, ldmatrix, TMA, to the shared memory of
+#: another block of the cluster, and what TMA brings to further blocks.
+WAYS = ("copy", "matrix", "tma", "block", "multicast")
+#: How many _Traffic tracer.cpp counts: loads and stores of both memories, and of each way.
+COUNTED = 4 + 2 * len(WAYS)
+
+
 class _Fault(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("kind", "space", "write", "other_write", "size", "array", "launch")),
@@ -416,7 +434,9 @@ class Tracer:
         self.limit = limit
         self.convention = convention or Convention()
         self.launched = 0  # the launch that began last
+        self.launches = cache(kernel.at)
         self.unit = 4  # bytes that a cell of the tracer stands for
+        self.together = False  # whether the blocks of a point wait for each other, so that they run at the same time
         self.path = Path(library)
         self.emulator = Emulator(library)
         constants = set(re.findall(r"__constant__[^;=(){}]*?(\w+)\s*[\[=;{]", "\n".join(map(code_of, kernel.files))))
@@ -449,6 +469,7 @@ class Tracer:
         cell, row and faults are worth nothing."""
         n, p, m = point.n, point.p, point.m
         with self._allocated(point, unit) as arrays:
+            self.together = False
             operands = None if blocks else verify.operands(np, point.dtype, n, p, m, seed)
             if operands and PRECISIONS[point.dtype].exact:
                 for matrix in operands:
@@ -493,7 +514,7 @@ class Tracer:
     def count(self, point: Point) -> Row:
         """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
         self.emulator.seconds_left = self.limit or None
-        total = np.zeros((4, len(_Traffic._fields_)), np.int64)
+        total = np.zeros((COUNTED, len(_Traffic._fields_)), np.int64)
         classes = block_classes(self.kernel, point) if _covers(self.kernel) else {None: 1}
         with self._allocated(point) as arrays:
             for block, number in classes.items():
@@ -562,9 +583,8 @@ class Tracer:
             places.insert(0, (shown(stopped.file.decode()), stopped.line))
         # Not every one has a line: what overflows a stack may be the emulator itself.
         file, line = next((at for at in places if at[1]), (shown(self.kernel.path), None))
-        place = _Place(self.kernel.at(point)[self.launched], [], [])
-        text = f"{place.name_thread(stopped.thread)} of {place.name_block(stopped.block)} {HOW[stopped.how]}"
-        text = text.format(address=stopped.address)
+        place = _Place(self.launches(point)[self.launched], [], [])
+        text = f"{place.name_thread(stopped.thread)} of {place.name_block(stopped.block)} {how_of(stopped)}"
         if stopped.how == 1:
             text += f" after {self.limit:g} s of computing (--limit, trace.limit_s)"
         fault = Fault("stopped", file, line, text, place.cut(stopped.block), place.thread(stopped.thread))
@@ -575,7 +595,7 @@ class Tracer:
         """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
         smaller, for a `with` statement."""
         operands = _operands(self.kernel, point, self.convention.columns)
-        for launch in self.kernel.at(point):
+        for launch in self.launches(point):
             self.emulator.check(launch)
             self.emulator.check_elements(launch, {operand.name: operand.precision.cpp for operand in operands})
         number = len(operands)
@@ -616,11 +636,15 @@ class Tracer:
         **order: Any,
     ) -> None:
         """One run from `operands` on, as `_run` has it; if a block waits for one that would run after it, once more
-        with the blocks in the other order."""
-        for blocks_reversed in (reverse, not reverse):
+        with the blocks in the other order, and then with all of them at the same time."""
+        ways: list[dict[str, bool]] = [{"blocks_reversed": reverse}, {"blocks_reversed": not reverse}]
+        if all(map(fits_together, self.kernel.at(point))) and not blocks:
+            ways = [{"together": True}] if self.together else [*ways, {"together": True}]
+        for way in ways:
+            self.together = "together" in way
             if operands:
                 self._fill(point, arrays, operands)
-            self._run(point, arrays, blocks, reverse=reverse, blocks_reversed=blocks_reversed, **order)
+            self._run(point, arrays, blocks, reverse=reverse, **way, **order)
             stopped = self.emulator.stopped()
             if not stopped or stopped.how != WAITS:
                 return
@@ -639,7 +663,7 @@ class Tracer:
         """One run of all launches: `counting` traffic, `watching` for faults, or both. Shared memory that is watched
         holds the 4 bytes `unwritten` everywhere when a block begins."""
         self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)), ctypes.c_uint32(unwritten))
-        for number, launch in enumerate(self.kernel.at(point)):
+        for number, launch in enumerate(self.launches(point)):
             self.launched = number
             shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
@@ -663,9 +687,10 @@ class Tracer:
         return dataclasses.replace(launch, arguments=arguments)
 
     def _traffic(self) -> np.ndarray:
-        """What the last run counted: loads and stores of global, then of shared memory, by the fields of _Traffic."""
+        """What the last run counted: loads and stores of global, then of shared memory, then by each of WAYS, by the
+        fields of _Traffic."""
         counted = self.emulator.library.tracer_traffic()
-        return np.array([[getattr(counted[i], field[0]) for field in _Traffic._fields_] for i in range(4)])
+        return np.array([[getattr(counted[i], field[0]) for field in _Traffic._fields_] for i in range(COUNTED)])
 
     def _row(self, point: Point, traffic: np.ndarray) -> Row:
         """The row of a point that causes this `traffic`, without faults."""
@@ -680,7 +705,7 @@ class Tracer:
 
     def _too_aligned(self, point: Point) -> Iterator[tuple[str, Fault]]:
         """A Fault by name for each shared array that asks for more alignment than the device gives."""
-        for launch in self.kernel.at(point):
+        for launch in self.launches(point):
             for array in self.emulator.shared_of(launch):
                 if array.alignment > RESERVED_SHARED_BYTES:
                     text = (
@@ -694,7 +719,7 @@ class Tracer:
 
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
-        launches, operands = self.kernel.at(point), _operands(self.kernel, point, self.convention.columns)
+        launches, operands = self.launches(point), _operands(self.kernel, point, self.convention.columns)
         precision = PRECISIONS[point.dtype]
         for variable in self.variables:
             shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
@@ -826,8 +851,9 @@ def _unused(fault: Fault) -> Fault:
 def _counts(point: Point, traffic: np.ndarray) -> Row:
     (loads, load_sectors, load_lines, load_bytes), (stores, store_sectors, _, _) = traffic[:2].tolist()
     (shared_loads, load_wavefronts, load_conflicts, _), (shared_stores, store_wavefronts, conflicts, _) = traffic[
-        2:
+        2:4
     ].tolist()
+    ways = {way: traffic[4 + 2 * number : 6 + 2 * number].tolist() for number, way in enumerate(WAYS)}
     flop = 2 * point.multiply_adds
     moved = 32 * (load_sectors + store_sectors)
     return {
@@ -844,6 +870,16 @@ def _counts(point: Point, traffic: np.ndarray) -> Row:
         "shared_bank_conflicts": load_conflicts + conflicts,
         "flop_per_byte": flop / load_bytes if load_bytes else None,
         "flop_per_byte_moved": flop / moved if moved else None,
+        "async_load_requests": ways["copy"][0][0],
+        "async_load_sectors": ways["copy"][0][1],
+        "matrix_load_requests": ways["matrix"][0][0],
+        "tma_load_requests": ways["tma"][0][0],
+        "tma_load_sectors": ways["tma"][0][1],
+        "tma_store_requests": ways["tma"][1][0],
+        "tma_store_sectors": ways["tma"][1][1],
+        "multicast_sectors": ways["multicast"][0][1],
+        "cluster_load_sectors": ways["block"][0][1],
+        "cluster_store_sectors": ways["block"][1][1],
     }
 
 

@@ -12,3 +12,7 @@ FIGURES = (
     "instructions",
     "cache_lines",
 )
+
+#: For gc.set_threshold in a process that makes tables and figures and ends: by default Python spends a fifth of its
+#: time there looking for garbage. Not for one that measures: garbage there may hold a GPU's memory.
+GARBAGE = 50_000, 20, 100

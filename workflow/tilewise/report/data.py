@@ -5,7 +5,9 @@ holds times of CPU loops and libraries, and `emulated` holds the verification of
 does not measure times.
 """
 
+import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import ROOT, UserError
-from tilewise.files import read_json, remedy
+from tilewise.files import Stamps, read_json, remedy, stamps
 from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
@@ -183,14 +185,23 @@ def kept_files() -> list[str]:
 def load_platform(
     folder: Path | str, task: str | None = None, recorded: bool = False, kernels: Mapping[str, Kernel] | None = None
 ) -> Platform:
-    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
-    folder = Path(folder)
+    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all.
+
+    A process that has read a recorded one, and every fork of it, has it at once as long as no file there has changed.
+    """
+    folder, parameters = Path(folder), registry.parameters(registry.load() if kernels is None else kernels)
+    if not recorded:
+        return _load_platform(folder, task, False, parameters)
+    whole = _recorded(folder, tuple(parameters), stamps([folder]))
+    return _of_task(whole, task) if task else whole
+
+
+def _load_platform(folder: Path, task: str | None, recorded: bool, parameters: list[str]) -> Platform:
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
-    parameters = registry.parameters(registry.load() if kernels is None else kernels)
     # A task shows its own results, even if the results of the other tasks are missing.
-    source = folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv")
+    source = folder / (f"tasks/{task}.csv" if task else "measurements.csv")
     measured = columns.read(source, "measurements", parameters)
     device = read_device(file)
     # Not all files that exist: an earlier config may have had other tasks.
@@ -213,6 +224,26 @@ def load_platform(
         facts=facts | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
         recorded=recorded,
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _recorded(folder: Path, parameters: tuple[str, ...], as_of: Stamps) -> Platform:
+    return _load_platform(folder, None, True, list(parameters))
+
+
+def ahead() -> None:
+    """What tilewise.forks does once for all scripts: read the recorded runs. What is wrong there each script tells."""
+    with contextlib.suppress(UserError):
+        parameters = registry.parameters(registry.load())
+        for path in RECORDED.glob("*/device.json"):
+            _recorded(path.parent, tuple(parameters), stamps([path.parent]))
+
+
+def _of_task(platform: Platform, task: str) -> Platform:
+    """The same platform with the measurements and the methods' facts of one task."""
+    measured = _of_tasks(platform.measurements, [task])
+    facts = {name: _of_tasks(table, [task]) if name in METHODS else table for name, table in platform.facts.items()}
+    return dataclasses.replace(platform, measurements=measured, facts=facts)
 
 
 def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices:

@@ -45,6 +45,7 @@ _STYLE = {
     "svg.hashsalt": "tilewise",  # the same figure gives the same file
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana"],
+    "axes.titley": 1.0,  # where they are anyway; by default each drawing looks whether ticks are in their way
     "axes.edgecolor": "0.6",
     "grid.color": "0.88",
     "text.hinting": "none",  # letters as wide as a browser draws them

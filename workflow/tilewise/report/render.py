@@ -19,6 +19,7 @@ from nbconvert import HTMLExporter, TemplateExporter
 
 from tilewise import ROOT, UserError
 from tilewise.files import replacing
+from tilewise.report import GARBAGE
 from tilewise.report.exhibits import FIGURES
 
 REPORT = ROOT / "report" / "report.py"
@@ -44,14 +45,15 @@ def render(
     notebook.cells.insert(place + 1, cell)
     resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
     try:
-        quiet = ["--IPKernelApp.log_level=ERROR"]  # otherwise it warns about its own port on localhost
+        quiet = "--IPKernelApp.log_level=ERROR"  # otherwise it warns about its own port on localhost
+        hasty = f"--IPKernelApp.exec_lines=import gc; gc.set_threshold{GARBAGE}"
         client = NotebookClient(
             notebook,
             kernel_name="python3",
             timeout=300,
             shutdown_kernel="immediate",  # it has nothing left to save
             resources=resources,
-            extra_arguments=quiet,
+            extra_arguments=[quiet, hasty],
             on_notebook_start=_leave_signals,
         )
         client.execute()

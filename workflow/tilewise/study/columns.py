@@ -139,6 +139,16 @@ shared_store_requests | whole | | store requests | requests of warps that write 
 shared_store_wavefronts | whole | | store wavefronts | passes that shared memory needs for these stores
 shared_bank_conflicts | whole | | bank conflicts | wavefronts of loads and stores beyond the fewest possible
 flop_per_byte | number | FLOP/B | asked for | 2 n p m operations per byte that global loads ask for
+async_load_requests | whole | | cp.async requests | those of the load requests that cp.async makes
+async_load_sectors | whole | | cp.async sectors | those of the load sectors that cp.async loads
+tma_load_requests | whole | | TMA rows | those of the load requests that TMA makes, one per row of a box
+tma_load_sectors | whole | | TMA sectors | those of the load sectors that TMA loads
+tma_store_requests | whole | | TMA rows stored | those of the store requests that TMA makes, one per row of a box
+tma_store_sectors | whole | | TMA sectors stored | those of the store sectors that TMA stores
+multicast_sectors | whole | | multicast sectors | sectors that TMA brings to a further block
+matrix_load_requests | whole | | ldmatrix requests | those of the shared load requests that ldmatrix makes
+cluster_load_sectors | whole | | cluster load sectors | sectors in the memory of another block that loads touch
+cluster_store_sectors | whole | | cluster store sectors | those that stores and copies between blocks touch
 flop_per_byte_moved | number | FLOP/B | moved | 2 n p m operations per byte of the sectors that are loaded and stored
 races | whole | | races | accesses that race
 out_of_bounds | whole | | out of bounds | accesses outside all arrays
@@ -339,6 +349,10 @@ COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 #: Names that a parameter cannot have.
 FIXED = frozenset(COLUMNS)
 #: What ncu reads at full size.
+_BY_WAY = (
+    "async_load_requests async_load_sectors tma_load_sectors tma_store_sectors matrix_load_requests "
+    "cluster_load_sectors cluster_store_sectors"
+)
 _FULL_SIZE = (
     "l1_hit_percent l2_hit_percent l2_sectors dram_read_bytes dram_written_bytes l1_percent l2_percent dram_percent "
     "issue_percent active_warps_percent executed_instructions profiled_ns "
@@ -350,10 +364,10 @@ LATER = {
         "gpu_uuid node slurm_job processor alone sm_clock_min_mhz runs run_low_ms run_high_ms".split()
     ),
     "accuracy": frozenset(["loop_difference"]),
-    "counters": frozenset(_FULL_SIZE.split()),
+    "counters": frozenset([*_FULL_SIZE.split(), *_BY_WAY.split()]),
     "traffic": frozenset(
         "order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message "
-        "global_load_lines".split()
+        f"global_load_lines {_BY_WAY} tma_load_requests tma_store_requests multicast_sectors".split()
     ),
 }
 #: The columns of traffic.csv that count faults.
@@ -391,10 +405,10 @@ FILES = {
     "shared_load_wavefronts shared_bank_conflicts flop_per_byte races out_of_bounds global_store_requests "
     "shared_load_requests shared_store_requests shared_store_wavefronts flop_per_byte_moved uninitialised divergence "
     "misaligned order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message "
-    "global_load_lines",
+    f"global_load_lines {_BY_WAY} tma_load_requests tma_store_requests multicast_sectors",
     "counters": f"{_POINT} global_load_requests global_load_sectors global_store_requests global_store_sectors "
     "shared_load_requests shared_store_requests shared_load_wavefronts shared_store_wavefronts shared_bank_conflicts "
-    f"{_FULL_SIZE}",
+    f"{_FULL_SIZE} {_BY_WAY}",
     "instructions": "kernel dtype instance architecture multiply_add instructions multiply_add_instructions "
     "multiply_add_share shared_loads_128 shared_loads_64 shared_loads_32 matrix_loads shared_stores global_loads_128 "
     "global_loads_64 global_loads_32 async_copies tensor_copies global_stores spills synchronisation moves control "

@@ -1,0 +1,1 @@
+// CUDA has `assert` without a header: it is in intrinsics.h.
