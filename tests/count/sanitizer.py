@@ -24,40 +24,44 @@ UNINTERESTING = ("incorrect", "order")
 WHY = {
     "racecheck looks at the shared memory of one block: not at that of a neighbour in the cluster, not at"
     " global memory": """
-        faulty_exchange_with_barriers_of_blocks faulty_exchange_by_relaxed_barrier faulty_write_after_read
+        faulty_exchange_by_relaxed_barrier faulty_lock_given_back_too_early faulty_write_after_read
         faulty_multicast_overwrites faulty_last_block_without_fence race_blocks_share_a_row_of_c
         race_last_block_without_fence race_counter_read_plainly race_in_place_row_of_c""",
-    "racecheck does not report a plain write beside an atomic operation": """
-        faulty_atomic_and_plain""",
+    "racecheck does not report a plain access beside an atomic operation": """
+        faulty_atomic_and_plain faulty_byte_of_a_counter faulty_histogram_read_early""",
     "no tool asks for the fences that asynchronous units need": """
         faulty_mbarrier_not_shown faulty_bulk_store_without_fence asynchrony_no_proxy_fence
         asynchrony_wgmma_without_fence""",
     "no tool sees what a copy to global memory still reads": """
         faulty_bulk_store_not_waited_for race_bulk_store_source_reused""",
+    "no tool asks that a block waits for its copies before it ends": """
+        faulty_copy_not_waited_for_at_all faulty_bulk_copy_not_waited_for_at_all
+        faulty_bulk_store_without_wait_at_all""",
+    "memcheck asks whether an address belongs to an array, not to which: behind this one the next begins": """
+        faulty_load_of_four_at_the_end""",
     "the H200 goes on as if nothing was wrong: threads that have ended or are elsewhere count at its "
     "barriers, and a mask that names the wrong lanes has no effect; the result is undefined by the rules "
     "of CUDA": """
         faulty_mma_without_some_lanes faulty_shuffle_reads_lane_outside faulty_mask_without_caller faulty_two_masks
         divergence_return_before_barrier divergence_trip_count_per_thread divergence_shuffle_in_branch
-        divergence_barrier_in_a_loop_over_own_rows divergence_syncthreads_in_warps""",
+        divergence_barrier_in_a_loop_over_own_rows divergence_syncthreads_in_warps
+        faulty_shuffle_reads_lane_outside_the_living""",
     "synccheck does not follow the cluster's barrier": """
         faulty_vote_arrives_twice faulty_vote_never_arrives""",
     "initcheck looks at global memory only": """
-        faulty_atomic_not_begun uninitialised_halo_of_a_tile""",
+        faulty_atomic_not_begun uninitialised_halo_of_a_tile faulty_sum_not_begun""",
     "no tool knows the right product": """
         incorrect_only_one_column_per_block incorrect_accumulator_not_cleared""",
     "no tool reports it, and why is not known: nvcc may have left out or moved an access on which little depends": """
         out_of_bounds_local_array out_of_bounds_prefetch_behind_the_end race_struct_in_shared_memory
-        misaligned_dynamic_offset out_of_bounds_half_as_float race_write_after_shuffle""",
+        misaligned_dynamic_offset out_of_bounds_half_as_float race_write_after_shuffle faulty_address_past_registers
+        faulty_misaligned_half_of_a_pair faulty_flag_between_warps_without_fence""",
     "a false report of racecheck, which does not follow all orders that barriers in shared memory and "
     "named barriers make (in `transposing_ring` and `stream_k` of the ladder it has the same)": """
         clean_mbarrier clean_named_barriers_of_producers""",
     "a false report of synccheck: it asks that each thread that arrives at a barrier of cuda::barrier "
     "waits there, too": """
         clean_pipeline_of_a_block clean_pipeline_of_producers_and_consumers clean_barrier_and_its_copies""",
-    "an assertion of the kernel was wrong, and so was the emulator: `__isShared` is false for an address "
-    "in a neighbour; both are mended since": """
-        clean_registers""",
 }
 
 

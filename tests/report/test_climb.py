@@ -113,7 +113,8 @@ def test_occupancy_and_waves_follow_from_the_launch(recorded):
 def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
     """Every recorded instance was read, and the ceiling is one: the best rungs come near it."""
     loops = tables.instructions(recorded)
-    assert loops["gflops"].notna().all() and (loops["other"] == 0).all()
+    others = {*recorded.facts["accuracy"]["kernel"], *recorded.facts["energy"]["kernel"]}  # they time nothing
+    assert set(loops[loops["gflops"].isna()]["kernel"]) <= others and (loops["other"] == 0).all()
     spilling = loops[loops["spills"] > 0]
     assert set(spilling["kernel"]) <= {"multi_tile"} and (spilling["dtype"] == "double").all()  # far past its optimum
     known = loops["percent_of_ceiling"].dropna()
