@@ -43,6 +43,13 @@ def test_parse_long():
     assert second["l1tex__t_requests.sum"] == 65536
 
 
+def test_a_rate_of_hits_that_cannot_be_is_no_number():
+    """ncu reads hits and accesses in two passes: of a kernel that thrashes the cache it gave 164 %."""
+    wide = '"ID","lts__t_sector_hit_rate.pct","l1tex__t_sector_hit_rate.pct"\n"0","164.32","100.00"\n'
+    [launch] = counters.parse(wide)
+    assert math.isnan(launch["lts__t_sector_hit_rate.pct"]) and launch["l1tex__t_sector_hit_rate.pct"] == 100
+
+
 @pytest.fixture
 def fake_ncu(tmp_path, monkeypatch):
     """A function that installs an ncu which prints `text` and says that `launches` jobs were launched."""

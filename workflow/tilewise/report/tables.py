@@ -746,9 +746,11 @@ def _ceiling(row: Mapping[str, Any], evidence: Evidence) -> float | None:
 
 
 def loops(evidence: Evidence) -> pd.DataFrame:
-    """Of `instructions` the fastest instance of each kernel and element type."""
+    """Of `instructions` the fastest instance of each kernel and element type; of one that nobody timed, the first."""
     table = instructions(evidence)
-    order = table.sort_values("gflops", ascending=False, na_position="last", kind="stable")
+    of_a_kind = table.groupby(["kernel", "dtype"])["gflops"]
+    order = table[table["gflops"].notna() | (of_a_kind.transform("count") == 0)]
+    order = order.sort_values("gflops", ascending=False, na_position="last", kind="stable")
     return table.loc[order.drop_duplicates(["platform", "kernel", "dtype"]).index.sort_values()]
 
 
