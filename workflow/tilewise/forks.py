@@ -108,7 +108,10 @@ def _ours(connection: socket.socket) -> bool:
 def serve(listener: socket.socket) -> list[str]:
     """Fork for every request; returns its command line in the fork, and never in the server itself."""
     import gc
+    import warnings
 
+    # A package may have started a thread when it was loaded (pyarrow under pandas does); no script needs it.
+    warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ended, wake = socket.socketpair()
     wake.setblocking(False)
