@@ -355,9 +355,7 @@ def _number(name: str, text: str) -> int | float | str:
         value = float(text.replace(",", ""))
     except ValueError:
         return math.nan
-    if (
-        "hit_rate" in name and value > 100
-    ):  # hits and accesses come from two passes, in which the kernel fared otherwise
+    if "hit_rate" in name and value > 100:  # hits and accesses were read in two passes, which fared differently
         return math.nan
     return round(value) if _adds_up(name) else value
 

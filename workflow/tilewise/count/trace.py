@@ -638,7 +638,7 @@ class Tracer:
         """One run from `operands` on, as `_run` has it; if a block waits for one that would run after it, once more
         with the blocks in the other order, and then with all of them at the same time."""
         ways: list[dict[str, bool]] = [{"blocks_reversed": reverse}, {"blocks_reversed": not reverse}]
-        if all(map(fits_together, self.kernel.at(point))) and not blocks:
+        if all(map(fits_together, self.launches(point))) and not blocks:
             ways = [{"together": True}] if self.together else [*ways, {"together": True}]
         for way in ways:
             self.together = "together" in way

@@ -241,19 +241,21 @@ LAYOUTS = {
     "durations": layout(("", "platform task points remembered wall_s timed_s")),
 }
 
+
+def _some(name: str, kept: str) -> Layout:
+    """The layout of this name with these columns alone."""
+    whole, names = LAYOUTS[name], set(kept.split())
+    groups = ((group, " ".join(word for word in words.split() if word in names)) for group, words in whole.groups)
+    return Layout(tuple(each for each in groups if each[1]), whole.headings, whole.others)
+
+
 #: Of tables of many columns those that carry the message; the others are in the fold, and a kernel's parameters are one
 #: column of words.
 BRIEF = {
-    "winners": layout(
-        ("", "shape platform kernel"),
-        (_SOURCE_A, "published_block published_ms published_cpu_ms"),
-        (_HERE, "block time_ms spread_percent between_percent cpu_ms"),
-        ("Best", "at_end"),
-        ("Published / measured", "ratio ratio_cpu"),
-        ("", "percent_of_anchor"),
-        published_ms="GPU ms",
-        time_ms="GPU ms",
-        ratio="GPU",
+    "winners": _some(
+        "winners",
+        "shape platform kernel published_block published_ms published_cpu_ms block time_ms spread_percent "
+        "between_percent cpu_ms at_end ratio ratio_cpu percent_of_anchor",
     ),
     "sweep": layout(
         ("", "shape platform kernel dtype choice"),
@@ -262,13 +264,10 @@ BRIEF = {
         ("Best", "at_end"),
         ("Ratio", "ratio percent_of_anchor"),
     ),
-    "rungs": layout(
-        ("", "kernel platform"),
-        (_HERE, "gflops gain percent_of_anchor"),
-        ("Machine code", "multiply_add_percent ceiling_gflops percent_of_ceiling others_per_100"),
-        ("Shared memory, counted", "wavefronts_per_100 conflict_percent"),
-        ("Occupancy", "registers warps waves"),
-        percent_of_anchor="% of cuBLAS",
+    "rungs": _some(
+        "rungs",
+        "kernel platform gflops gain percent_of_anchor multiply_add_percent ceiling_gflops percent_of_ceiling "
+        "others_per_100 wavefronts_per_100 conflict_percent registers warps waves",
     ),
     "instructions": layout(
         ("", "kernel platform dtype multiply_add instructions multiply_add_instructions multiply_add_percent"),
@@ -282,39 +281,23 @@ BRIEF = {
         ("Times faster", "speedup_over_naive"),
         percent_of_anchor="of cuBLAS",
     ),
-    "limited_by": layout(
-        ("", "kernel platform dtype shape"),
-        (_HERE, "time_ms gflops"),
-        ("Per 100 multiply-adds of a warp", "wavefronts_per_100 hardware_wavefronts_per_100 lines_per_100"),
-        ("Share of its roof", "limited_by limit_percent second_limit second_percent"),
-        wavefronts_per_100="wavefronts",
-        hardware_wavefronts_per_100="by ncu",
-        lines_per_100="lines in L1",
-        limit_percent="%",
-        second_percent="%",
+    "limited_by": _some(
+        "limited_by",
+        "kernel platform dtype shape time_ms gflops wavefronts_per_100 hardware_wavefronts_per_100 lines_per_100 "
+        "limited_by limit_percent second_limit second_percent",
     ),
-    "traffic": layout(
-        ("", "kernel dtype choice shape"),
-        ("Global memory", "global_load_requests global_load_sectors sectors_per_request"),
-        ("Shared memory", "shared_load_wavefronts shared_bank_conflicts"),
-        ("FLOP per byte", "flop_per_byte flop_per_byte_moved"),
-        ("Faults", "races out_of_bounds"),
+    "traffic": _some(
+        "traffic",
+        "kernel dtype choice shape global_load_requests global_load_sectors sectors_per_request "
+        "shared_load_wavefronts shared_bank_conflicts flop_per_byte flop_per_byte_moved races out_of_bounds",
     ),
-    "profiled": layout(
-        ("", "kernel platform dtype shape profiled_ms"),
-        ("Schedulers, %", "issue_percent"),
-        ("Hits, %", "l1_hit_percent l2_hit_percent"),
-        ("From and to memory", "dram_gb matrices_moved"),
-        ("", "wavefronts_per_100 waits"),
-        issue_percent="issue",
-        l1_hit_percent="L1",
-        l2_hit_percent="L2",
+    "profiled": _some(
+        "profiled",
+        "kernel platform dtype shape profiled_ms issue_percent l1_hit_percent l2_hit_percent dram_gb matrices_moved "
+        "wavefronts_per_100 waits",
     ),
-    "energy": layout(
-        ("", "shape platform kernel dtype"),
-        ("Again and again", "gflops watts"),
-        ("Energy", "joules_per_product gflop_per_joule"),
-        ("", "status message"),
+    "energy": _some(
+        "energy", "shape platform kernel dtype gflops watts joules_per_product gflop_per_joule status message"
     ),
 }
 

@@ -348,11 +348,12 @@ def _parsed(text: str) -> dict[str, Column]:
 COLUMNS = _parsed(_COLUMNS) | _parsed(_DERIVED)
 #: Names that a parameter cannot have.
 FIXED = frozenset(COLUMNS)
-#: What ncu reads at full size.
+#: What goes other ways than plain loads and stores, and has counters of its own.
 _BY_WAY = (
     "async_load_requests async_load_sectors tma_load_sectors tma_store_sectors matrix_load_requests "
     "cluster_load_sectors cluster_store_sectors"
 )
+#: What ncu reads at full size.
 _FULL_SIZE = (
     "l1_hit_percent l2_hit_percent l2_sectors dram_read_bytes dram_written_bytes l1_percent l2_percent dram_percent "
     "issue_percent active_warps_percent executed_instructions profiled_ns "
