@@ -784,7 +784,7 @@ extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTl
     using namespace emulator;
     for (const Placed& array : placed)
         if (array.offset == index->offset)
-            return window() + array.place + (current ? current->thread / slots_of_block * window_alignment : 0);
+            return shared_window + array.place + (cluster_blocks > 1 && current ? block_rank() * window_alignment : 0);
     return elsewhere + index->offset;
 }
 #include "warp.cpp"

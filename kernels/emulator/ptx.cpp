@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <stdexcept>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -65,16 +66,17 @@ struct Instruction {
     int code = 0, depth = 0, rows = 0, columns = 0;
     bool flag = false, other = false;
 
-    bool has(const char* word) const
+    // Inlined, so that the length of a word is a constant: they are asked at every step.
+    [[gnu::always_inline]] bool has(std::string_view word) const
     {
         for (const auto& w : words)
-            if (w == word) return true;
+            if (w.size() == word.size() && !std::memcmp(w.data(), word.data(), word.size())) return true;
         return false;
     }
-    bool starts(const char* prefix) const
+    [[gnu::always_inline]] bool starts(std::string_view prefix) const
     {
         for (const auto& w : words)
-            if (w.rfind(prefix, 0) == 0) return true;
+            if (w.size() >= prefix.size() && !std::memcmp(w.data(), prefix.data(), prefix.size())) return true;
         return false;
     }
 };

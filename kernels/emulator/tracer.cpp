@@ -300,18 +300,28 @@ Wavefronts wavefronts_of(const Request& request, unsigned size, unsigned lanes)
 {
     Wavefronts all{0, 0};
     for (unsigned first = 0; first < 32; first += lanes) {
-        std::uintptr_t words[128];
-        unsigned count = 0;
-        for (unsigned lane = first; lane < first + lanes; ++lane)
-            if (request.lanes >> lane & 1)
-                for (std::uintptr_t w = request.address[lane] / 4; w <= (request.address[lane] + size - 1) / 4; ++w)
-                    words[count++] = w;
-        if (!count) continue;
+        std::uintptr_t words[128], lowest = UINTPTR_MAX, highest = 0;
+        const auto each = [&](auto&& see) {
+            for (unsigned lane = first; lane < first + lanes; ++lane)
+                if (request.lanes >> lane & 1) see(request.address[lane] / 4, (request.address[lane] + size - 1) / 4);
+        };
+        each([&](std::uintptr_t begin, std::uintptr_t last) {
+            lowest = std::min(lowest, begin);
+            highest = std::max(highest, last);
+        });
+        if (lowest > highest) continue;
+        ++all.fewest;
+        if (highest - lowest < 32) {  // as most are: each word has a bank of its own
+            ++all.needed;
+            continue;
+        }
+        unsigned count = 0, in_bank[32] = {}, busiest = 0;
+        each([&](std::uintptr_t begin, std::uintptr_t last) {
+            while (begin <= last) words[count++] = begin++;
+        });
         count = sort_unique(words, count);
-        unsigned in_bank[32] = {}, busiest = 0;
         for (unsigned i = 0; i < count; ++i) busiest = std::max(busiest, ++in_bank[words[i] % 32]);
         all.needed += busiest;
-        ++all.fewest;
     }
     return all;
 }
@@ -323,7 +333,7 @@ void add_wavefronts(Traffic& to, const Request& request, unsigned size)
 {
     const unsigned lanes = size <= 4 ? 32 : size <= 8 ? 16 : 8;
     Wavefronts wavefronts = wavefronts_of(request, size, lanes);
-    if (lanes < 32 && (pairs_agree(request, 1) || pairs_agree(request, 2))) {
+    if (lanes < 32 && wavefronts.needed > 1 && (pairs_agree(request, 1) || pairs_agree(request, 2))) {
         const Wavefronts wider = wavefronts_of(request, size, 2 * lanes);
         if (wider.needed < wavefronts.needed) wavefronts = wider;
     }
@@ -669,12 +679,25 @@ void examine_ends()
     report_access(misaligned, access);
 }
 
-// The read that is most of a kernel's accesses, of shared memory that threads of the block wrote before the last barrier,
-// in few instructions. False if it is another one: then nothing has been done.
+// Most of a kernel's accesses are to shared memory, and most of them reads of what threads of the block wrote before the
+// last barrier. These two do in few instructions what access_any does. False if an access is another one: then nothing
+// has been done.
+[[gnu::always_inline]] inline bool count_quietly(std::uintptr_t at, unsigned size, bool write, std::uintptr_t pc)
+{
+    const std::uint64_t offset = at - shared_begin;
+    if (offset >= shared_bytes || shared_bytes - offset < size || at % size || cluster_blocks > 1) return false;
+    const std::int16_t* owner = shared_owner.data();
+    const std::int16_t array = owner[cell_at(offset)];
+    if (array < 0 || owner[cell_at(offset + size - 1)] != array) return false;
+    count(site_at(pc, shared, write, size), at);
+    return true;
+}
+
 [[gnu::always_inline]] inline bool read_quietly(std::uintptr_t at, unsigned size, std::uintptr_t pc)
 {
     const std::uint64_t offset = at - shared_begin;
-    if (offset >= shared_bytes || size < unit || at % size || !watching || cluster_blocks > 1) return false;
+    if (offset >= shared_bytes || shared_bytes - offset < size || at % size || cluster_blocks > 1 || size < unit)
+        return false;
     Cell* const first = shared_cells.data() + cell_at(offset);
     Cell* const end = first + (size >> unit_bits);
     const std::int16_t* owner = shared_owner.data() + cell_at(offset);
@@ -700,16 +723,8 @@ void examine_ends()
     return true;
 }
 
-// False if it is no place to touch: there is no such memory, or the GPU would refuse the address.
-[[gnu::always_inline]] inline bool accessed(const void* address, unsigned size, bool write, const void* pc,
-                                            bool atomic = false)
+[[gnu::noinline]] bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic)
 {
-    const auto at = reinterpret_cast<std::uintptr_t>(address);
-    last_access = reinterpret_cast<std::uintptr_t>(pc) - 1;
-    if (__builtin_expect(out_of_time, false)) stop(End::time, last_access);
-    // The thread's own arrays, most of which are registers on a GPU. What units do is no thread's.
-    if (current && at - reinterpret_cast<std::uintptr_t>(current->stack) < stack_bytes && at % size == 0) return true;
-    if (!write && read_quietly(at, size, last_access)) return true;
     Access access{at, size, write, last_access, global, -1, 0, atomic};
     bool inside = true;
     if (at % size) {
@@ -724,6 +739,42 @@ void examine_ends()
         access_elsewhere(access);
     }
     return inside;
+}
+
+[[gnu::always_inline]] inline bool access_memory(std::uintptr_t at, unsigned size, bool write, bool atomic)
+{
+    if (watching ? !write && read_quietly(at, size, last_access) : counting && count_quietly(at, size, write, last_access))
+        return true;
+    return access_any(at, size, write, atomic);
+}
+
+// The same for a size that the compiler knows.
+template <unsigned size, bool write>
+[[gnu::noinline]] bool access_sized(std::uintptr_t at)
+{
+    return access_memory(at, size, write, false);
+}
+
+// Whether the address is in the thread's own arrays, most of which are registers on a GPU. What units do is no thread's.
+[[gnu::always_inline]] inline bool is_own(std::uintptr_t at, unsigned size, const void* pc)
+{
+    last_access = reinterpret_cast<std::uintptr_t>(pc) - 1;
+    if (__builtin_expect(out_of_time, false)) stop(End::time, last_access);
+    return current && at - reinterpret_cast<std::uintptr_t>(current->stack) < stack_bytes && at % size == 0;
+}
+
+// False if it is no place to touch: there is no such memory, or the GPU would refuse the address.
+bool accessed(const void* address, unsigned size, bool write, const void* pc, bool atomic = false)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    return is_own(at, size, pc) || access_memory(at, size, write, atomic);
+}
+
+template <unsigned size, bool write>
+[[gnu::always_inline]] inline void accessed(const void* address, const void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (!is_own(at, size, pc)) access_sized<size, write>(at);
 }
 
 // ---- The run --------------------------------------------------------------------------------------------------------
@@ -1274,10 +1325,10 @@ extern "C" {
 
 #define CALLER __builtin_return_address(0)
 #define ACCESSES(bytes)                                                                              \
-    void __tsan_read##bytes(void* address) { accessed(address, bytes, false, CALLER); }       \
-    void __tsan_write##bytes(void* address) { accessed(address, bytes, true, CALLER); }       \
-    void __tsan_unaligned_read##bytes(void* address) { accessed(address, bytes, false, CALLER); } \
-    void __tsan_unaligned_write##bytes(void* address) { accessed(address, bytes, true, CALLER); }
+    void __tsan_read##bytes(void* address) { accessed<bytes, false>(address, CALLER); }              \
+    void __tsan_write##bytes(void* address) { accessed<bytes, true>(address, CALLER); }              \
+    void __tsan_unaligned_read##bytes(void* address) { accessed<bytes, false>(address, CALLER); }    \
+    void __tsan_unaligned_write##bytes(void* address) { accessed<bytes, true>(address, CALLER); }
 // CUDA's memory model has volatile accesses to global memory as strong ones; in shared memory they order nothing between
 // lanes, and who relies on that is to be told.
 static void volatile_access(void* address, unsigned size, bool write, void* pc)
