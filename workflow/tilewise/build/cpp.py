@@ -118,12 +118,7 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
     to look for headers in, and `-include name`.
     """
     own = [flag for flag in flags if flag != "-shared"]
-    digest = hashlib.sha256(repr((name, text, own, run_compiler(["--version"]))).encode())
-    for flag in own:
-        if str(flag).startswith("-I"):
-            for path in sorted(Path(str(flag)[2:]).glob("*.h")):
-                digest.update(path.name.encode() + path.read_bytes())
-    folder = _cache() / f"{Path(name).stem}-{digest.hexdigest()[:24]}"
+    folder = _cache() / f"{Path(name).stem}-{_digest_of_headers(name, text, own)}"
     if not _kept(folder):
         with tempfile.TemporaryDirectory(dir=_cache(), prefix=f".{folder.name}.") as temporary:
             made = Path(temporary, folder.name)
@@ -136,6 +131,27 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
             with contextlib.suppress(OSError):  # another process was faster
                 made.replace(folder)
     return folder
+
+
+def macros(header: str, flags: Sequence[Any]) -> list[str]:
+    """The names that are defined after `header`, sorted; the compiler is asked once, as for `precompiled`."""
+    name = f"{Path(header).stem}-{_digest_of_headers(header, '', flags)}.macros"
+    ask = [*flags, "-E", "-dM", "-include", header, "-x", "c++", "-"]
+    return made_once(name, lambda made: made.write_text(_defined(run_compiler(ask)))).read_text().split()
+
+
+def _defined(said: str) -> str:
+    return "\n".join(sorted(set(re.findall(r"^#define (\w+)", said, re.MULTILINE))))
+
+
+def _digest_of_headers(name: str, text: str, flags: Sequence[Any]) -> str:
+    """The hash of a header, of the compiler and its flags, and of the headers in the folders that these name."""
+    digest = hashlib.sha256(repr((name, text, flags, run_compiler(["--version"]))).encode())
+    for flag in flags:
+        if str(flag).startswith("-I"):
+            for path in sorted(Path(str(flag)[2:]).glob("*.h")):
+                digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:24]
 
 
 def _standard_folders() -> list[str]:

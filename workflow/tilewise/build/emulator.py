@@ -29,6 +29,7 @@ from tilewise.build.cpp import (
     beside,
     compile_object,
     compiler,
+    macros,
     made_once,
     precompiled,
     preprocess,
@@ -162,8 +163,7 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     """Flags under which a kernel sees what NVRTC shows it: CUDA's vocabulary, the headers in kernels/include/nvrtc and
     the emulator's own, and no others. The emulator itself needs the standard library: it is compiled before."""
     own = [*COMPILE, *flags, f"-I{FOLDER}"]
-    macros = run_compiler([*own, "-E", "-dM", "-include", "cuda_emulator.h", "-x", "c++", "-"])
-    names = sorted(set(re.findall(r"^#define ((?!EMULATOR_|NULL\b)[A-Z]\w*)", macros, re.MULTILINE)))
+    names = [name for name in macros("cuda_emulator.h", own) if not re.match(r"EMULATOR_|NULL\b|[^A-Z]", name)]
     hidden = [f"#undef {name}\n" for name in names] + [f"#define {name} {_LACKS}{name}\n" for name in HIDDEN]
     # g++ does not take `alignas` between other words of a declaration, as after __shared__.
     alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
@@ -359,15 +359,15 @@ class Variable:
 def _listed(library: Path | str) -> dict[str, list[Symbol]]:
     """A library's symbols of each kind: those of TLS, and OBJECT, its variables."""
     listings = []
-    for options in ([], ["-C"]):
-        command = [tool("nm"), "-p", *options, "-f", "sysv", str(library)]
-        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        # `tiled<float, 16>(float const*, ...)::tile_a|0000000000000400|   b  |        TLS|0000000000000400|     |.tbss`
-        cells = ([cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines())
-        listings.append([row for row in cells if len(row) == 7 and row[3] in ("TLS", "OBJECT") and row[1]])
+    for options in ("-sW", "-sCW"):
+        command = [tool("readelf"), options, str(library)]
+        listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("'.symtab'")[2]
+        # `  19: 0000000000000400   400 TLS     LOCAL  DEFAULT   19 tiled<float, 16>(float const*, ...)::tile_a`
+        row = r"^ *\d+: (\w+) +(\w+) (TLS|OBJECT) +\w+ +\w+ +(?!UND)\w+ (.+)$"
+        listings.append(re.findall(row, listing, re.MULTILINE))
     found: dict[str, list[Symbol]] = {"TLS": [], "OBJECT": []}
-    for row, plain in zip(*listings):
-        found[row[3]].append((row[0], plain[0], int(row[1], 16), int(row[4] or "0", 16)))
+    for (value, size, kind, mangled), (*_, plain) in zip(*listings):
+        found[kind].append((mangled, plain, int(value, 16), int(size, 0)))
     return found
 
 

@@ -89,6 +89,8 @@ TRACED = [
     "-fno-tree-tail-merge",
     "-fno-split-paths",
     "-fno-ipa-icf",
+    "-fno-gcse",  # this and the next only cost time: they come after the calls of the tracer are placed
+    "-fno-schedule-insns2",
 ]
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch.
