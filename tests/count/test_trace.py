@@ -1,19 +1,22 @@
 """The memory microscope: it counts what an H200 counts, its rules are those of the hardware, and it is fast."""
 
 import dataclasses
+import multiprocessing
 import os
 import resource
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 from making import TURN, TWO, two_launches
+from pandas.testing import assert_frame_equal
 
 from tilewise import ROOT, UserError
 from tilewise.__main__ import main
 from tilewise.count.counters import METRICS, cross_check_points
-from tilewise.count.trace import block_classes, build, count_points, left_out, trace, trace_points, tracers
+from tilewise.count.trace import block_classes, build, by_kernel, count_points, left_out, trace, trace_points, tracers
 from tilewise.study import columns, points, registry
 from tilewise.study.device import EMULATED_LIMITS
 from tilewise.study.registry import Kernel, LaunchEntry
@@ -630,6 +633,34 @@ def test_trace_points(tmp_path):
     assert {name: row[name] for name in alone} == alone
     assert {row[name] for name in set(PARAMETERS) - {"tile", "ntb"}} == {None}, "parameters of others are empty"
     assert frame.to_csv(index=False).splitlines()[1].startswith("naive,float,9,5,7,8,8,,,")
+
+
+def test_processes_that_share_the_kernels_find_the_same_in_the_same_order(tmp_path):
+    kernels = KERNELS | {"mine": two_launches(tmp_path, text=TWO.replace("T sum = 0;", "T sum = nothing;"))}
+    faulty = [points.point("t", name, "float", 33, 35, 70) for name, kernel in KERNELS.items() if kernel.faulty]
+    asked = [
+        points.point("t", "tiled", "float", 9, 5, 7, tile=8),
+        *faulty,
+        points.point("t", "mine", "float", 9, 5, 7),
+        points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
+        points.point("t", "tiled", "double", 8, 8, 8, tile=16),
+    ]
+    few = [*reversed(asked), points.point("t", "naive", "float", 40, 40, 40, block_x=8, block_y=8)]
+    compiled = tracers(asked, kernels, tmp_path)
+    whole, faults = trace_points(asked, compiled, kernels)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+        traced, counted, found = by_kernel(asked, few, kernels, tmp_path / "libraries", 60, pool)
+    assert_frame_equal(traced, whole)
+    assert_frame_equal(counted, count_points(few, compiled, kernels))
+    assert found == faults
+    assert any(faults) and "compile_error" in set(whole.status)
+
+
+def test_a_process_that_ends_while_it_traces_is_named(tmp_path):
+    asked = [points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8)]
+    pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"), initializer=os._exit, initargs=(1,))
+    with pool, pytest.raises(UserError, match="a process ended while it traced kernels, perhaps for want of memory"):
+        by_kernel(asked, [], KERNELS, tmp_path, 60, pool)
 
 
 WHOLE = [  # shapes whose blocks lie differently within sectors, and which blocks do not divide

@@ -1,13 +1,15 @@
 """Count what every kernel and CPU loop of the study asks of memory, and look for faults."""
 
 import dataclasses
+import multiprocessing
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 
 from tilewise.count import cache_lines, counters, trace
-from tilewise.files import script, write_csv
+from tilewise.files import end_with_parent, script, write_csv
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
@@ -18,11 +20,16 @@ with script(snakemake.log[0]):
     # A point that is run whole is counted by that; of others a few blocks are run.
     alike = dict.fromkeys(dataclasses.replace(point, task="trace") for point in asked)
     counted = [point for point in alike if point not in examined]
-    with tempfile.TemporaryDirectory() as folder:
-        tracers = trace.tracers(examined + counted, study.kernels, folder, shapes["limit_s"])
-        traced, faults = trace.trace_points(examined, tracers, study.kernels)
-        counts = trace.count_points(counted, tracers, study.kernels)
-        lines, messages = cache_lines.count(study.loop_points(), study.kernels, shapes["cache_lines"], folder)
+    # Not spawned: a new interpreter would run this script once more.
+    forks = multiprocessing.get_context("fork")
+    workers = snakemake.resources.cpus_per_task
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(workers, forks, initializer=end_with_parent) as pool,
+    ):
+        loops = pool.submit(cache_lines.count, study.loop_points(), study.kernels, shapes["cache_lines"], folder)
+        traced, counts, faults = trace.by_kernel(examined, counted, study.kernels, folder, shapes["limit_s"], pool)
+        lines, messages = loops.result()
     said = [*map(str, faults), *trace.left_out(traced), *messages]
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n")
     write_csv(pd.concat([traced, counts]), snakemake.output.traffic)

@@ -113,12 +113,12 @@ def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterab
     own = [*COMPILE, *flags, *beside(kernel.path), *_as_nvrtc(tuple(flags))]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
-        text, objects = _wrapper(kernel, instances), [compile_object(FOLDER / runtime)]
+        text, objects = _wrapper(kernel, instances), [own_object(runtime)]
         try:
             if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
                 text = ptx.rewritten(preprocess(text, [*own, "-fpch-preprocess"]), own=["<stdin>"])
                 own.append("-fpreprocessed")
-                objects.append(compile_object(FOLDER / "ptx.cpp", ["-O3"]))
+                objects.append(own_object("ptx.cpp"))
             source.write_text(text)
             run_compiler([*own, "-c", source, "-o", compiled])
         except UserError as error:
@@ -138,6 +138,11 @@ def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterab
                 )
         library.replace(output)
     return output
+
+
+def own_object(source: str) -> Path:
+    """The object file of one of the emulator's own sources, compiled once for all kernels; g++ takes some seconds."""
+    return compile_object(FOLDER / source, ["-O3"] if source == "ptx.cpp" else [])
 
 
 #: Names of the host that g++ knows and NVRTC does not. <cstdint> of kernels/include/nvrtc defines the first ones.

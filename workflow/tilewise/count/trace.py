@@ -11,7 +11,10 @@ import math
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -92,6 +95,9 @@ TRACED = [
     "-fno-gcse",  # this and the next only cost time: they come after the calls of the tracer are placed
     "-fno-schedule-insns2",
 ]
+
+#: The emulator's source that watches.
+RUNTIME = "tracer.cpp"
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch.
 SCHEDULES: dict[str, dict[str, Any]] = {"forward": {}, "reverse": {"reverse": True}, "random": {"seed": 524}}
@@ -284,6 +290,51 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
     return _about(kernel, point) | {"status": status, "message": message}, []
 
 
+def by_kernel(
+    examined: Sequence[Point],
+    counted: Sequence[Point],
+    kernels: Mapping[str, Kernel],
+    folder: Path | str,
+    limit: float,
+    pool: Executor,
+) -> tuple["pd.DataFrame", "pd.DataFrame", list[Fault]]:
+    """What `trace_points` makes of the points `examined`, and `count_points` of those `counted`: (table of the former,
+    table of the latter, list of Faults).
+
+    A process of the pool compiles a kernel, into `folder`, and runs all its points; kernels of many points come first.
+    Raises UserError if a process ends before it is done.
+    """
+    futures = {}
+    try:
+        for source in (RUNTIME, "ptx.cpp"):  # that no process waits while another compiles what all need
+            pool.submit(emulator.own_object, source)
+        for name, _ in Counter(point.kernel for point in [*examined, *counted]).most_common():
+            whole, few = ([point for point in points if point.kernel == name] for points in (examined, counted))
+            futures[name] = pool.submit(_of_kernel, whole, few, kernels[name], folder, limit)
+        found = {name: future.result() for name, future in futures.items()}
+    except BrokenProcessPool:
+        raise UserError("a process ended while it traced kernels, perhaps for want of memory; run again") from None
+    traced = [found[point.kernel][0][point] for point in examined]
+    rows = [found[point.kernel][1][point] for point in counted]
+    parameters = registry.parameters(kernels)
+    return (
+        columns.frame([row for row, _ in traced], "traffic", parameters),
+        columns.frame(filter(None, rows), "traffic", parameters),
+        [fault for _, faults in traced for fault in faults],
+    )
+
+
+def _of_kernel(
+    examined: Sequence[Point], counted: Sequence[Point], kernel: Kernel, folder: Path | str, limit: float
+) -> tuple[dict[Point, tuple[Row, list[Fault]]], dict[Point, Row | None]]:
+    """What becomes of each point of one kernel."""
+    tracer = tracers([*examined, *counted], {kernel.name: kernel}, folder, limit).get(kernel.name)
+    return (
+        {point: _traced(point, kernel, tracer) for point in examined},
+        {point: _counted(point, kernel, tracer) for point in counted},
+    )
+
+
 def left_out(traced: "pd.DataFrame") -> list[str]:
     """A line for each row of `trace_points` that was not traced."""
     rows = traced[traced["status"] != "ok"]
@@ -302,14 +353,17 @@ def count_points(
     run whole, or left out if that takes too long, as is one that cannot run. The columns of faults are blank: what was
     not run was not examined.
     """
-    rows = []
-    for point in points:
-        kernel, tracer = kernels[point.kernel], tracers.get(point.kernel)
-        small = _covers(kernel) or point.multiply_adds <= MOST_COUNTED
-        if isinstance(tracer, Tracer) and not kernel.unmet(point) and small:
-            with contextlib.suppress(LaunchError, UserError):
-                rows.append(tracer.count(point))
-    return columns.frame(rows, "traffic", registry.parameters(kernels))
+    rows = (_counted(point, kernels[point.kernel], tracers.get(point.kernel)) for point in points)
+    return columns.frame(filter(None, rows), "traffic", registry.parameters(kernels))
+
+
+def _counted(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> Row | None:
+    """A point's row of traffic.csv without faults, or None if it cannot be counted."""
+    small = _covers(kernel) or point.multiply_adds <= MOST_COUNTED
+    if isinstance(tracer, Tracer) and not kernel.unmet(point) and small:
+        with contextlib.suppress(LaunchError, UserError):
+            return tracer.count(point)
+    return None
 
 
 def _covers(kernel: Kernel) -> tuple:
@@ -337,7 +391,7 @@ def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
 
 def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `emulator.build` with every access to memory watched."""
-    return emulator.build(kernel, instances, output, flags=TRACED, runtime="tracer.cpp")
+    return emulator.build(kernel, instances, output, flags=TRACED, runtime=RUNTIME)
 
 
 #: How tracer.cpp writes the place of an instruction into a text.
