@@ -8,11 +8,11 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace cache {
@@ -31,15 +31,14 @@ public:
     /// Whether the line is there. Afterwards it is, as the one used last.
     bool use(std::uint64_t line)
     {
-        const auto first = lines.begin() + line % sets * ways;  // of its set, in the order of their last use
-        const auto last = first + ways;
-        const auto found = std::find(first, last, line);
-        const bool hit = found != last;
-        const auto place = hit ? found : last - 1;
-        std::rotate(first, place, place + 1);
-        *first = line;
-        fetched += !hit;
-        return hit;
+        std::uint64_t* const set = lines.data() + line % sets * ways;  // its lines in the order of their last use
+        std::uint64_t moving = line;
+        for (std::size_t way = 0; way < ways; ++way) {  // each takes the place of the next, up to where the line was
+            std::swap(moving, set[way]);
+            if (moving == line) return true;
+        }
+        ++fetched;
+        return false;
     }
 
     std::uint64_t fetched = 0;  // lines, from the next level

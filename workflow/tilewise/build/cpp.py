@@ -52,7 +52,7 @@ def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
     `source`.
     """
     own = [flag for flag in (*FLAGS, *flags) if flag != "-shared"]
-    digest = hashlib.sha256(repr((own, run_compiler(["--version"]))).encode())
+    digest = hashlib.sha256(repr((own, version())).encode())
     for path in sorted(source.parent.iterdir()):
         if path.is_file():
             digest.update(path.name.encode() + path.read_bytes())
@@ -146,7 +146,7 @@ def _defined(said: str) -> str:
 
 def _digest_of_headers(name: str, text: str, flags: Sequence[Any]) -> str:
     """The hash of a header, of the compiler and its flags, and of the headers in the folders that these name."""
-    digest = hashlib.sha256(repr((name, text, flags, run_compiler(["--version"]))).encode())
+    digest = hashlib.sha256(repr((name, text, flags, version())).encode())
     for flag in flags:
         if str(flag).startswith("-I"):
             for path in sorted(Path(str(flag)[2:]).glob("*.h")):
@@ -179,9 +179,19 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX") or "g++")
 
 
+def version() -> str:
+    """What the compiler says of its version, asked once."""
+    return _version(*compiler())
+
+
+@cache
+def _version(*_: str) -> str:
+    return run_compiler(["--version"])
+
+
 @cache
 def tool(name: str) -> str:
-    """Path of a tool that comes with the compiler, such as nm; in a conda environment its name has a prefix."""
+    """Path of a tool that comes with the compiler, such as readelf; in a conda environment its name has a prefix."""
     return run_compiler([f"-print-prog-name={name}"]).strip()
 
 

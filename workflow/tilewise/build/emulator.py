@@ -36,6 +36,7 @@ from tilewise.build.cpp import (
     run_compiler,
     shown,
     tool,
+    version,
 )
 from tilewise.files import digest, replacing
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
@@ -105,7 +106,7 @@ def _digest(kernel: Kernel, instances: Sequence[str], flags: Iterable[Any], runt
     made_of = (cpp, functions, ptx, sys.modules[__name__])
     files = [*kernel.files, *emulators, *(Path(module.__file__ or "") for module in made_of)]
     texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
-    made_by = compiler(), run_compiler(["--version"])
+    made_by = compiler(), version()
     return digest([kernel.name, shown(kernel.path), list(instances), list(flags), runtime, texts, made_by])
 
 
@@ -384,7 +385,7 @@ def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[
 
 @cache
 def _plain(instance: str) -> str:
-    """An instance's name as it is written and as nm prints it, made equal: `f<32u, true>` is `f<32,1>`."""
+    """An instance's name as it is written and as readelf prints it, made equal: `f<32u, true>` is `f<32,1>`."""
     plain = re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)
     return re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", plain))
 
