@@ -17,6 +17,7 @@ import pandas as pd
 from tilewise import UserError
 from tilewise.build.cpp import beside, compile_library
 from tilewise.build.emulator import FOLDER
+from tilewise.files import end_with_parent
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
@@ -39,7 +40,7 @@ def count(
         own = [point for point in points if point.kernel == name]
         try:
             # In a process of its own: whatever a user's loop does ends only that.
-            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as child:
+            with ProcessPoolExecutor(1, multiprocessing.get_context("fork"), initializer=end_with_parent) as child:
                 rows += child.submit(_rows, kernels[name], own, model, Path(folder) / f"{name}.so").result()
         except BrokenProcessPool:
             messages.append(f"{name}: its cache lines cannot be counted: the loop ended its process")
