@@ -8,6 +8,7 @@ be told apart by colour-blind readers, and the figures can also be read in black
 
 import collections
 import functools
+import html
 import io
 import itertools
 import math
@@ -67,12 +68,10 @@ def _styled(draw):
     return styled
 
 
-def svg(figure: Figure, name: str = "", title: str = "", description: str = "") -> str:
+def svg(figure: Figure) -> str:
     """The figure as SVG text without a header; the same figure gives the same text.
 
-    Every point and bar has a <title> with its values. With a `name`, which is unique on the page, it is made to stand
-    inside an HTML page: with `title` and `description`, and with the page's variables for ink and paper, so that it
-    follows its colour scheme.
+    Every point and bar has a <title> with its values.
     """
     _tell_all(figure)
     buffer = io.StringIO()
@@ -89,32 +88,45 @@ def svg(figure: Figure, name: str = "", title: str = "", description: str = "") 
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     root = _finished(ElementTree.fromstring(text))
-    if name:
-        root.set("role", "img")
-        root.set("aria-labelledby", f"{name}-title")
-        root.set("aria-describedby", f"{name}-desc")
-        family = "'DejaVu Sans', Verdana, sans-serif"
-        root.set("style", f"width: {round(100 * figure.get_figwidth())}px;font-family: {family}")
-        said = [mark.text or "" for mark in root.iter(f"{_SVG}title")]
-        if len(said) > _MOST_SAID:
-            said = ["its table has the values of all points"]
-        for number, (tag, words) in enumerate({"title": title, "desc": "; ".join([description, *said])}.items()):
-            element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
-            element.text = words
-            root.insert(number, element)
+    if missing(figure):
+        root.set(_MISSING, missing(figure))
     text = ElementTree.tostring(root, encoding="unicode")
-    names = list(dict.fromkeys(re.findall(r'(?:href="#|url\(#)([^")]+)', text)))
-    kept = {each: f"{name}-{number}" if name else each for number, each in enumerate(names)}
-    text = re.sub(r'(href="#|url\(#)([^")]+)', lambda found: found[1] + kept[found[2]], text)
-    if name:
-        kept |= {each: each for each in (f"{name}-title", f"{name}-desc")}
-        text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
-        text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
-        text = re.sub(r"\n\s*", "\n", text)
-    # Other ids, such as axes_1, would occur twice on a page.
-    return re.sub(r' id="([^"]*)"', lambda found: f' id="{kept[found[1]]}"' if found[1] in kept else "", text)
+    kept = {*re.findall(_REFERENCE, text)}
+    return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in kept else "", text)
 
 
+def inline(drawing: str, name: str, title: str = "", description: str = "") -> str:
+    """What `svg` made, to stand inside an HTML page under a `name` that is unique there.
+
+    It has `title` and `description`, and the page's variables for ink and paper, so that it follows its colour scheme.
+    """
+    root = ElementTree.fromstring(drawing)
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{name}-title")
+    root.set("aria-describedby", f"{name}-desc")
+    family = "'DejaVu Sans', Verdana, sans-serif"
+    inches = float(root.get("width", "").removesuffix("pt")) / 72
+    root.set("style", f"width: {round(100 * inches)}px;font-family: {family}")
+    said = [mark.text or "" for mark in root.iter(f"{_SVG}title")]
+    if len(said) > _MOST_SAID:
+        said = ["its table has the values of all points"]
+    for number, (tag, words) in enumerate({"title": title, "desc": "; ".join([description, *said])}.items()):
+        element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
+        element.text = words
+        root.insert(number, element)
+    text = ElementTree.tostring(root, encoding="unicode")
+    # Ids such as axes_1 would occur twice on a page.
+    new = {each: f"{name}-{number}" for number, each in enumerate(dict.fromkeys(re.findall(_REFERENCE, text)))}
+    text = re.sub(r'( id="|href="#|url\(#)([^")]+)', lambda found: found[1] + new.get(found[2], found[2]), text)
+    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
+    text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
+    return re.sub(r"\n\s*", "\n", text)
+
+
+#: Where a drawing names a part of itself.
+_REFERENCE = r'(?:href="#|url\(#)([^")]+)'
+#: The attribute of a drawing that shows nothing, which says why.
+_MISSING = "data-missing"
 #: A description lists the values of so many points at most.
 _MOST_SAID = 20
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -232,8 +244,11 @@ def _panels(count, width=7.6, height=3.4, columns=2, **options):
 _NOTHING = "nothing: "
 
 
-def missing(figure: Figure) -> str:
-    """Why a figure has nothing to show; empty if it shows something."""
+def missing(figure: Figure | str) -> str:
+    """Why a figure, or what `svg` made of it, has nothing to show; empty if it shows something."""
+    if isinstance(figure, str):
+        found = re.match(rf'<svg[^>]* {_MISSING}="([^"]*)"', figure)
+        return html.unescape(found[1]) if found else ""
     label = str(figure.get_label())
     return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
 
