@@ -64,7 +64,7 @@ class Platform:
         return f"{name}, recorded {self.device['captured'][:10]}" if self.recorded else name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # so what is made of it can be kept by functools
 class Evidence:
     """Everything that a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
 
@@ -137,9 +137,14 @@ class Evidence:
 
     def of(self, *tasks: str) -> "Evidence":
         """The same evidence with the measurements and the methods' facts of these tasks only."""
-        measured = {name: _of_tasks(getattr(self, name), tasks) for name in ("gpu", "cpu", "emulated")}
-        facts = {name: _of_tasks(table, tasks) if name in METHODS else table for name, table in self.facts.items()}
-        return dataclasses.replace(self, **measured, facts=facts)
+        return _of(self, tasks)
+
+
+@functools.lru_cache(maxsize=64)
+def _of(evidence: Evidence, tasks: tuple[str, ...]) -> Evidence:
+    measured = {name: _of_tasks(getattr(evidence, name), tasks) for name in ("gpu", "cpu", "emulated")}
+    facts = {name: _of_tasks(table, tasks) if name in METHODS else table for name, table in evidence.facts.items()}
+    return dataclasses.replace(evidence, **measured, facts=facts)
 
 
 def _of_tasks(table: pd.DataFrame, tasks: Iterable[str]) -> pd.DataFrame:

@@ -353,7 +353,7 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
 
 
 def show_figure(figure: Figure | str, caption: str, name: str = "") -> HTML:
-    """A matplotlib figure, or what `figures.svg` made of it, as inline SVG with its number and caption, for a notebook."""
+    """A matplotlib figure, or what `figures.svg` made of it, with its number and caption, for a notebook."""
     name, missing = name or _name(caption), figures.missing(figure)
     if missing:  # a sentence, without a number
         said = f"<b>{_title_of(caption)}.</b> {html.escape(missing)}"

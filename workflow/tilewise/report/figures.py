@@ -443,7 +443,7 @@ def _label_points(figure, axis, points):
     A label stands where it covers neither a point nor a line nor another label: beside its point and no other, or else
     farther off at the end of a thin line to it. A point without such a place has none.
     """
-    figure.draw_without_rendering()  # only now the panel has its place
+    figure.get_layout_engine().execute(figure)  # only now the panel has its place
     frame = axis.get_window_extent()
     places = [axis.transData.transform(own.get_offsets()) for own in axis.collections if len(own.get_offsets())]
     others = [place for own in places for place in np.ma.filled(own, np.nan) if np.isfinite(place).all()]
@@ -954,7 +954,7 @@ def roofline(evidence: Evidence) -> Figure:
         axis.set_xlabel("FLOP per byte moved, counted by the emulator")
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
         drawn.append([(f"{name} {gb_s / 1000:.2f} TB/s", intensity[0], gb_s) for name, gb_s in roofs])
-    figure.draw_without_rendering()  # only now a roof has its slope
+    figure.get_layout_engine().execute(figure)  # only now a roof has its slope
     for axis, slopes in zip(axes, drawn, strict=True):
         _label_slopes(axis, slopes)
     for axis, (_, part) in zip(axes, groups, strict=True):
