@@ -168,8 +168,16 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
-    """The figures of the five sources, one row per figure."""
+    """The figures of the five sources, one row per figure.
+
+    A process that has read them, and every fork of it, has them at once as long as no file there has changed.
+    """
     parameters = registry.parameters(registry.load() if kernels is None else kernels)
+    return _published(Path(folder), tuple(parameters), stamps([Path(folder)]))
+
+
+@functools.lru_cache(maxsize=4)
+def _published(folder: Path, parameters: tuple[str, ...], as_of: Stamps) -> pd.DataFrame:
     tables = {Path(folder, f"{name}.csv"): pd.DataFrame() for name in SOURCES}
     for file in tables:
         tables[file] = columns.read(file, "published", parameters)
@@ -220,13 +228,18 @@ def _load_platform(folder: Path, task: str | None, recorded: bool, parameters: l
     facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
     tried = _variants(folder, parameters)
     facts["tune"] = tried[tried["task"] == task] if task else tried
+    # A task shows nothing of the platform as a whole, of which it would read what happens to be there already.
+    whole = {
+        name: columns.empty(name, parameters) if task else columns.read(folder / f"{name}.csv", name, parameters)
+        for name in WHOLE
+    }
     _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
         config=config,
         measurements=measured[measured["task"] == task] if task else measured,
-        facts=facts | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
+        facts=facts | whole,
         recorded=recorded,
     )
 
@@ -237,8 +250,10 @@ def _recorded(folder: Path, parameters: tuple[str, ...], as_of: Stamps) -> Platf
 
 
 def ahead() -> None:
-    """What tilewise.forks does once for all scripts: read the recorded runs. What is wrong there each script tells."""
+    """What tilewise.forks does once for all scripts: read what was published and recorded. What is wrong there each
+    script tells."""
     with contextlib.suppress(UserError):
+        published()
         parameters = registry.parameters(registry.load())
         for path in RECORDED.glob("*/device.json"):
             _recorded(path.parent, tuple(parameters), stamps([path.parent]))
@@ -288,9 +303,7 @@ def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> 
 def _variants(folder: Path, parameters: list[str]) -> pd.DataFrame:
     """The variants of all kernels that were tuned on a platform."""
     paths = sorted((folder / "tune").glob("*.csv"))
-    return _joined(
-        [columns.read(path, "tune", parameters) for path in paths] or [columns.frame([], "tune", parameters)]
-    )
+    return _joined([columns.read(path, "tune", parameters) for path in paths] or [columns.empty("tune", parameters)])
 
 
 def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], parameters: list[str]) -> pd.DataFrame:
@@ -299,7 +312,7 @@ def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], para
         for task, its in methods.items()
         if its == method
     ]
-    return _joined(tables or [columns.frame([], method, parameters).assign(task="")])
+    return _joined(tables or [columns.empty(method, parameters).assign(task="")])
 
 
 def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
