@@ -447,8 +447,9 @@ def _label_points(figure, axis, points):
     frame = axis.get_window_extent()
     places = [axis.transData.transform(own.get_offsets()) for own in axis.collections if len(own.get_offsets())]
     others = [place for own in places for place in np.ma.filled(own, np.nan) if np.isfinite(place).all()]
-    marks = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in others]
-    taken = [text.get_window_extent() for text in axis.texts]
+    # Boxes are arrays [[x0, y0], [x1, y1]] here: there are thousands of comparisons, and a Bbox becomes one for each.
+    marks = [np.array([(x - 5, y - 5), (x + 5, y + 5)]) for x, y in others]
+    taken = [text.get_window_extent().get_points() for text in axis.texts]
     for line in axis.lines:
         ends = axis.transData.transform(line.get_path().vertices) if line.get_transform() == axis.transData else None
         if ends is None:  # a vertical line through the whole panel
@@ -470,11 +471,11 @@ def _label_points(figure, axis, points):
             line = _steps(mark, end)[:-1] if far else []
             inside = frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1)
             own = far or all(_distance(box, mark) <= _distance(box, other) for other in others)
-            if not (inside and own) or any(step.count_overlaps(taken) for step in line):
+            if not (inside and own) or any(Bbox(step).count_overlaps(taken) for step in line):
                 continue
             if box.count_overlaps([*taken, *(each for each in marks if not _holds(each, mark))]):
                 continue
-            taken += [box, *line]
+            taken += [box.get_points(), *line]
             place = {"xytext": (across, up), "textcoords": "offset points", "va": "center"}
             place["ha"] = {1: "left", -1: "right", 0: "center"}[side]
             axis.annotate(words, (x, y), fontsize="x-small", **place)
@@ -500,14 +501,14 @@ def _distance(box, point):
 
 
 def _steps(start, end):
-    """Small boxes along a line."""
+    """Small boxes along a line, as arrays."""
     (x0, y0), (x1, y1) = start, end
     steps = np.linspace(0, 1, max(2, int(np.hypot(x1 - x0, y1 - y0) / 6)))
-    return [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in steps]
+    return [np.array([(x - 1, y - 1), (x + 1, y + 1)]) for x, y in zip(x0 + steps * (x1 - x0), y0 + steps * (y1 - y0))]
 
 
 def _holds(box, mark):
-    return abs((box.x0 + box.x1) / 2 - mark[0]) < 0.5 and abs((box.y0 + box.y1) / 2 - mark[1]) < 0.5
+    return (np.abs(box.mean(axis=0) - mark) < 0.5).all()
 
 
 #: A figure of curves has at most so many lines, and one of points so many names; more cannot be told apart.
@@ -700,9 +701,10 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
             fastest = part.groupby("_label", sort=False)["gflops"].max().nlargest(_MOST_LINES).index
             names, title = [name for name in names if name in fastest], f"{dtype}, the fastest {_MOST_LINES} of {count}"
         part = part[part["_label"].isin(names)]
+        marked = dict(list(part[part["gflops"].notna()].groupby(["shape", "_label"], sort=False)))
         for shape, label in itertools.product(reversed(shapes), names):  # small marks lie upon large ones
-            own = part[(part["_label"] == label) & (part["shape"] == shape) & part["gflops"].notna()]
-            if own.empty:
+            own = marked.get((shape, label))
+            if own is None:
                 continue
             look = _look(own["kernel"].iloc[0], evidence)
             places = [names.index(label)] * len(own)
