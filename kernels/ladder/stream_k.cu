@@ -64,12 +64,13 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
          float* shares, int n, int p, int m)
 {
     using Product = RingProduct<TILE_N, TILE_M, TILE_K, ORDER>;
+    using Copy = TransposedCopy<TILE_N, TILE_K, ALIGNED_A>;
     // What the producer tells the consumers about a segment. It is at most STAGES segments ahead of them.
     constexpr int NOTES = STAGES + 1;
     __shared__ Note notes[NOTES];
     extern __shared__ unsigned char shared_memory[];
     Ring<STAGES, Product::A_BYTES + Product::B_BYTES> ring(shared_memory);
-    if (threadIdx.x == 0) ring.make(BEFOREHAND ? 1 : 4, Product::THREADS / 32);
+    if (threadIdx.x == 0) ring.make(BEFOREHAND ? 1 : Copy::THREADS, Product::THREADS / 32);
     __syncthreads();  // the barriers exist
 
     if (threadIdx.x >= Product::THREADS) {
@@ -104,7 +105,7 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
                 if (--left == 0 && !note.last) next_segment();
             }
         } else {
-            TransposedCopy<TILE_N, TILE_K, ALIGNED_A> copy;
+            Copy copy;
             copy.fetch(A, note.first_row, start, n, p);
             while (left > 0) {
                 wait_for_without_loop(ring.empty(), ring.parity ^ 1);
@@ -114,8 +115,7 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
                     load_box(ring.tile() + Product::A_BYTES, B, start, note.first_col, ring.full());
                 }
                 copy.put(ring.tile());
-                __syncwarp();  // the warp's rows are complete
-                if (threadIdx.x % 32 == 0) arrive(ring.full());
+                arrive(ring.full());  // each thread for the rows that it stored
                 ring.next();
                 start += TILE_K;
                 if (--left == 0 && !note.last) next_segment();
@@ -123,7 +123,7 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
             }
         }
         wait_for_without_loop(ring.empty(), ring.parity ^ 1);
-        if (threadIdx.x % 32 == 0) arrive(ring.full());  // the stage after the last
+        arrive(ring.full());  // the stage after the last
     } else {
         take_registers<232>();
         Product product(threadIdx.x);

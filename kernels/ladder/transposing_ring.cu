@@ -37,18 +37,19 @@ __global__ void __launch_bounds__(384, 1)
 transposing_ring(const float* A, const __grid_constant__ TensorMap B, float* C, int n, int p, int m)
 {
     using Product = RingProduct<TILE_N, TILE_M, TILE_K, ORDER>;
+    using Copy = TransposedCopy<TILE_N, TILE_K, ALIGNED_A>;
     extern __shared__ unsigned char shared_memory[];
     Ring<STAGES, Product::A_BYTES + Product::B_BYTES> ring(shared_memory);
 
     const int first_row = blockIdx.y * TILE_N;
     const int first_col = blockIdx.x * TILE_M;
     const int steps = (p + TILE_K - 1) / TILE_K;
-    if (threadIdx.x == 0) ring.make(4, Product::THREADS / 32);
+    if (threadIdx.x == 0) ring.make(Copy::THREADS, Product::THREADS / 32);
     __syncthreads();  // the barriers exist
 
     if (threadIdx.x >= Product::THREADS) {
         give_registers<40>();
-        TransposedCopy<TILE_N, TILE_K, ALIGNED_A> copy;
+        Copy copy;
         copy.fetch(A, first_row, 0, n, p);
         for (int step = 0; step < steps; ++step) {
             wait_for_without_loop(ring.empty(), ring.parity ^ 1);
@@ -57,13 +58,12 @@ transposing_ring(const float* A, const __grid_constant__ TensorMap B, float* C, 
                 load_box(ring.tile() + Product::A_BYTES, B, step * TILE_K, first_col, ring.full());
             }
             copy.put(ring.tile());
-            __syncwarp();  // the warp's rows are complete
-            if (threadIdx.x % 32 == 0) arrive(ring.full());
+            arrive(ring.full());  // each thread for the rows that it stored
             ring.next();
             copy.fetch(A, first_row, (step + 1) * TILE_K, n, p);  // zeros after the last step
         }
         wait_for_without_loop(ring.empty(), ring.parity ^ 1);
-        if (threadIdx.x % 32 == 0) arrive(ring.full());  // the stage after the last
+        arrive(ring.full());  // the stage after the last
     } else {
         take_registers<232>();
         Product product(threadIdx.x);

@@ -1,4 +1,2 @@
-// NVRTC has no assert: what it would test is not tested.
+// NVRTC knows assert without a header; a program that includes one finds this.
 #pragma once
-#undef assert
-#define assert(condition) ((void)0)

@@ -15,6 +15,8 @@ from tilewise.study.registry import Kernel
 
 #: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
 Row = dict[str, Any]
+#: Entries of the config's `timing` that are about a sweep's runs after the first.
+FURTHER_RUNS = ("repeats", "repeat_timeout_s")
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,13 @@ def prepare(
 def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """What of the config a finished row depends on, by what measures it and the platform's backend.
 
-    Not the limits: a longer one does not change a row that was done in time. Nor the repeats: each has its own row.
+    Not the limits: a longer one does not change a row that was done in time. Nor what is about further runs, each of
+    which has its own row.
     """
     found = {"seed": config["seed"]}
     if backend == "cuda":
-        found |= {name: config["timing"][name] for name in config["timing"] if name not in ("point_limit_s", "repeats")}
+        without = ("point_limit_s", *FURTHER_RUNS)
+        found |= {name: config["timing"][name] for name in config["timing"] if name not in without}
     if backend == "host":
         found |= {"samples": config["cpu"]["samples"], "repeat_s": config["cpu"]["repeat_s"][where]}
     if backend != "emulator":

@@ -79,7 +79,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     start = time.monotonic()
     jobs = work.jobs()
-    keys = {job.key: _keys(job, work.config["timing"]["repeats"]) for job in jobs}
+    keys = {job.key: _keys(job, work.config["timing"]) for job in jobs}
     with Journal(work.journal) as remembered:
         rows = remembered.rows
         for job in jobs:  # a row that was damaged is measured again
@@ -109,9 +109,10 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
 
 
-def _keys(job: Job, repeats: int) -> list[str]:
+def _keys(job: Job, timing: Mapping[str, Any]) -> list[str]:
     """The keys of a job's runs in the journal; only what a GPU times is repeated."""
-    return [job.key, *(digest([job.key, "run", run]) for run in range(2, repeats + 1) if job.backend == "cuda")]
+    further = range(2, timing["repeats"] + 1) if job.backend == "cuda" else ()
+    return [job.key, *(digest([job.key, "run", run, timing["repeat_timeout_s"]]) for run in further)]
 
 
 def run_jobs(
