@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 import yaml
 from clones import copy_repository
+from xdist.scheduler import LoadFileScheduling
 
 from tilewise import ROOT
 from tilewise.study import registry
@@ -20,16 +21,32 @@ hypothesis.settings.load_profile("study")
 def pytest_collection_modifyitems(items):
     """If nvidia-smi does not list a GPU, tests marked `gpu` are skipped and say so.
 
-    The files that run whole studies go first, those that wait for Slurm between those that compute, so that at the end
-    no worker of pytest-xdist waits for another; it hands out whole files in this order.
+    Those with Slurm go first, then the files that run whole studies, so that at the end no worker of pytest-xdist waits
+    for another; it hands out its work in this order.
     """
-    items.sort(key=lambda item: (0, item.path.name) if item.path.parent.name in ("tests", "slurm") else (1, ""))
+    order = {"slurm": 0, "tests": 1}
+    items.sort(key=lambda item: order.get(item.path.parent.name, 2))
     smi = shutil.which("nvidia-smi")
     if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.startswith(b"GPU"):
         return
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+
+
+class Scheduling(LoadFileScheduling):
+    """A file's tests are run by one worker, and all tests with Slurm by one, too: they wait more than they compute, so
+    that two further workers have two cores nearly for themselves."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        slurm = "tests/slurm/"
+        return slurm if nodeid.startswith(slurm) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """As pytest-xdist says."""
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

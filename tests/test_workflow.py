@@ -2,9 +2,11 @@
 
 import copy
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
+from clones import snakemake
 from snakemake.scheduling.job_scheduler import JobScheduler
 
 from tilewise import ROOT, UserError, workflow
@@ -55,6 +57,15 @@ def test_only_the_gpus_that_are_shown_count(four_gpus, config, monkeypatch):
 def test_a_job_that_times_nothing_takes_one_core(config):
     study = Study(config | {"platforms": {"emulator": {"backend": "emulator"}}}, cores=8)
     assert study.cores_of(at("task1a", "emulator")) == 1 and study.cores_of(at("cpu", "emulator")) == 8
+
+
+def test_the_counters_ask_for_a_gpu_and_for_seconds_by_what_they_profile(clone, config):
+    run = snakemake(clone, "--dry-run", "--configfile", "config/cluster.yaml", "--", "results/gpu/counters.csv")
+    [said] = re.findall(r"^rule counters:.*?resources: (.*?)$", run.stdout + run.stderr, re.MULTILINE | re.DOTALL)
+    resources = dict(each.split("=") for each in said.split(", "))
+    profiled = Study(config | {"platforms": {"gpu": {"backend": "gpu"}}}).profiled
+    assert resources["gpu"] == "1" and resources["cpus_per_task"] == "4" and resources["mem_mb"] == "8000"
+    assert int(resources["seconds"]) == 2 * profiled > 300
 
 
 def test_every_rule_has_its_name_for_itself(config):

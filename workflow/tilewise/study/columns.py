@@ -55,7 +55,7 @@ time_min_ms | number | ms | fastest, ms | the fastest run
 time_q1_ms | number | ms | first quartile, ms | a quarter of the runs is faster
 time_q3_ms | number | ms | third quartile, ms | a quarter of the runs is slower
 noise | number | | noise | standard deviation of the runs divided by their mean
-batch_ms | number | ms | batched, ms | mean time of a run among many without pauses between them
+batch_ms | number | ms | batched, ms | mean time of a run among many without pauses between them; of runs below 10 ms
 gflops | number | GFLOP/s | GFLOP/s | 2 n p m divided by time_ms
 sm_clock_mhz | number | MHz | clock, MHz | median clock of the multiprocessors during the runs
 sm_clock_min_mhz | number | MHz | lowest clock, MHz | the lowest of these clocks
