@@ -15,6 +15,7 @@
 
 # %% tags=["parameters"]
 import sys
+from pathlib import Path
 
 from IPython.display import HTML, display
 
@@ -26,6 +27,7 @@ from tilewise.report.exhibits import claims_html, show_figure, show_kernel, show
 
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = data.RECORDED
+drawn = None  # the folder of the tasks' figures, if they are drawn already
 
 # %%
 evidence = data.load(folders, recorded=recorded)
@@ -49,7 +51,10 @@ def task_table(name, layout, caption, rows=lambda table: table, hide=()):
 
 def task_figure(name, caption):
     """The figure of a task, if this run's config has that task."""
-    return show_figure(figures.task(name, evidence, published), caption, name) if name in tasks else None
+    if name not in tasks:
+        return None
+    figure = Path(drawn, f"{name}.svg").read_text() if drawn else figures.task(name, evidence, published)
+    return show_figure(figure, caption, name)
 
 
 # %%

@@ -191,7 +191,10 @@ Path("{begun}").touch()
 def page(tmp_path):
     """A function that starts to render the page of a finished run from a notebook that does some work."""
     clone = copy_repository(tmp_path / "clone")
-    synthetic.write(clone / "results/emulator", "emulator", with_traffic=True)
+    results = synthetic.write(clone / "results/emulator", "emulator", with_traffic=True)
+    (results / "figures").mkdir()
+    for task in synthetic.config()["tasks"]:
+        (results / "figures" / f"{task}.svg").touch()
     (clone / "results/report.html").write_text("the old page")
 
     def run(work):

@@ -220,3 +220,4 @@ def test_one_dot_is_a_sentence(tmp_path):
     assert figures.missing(figure) == "One point of this task was timed; its table has it."
     shown = exhibits.show_figure(figure, "<b>One.</b> It.").data
     assert shown.startswith('<p class="none"') and "<svg" not in shown
+    assert exhibits.show_figure(figures.svg(figure), "<b>One.</b> It.").data == shown, "also if it was drawn before"

@@ -293,6 +293,22 @@ def test_what_a_cell_prints_is_on_the_page_and_what_it_warns_of_is_not(tmp_path)
     assert "UserWarning" not in page
 
 
+def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
+    """The figures of tasks, in its own colours and under its own names; the others it draws."""
+    study = synthetic.config()
+    study["tasks"] = {"loop_orders": study["tasks"]["loop_orders"]}
+    folder = synthetic.write(tmp_path / "gpu", study=study)
+    (tmp_path / "drawn").mkdir()
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"><path id="a" fill="#262626"/><use href="#a"/></svg>'
+    (tmp_path / "drawn" / "loop_orders.svg").write_text(drawing)
+    render.render(tmp_path / "report.html", [folder], drawn=tmp_path / "drawn")
+    page = (tmp_path / "report.html").read_text()
+    found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', page, re.DOTALL)
+    assert found
+    assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in found[0]
+    assert "width: 100px" in found[0] and "Loop orders" in found[0]
+
+
 def test_text_from_results_cannot_become_markup(tmp_path):
     table = tables.failures(data.load([synthetic.write(tmp_path / "gpu")]))
     table.loc[0, "message"] = "template <typename T> & more"

@@ -26,10 +26,15 @@ def recorded(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def emulator(recorded, tmp_path_factory):
+def emulators_folder(tmp_path_factory):
+    """The results of a machine without a GPU."""
+    return synthetic.write(tmp_path_factory.mktemp("results") / "emulator", "emulator", with_traffic=True)
+
+
+@pytest.fixture(scope="module")
+def emulator(recorded, emulators_folder):
     """Evidence of a machine without a GPU."""
-    folder = synthetic.write(tmp_path_factory.mktemp("results") / "emulator", "emulator", with_traffic=True)
-    return data.load([folder], recorded=recorded)
+    return data.load([emulators_folder], recorded=recorded)
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +318,16 @@ def test_task_figures(task, emulator):
     assert drawing.startswith("<svg")
     assert "recorded" in drawing
     assert drawing == figures.svg(figures.task(task, emulator, PUBLISHED)), "the same data gives the same file"
+
+
+@pytest.mark.parametrize("task", synthetic.config()["tasks"])
+@pytest.mark.parametrize("where", ["emulator", "gpu"])
+def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, emulators_folder, request):
+    """Of a run with one platform, the page takes the figures that were drawn of each task by itself."""
+    whole = request.getfixturevalue(where)
+    folder, kept = (recorded / "nvidia-h200", "none") if where == "gpu" else (emulators_folder, ".")
+    own = data.load([folder], task, recorded / kept)
+    assert figures.svg(figures.task(task, own, PUBLISHED)) == figures.svg(figures.task(task, whole, PUBLISHED))
 
 
 def test_unstable_and_refused_points_are_marked(emulator):

@@ -2,6 +2,8 @@ from tilewise.report import FIGURES, data, tables
 
 # The tables of a platform as a whole, beside those of its tasks.
 PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
+# Its tasks' figures are those of the page too; a page of several platforms has figures with all of them.
+ALONE = study.platforms if len(study.platforms) == 1 else []
 
 for task in study.tasks:
 
@@ -83,6 +85,7 @@ rule page:
         facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
         instructions=study.instructions_of,
+        figures=expand("results/{platform}/figures/{task}.svg", platform=ALONE, task=study.tasks),
         kept=data.kept_files(),
         notebook="report/report.py",
         template="report/template/report.html.j2",

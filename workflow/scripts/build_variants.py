@@ -8,7 +8,7 @@ from tilewise.files import read_json, script
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
-    study = Study(snakemake.config)
+    study = Study(snakemake.config, checked=True)
     target = read_json(snakemake.input.target)
     wanted = study.instances_of_tuning(snakemake.params.task, snakemake.wildcards.platform)
     folders = {Path(manifest).parent.name: Path(manifest).parent for manifest in snakemake.output}

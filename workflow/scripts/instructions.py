@@ -10,7 +10,7 @@ from tilewise.study.device import read as read_device
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
-    study = Study(snakemake.config)
+    study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     points, workers = study.cuda_points(device["platform"]), snakemake.threads
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ from tilewise.study.device import read as read_device
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
-    study = Study(snakemake.config)
+    study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     if place.slurm_job() and not study.needs_gpu(snakemake.wildcards):
         device |= {"cpu": processor()}  # a node for jobs without a GPU may have another one; the rows name it

@@ -6,4 +6,6 @@ from tilewise.files import script
 from tilewise.report.render import render
 
 with script(snakemake.log[0]):
-    render(snakemake.output[0], [Path(device).parent for device in snakemake.input.devices], snakemake.input.notebook)
+    folders = [Path(device).parent for device in snakemake.input.devices]
+    drawn = next((Path(figure).parent for figure in snakemake.input.figures), None)
+    render(snakemake.output[0], folders, snakemake.input.notebook, drawn=drawn)

@@ -13,7 +13,7 @@ from tilewise.files import end_with_parent, script, write_csv
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
-    study = Study(snakemake.config)
+    study = Study(snakemake.config, checked=True)
     shapes = study.config["trace"]
     examined = study.traced_points(shapes["shapes"])
     asked = study.counted_points() + counters.cross_check_points(study.config, study.kernels)

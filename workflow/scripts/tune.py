@@ -9,7 +9,7 @@ from tilewise.study.device import read as read_device
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
-    study = Study(snakemake.config)
+    study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     check_here(device)
     builds = [Path(manifest).parent for manifest in snakemake.input.builds]

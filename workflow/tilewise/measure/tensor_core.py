@@ -87,32 +87,37 @@ def mma(dtype: str, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> np.ndarray:
 
 def _fused(dtype: str, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> np.ndarray:
     """`mma` of finite numbers."""
-    exponents_a, exponents_b, largest = _exponents(A, dtype), _exponents(B, dtype), _exponents(C, "float")
-    columns, rows = (slice(None), None), (None, slice(None))
-    for k in range(DEPTH[dtype]):
-        largest = np.maximum(largest, exponents_a[..., k][..., *columns] + exponents_b[..., k, :][..., *rows])
-    grid = np.ldexp(1.0, FRACTION_BITS - largest)  # 1 / the last bit that is kept
-    A, B = A.astype(np.float64), B.astype(np.float64)
-    total = np.trunc(C * grid) + 0.0  # a sum of nothing is +0
-    for k in range(DEPTH[dtype]):
-        term = A[..., k][..., *columns] * B[..., k, :][..., *rows]
-        term *= grid
-        total += np.trunc(term, out=term)
+    A, B = np.swapaxes(A, -1, -2)[..., None], B[..., None, :]  # (..., k, rows, 1) and (..., k, 1, columns)
+    largest = np.maximum((_exponents(A, dtype) + _exponents(B, dtype)).max(axis=-3), _exponents(C, "float"))
+    grid = _power_of_two(FRACTION_BITS - largest)  # 1 / the last bit that is kept
+    terms = A.astype(np.float64) * B.astype(np.float64)
+    terms *= grid[..., None, :, :]
+    total = np.trunc(terms, out=terms).sum(axis=-3)  # exact in any order
+    total += np.trunc(C * grid)
+    total += 0.0  # a sum of nothing is +0
     return _cut(total / grid)
 
 
 def _exponents(x: np.ndarray, dtype: str) -> np.ndarray:
     """e of x = s 2^e with 1 <= |s| < 2, or less where e would be below that of the least normal number."""
-    significand, exponent = np.frexp(x)
-    return np.where(significand == 0, -126, np.maximum(exponent - 1, _LEAST_EXPONENT[dtype]))
+    bits = x.view(np.int32) & 0x7FFFFFFF
+    exponents = np.where(bits == 0, -126, np.maximum((bits >> 23) - 127, _LEAST_EXPONENT[dtype]))
+    return exponents.astype(np.int16)  # as short as they can be: there is one for each product
+
+
+def _power_of_two(exponent: np.ndarray) -> np.ndarray:
+    """2^exponent as doubles, which are normal; np.ldexp takes four times as long."""
+    return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)
 
 
 def _cut(x: np.ndarray) -> np.ndarray:
     """Doubles to floats, towards zero; infinite from 2^128 on."""
+    kept = (x.view(np.int64) & -(1 << 29)).view(np.float64)  # the 24 bits of a normal float
+    small = np.abs(x) < 2.0**-126
+    if small.any():
+        kept = np.where(small, np.trunc(x * 2.0**149) * 2.0**-149, kept)
     with np.errstate(over="ignore"):
-        nearest = x.astype(np.float32)
-    past = (np.abs(nearest) > np.abs(x)) & (np.abs(x) < 2.0**128)
-    return np.where(past, np.nextafter(nearest, np.float32(0)), nearest)
+        return kept.astype(np.float32)
 
 
 def mma_double(A: np.ndarray, B: np.ndarray, C: np.ndarray) -> np.ndarray:
@@ -187,6 +192,8 @@ def product(A: np.ndarray, B: np.ndarray, scheme: Scheme) -> np.ndarray:
     # (block, row, k) and (block, k, column); zeros past the end, as TMA fills them.
     A = np.pad(A, ((0, 0), (0, missing))).reshape(len(A), blocks, scheme.block).transpose(1, 0, 2)
     B = np.pad(B, ((0, missing), (0, 0))).reshape(blocks, scheme.block, B.shape[1])
+    if scheme.promoted:  # blocks side by side are next to each other in memory
+        A, B = np.asfortranarray(A), np.asfortranarray(B)
     if scheme.scaled:
         A, rows = _scaled(A, axis=2)
         B, columns = _scaled(B, axis=1)
@@ -196,7 +203,7 @@ def product(A: np.ndarray, B: np.ndarray, scheme: Scheme) -> np.ndarray:
         for block in range(blocks):
             sums = _block(scheme, [a[block] for a in parts_a], [b[block] for b in parts_b], sums)
         return sums
-    sums = _block(scheme, parts_a, parts_b, np.zeros((blocks, A.shape[1], B.shape[2]), np.float32))
+    sums = _block(scheme, parts_a, parts_b, np.zeros((blocks, A.shape[1], B.shape[2]), np.float32, order="F"))
     total = np.zeros(sums.shape[1:], np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
         for block in range(blocks):

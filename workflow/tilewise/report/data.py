@@ -64,7 +64,7 @@ class Platform:
         return f"{name}, recorded {self.device['captured'][:10]}" if self.recorded else name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # so what is made of it can be kept by functools
 class Evidence:
     """Everything that a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
 
@@ -137,9 +137,14 @@ class Evidence:
 
     def of(self, *tasks: str) -> "Evidence":
         """The same evidence with the measurements and the methods' facts of these tasks only."""
-        measured = {name: _of_tasks(getattr(self, name), tasks) for name in ("gpu", "cpu", "emulated")}
-        facts = {name: _of_tasks(table, tasks) if name in METHODS else table for name, table in self.facts.items()}
-        return dataclasses.replace(self, **measured, facts=facts)
+        return _of(self, tasks)
+
+
+@functools.lru_cache(maxsize=64)
+def _of(evidence: Evidence, tasks: tuple[str, ...]) -> Evidence:
+    measured = {name: _of_tasks(getattr(evidence, name), tasks) for name in ("gpu", "cpu", "emulated")}
+    facts = {name: _of_tasks(table, tasks) if name in METHODS else table for name, table in evidence.facts.items()}
+    return dataclasses.replace(evidence, **measured, facts=facts)
 
 
 def _of_tasks(table: pd.DataFrame, tasks: Iterable[str]) -> pd.DataFrame:
@@ -163,8 +168,16 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
-    """The figures of the five sources, one row per figure."""
+    """The figures of the five sources, one row per figure.
+
+    A process that has read them, and every fork of it, has them at once as long as no file there has changed.
+    """
     parameters = registry.parameters(registry.load() if kernels is None else kernels)
+    return _published(Path(folder), tuple(parameters), stamps([Path(folder)]))
+
+
+@functools.lru_cache(maxsize=4)
+def _published(folder: Path, parameters: tuple[str, ...], as_of: Stamps) -> pd.DataFrame:
     tables = {Path(folder, f"{name}.csv"): pd.DataFrame() for name in SOURCES}
     for file in tables:
         tables[file] = columns.read(file, "published", parameters)
@@ -215,13 +228,18 @@ def _load_platform(folder: Path, task: str | None, recorded: bool, parameters: l
     facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
     tried = _variants(folder, parameters)
     facts["tune"] = tried[tried["task"] == task] if task else tried
+    # A task shows nothing of the platform as a whole, of which it would read what happens to be there already.
+    whole = {
+        name: columns.empty(name, parameters) if task else columns.read(folder / f"{name}.csv", name, parameters)
+        for name in WHOLE
+    }
     _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
         config=config,
         measurements=measured[measured["task"] == task] if task else measured,
-        facts=facts | {name: columns.read(folder / f"{name}.csv", name, parameters) for name in WHOLE},
+        facts=facts | whole,
         recorded=recorded,
     )
 
@@ -232,8 +250,10 @@ def _recorded(folder: Path, parameters: tuple[str, ...], as_of: Stamps) -> Platf
 
 
 def ahead() -> None:
-    """What tilewise.forks does once for all scripts: read the recorded runs. What is wrong there each script tells."""
+    """What tilewise.forks does once for all scripts: read what was published and recorded. What is wrong there each
+    script tells."""
     with contextlib.suppress(UserError):
+        published()
         parameters = registry.parameters(registry.load())
         for path in RECORDED.glob("*/device.json"):
             _recorded(path.parent, tuple(parameters), stamps([path.parent]))
@@ -283,9 +303,7 @@ def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> 
 def _variants(folder: Path, parameters: list[str]) -> pd.DataFrame:
     """The variants of all kernels that were tuned on a platform."""
     paths = sorted((folder / "tune").glob("*.csv"))
-    return _joined(
-        [columns.read(path, "tune", parameters) for path in paths] or [columns.frame([], "tune", parameters)]
-    )
+    return _joined([columns.read(path, "tune", parameters) for path in paths] or [columns.empty("tune", parameters)])
 
 
 def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], parameters: list[str]) -> pd.DataFrame:
@@ -294,7 +312,7 @@ def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], para
         for task, its in methods.items()
         if its == method
     ]
-    return _joined(tables or [columns.frame([], method, parameters).assign(task="")])
+    return _joined(tables or [columns.empty(method, parameters).assign(task="")])
 
 
 def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:

@@ -352,14 +352,14 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
     return f'<div class="strip"><p>{legend}</p><div class="marks">{"".join(sources)}</div></div>'
 
 
-def show_figure(figure: Figure, caption: str, name: str = "") -> HTML:
-    """A matplotlib figure as inline SVG with its number and caption, for a notebook."""
+def show_figure(figure: Figure | str, caption: str, name: str = "") -> HTML:
+    """A matplotlib figure, or what `figures.svg` made of it, with its number and caption, for a notebook."""
     name, missing = name or _name(caption), figures.missing(figure)
     if missing:  # a sentence, without a number
         said = f"<b>{_title_of(caption)}.</b> {html.escape(missing)}"
         return HTML(f'<p class="none" id="figure-{name}">{said}</p>')
-    drawing = figures.svg(figure, name, _words(_title_of(caption)), _words(caption))
-    return _framed(drawing, caption, name)
+    drawing = figure if isinstance(figure, str) else figures.svg(figure)
+    return _framed(figures.inline(drawing, name, _words(_title_of(caption)), _words(caption)), caption, name)
 
 
 def show_kernel(kernel: Kernel, tiles: drawings.Tiling, idea: str = "") -> HTML:

@@ -8,6 +8,7 @@ be told apart by colour-blind readers, and the figures can also be read in black
 
 import collections
 import functools
+import html
 import io
 import itertools
 import math
@@ -67,12 +68,10 @@ def _styled(draw):
     return styled
 
 
-def svg(figure: Figure, name: str = "", title: str = "", description: str = "") -> str:
+def svg(figure: Figure) -> str:
     """The figure as SVG text without a header; the same figure gives the same text.
 
-    Every point and bar has a <title> with its values. With a `name`, which is unique on the page, it is made to stand
-    inside an HTML page: with `title` and `description`, and with the page's variables for ink and paper, so that it
-    follows its colour scheme.
+    Every point and bar has a <title> with its values.
     """
     _tell_all(figure)
     buffer = io.StringIO()
@@ -89,32 +88,45 @@ def svg(figure: Figure, name: str = "", title: str = "", description: str = "") 
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     root = _finished(ElementTree.fromstring(text))
-    if name:
-        root.set("role", "img")
-        root.set("aria-labelledby", f"{name}-title")
-        root.set("aria-describedby", f"{name}-desc")
-        family = "'DejaVu Sans', Verdana, sans-serif"
-        root.set("style", f"width: {round(100 * figure.get_figwidth())}px;font-family: {family}")
-        said = [mark.text or "" for mark in root.iter(f"{_SVG}title")]
-        if len(said) > _MOST_SAID:
-            said = ["its table has the values of all points"]
-        for number, (tag, words) in enumerate({"title": title, "desc": "; ".join([description, *said])}.items()):
-            element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
-            element.text = words
-            root.insert(number, element)
+    if missing(figure):
+        root.set(_MISSING, missing(figure))
     text = ElementTree.tostring(root, encoding="unicode")
-    names = list(dict.fromkeys(re.findall(r'(?:href="#|url\(#)([^")]+)', text)))
-    kept = {each: f"{name}-{number}" if name else each for number, each in enumerate(names)}
-    text = re.sub(r'(href="#|url\(#)([^")]+)', lambda found: found[1] + kept[found[2]], text)
-    if name:
-        kept |= {each: each for each in (f"{name}-title", f"{name}-desc")}
-        text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
-        text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
-        text = re.sub(r"\n\s*", "\n", text)
-    # Other ids, such as axes_1, would occur twice on a page.
-    return re.sub(r' id="([^"]*)"', lambda found: f' id="{kept[found[1]]}"' if found[1] in kept else "", text)
+    kept = {*re.findall(_REFERENCE, text)}
+    return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in kept else "", text)
 
 
+def inline(drawing: str, name: str, title: str = "", description: str = "") -> str:
+    """What `svg` made, to stand inside an HTML page under a `name` that is unique there.
+
+    It has `title` and `description`, and the page's variables for ink and paper, so that it follows its colour scheme.
+    """
+    root = ElementTree.fromstring(drawing)
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{name}-title")
+    root.set("aria-describedby", f"{name}-desc")
+    family = "'DejaVu Sans', Verdana, sans-serif"
+    inches = float(root.get("width", "").removesuffix("pt")) / 72
+    root.set("style", f"width: {round(100 * inches)}px;font-family: {family}")
+    said = [mark.text or "" for mark in root.iter(f"{_SVG}title")]
+    if len(said) > _MOST_SAID:
+        said = ["its table has the values of all points"]
+    for number, (tag, words) in enumerate({"title": title, "desc": "; ".join([description, *said])}.items()):
+        element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
+        element.text = words
+        root.insert(number, element)
+    text = ElementTree.tostring(root, encoding="unicode")
+    # Ids such as axes_1 would occur twice on a page.
+    new = {each: f"{name}-{number}" for number, each in enumerate(dict.fromkeys(re.findall(_REFERENCE, text)))}
+    text = re.sub(r'( id="|href="#|url\(#)([^")]+)', lambda found: found[1] + new.get(found[2], found[2]), text)
+    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
+    text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
+    return re.sub(r"\n\s*", "\n", text)
+
+
+#: Where a drawing names a part of itself.
+_REFERENCE = r'(?:href="#|url\(#)([^")]+)'
+#: The attribute of a drawing that shows nothing, which says why.
+_MISSING = "data-missing"
 #: A description lists the values of so many points at most.
 _MOST_SAID = 20
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -232,8 +244,11 @@ def _panels(count, width=7.6, height=3.4, columns=2, **options):
 _NOTHING = "nothing: "
 
 
-def missing(figure: Figure) -> str:
-    """Why a figure has nothing to show; empty if it shows something."""
+def missing(figure: Figure | str) -> str:
+    """Why a figure, or what `svg` made of it, has nothing to show; empty if it shows something."""
+    if isinstance(figure, str):
+        found = re.match(rf'<svg[^>]* {_MISSING}="([^"]*)"', figure)
+        return html.unescape(found[1]) if found else ""
     label = str(figure.get_label())
     return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
 
@@ -428,12 +443,13 @@ def _label_points(figure, axis, points):
     A label stands where it covers neither a point nor a line nor another label: beside its point and no other, or else
     farther off at the end of a thin line to it. A point without such a place has none.
     """
-    figure.draw_without_rendering()  # only now the panel has its place
+    figure.get_layout_engine().execute(figure)  # only now the panel has its place
     frame = axis.get_window_extent()
     places = [axis.transData.transform(own.get_offsets()) for own in axis.collections if len(own.get_offsets())]
     others = [place for own in places for place in np.ma.filled(own, np.nan) if np.isfinite(place).all()]
-    marks = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in others]
-    taken = [text.get_window_extent() for text in axis.texts]
+    # Boxes are arrays [[x0, y0], [x1, y1]] here: there are thousands of comparisons, and a Bbox becomes one for each.
+    marks = [np.array([(x - 5, y - 5), (x + 5, y + 5)]) for x, y in others]
+    taken = [text.get_window_extent().get_points() for text in axis.texts]
     for line in axis.lines:
         ends = axis.transData.transform(line.get_path().vertices) if line.get_transform() == axis.transData else None
         if ends is None:  # a vertical line through the whole panel
@@ -455,11 +471,11 @@ def _label_points(figure, axis, points):
             line = _steps(mark, end)[:-1] if far else []
             inside = frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1)
             own = far or all(_distance(box, mark) <= _distance(box, other) for other in others)
-            if not (inside and own) or any(step.count_overlaps(taken) for step in line):
+            if not (inside and own) or any(Bbox(step).count_overlaps(taken) for step in line):
                 continue
             if box.count_overlaps([*taken, *(each for each in marks if not _holds(each, mark))]):
                 continue
-            taken += [box, *line]
+            taken += [box.get_points(), *line]
             place = {"xytext": (across, up), "textcoords": "offset points", "va": "center"}
             place["ha"] = {1: "left", -1: "right", 0: "center"}[side]
             axis.annotate(words, (x, y), fontsize="x-small", **place)
@@ -485,14 +501,14 @@ def _distance(box, point):
 
 
 def _steps(start, end):
-    """Small boxes along a line."""
+    """Small boxes along a line, as arrays."""
     (x0, y0), (x1, y1) = start, end
     steps = np.linspace(0, 1, max(2, int(np.hypot(x1 - x0, y1 - y0) / 6)))
-    return [Bbox.from_bounds(x0 + s * (x1 - x0) - 1, y0 + s * (y1 - y0) - 1, 2, 2) for s in steps]
+    return [np.array([(x - 1, y - 1), (x + 1, y + 1)]) for x, y in zip(x0 + steps * (x1 - x0), y0 + steps * (y1 - y0))]
 
 
 def _holds(box, mark):
-    return abs((box.x0 + box.x1) / 2 - mark[0]) < 0.5 and abs((box.y0 + box.y1) / 2 - mark[1]) < 0.5
+    return (np.abs(box.mean(axis=0) - mark) < 0.5).all()
 
 
 #: A figure of curves has at most so many lines, and one of points so many names; more cannot be told apart.
@@ -685,9 +701,10 @@ def points(rows: pd.DataFrame, evidence: Evidence) -> Figure:
             fastest = part.groupby("_label", sort=False)["gflops"].max().nlargest(_MOST_LINES).index
             names, title = [name for name in names if name in fastest], f"{dtype}, the fastest {_MOST_LINES} of {count}"
         part = part[part["_label"].isin(names)]
+        marked = dict(list(part[part["gflops"].notna()].groupby(["shape", "_label"], sort=False)))
         for shape, label in itertools.product(reversed(shapes), names):  # small marks lie upon large ones
-            own = part[(part["_label"] == label) & (part["shape"] == shape) & part["gflops"].notna()]
-            if own.empty:
+            own = marked.get((shape, label))
+            if own is None:
                 continue
             look = _look(own["kernel"].iloc[0], evidence)
             places = [names.index(label)] * len(own)
@@ -939,7 +956,7 @@ def roofline(evidence: Evidence) -> Figure:
         axis.set_xlabel("FLOP per byte moved, counted by the emulator")
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
         drawn.append([(f"{name} {gb_s / 1000:.2f} TB/s", intensity[0], gb_s) for name, gb_s in roofs])
-    figure.draw_without_rendering()  # only now a roof has its slope
+    figure.get_layout_engine().execute(figure)  # only now a roof has its slope
     for axis, slopes in zip(axes, drawn, strict=True):
         _label_slopes(axis, slopes)
     for axis, (_, part) in zip(axes, groups, strict=True):

@@ -7,17 +7,20 @@ import importlib.util
 import itertools
 import re
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import ipykernel_launcher
 import jupytext
 import nbformat
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter, TemplateExporter
 
-from tilewise import ROOT, UserError
+from tilewise import ROOT, UserError, forks
 from tilewise.files import replacing
 from tilewise.report import GARBAGE
 from tilewise.report.exhibits import FIGURES
@@ -31,15 +34,18 @@ def render(
     folders: Iterable[Path | str],
     report: Path | str = REPORT,
     recorded: Path | str | None = None,
+    drawn: Path | str | None = None,
 ) -> None:
     """Run the notebook `report` for the platforms in `folders` and write it as one HTML page that needs no network.
 
-    Its figures are also written beside it, into `exhibits.FIGURES`, for readers without scripts.
+    Its figures are also written beside it, into `exhibits.FIGURES`, for readers without scripts. `drawn` is the folder
+    of the figures of the tasks, if they are drawn already.
     """
     notebook = jupytext.read(report)
     parameters = f"folders = {[str(Path(folder).resolve()) for folder in folders]!r}"
-    if recorded:
-        parameters += f"\nrecorded = {str(Path(recorded).resolve())!r}"
+    for name, folder in {"recorded": recorded, "drawn": drawn}.items():
+        if folder:
+            parameters += f"\n{name} = {str(Path(folder).resolve())!r}"
     place = next(i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
     cell = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["injected"]})
     notebook.cells.insert(place + 1, cell)
@@ -49,7 +55,7 @@ def render(
         hasty = f"--IPKernelApp.exec_lines=import gc; gc.set_threshold{GARBAGE}"
         client = NotebookClient(
             notebook,
-            kernel_name="python3",
+            kernel_manager_class=_Forked,
             timeout=300,
             shutdown_kernel="immediate",  # it has nothing left to save
             resources=resources,
@@ -63,6 +69,16 @@ def render(
     # HTMLExporter itself would go on to parse the whole page, for images without words.
     page, _ = TemplateExporter.from_notebook_node(exporter, notebook, {"datatables": _datatables()})
     write(output, page)
+
+
+class _Forked(AsyncKernelManager):
+    """Starts a kernel as Snakemake's scripts are started: as a fork, which has imported and read already what it needs
+    of a second or two."""
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        """As KernelManager says."""
+        words = ["-f", self.connection_file, *(extra_arguments or [])]
+        return [sys.executable, "-IS", str(forks.__file__), str(ipykernel_launcher.__file__), *words]
 
 
 def write(output: Path | str, page: str) -> None:

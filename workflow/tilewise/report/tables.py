@@ -6,6 +6,7 @@ measured time. A row that did not run keeps its place, with its status. Shapes a
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -63,7 +64,8 @@ def _pair(x, y):
 
 def _with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The same rows with shape and choice in words."""
-    records = rows.to_dict("records")
+    needed = ["kernel", *SHAPE, *columns.choice(columns.parameters_of(rows))]
+    records = rows[[name for name in needed if name in rows]].to_dict("records")
     return rows.assign(
         shape=pd.Series([shape_text(row) for row in records], index=rows.index, dtype="str"),
         choice=pd.Series([choice_text(row, evidence.kernels) for row in records], index=rows.index, dtype="str"),
@@ -118,8 +120,10 @@ def _at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
 
     A block of a fixed number of threads is one parameter: its width.
     """
-    cases, found = ran.groupby("case"), []
+    cases, found = ran.groupby("case"), [pd.Series("", best.index)]
     for name in ("block_x", *columns.parameters_of(ran)):
+        if ran[name].nunique() < 3:
+            continue
         least, largest, values = (
             best["case"].map(how) for _, how in cases[name].agg(["min", "max", "nunique"]).items()
         )
@@ -345,6 +349,7 @@ def occupancy(evidence: Evidence) -> pd.DataFrame:
 AS_GOOD = 0.95
 
 
+@functools.lru_cache(maxsize=4)
 def variants(evidence: Evidence) -> pd.DataFrame:
     """Every variant that the tuner tried, with its rank and its rate in % of the best one's.
 
@@ -535,6 +540,7 @@ def verification(evidence: Evidence) -> pd.DataFrame:
     ).reset_index()
 
 
+@functools.lru_cache(maxsize=4)
 def traffic(evidence: Evidence) -> pd.DataFrame:
     """The memory traffic of each kernel, counted by the emulator at its largest traced shape; its faults at all shapes.
 

@@ -4,6 +4,7 @@ CSVs are written and read by this list, tables take their headings from it, and 
 parameters of the kernels have a column each, named like them; their names come from the registry.
 """
 
+import functools
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -459,16 +460,20 @@ def typed(table: "pd.DataFrame") -> "pd.DataFrame":
 
     Raises UserError with the first column that holds something else.
     """
-    kinds = {}
-    for name in table:
+    changed = {}
+    for name, now in zip(table, table.dtypes):
         kind = COLUMNS[name].pandas if name in COLUMNS else "Int64"
+        if now.name == kind and not (kind == "str" and table[name].hasnans):
+            continue
         try:
-            kinds[name] = table[name].astype(kind)
+            changed[name] = table[name].astype(kind)
         except (TypeError, ValueError):
             raise UserError(f"the column '{name}' does not hold what it should ({kind})") from None
         if kind == "str":
-            kinds[name] = kinds[name].fillna("")
-    return type(table)(kinds, index=table.index)
+            changed[name] = changed[name].fillna("")
+    if not changed:
+        return table
+    return type(table)({name: changed.get(name, table[name]) for name in table}, index=table.index)
 
 
 def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
@@ -476,6 +481,16 @@ def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str
     import pandas as pd
 
     return typed(pd.DataFrame(list(rows), columns=of(file, parameters)))
+
+
+def empty(file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
+    """A DataFrame with the columns of a file and no rows."""
+    return _empty(file, tuple(parameters)).copy()
+
+
+@functools.cache
+def _empty(file: str, parameters: tuple[str, ...]) -> "pd.DataFrame":
+    return frame([], file, parameters)
 
 
 def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
@@ -488,7 +503,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.Dat
 
     path = Path(path)
     if not path.exists():
-        return frame([], file, parameters)
+        return empty(file, parameters)
     text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
     try:
         content = path.read_bytes()

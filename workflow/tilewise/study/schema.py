@@ -5,12 +5,14 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import yaml
 
 from tilewise import ROOT, UserError
+
+if TYPE_CHECKING:
+    import jsonschema  # takes a sixth of a worker's start, which validates nothing
 
 SCHEMAS = ROOT / "workflow" / "schemas"
 
@@ -60,6 +62,8 @@ def validate(data: Any, name: str, source: Path | str) -> None:
     if endless:
         raise UserError(f"{source}: {endless} is not a finite number; write one, for example 10")
     schema = read_yaml(SCHEMAS / f"{name}.schema.yaml")
+    import jsonschema
+
     errors = jsonschema.Draft202012Validator(schema).iter_errors(data)
     error = jsonschema.exceptions.best_match(errors)
     if error is not None:
@@ -74,7 +78,7 @@ def _endless(data: Any, place: str = "") -> str | None:
     return next(filter(None, (_endless(part, f"{place}.{name}".strip(".")) for name, part in parts)), None)
 
 
-def _explain(error: jsonschema.ValidationError) -> str:
+def _explain(error: "jsonschema.ValidationError") -> str:
     place = ".".join(str(part) for part in error.absolute_path) or "top level"
     if error.validator == "additionalProperties":
         allowed = error.schema.get("properties", {})
