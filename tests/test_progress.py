@@ -164,6 +164,16 @@ def test_a_failure_ends_with_its_cause_before_its_log(run, handler, tmp_path):
     assert "done in" not in handler.stream.getvalue() and "CalledProcess" not in handler.stream.getvalue()
 
 
+def test_faults_of_kernels_are_told_at_once_and_remarks_are_not(run, handler, tmp_path):
+    run.jobs[4] = progress.Job("trace", {}, 10.0, tmp_path / "trace.log")
+    fault, remark = "a.cu:7: error: race: two threads", "a.cu:9: remark: read before it was written: thread 0"
+    run.jobs[4].log.write_text(f"{remark}\n{fault}\n")
+    handler.emit(event(LogEvent.JOB_STARTED, jobs=[4]))
+    handler.emit(event(LogEvent.JOB_FINISHED, job_id=4))
+    handler.close()
+    assert fault in handler.stream.getvalue() and "remark" not in handler.stream.getvalue()
+
+
 def test_a_failure_on_this_machine_does_not_hide_one_of_a_submitted_job(run, handler):
     run.jobs[2].log.write_text("\ntilewise: a.cu:1: wrong; correct it\n")
     run.jobs[3].submitted = True

@@ -99,10 +99,11 @@ class LogHandler(LogHandlerBase):
             print(text, file=self.stream, flush=True)
 
     def _faults(self, job: progress.Job | None) -> None:
-        """What the tracer found in kernels is told when it is known."""
+        """What the tracer found in kernels is told when it is known; not its remarks, which are no faults."""
         if job and job.rule == "trace" and job.log and job.log.is_file():
             found = job.log.read_text(errors="replace").strip().splitlines()
-            for line in found[:5] if found != ["no faults"] else ():
+            found = [line for line in found if line != "no faults" and ": remark: " not in line]
+            for line in found[:5]:
                 self._say(line)
 
     def _note_failure(self, record: Any, run: progress.Run | None) -> None:
