@@ -1,9 +1,12 @@
-"""What tests make first: builds of kernels, the Work of a task, and a kernel of two launches."""
+"""What tests make first: builds of kernels, the Work of a task, a trace of points, and a kernel of two launches."""
 
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from tilewise.build import build
+from tilewise.count.trace import trace_points
 from tilewise.measure.task import Work
+from tilewise.study import registry
 from tilewise.study.registry import Kernel, LaunchEntry
 
 
@@ -24,6 +27,20 @@ def work_of(points, kernels, device, config, folder, builds=None):
         builds = built(points, kernels, device, folder / "build")
     task = points[0].task if points else "t"
     return Work(task, points, kernels, builds, device, config, folder / "samples", folder / "journal")
+
+
+class Here(Executor):
+    """A pool that does everything at once, in this process."""
+
+    def submit(self, function, /, *arguments):
+        future = Future()
+        future.set_result(function(*arguments))
+        return future
+
+
+def traced(examined, counted, folder, kernels=None):
+    """`trace_points` in this process, as long as it takes."""
+    return trace_points(examined, counted, kernels or registry.load(), folder, 0, Here())
 
 
 TURN = "if (k < p && col < m) turned[col * p + k] = B[k * m + col];"

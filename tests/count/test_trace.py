@@ -10,13 +10,13 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from making import TURN, TWO, two_launches
+from making import TURN, TWO, traced, two_launches
 from pandas.testing import assert_frame_equal
 
 from tilewise import ROOT, UserError
 from tilewise.__main__ import main
 from tilewise.count.counters import METRICS, cross_check_points
-from tilewise.count.trace import block_classes, build, by_kernel, count_points, left_out, trace, trace_points, tracers
+from tilewise.count.trace import block_classes, build, left_out, trace, trace_points
 from tilewise.study import columns, points, registry
 from tilewise.study.device import EMULATED_LIMITS
 from tilewise.study.registry import Kernel, LaunchEntry
@@ -72,7 +72,7 @@ def beside(asked, folder):
     """Counted and hardware (`_hw`) columns at points that the recorded counters.csv has."""
     hardware = columns.read(ROOT / "report/recorded/nvidia-h200/counters.csv", "counters", PARAMETERS)
     hardware = hardware[hardware.profiled_ns.isna()]  # else of full size
-    counted = count_points(asked, tracers(asked, KERNELS, folder), KERNELS)
+    _, counted, _ = traced([], asked, folder)
     keys = ["kernel", "dtype", *columns.SHAPE, *columns.choice(PARAMETERS)]
     # A key that a kernel lacks is empty on both sides, and so equal.
     joined = counted.astype({key: hardware[key].dtype for key in keys}).merge(hardware, on=keys, suffixes=("", "_hw"))
@@ -624,7 +624,7 @@ def test_trace_points(tmp_path):
         points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
         points.point("t", "multi_tile", "int32", 9, 5, 7, tile=8, ntb=2),
     ]
-    frame, faults = trace_points(asked, tracers(asked, KERNELS, tmp_path), KERNELS)
+    frame, _, faults = traced(asked, [], tmp_path)
     assert not faults
     assert list(frame.columns) == COLUMNS
     assert list(frame.kernel) == ["naive", "multi_tile"]
@@ -646,12 +646,11 @@ def test_processes_that_share_the_kernels_find_the_same_in_the_same_order(tmp_pa
         points.point("t", "tiled", "double", 8, 8, 8, tile=16),
     ]
     few = [*reversed(asked), points.point("t", "naive", "float", 40, 40, 40, block_x=8, block_y=8)]
-    compiled = tracers(asked, kernels, tmp_path)
-    whole, faults = trace_points(asked, compiled, kernels)
+    whole, counts, faults = traced(asked, few, tmp_path, kernels)
     with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
-        traced, counted, found = by_kernel(asked, few, kernels, tmp_path / "libraries", 60, pool)
-    assert_frame_equal(traced, whole)
-    assert_frame_equal(counted, count_points(few, compiled, kernels))
+        shared, counted, found = trace_points(asked, few, kernels, tmp_path / "libraries", 60, pool)
+    assert_frame_equal(shared, whole)
+    assert_frame_equal(counted, counts)
     assert found == faults
     assert any(faults) and "compile_error" in set(whole.status)
 
@@ -660,7 +659,7 @@ def test_a_process_that_ends_while_it_traces_is_named(tmp_path):
     asked = [points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8)]
     pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"), initializer=os._exit, initargs=(1,))
     with pool, pytest.raises(UserError, match="a process ended while it traced kernels, perhaps for want of memory"):
-        by_kernel(asked, [], KERNELS, tmp_path, 60, pool)
+        trace_points(asked, [], KERNELS, tmp_path, 60, pool)
 
 
 WHOLE = [  # shapes whose blocks lie differently within sectors, and which blocks do not divide
@@ -678,9 +677,7 @@ def test_a_few_blocks_count_for_all(tmp_path, shape, dtype):
         points.point("t", "tiled", dtype, *shape, tile=8),
         points.point("t", "multi_tile", dtype, *shape, tile=8, ntb=3),
     ]
-    compiled = tracers(asked, KERNELS, tmp_path)
-    whole, _ = trace_points(asked, compiled, KERNELS)
-    few = count_points(asked, compiled, KERNELS)
+    whole, few, _ = traced(asked, asked, tmp_path)
     assert few[EXAMINED].isna().all(axis=None)
     counted = [column for column in COLUMNS if column not in EXAMINED]
     assert few[counted].to_dict("records") == whole[counted].to_dict("records")
@@ -690,13 +687,11 @@ def test_what_is_not_alike_in_every_block_is_counted_whole(tmp_path, monkeypatch
     kernel = two_launches(tmp_path)
     asked = [points.point("t", "mine", "float", *shape) for shape in ((19, 21, 37), (40, 8, 9))]
     kernels = KERNELS | {"mine": kernel}
-    compiled = tracers(asked, kernels, tmp_path)
-    whole, _ = trace_points(asked, compiled, kernels)
-    counted = count_points(asked, compiled, kernels)
+    whole, counted, _ = traced(asked, asked, tmp_path, kernels)
     same = [column for column in COLUMNS if column not in EXAMINED]
     assert counted[same].to_dict("records") == whole[same].to_dict("records")
     monkeypatch.setattr("tilewise.count.trace.MOST_COUNTED", 40 * 8 * 9)
-    assert count_points(asked, compiled, kernels).n.tolist() == [40]
+    assert traced([], asked, tmp_path, kernels)[1].n.tolist() == [40]
 
 
 def test_a_kernel_that_is_not_emulated_says_so(tmp_path):
@@ -707,13 +702,12 @@ def test_a_kernel_that_is_not_emulated_says_so(tmp_path):
         points.point("t", "mine", "float", 9, 5, 7),
         points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
     ]
-    compiled = tracers(asked, kernels, tmp_path)
-    frame, faults = trace_points(asked, compiled, kernels)
+    frame, counted, faults = traced(asked, asked, tmp_path, kernels)
     assert (list(frame.status), faults) == (["unsupported", "ok"], [])
     assert frame.message[0] == "the emulator does not run it: it uses wgmma"
     assert frame.loc[0, [*columns.FAULTS, "global_load_requests"]].isna().all(), "not one fault is not known to be none"
     assert left_out(frame) == ["mine float 9x5x7 was not traced: the emulator does not run it: it uses wgmma"]
-    assert list(count_points(asked, compiled, kernels).kernel) == ["naive"]
+    assert list(counted.kernel) == ["naive"]
     with pytest.raises(UserError, match="mine cannot be traced: the emulator does not run it: it uses wgmma"):
         trace(kernel, "float", (9, 5, 7))
 
@@ -730,8 +724,7 @@ def test_what_cannot_be_traced_costs_its_own_row(tmp_path):
         points.point("t", "multi_tile", "double", 9, 5, 7, tile=32, ntb=32),
         points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8),
     ]
-    compiled = tracers(asked, kernels, tmp_path)
-    frame, _ = trace_points(asked, compiled, kernels)
+    frame, counted, _ = traced(asked, asked, tmp_path, kernels)
     assert list(frame.status) == ["compile_error", "unsupported", "ok", "invalid_launch", "ok"]
     assert "'nothing' was not declared" in frame.message[0]
     assert (
@@ -740,7 +733,7 @@ def test_what_cannot_be_traced_costs_its_own_row(tmp_path):
     assert "shared memory per block" in frame.message[3]
     assert (frame.block_x[1], frame.block_x[2], frame.block_x[3]) == (8, 8, 32), "the columns of a choice agree"
     assert frame.races.isna().tolist() == [True, True, False, True, False]
-    assert count_points(asked, compiled, kernels).kernel.tolist() == ["tiled", "naive"]
+    assert counted.kernel.tolist() == ["tiled", "naive"]
 
 
 def test_a_row_has_the_faults_of_every_schedule(tmp_path):
@@ -765,7 +758,7 @@ def test_parameters_are_columns_in_the_order_of_the_registry(tmp_path):
     fields = {"name": "mine", "source": "mine.cu", "parameters": ("width",), "launches": (entry,), "folder": tmp_path}
     kernels = KERNELS | {"mine": dataclasses.replace(KERNELS["tiled"], **fields)}
     asked = [points.point("t", "mine", "float", 9, 5, 7, width=4), points.point("t", "tiled", "float", 9, 5, 7, tile=8)]
-    frame, faults = trace_points(asked, tracers(asked, kernels, tmp_path), kernels)
+    frame, _, faults = traced(asked, [], tmp_path, kernels)
     assert not faults
     assert list(frame.columns) == columns.of("traffic", [*PARAMETERS, "width"])
     assert frame.to_csv(index=False).splitlines()[1].startswith(f"mine,float,9,5,7,4,4,{',' * len(PARAMETERS)}4,")
@@ -782,7 +775,7 @@ def test_large_shapes_take_few_blocks():
 def test_a_block_of_few_columns_looks_up_more_lines(x, lines, tmp_path_factory):
     """Per pair of loads: one of B, and one of A for each row that a warp covers."""
     asked = [points.point("t", "naive", "float", 256, 256, 256, block_x=x, block_y=1024 // x)]
-    found = count_points(asked, tracers(asked, KERNELS, tmp_path_factory.mktemp("lines")), KERNELS)
+    _, found, _ = traced([], asked, tmp_path_factory.mktemp("lines"))
     [row] = found.to_dict("records")
     assert row["global_load_lines"] == lines * row["global_load_requests"] / 2
 

@@ -1,8 +1,9 @@
 """A read of shared memory that was never written is judged by its effect: a remark if no result depends on it."""
 
 import pytest
+from making import traced
 
-from tilewise.count.trace import trace, trace_points, tracers
+from tilewise.count.trace import trace
 from tilewise.study import columns, points, registry
 from tilewise.study.registry import Kernel, LaunchEntry
 
@@ -119,6 +120,6 @@ HALF = {"tile_n": 64, "tile_m": 64, "tile_k": 64, "warp_n": 32, "warp_m": 64, "s
 def test_rungs_with_fewer_panels_than_stages_are_clean(name, dtype, shape, choice, tmp_path):
     """They read ahead from a stage that nothing has filled, and do not use it: counted, and no fault in any table."""
     point = points.point("trace", name, dtype, *shape, **choice)
-    traced, found = trace_points([point], tracers([point], KERNELS, tmp_path), KERNELS)
-    assert traced.loc[0, "status"] == "ok" and (traced.loc[0, list(columns.FAULTS)] == 0).all()
-    assert found and all(fault.is_remark for fault in found) and traced.loc[0, "unused_reads"] > 0
+    table, _, found = traced([point], [], tmp_path)
+    assert table.loc[0, "status"] == "ok" and (table.loc[0, list(columns.FAULTS)] == 0).all()
+    assert found and all(fault.is_remark for fault in found) and table.loc[0, "unused_reads"] > 0

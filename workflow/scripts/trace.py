@@ -28,7 +28,7 @@ with script(snakemake.log[0]):
         ProcessPoolExecutor(workers, forks, initializer=end_with_parent) as pool,
     ):
         loops = pool.submit(cache_lines.count, study.loop_points(), study.kernels, shapes["cache_lines"], folder)
-        traced, counts, faults = trace.by_kernel(examined, counted, study.kernels, folder, shapes["limit_s"], pool)
+        traced, counts, faults = trace.trace_points(examined, counted, study.kernels, folder, shapes["limit_s"], pool)
         lines, messages = loops.result()
     said = [*map(str, faults), *trace.left_out(traced), *messages]
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n")

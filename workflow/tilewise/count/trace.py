@@ -234,42 +234,6 @@ def trace_point(
     return Tracer(library, kernel, limit, convention).trace(point, seed, blocks, stop)
 
 
-def tracers(
-    points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str, limit: float = 0
-) -> dict[str, "Tracer | UserError"]:
-    """A Tracer for each kernel among the points that the emulator runs, by name, compiled once, with all instances,
-    into `folder`; or, for a kernel that does not compile, the error. `limit` as in Tracer."""
-    instances: dict[str, set[str]] = {}
-    for point in points:
-        kernel = kernels[point.kernel]
-        if kernel.emulated and not kernel.unmet(point):
-            instances.setdefault(point.kernel, set()).update(kernel.instances(point))
-    found: dict[str, Tracer | UserError] = {}
-    for name, wanted in instances.items():
-        try:
-            library = build(kernels[name], sorted(wanted), Path(folder) / f"{name}.so")
-            found[name] = Tracer(library, kernels[name], limit)
-        except UserError as error:
-            found[name] = error
-    return found
-
-
-def trace_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
-) -> tuple["pd.DataFrame", list[Fault]]:
-    """Trace the points of CUDA kernels; returns (table of traffic.csv with one row per point, list of Faults).
-
-    `tracers` is what the function of that name makes of these points, `kernels` the registry, whose parameters are
-    columns. A point that cannot be traced is a row without counts, whose status and message say why.
-    """
-    rows, faults = [], []
-    for point in points:
-        row, found = _traced(point, kernels[point.kernel], tracers.get(point.kernel))
-        rows.append(row)
-        faults += found
-    return columns.frame(rows, "traffic", registry.parameters(kernels)), faults
-
-
 def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> tuple[Row, list[Fault]]:
     """A point's row of traffic.csv and its Faults, whatever becomes of it."""
     if not kernel.emulated:
@@ -290,7 +254,7 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
     return _about(kernel, point) | {"status": status, "message": message}, []
 
 
-def by_kernel(
+def trace_points(
     examined: Sequence[Point],
     counted: Sequence[Point],
     kernels: Mapping[str, Kernel],
@@ -298,11 +262,13 @@ def by_kernel(
     limit: float,
     pool: Executor,
 ) -> tuple["pd.DataFrame", "pd.DataFrame", list[Fault]]:
-    """What `trace_points` makes of the points `examined`, and `count_points` of those `counted`: (table of the former,
-    table of the latter, list of Faults).
+    """Trace the points `examined` of CUDA kernels, and count the traffic of those `counted` by a few blocks each.
 
-    A process of the pool compiles a kernel, into `folder`, and runs all its points; kernels of many points come first.
-    Raises UserError if a process ends before it is done.
+    Returns (table of traffic.csv of the former, of the latter, list of Faults). `kernels` is the registry, whose
+    parameters are columns. A process of the pool compiles a kernel, into `folder`, and runs all its points; kernels of
+    many points come first. `limit` as in Tracer. Of the points examined, one that cannot be traced is a row without
+    counts, whose status and message say why; of those counted it is left out, and the columns of faults are blank: what
+    was not run was not examined. Raises UserError if a process ends before it is done.
     """
     futures = {}
     try:
@@ -327,8 +293,15 @@ def by_kernel(
 def _of_kernel(
     examined: Sequence[Point], counted: Sequence[Point], kernel: Kernel, folder: Path | str, limit: float
 ) -> tuple[dict[Point, tuple[Row, list[Fault]]], dict[Point, Row | None]]:
-    """What becomes of each point of one kernel."""
-    tracer = tracers([*examined, *counted], {kernel.name: kernel}, folder, limit).get(kernel.name)
+    """What becomes of each point of one kernel, which is compiled once, with all instances."""
+    taken = [point for point in (*examined, *counted) if kernel.emulated and not kernel.unmet(point)]
+    instances = sorted({instance for point in taken for instance in kernel.instances(point)})
+    tracer: Tracer | UserError | None = None
+    if instances:
+        try:
+            tracer = Tracer(build(kernel, instances, Path(folder) / f"{kernel.name}.so"), kernel, limit)
+        except UserError as error:
+            tracer = error
     return (
         {point: _traced(point, kernel, tracer) for point in examined},
         {point: _counted(point, kernel, tracer) for point in counted},
@@ -336,29 +309,20 @@ def _of_kernel(
 
 
 def left_out(traced: "pd.DataFrame") -> list[str]:
-    """A line for each row of `trace_points` that was not traced."""
+    """A line for each point that should have been examined and was not traced."""
     rows = traced[traced["status"] != "ok"]
     named = (f"{row['kernel']} {row['dtype']} {row['n']}x{row['p']}x{row['m']}" for row in rows.to_dict("records"))
     return [f"{name} was not traced: {message}" for name, message in zip(named, rows["message"])]
 
 
-def count_points(
-    points: Iterable[Point], tracers: Mapping[str, "Tracer | UserError"], kernels: Mapping[str, Kernel]
-) -> "pd.DataFrame":
-    """Count the traffic of points of any size by a few blocks each; returns a table like that of `trace_points`.
+def _counted(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> Row | None:
+    """A point's row of traffic.csv without faults, or None if it cannot be counted.
 
     Two blocks touch as many sectors and lines if neither is at the end of the grid and their tiles of A, B and C lie
     alike within a cache line, and if the kernel does the same in every block, as a matrix product does. So one block of
     each kind is run and counts for all. This is for kernels of one launch that say what a block `covers`; any other is
-    run whole, or left out if that takes too long, as is one that cannot run. The columns of faults are blank: what was
-    not run was not examined.
+    run whole, or left out if that takes too long.
     """
-    rows = (_counted(point, kernels[point.kernel], tracers.get(point.kernel)) for point in points)
-    return columns.frame(filter(None, rows), "traffic", registry.parameters(kernels))
-
-
-def _counted(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> Row | None:
-    """A point's row of traffic.csv without faults, or None if it cannot be counted."""
     small = _covers(kernel) or point.multiply_adds <= MOST_COUNTED
     if isinstance(tracer, Tracer) and not kernel.unmet(point) and small:
         with contextlib.suppress(LaunchError, UserError):
@@ -373,7 +337,7 @@ def _covers(kernel: Kernel) -> tuple:
 
 
 def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
-    """The kinds of blocks that `count_points` tells apart: a dict from one block (x, y, z) of each to their number."""
+    """The kinds of blocks that `_counted` tells apart: a dict from one block (x, y, z) of each to their number."""
     [launch] = kernel.at(point)
     itemsize = PRECISIONS[point.dtype].itemsize
     height, width = (int(evaluate(size, kernel.variables(point))) for size in _covers(kernel))
@@ -568,7 +532,7 @@ class Tracer:
         return row | by_kind, found, unit
 
     def count(self, point: Point) -> Row:
-        """The row of a point by one block of each kind, or by all blocks, as `count_points` says."""
+        """The row of a point by one block of each kind, or by all blocks, as `_counted` says."""
         self.emulator.seconds_left = self.limit or None
         total = np.zeros((COUNTED, len(_Traffic._fields_)), np.int64)
         classes = block_classes(self.kernel, point) if _covers(self.kernel) else {None: 1}
