@@ -38,9 +38,9 @@ class Here(Executor):
         return future
 
 
-def traced(examined, counted, folder, kernels=None):
-    """`trace_points` in this process, as long as it takes."""
-    return trace_points(examined, counted, kernels or registry.load(), folder, 0, Here())
+def traced(examined, counted, folder, kernels=None, limit=0):
+    """`trace_points` in this process, as long as it takes if there is no limit."""
+    return trace_points(examined, counted, kernels or registry.load(), folder, limit, Here())
 
 
 TURN = "if (k < p && col < m) turned[col * p + k] = B[k * m + col];"

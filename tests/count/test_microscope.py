@@ -4,11 +4,12 @@ import signal
 
 import numpy as np
 import pytest
+from making import traced
 
 from tilewise import UserError
 from tilewise.build import emulator
 from tilewise.build.emulator import Emulator, places_of
-from tilewise.count.trace import build, trace, trace_points, tracers
+from tilewise.count.trace import build, trace
 from tilewise.study import points
 from tilewise.study.registry import Kernel, LaunchEntry
 
@@ -236,9 +237,8 @@ def test_after_a_run_that_was_ended_the_next_one_is_whole(tmp_path):
     """Signals, stacks and the clock are as before; the time is for each point anew."""
     kernel = kernel_of(tmp_path, "    while (n == 2) { n |= 2; }\n    C[threadIdx.x] = A[0] * B[threadIdx.x];")
     asked = [points.point("t", "mine", "float", n, 1, 32, block_x=32, block_y=1) for n in (1, 2, 1)]
-    compiled = tracers(asked, {"mine": kernel}, tmp_path, limit=0.3)
     before = [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGPROF, signal.SIGFPE)]
-    frame, faults = trace_points(asked, compiled, {"mine": kernel})
+    frame, _, faults = traced(asked, [], tmp_path, {"mine": kernel}, limit=0.3)
     assert list(frame.status) == ["ok", "timeout", "ok"] and len(faults) == 1
     assert frame.stopped.tolist() == [0, 1, 0] and frame.races[0] == frame.races[2] == 0
     assert before == [signal.getsignal(number) for number in (signal.SIGSEGV, signal.SIGPROF, signal.SIGFPE)]
