@@ -88,8 +88,8 @@ def svg(figure: Figure) -> str:
     text = buffer.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     root = _finished(ElementTree.fromstring(text))
-    if missing(figure):
-        root.set(_MISSING, missing(figure))
+    if why := missing(figure):
+        root.set(_MISSING, why)
     text = ElementTree.tostring(root, encoding="unicode")
     kept = {*re.findall(_REFERENCE, text)}
     return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in kept else "", text)

@@ -66,19 +66,18 @@ class Backend:
             if 2 * point.multiply_adds > settings["full_limit_gflop"]["cpu"] * 1e9:
                 found = verify.check_rows(A, B, C, dtype, settings["rows"], config["seed"])
             else:
-                reference = _known if n * m <= SMALL else _reference
-                product, magnitude = reference(dtype, n, p, m, config["seed"])
-                found = verify.check(C, product, magnitude, dtype, p)
+                small = n * m <= SMALL
+                reference = _known(dtype, n, p, m, config["seed"]) if small else verify.reference(A, B, dtype)
+                found = verify.check(C, *reference, dtype, p)
         row = job.row | outcome(job, found, f"{cores} threads" if job.kernel.library else "")
         return row | timing([1000 * t for t in times], job) if found.ok else row
 
 
-def _reference(dtype: str, n: int, p: int, m: int, seed: int) -> tuple[Any, Any]:
+@functools.lru_cache(maxsize=4)
+def _known(dtype: str, n: int, p: int, m: int, seed: int) -> tuple[Any, Any]:
+    """`verify.reference` of the operands that these numbers make."""
     A, B = verify.operands(np, dtype, n, p, m, seed)
     return verify.reference(A, B, dtype)
-
-
-_known = functools.lru_cache(maxsize=4)(_reference)
 
 
 def _function(job: Job) -> Multiply:
