@@ -1,15 +1,13 @@
 """Count what every kernel and CPU loop of the study asks of memory, and look for faults."""
 
 import dataclasses
-import multiprocessing
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 
 from tilewise.count import cache_lines, counters, trace
-from tilewise.files import end_with_parent, script, write_csv
+from tilewise.files import forks, script, write_csv
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
@@ -20,13 +18,8 @@ with script(snakemake.log[0]):
     # A point that is run whole is counted by that; of others a few blocks are run.
     alike = dict.fromkeys(dataclasses.replace(point, task="trace") for point in asked)
     counted = [point for point in alike if point not in examined]
-    # Not spawned: a new interpreter would run this script once more.
-    forks = multiprocessing.get_context("fork")
     workers = snakemake.resources.cpus_per_task
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(workers, forks, initializer=end_with_parent) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as folder, forks(workers, "traced kernels") as pool:
         loops = pool.submit(cache_lines.count, study.loop_points(), study.kernels, shapes["cache_lines"], folder)
         traced, counts, faults = trace.trace_points(examined, counted, study.kernels, folder, shapes["limit_s"], pool)
         lines, messages = loops.result()

@@ -20,6 +20,8 @@ import filelock
 from tilewise import ROOT, UserError
 
 if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
     import pandas as pd  # takes half a second to load, which a command has not
 
 #: prctl's PR_SET_PDEATHSIG
@@ -151,6 +153,27 @@ def end_with_make() -> None:
     with contextlib.suppress(OSError):
         if Path(f"/proc/{os.getppid()}/comm").read_text().strip() in ("make", "gmake"):
             end_with_parent()
+
+
+@contextlib.contextmanager
+def forks(workers: int, doing: str, remedy: str = "run again") -> Iterator["ProcessPoolExecutor"]:
+    """A pool of processes that end with this one. Raises UserError if one of them ends before its work is done.
+
+    `doing` says what they do. Forked, not spawned: a new interpreter would run Snakemake's script once more.
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    context = multiprocessing.get_context("fork")
+    try:
+        with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+            try:
+                yield pool
+            finally:
+                pool.shutdown(cancel_futures=True)
+    except BrokenProcessPool:
+        raise UserError(f"a process ended while it {doing}, perhaps for want of memory; {remedy}") from None
 
 
 @contextlib.contextmanager

@@ -1,18 +1,15 @@
 """Build the kernels of the study, each into a folder of its own with a manifest that tells what is in it."""
 
 import contextlib
-import multiprocessing
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
 from tilewise.build import cuda, emulator, triton
 from tilewise.build.cpp import beside, compile_library
-from tilewise.files import digest, end_with_parent, read_json, replacing, write_json
+from tilewise.files import digest, forks, read_json, replacing, write_json
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
@@ -142,20 +139,10 @@ def build_variants(
         found[name] = {"kernel": name, "unsupported": why, "instances": entries}
         if not why:
             todo += [(kernel, each, device, folder, entry["sha256"]) for each, entry in entries.items()]
-    # Not spawned: a new interpreter would run the script of Snakemake once more.
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+    with forks(workers, "built variants", "run again with fewer cores: what was built is kept") as pool:
         futures = [pool.submit(_variant, *each) for each in todo]
-        try:
-            for (kernel, instance, *_), future in zip(todo, futures):
-                found[kernel.name]["instances"][instance] |= future.result()
-        except BrokenProcessPool:
-            raise UserError(
-                "a compiler's process ended while it built variants, perhaps for want of memory; run again with fewer "
-                "cores: what was built is kept"
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+        for (kernel, instance, *_), future in zip(todo, futures):
+            found[kernel.name]["instances"][instance] |= future.result()
     for name, manifest in found.items():
         write_json(manifest, Path(folders[name]) / "manifest.json")
     return found

@@ -4,10 +4,7 @@ kernels/emulator/cache.h explains how; study/columns.py explains the columns of 
 """
 
 import ctypes
-import multiprocessing
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import pandas as pd
 from tilewise import UserError
 from tilewise.build.cpp import beside, compile_library
 from tilewise.build.emulator import FOLDER
-from tilewise.files import end_with_parent
+from tilewise.files import forks
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
@@ -40,10 +37,8 @@ def count(
         own = [point for point in points if point.kernel == name]
         try:
             # In a process of its own: whatever a user's loop does ends only that.
-            with ProcessPoolExecutor(1, multiprocessing.get_context("fork"), initializer=end_with_parent) as child:
+            with forks(1, "ran the loop", "mend the loop if it ends so each time") as child:
                 rows += child.submit(_rows, kernels[name], own, model, Path(folder) / f"{name}.so").result()
-        except BrokenProcessPool:
-            messages.append(f"{name}: its cache lines cannot be counted: the loop ended its process")
         except (UserError, OSError) as error:
             messages.append(f"{name}: its cache lines cannot be counted: {error}")
     return columns.frame(rows, "cache_lines", registry.parameters(kernels)), messages

@@ -14,7 +14,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -268,18 +267,15 @@ def trace_points(
     parameters are columns. A process of the pool compiles a kernel, into `folder`, and runs all its points; kernels of
     many points come first. `limit` as in Tracer. Of the points examined, one that cannot be traced is a row without
     counts, whose status and message say why; of those counted it is left out, and the columns of faults are blank: what
-    was not run was not examined. Raises UserError if a process ends before it is done.
+    was not run was not examined.
     """
     futures = {}
-    try:
-        for source in (RUNTIME, "ptx.cpp"):  # that no process waits while another compiles what all need
-            pool.submit(emulator.own_object, source)
-        for name, _ in Counter(point.kernel for point in [*examined, *counted]).most_common():
-            whole, few = ([point for point in points if point.kernel == name] for points in (examined, counted))
-            futures[name] = pool.submit(_of_kernel, whole, few, kernels[name], folder, limit)
-        found = {name: future.result() for name, future in futures.items()}
-    except BrokenProcessPool:
-        raise UserError("a process ended while it traced kernels, perhaps for want of memory; run again") from None
+    for source in (RUNTIME, "ptx.cpp"):  # that no process waits while another compiles what all need
+        pool.submit(emulator.own_object, source)
+    for name, _ in Counter(point.kernel for point in [*examined, *counted]).most_common():
+        whole, few = ([point for point in points if point.kernel == name] for points in (examined, counted))
+        futures[name] = pool.submit(_of_kernel, whole, few, kernels[name], folder, limit)
+    found = {name: future.result() for name, future in futures.items()}
     traced = [found[point.kernel][0][point] for point in examined]
     rows = [found[point.kernel][1][point] for point in counted]
     parameters = registry.parameters(kernels)
