@@ -636,7 +636,7 @@ void run_cp_async(const Instruction& i, Frame& f)
     const bool is_there = given && watch::accesses(from, bytes, false, f.pc);
     watch::goes_by(watch::plain);
     if (is_there) std::memcpy(piece.bytes.data(), from, given);
-    watch::copy_begins(to, bytes, f.pc, true);
+    watch::copy_begins(to, bytes, f.pc, false);
     own[thread_number()].open->pieces.push_back(std::move(piece));
     own[thread_number()].open->origin = {f.source, f.pc};
 }
@@ -793,7 +793,7 @@ void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t 
         MBarrier* b = barrier_of_copy(in_block_of(barrier, rank), f);
         if (!b) return;
         char* const begin = shared_pointer(in_block_of(to, rank));
-        watch::copy_begins(begin, bytes, f.pc, false);
+        watch::copy_begins(begin, bytes, f.pc, true);
         Coming copy{b->at, bytes, {}, -1, {}, {f.source, f.pc}};
         for (const auto& [at, piece] : pieces) {
             copy.pieces.push_back(piece);

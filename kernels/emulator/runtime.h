@@ -89,8 +89,9 @@ std::uint32_t now();
 void meet(const Known& arrived);                     // the running thread's block is there with all that arrived
 void learn(unsigned worker, std::uint32_t until);    // the running thread knows what `worker` has done up to that time
 /// A copy to shared memory begins: until it ends nobody may touch what it writes. It ends on behalf of `worker`, or of
-/// the thread that waits for it.
-void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted);
+/// the thread that waits for it. `by_unit`: it goes through the proxy of TMA, not through that of the threads' accesses,
+/// and what is counted of it is counted elsewhere.
+void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit);
 void copy_ends(const void* to, unsigned bytes, unsigned worker);
 /// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
 void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);

@@ -1056,10 +1056,27 @@ void learn(unsigned worker, std::uint32_t until)
     knows = std::max(knows, until);
 }
 
-void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
+// Whether a thread touched shared memory and no fence.proxy.async came since, its own or the running thread's: then no
+// barrier orders that before what a unit of the other proxy does there now.
+bool needs_proxy_fence(std::uint32_t stamp, unsigned thread, unsigned site)
+{
+    return stamp >= block_start && thread < wgmma_of_warp && !sites[site].unit && proxy_fenced[thread] < stamp &&
+           proxy_fenced[running] <= stamp;
+}
+
+void report_unfenced(const Access& access, unsigned thread, unsigned site)
+{
+    Fault fault = fault_of(emulator::asynchrony, access);
+    fault.other_pc = sites[site].pc - library_begin;
+    fault.other_thread = in_words(thread);
+    fault.other_write = 1;  // no fence.proxy.async
+    report(fault);
+}
+
+void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
 {
     const unsigned site = asynchronous_site(pc, true);
-    if (counted) {
+    if (!by_unit) {
         sites[site].size = bytes;
         if (counting) count(site, reinterpret_cast<std::uintptr_t>(to));
     }
@@ -1075,14 +1092,17 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool counted)
         }
         if (!find_shared(access)) return;
         Cell* cell = shared_cell(access.address);
-        const std::uint32_t before = cell->write_stamp;
-        const auto writer = cell->writer, write_site = cell->write_site;
+        const Cell before = *cell;
         const std::size_t faults_before = faults.empty() ? 0 : faults.size() + faults.back().count;
         examine(access, cell, site, false);
-        const bool faulty = faults_before != (faults.empty() ? 0 : faults.size() + faults.back().count);
-        cell->write_stamp = before;
-        cell->writer = writer;
-        cell->write_site = write_site;
+        bool faulty = faults_before != (faults.empty() ? 0 : faults.size() + faults.back().count);
+        if (!faulty && by_unit && needs_proxy_fence(before.read_stamp, before.reader, before.read_site)) {
+            report_unfenced(access, before.reader, before.read_site);
+            faulty = true;
+        }
+        cell->write_stamp = before.write_stamp;
+        cell->writer = before.writer;
+        cell->write_site = before.write_site;
         cell->coming = site + 1;
         if (faulty) {
             for (; offset < bytes; offset += unit) {
@@ -1125,18 +1145,8 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
             report_access(uninitialised, access);
         } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
             report_access(race, access, cell.write_stamp, cell.writer, cell.write_site, true);
-        } else if (cell.writer < wgmma_of_warp && !sites[cell.write_site].unit && proxy_fenced[cell.writer] < cell.write_stamp &&
-                   proxy_fenced[running] <= cell.write_stamp) {
-            Fault fault = new_fault(emulator::asynchrony);
-            fault.space = shared;
-            fault.size = access.size;
-            fault.array = access.array;
-            fault.offset = access.address - access.begin;
-            fault.pc = access.pc - library_begin;
-            fault.other_pc = sites[cell.write_site].pc - library_begin;
-            fault.other_thread = in_words(cell.writer);
-            fault.other_write = 1;  // no fence.proxy.async
-            report(fault);
+        } else if (needs_proxy_fence(cell.write_stamp, cell.writer, cell.write_site)) {
+            report_unfenced(access, cell.writer, cell.write_site);
         } else {
             faulty = false;
         }

@@ -269,6 +269,8 @@ __device__ __forceinline__ void multiply_parts(const TensorMap& a_parts, const T
                             total[8 * j + i] = fmaf(sums[8 * j + i] * of_column[i / 4 * 2 + i % 2],
                                                     i / 2 % 2 == 0 ? row_scale.x : row_scale.y, total[8 * j + i]);
                     }
+                    // By the rules, only a fence orders these loads before the copy that will overwrite the slot.
+                    show_to_async_proxy();
                     slot = slot + 1 == Layout::SLOTS ? 0 : slot + 1;
                 } else {
                     #pragma unroll

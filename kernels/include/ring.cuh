@@ -18,8 +18,7 @@ struct Place {
     }
 };
 
-/// Each stage has two barriers: `full` opens when its tiles have come, `empty` when every consumer warp has read
-/// them.
+/// Each stage has two barriers: `full` opens when its tiles have come, `empty` when every consumer has read them.
 ///
 ///      producer:  wait empty ── copy ─────────────► full opens
 ///      consumer:  wait full ─── read ── arrive ───► empty opens
@@ -46,11 +45,11 @@ struct Ring : Place<STAGES> {
     __device__ __forceinline__ unsigned tile() const { return tiles + stage * STAGE_BYTES; }
 
     /// One thread makes the barriers, for so many arrivals; __syncthreads() must follow.
-    __device__ __forceinline__ void make(int producers, int consumer_warps)
+    __device__ __forceinline__ void make(int producers, int consumers)
     {
         for (stage = 0; stage < STAGES; ++stage) {
             make_barrier(full(), producers);
-            make_barrier(empty(), consumer_warps);
+            make_barrier(empty(), consumers);
         }
         stage = 0;
         publish_barriers();

@@ -2,6 +2,7 @@
 #pragma once
 #include "barriers.cuh"
 #include "shared_memory.cuh"
+#include "tensor_copy.cuh"
 #include "vectors.cuh"
 #include "walk.cuh"
 #include "warp_layout.cuh"
@@ -61,19 +62,6 @@ struct RingProduct {
         wait_for_without_loop(ring.full(), ring.parity);
         load_fragments(ring.tile(), 0);
     }
-    /// The same address, but only once the fragments of this parity have come. ptxas lets an arrival pass loads whose
-    /// results are still on their way, and what is released here is overwritten by TMA, which does not wait in the
-    /// queue of those loads. It sees no dependency through a barrier, so it is given one: gridDim.z is 1, and nothing
-    /// is added.
-    __device__ __forceinline__ unsigned once_loaded(unsigned address, int parity) const
-    {
-        unsigned nothing = 0;
-        #pragma unroll
-        for (int v = 0; v < COLS / 4; ++v) nothing |= __float_as_uint(b[parity][v][0]);
-        #pragma unroll
-        for (int v = 0; v < ROWS / 4; ++v) nothing |= __float_as_uint(a[parity][v][0]);
-        return address + (nothing & (gridDim.z - 1));
-    }
     /// One stage: TILE_K times ROWS x COLS multiply-adds per thread, in the order of Walk.
     template <typename Stages>
     __device__ __forceinline__ void step(Stages& ring)
@@ -85,8 +73,8 @@ struct RingProduct {
                 load_fragments(tile, k + 1);
             } else {
                 ring.next();
-                __syncwarp();  // every lane has asked for its last fragments of the stage
-                if (threadIdx.x % 32 == 0) arrive(once_loaded(empty, k % 2));
+                show_to_async_proxy();  // my last fragments of the stage are here, and TMA may overwrite it
+                arrive(empty);
                 begin(ring);
             }
             #pragma unroll

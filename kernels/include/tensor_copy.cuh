@@ -55,5 +55,6 @@ __device__ __forceinline__ void wait_for_store_reads()
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-/// What this thread wrote to shared memory can be read by TMA and wgmma. PTX ISA: fence.proxy.async.
+/// What this thread wrote to shared memory can be read by TMA and wgmma, and what it read can be overwritten by them.
+/// PTX ISA: fence.proxy.async.
 __device__ __forceinline__ void show_to_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -70,11 +70,11 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
     __shared__ Note notes[NOTES];
     extern __shared__ unsigned char shared_memory[];
     Ring<STAGES, Product::A_BYTES + Product::B_BYTES> ring(shared_memory);
-    if (threadIdx.x == 0) ring.make(BEFOREHAND ? 1 : Copy::THREADS, Product::THREADS / 32);
+    if (threadIdx.x == 0) ring.make(BEFOREHAND ? 1 : Copy::THREADS, Product::THREADS);
     __syncthreads();  // the barriers exist
 
     if (threadIdx.x >= Product::THREADS) {
-        give_registers<40>();
+        give_registers<72>();
         const int tiles_n = (n + TILE_N - 1) / TILE_N;
         const int tiles_m = (m + TILE_M - 1) / TILE_M;
         Work work(tiles_n * tiles_m, (p + TILE_K - 1) / TILE_K, gridDim.x, blockIdx.x);
@@ -125,7 +125,7 @@ stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const _
         wait_for_without_loop(ring.empty(), ring.parity ^ 1);
         arrive(ring.full());  // the stage after the last
     } else {
-        take_registers<232>();
+        take_registers<216>();
         Product product(threadIdx.x);
         product.begin(ring);
         for (const Note* note = notes;; note = note + 1 == notes + NOTES ? notes : note + 1) {

@@ -49,7 +49,7 @@ tma_ring(const __grid_constant__ TensorMap A_transposed, const __grid_constant__
     const int first_row = blockIdx.y * TILE_N;
     const int first_col = blockIdx.x * TILE_M;
     const int steps = (p + TILE_K - 1) / TILE_K;
-    if (threadIdx.x == 0) ring.make(1, Product::THREADS / 32);
+    if (threadIdx.x == 0) ring.make(1, Product::THREADS);
     __syncthreads();  // the barriers exist
 
     if (threadIdx.x >= Product::THREADS) {

@@ -44,11 +44,11 @@ transposing_ring(const float* A, const __grid_constant__ TensorMap B, float* C, 
     const int first_row = blockIdx.y * TILE_N;
     const int first_col = blockIdx.x * TILE_M;
     const int steps = (p + TILE_K - 1) / TILE_K;
-    if (threadIdx.x == 0) ring.make(Copy::THREADS, Product::THREADS / 32);
+    if (threadIdx.x == 0) ring.make(Copy::THREADS, Product::THREADS);
     __syncthreads();  // the barriers exist
 
     if (threadIdx.x >= Product::THREADS) {
-        give_registers<40>();
+        give_registers<56>();
         Copy copy;
         copy.fetch(A, first_row, 0, n, p);
         for (int step = 0; step < steps; ++step) {
@@ -65,7 +65,7 @@ transposing_ring(const float* A, const __grid_constant__ TensorMap B, float* C, 
         wait_for_without_loop(ring.empty(), ring.parity ^ 1);
         arrive(ring.full());  // the stage after the last
     } else {
-        take_registers<232>();
+        take_registers<224>();
         Product product(threadIdx.x);
         product.clear();
         product.begin(ring);

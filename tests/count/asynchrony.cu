@@ -72,8 +72,27 @@ KERNEL(clean_mbarrier)
         }
         wait_for(&full, round & 1);
         assert(tile[63 - ME] == A[63 - ME]);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncwarp();
         if (ME % 32 == 0) arrive(&empty);
+    }
+    C[ME] = 0;
+}
+KERNEL(faulty_mbarrier_tile_not_fenced)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full, empty;
+    if (ME == 0) make(&full, 1), make(&empty, 64), show();
+    __syncthreads();
+    for (int round = 0; round < 3; ++round) {
+        if (ME == 0) {
+            if (round) wait_for(&empty, round - 1 & 1);
+            expect(&full, 64 * sizeof(T));
+            bulk(tile, A, 64 * sizeof(T), &full);  // FAULT
+        }
+        wait_for(&full, round & 1);
+        assert(tile[63 - ME] == A[63 - ME]);
+        arrive(&empty);
     }
     C[ME] = 0;
 }

@@ -845,12 +845,10 @@ class Tracer:
         if fault.other_write == 3:
             return f"{place.access(fault)}, which may have ended; the cluster must meet at a barrier after it"
         at = self._at(fault.other_pc, self.lines[fault.pc][0])
-        if fault.other_write:  # written by a thread, read by a unit
-            who = place.name_thread(fault.other_thread)
-            return (
-                f"the asynchronous unit reads {place.element(fault)} of shared memory, which {who} writes at {at}, "
-                "with no fence.proxy.async between"
-            )
+        if fault.other_write:  # by a thread, and now by a unit
+            what = f"{place.element(fault)} of shared memory, which {place.name_thread(fault.other_thread)}"
+            unit, thread = ("overwrites", "reads") if fault.write else ("reads", "writes")
+            return f"the asynchronous unit {unit} {what} {thread} at {at}, with no fence.proxy.async between"
         return f"{place.access(fault)} of shared memory while the copy that {at} started is under way"
 
     def _divergence(self, fault: Any, place: "_Place") -> str:
