@@ -62,7 +62,9 @@ struct RingProduct {
         wait_for_without_loop(ring.full(), ring.parity);
         load_fragments(ring.tile(), 0);
     }
-    /// One stage: TILE_K times ROWS x COLS multiply-adds per thread, in the order of Walk.
+    /// One stage: TILE_K times ROWS x COLS multiply-adds per thread, in the order of Walk. Each thread gives the stage
+    /// back by itself, behind a fence: TMA will overwrite it through another proxy than that of loads, and no barrier
+    /// orders the one before the other. PTX ISA: Async proxy.
     template <typename Stages>
     __device__ __forceinline__ void step(Stages& ring)
     {
@@ -73,7 +75,7 @@ struct RingProduct {
                 load_fragments(tile, k + 1);
             } else {
                 ring.next();
-                show_to_async_proxy();  // my last fragments of the stage are here, and TMA may overwrite it
+                show_to_async_proxy();
                 arrive(empty);
                 begin(ring);
             }

@@ -12,11 +12,11 @@
 //
 // What it costs: sm_90a for the exchange of registers (setmaxnreg: 384 threads start with 168 each); 8 n p bytes of
 // traffic for the transposition, 0.13 ms of 19.4 ms at 8192^3, but 5 % at m = 1024; rows of B must begin at multiples
-// of 16 bytes, or a launch pads them.
-// What the machine code shows (128 x 256 x 16, ORDER 69): 2048 of 2170 instructions are multiply-adds, 94.4 %; 96
-// loads of 16 bytes; 26 for the ring. 1.95 register reads per multiply-add, and the two banks deliver two:
-// with other orders of the same multiply-adds up to 2.25, and slower by as much. No spills.
-// Measured on an H200, all launches: 56.2 TFLOP/s at 8192^3, 1.10 of cuBLAS; 55.0, 1.07, at 4096^3; but 12.9 at
+// of 16 bytes, or a launch pads them; and a fence per stage and consumer, up to 1 %.
+// What the machine code shows (128 x 256 x 16, ORDER 7): 2048 of 2165 instructions are multiply-adds, 94.6 %; 96
+// loads of 16 bytes; 21 for the ring. 2.01 register reads per multiply-add, and the two banks deliver two. How well
+// the compiler lays the registers depends on the order: 32 orders made 52 to 56 TFLOP/s at 4096^3. No spills.
+// Measured on an H200, all launches: 56.9 TFLOP/s at 8192^3, 1.11 of cuBLAS; 55.8, 1.09, at 4096^3; but 12.9 at
 // 1024^3, where 32 tiles meet 132 multiprocessors.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.

@@ -8,11 +8,12 @@
 //      a warp's 32 threads store side by side: no bank conflicts
 //
 // What it costs: 20 memory instructions per thread and stage on the same four schedulers, about 0.7 % of the issue
-// slots, and stores that compete for shared memory. Measured on an H200: 55.3 TFLOP/s at 8192^3 (tma_ring.cu 56.2)
-// and 54.5 at 4096^3 (55.0), so for square operands the separate launch is cheaper; but 55.1 against 53.5 at m =
-// 1024, where the transposition has little product to hide behind, and no workspace. A's pitch does not matter: rows
-// that begin anywhere are read element by element.
-// What the machine code shows: the consumers' loop is the same, instruction by instruction (2048 of 2170, 94.4 %).
+// slots, and stores that compete for shared memory; 16 registers more for a producer. Measured on an H200: 55.3
+// TFLOP/s at 8192^3 (tma_ring.cu 56.9) and 55.3 at 4096^3 (55.8), so for square operands the separate launch is
+// cheaper; but 54.8, 1.07 of cuBLAS, at m = 1024, where that launch has little product to hide behind (3 % slower in
+// an earlier version of both), and no workspace. A's pitch does not matter: rows that begin anywhere are read element
+// by element.
+// What the machine code shows: the consumers' loop is the same, instruction by instruction (2048 of 2165, 94.6 %).
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launches: pad, only if m % 4 != 0: block (256); transposing_ring: block (384), grid (ceil(m / TILE_M),

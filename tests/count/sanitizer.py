@@ -30,8 +30,8 @@ WHY = {
     "racecheck does not report a plain access beside an atomic operation": """
         faulty_atomic_and_plain faulty_byte_of_a_counter faulty_histogram_read_early""",
     "no tool asks for the fences that asynchronous units need": """
-        faulty_mbarrier_not_shown faulty_bulk_store_without_fence asynchrony_no_proxy_fence
-        asynchrony_wgmma_without_fence""",
+        faulty_mbarrier_not_shown faulty_mbarrier_tile_not_fenced faulty_bulk_store_without_fence
+        asynchrony_no_proxy_fence asynchrony_wgmma_without_fence""",
     "no tool sees what a copy to global memory still reads": """
         faulty_bulk_store_not_waited_for race_bulk_store_source_reused""",
     "no tool asks that a block waits for its copies before it ends": """
@@ -121,8 +121,9 @@ def page() -> str:
         f"The small kernels of `tests/count`, {len(clean)} clean and {len(faulty)} with one mistake each, ran on an",
         "H200 under the four tools of compute-sanitizer, compiled by the same NVRTC, at the same sizes. They are the",
         "microscope's own tests, which it passes; so the table tells what the other tools see of them, and no more.",
-        "The tools are those of CUDA 13.0 (version 2025.3.1). Version 2026.4.0 ran on 80 of the kernels: it finds two",
-        "mistakes more (`faulty_write_after_read`, `faulty_multicast_overwrites`), and accuses the same clean ones.",
+        "The tools are those of CUDA 13.0 (version 2025.3.1). Version 2026.4.0 ran on 82 of the kernels: it finds three",
+        "mistakes more (`faulty_write_after_read`, `faulty_multicast_overwrites`, `faulty_mbarrier_tile_not_fenced`), and",
+        "accuses the same clean ones.",
         "",
         "| | the microscope | compute-sanitizer |",
         "| --- | --- | --- |",
