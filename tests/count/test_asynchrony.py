@@ -7,11 +7,12 @@ import pytest
 
 from tilewise.count.trace import trace
 from tilewise.study.registry import load
+from tilewise.study.sources import INCLUDE
 
 KERNELS = load()
 RING = {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 3, "walk": 69}
 PARTS = {"tile_m": 64, "stages": 4, "cluster_blocks": 1, "band": 4}
-#: Element type, shape and parameters of a kernel; its name is the first word.
+#: Element type, shape and parameters of a kernel; its name is the first word. Sums are long enough to go round a ring.
 RUNGS = {
     "pipelined": (
         "float",
@@ -23,9 +24,9 @@ RUNGS = {
         (67, 36, 132),
         {"tile_n": 64, "tile_m": 64, "tile_k": 8, "stages": 3, "thread_n": 8, "thread_m": 4},
     ),
-    "tma_ring": ("float", (131, 37, 260), RING),
-    "transposing_ring": ("float", (131, 37, 260), RING),
-    "stream_k": ("float", (131, 37, 260), RING | {"band": 4}),
+    "tma_ring": ("float", (131, 101, 260), RING),
+    "transposing_ring": ("float", (131, 101, 260), RING),
+    "stream_k": ("float", (131, 101, 260), RING | {"band": 4}),
     "stream_k of 12 columns": ("float", (131, 100, 200), RING | {"tile_m": 192, "band": 4}),
     "dmma": ("double", (67, 37, 131), {"mma_rows": 16, "mma_k": 16}),
     "dmma_pipelined": (
@@ -55,10 +56,10 @@ RUNGS = {
         (260, 264, 72),
         {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4},
     ),
-    "float_from_half of two": ("float", (131, 133, 67), PARTS | {"cluster_blocks": 2}),
+    "float_from_half of two": ("float", (131, 389, 67), PARTS | {"cluster_blocks": 2}),
     "three_tf32": ("float", (131, 69, 67), {"products": 3, "tile_m": 64, "stages": 3, "band": 4}),
     "float_from_bf16": ("float", (131, 69, 67), PARTS),
-    "float_from_half": ("float", (131, 69, 67), PARTS),
+    "float_from_half": ("float", (131, 389, 67), PARTS),
 }
 
 FULL, FREE = "wait_for(full + 8 * place.stage, place.parity);", "wait_for(empty + 8 * place.stage, place.parity ^ 1);"
@@ -93,6 +94,21 @@ def test_rung(name):
     row, faults = trace(KERNELS[name.split()[0]], dtype, shape, **choice)
     assert not faults, [str(fault) for fault in faults]
     assert row["global_load_sectors"] > 0
+
+
+@pytest.mark.parametrize("name, header", [("tma_ring", "ring_product.cuh"), ("float_from_half", "parts.cuh")])
+def test_what_is_read_is_fenced_before_tma_overwrites_it(tmp_path, name, header):
+    kernel = KERNELS[name]
+    path = tmp_path / kernel.source
+    path.parent.mkdir(parents=True)
+    path.write_text(kernel.path.read_text())
+    text = (INCLUDE / header).read_text()
+    assert text.count("show_to_async_proxy();") == 1
+    (path.parent / header).write_text(text.replace("show_to_async_proxy();", ""))
+    dtype, shape, choice = RUNGS[name]
+    _, faults = trace(dataclasses.replace(kernel, folder=tmp_path), dtype, shape, **choice)
+    assert faults
+    assert all("overwrites" in str(fault) and "with no fence.proxy.async between" in str(fault) for fault in faults)
 
 
 @pytest.mark.parametrize("name, old, new, kind", MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[2][:30]}" for m in MUTANTS])
