@@ -15,7 +15,7 @@ from tilewise import ROOT, UserError
 from tilewise.__main__ import main
 from tilewise.count.counters import METRICS, cross_check_points
 from tilewise.count.trace import block_classes, build, left_out, trace, trace_points
-from tilewise.files import forks
+from tilewise.files import processes
 from tilewise.study import columns, points, registry
 from tilewise.study.device import EMULATED_LIMITS
 from tilewise.study.registry import Kernel, LaunchEntry
@@ -646,7 +646,7 @@ def test_processes_that_share_the_kernels_find_the_same_in_the_same_order(tmp_pa
     ]
     few = [*reversed(asked), points.point("t", "naive", "float", 40, 40, 40, block_x=8, block_y=8)]
     whole, counts, faults = traced(asked, few, tmp_path, kernels)
-    with forks(2, "traced kernels") as pool:
+    with processes(2, "traced kernels") as pool:
         shared, counted, found = trace_points(asked, few, kernels, tmp_path / "libraries", 60, pool)
     assert_frame_equal(shared, whole)
     assert_frame_equal(counted, counts)
@@ -657,14 +657,14 @@ def test_processes_that_share_the_kernels_find_the_same_in_the_same_order(tmp_pa
 def test_a_process_that_ends_while_it_traces_is_named(tmp_path):
     asked = [points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8)]
     message = "^a process ended while it traced kernels, perhaps for want of memory; run again$"
-    with pytest.raises(UserError, match=message), forks(1, "traced kernels") as pool:
+    with pytest.raises(UserError, match=message), processes(1, "traced kernels") as pool:
         pool.submit(os._exit, 1)
         trace_points(asked, [], KERNELS, tmp_path, 60, pool)
 
 
 def test_the_last_process_that_ends_is_named_too(tmp_path):
     asked = [points.point("t", "naive", "float", 9, 5, 7, block_x=8, block_y=8)]
-    with pytest.raises(UserError, match="a process ended while it traced"), forks(1, "traced kernels") as pool:
+    with pytest.raises(UserError, match="a process ended while it traced"), processes(1, "traced kernels") as pool:
         trace_points(asked, [], KERNELS, tmp_path, 60, pool)
         pool.submit(os._exit, 1).result()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.count import cache_lines, counters, trace
-from tilewise.files import forks, script, write_csv
+from tilewise.files import processes, script, write_csv
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
@@ -19,7 +19,7 @@ with script(snakemake.log[0]):
     alike = dict.fromkeys(dataclasses.replace(point, task="trace") for point in asked)
     counted = [point for point in alike if point not in examined]
     workers = snakemake.resources.cpus_per_task
-    with tempfile.TemporaryDirectory() as folder, forks(workers, "traced kernels") as pool:
+    with tempfile.TemporaryDirectory() as folder, processes(workers, "traced kernels") as pool:
         loops = pool.submit(cache_lines.count, study.loop_points(), study.kernels, shapes["cache_lines"], folder)
         traced, counts, faults = trace.trace_points(examined, counted, study.kernels, folder, shapes["limit_s"], pool)
         lines, messages = loops.result()

@@ -156,7 +156,7 @@ def end_with_make() -> None:
 
 
 @contextlib.contextmanager
-def forks(workers: int, doing: str, remedy: str = "run again") -> Iterator["ProcessPoolExecutor"]:
+def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator["ProcessPoolExecutor"]:
     """A pool of processes that end with this one. Raises UserError if one of them ends before its work is done.
 
     `doing` says what they do. Forked, not spawned: a new interpreter would run Snakemake's script once more.

@@ -9,7 +9,7 @@ from typing import Any
 from tilewise import UserError
 from tilewise.build import cuda, emulator, triton
 from tilewise.build.cpp import beside, compile_library
-from tilewise.files import digest, forks, read_json, replacing, write_json
+from tilewise.files import digest, processes, read_json, replacing, write_json
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
 
@@ -139,7 +139,7 @@ def build_variants(
         found[name] = {"kernel": name, "unsupported": why, "instances": entries}
         if not why:
             todo += [(kernel, each, device, folder, entry["sha256"]) for each, entry in entries.items()]
-    with forks(workers, "built variants", "run again with fewer cores: what was built is kept") as pool:
+    with processes(workers, "built variants", "run again with fewer cores: what was built is kept") as pool:
         futures = [pool.submit(_variant, *each) for each in todo]
         for (kernel, instance, *_), future in zip(todo, futures):
             found[kernel.name]["instances"][instance] |= future.result()

@@ -14,7 +14,7 @@ import pandas as pd
 from tilewise import UserError
 from tilewise.build.cpp import beside, compile_library
 from tilewise.build.emulator import FOLDER
-from tilewise.files import forks
+from tilewise.files import processes
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
@@ -37,7 +37,7 @@ def count(
         own = [point for point in points if point.kernel == name]
         try:
             # In a process of its own: whatever a user's loop does ends only that.
-            with forks(1, "ran the loop", "mend the loop if it ends so each time") as child:
+            with processes(1, "ran the loop", "mend the loop if it ends so each time") as child:
                 rows += child.submit(_rows, kernels[name], own, model, Path(folder) / f"{name}.so").result()
         except (UserError, OSError) as error:
             messages.append(f"{name}: its cache lines cannot be counted: {error}")
