@@ -16,6 +16,7 @@ __device__ __forceinline__ void arrive(unsigned long long* b)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(number(b)) : "memory");
 }
 __device__ __forceinline__ void show() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void show_to_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 KERNEL(clean_copies)
 {
@@ -72,7 +73,7 @@ KERNEL(clean_mbarrier)
         }
         wait_for(&full, round & 1);
         assert(tile[63 - ME] == A[63 - ME]);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        show_to_units();
         __syncwarp();
         if (ME % 32 == 0) arrive(&empty);
     }
@@ -176,7 +177,7 @@ KERNEL(clean_bulk_store)
 {
     __shared__ alignas(16) T tile[64];
     tile[ME] = T(ME);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    show_to_units();
     __syncthreads();
     if (ME == 0) {
         store_run(C, tile, 64 * sizeof(T));
@@ -199,7 +200,7 @@ KERNEL(faulty_bulk_store_not_waited_for)
 {
     __shared__ alignas(16) T tile[64];
     tile[ME] = T(ME);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    show_to_units();
     __syncthreads();
     if (ME == 0) store_run(C, tile, 64 * sizeof(T));
     __syncthreads();

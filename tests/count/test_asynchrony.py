@@ -96,31 +96,34 @@ def test_rung(name):
     assert row["global_load_sectors"] > 0
 
 
+def traced_mutant(folder, name, old, new, header=""):
+    """The file in which `old` is replaced, and the faults: the rung's own text or, if named, a header's, which is found
+    beside the kernel before that of kernels/include."""
+    kernel = KERNELS[name.split()[0]]
+    own = folder / kernel.source
+    own.parent.mkdir(parents=True)
+    own.write_text(kernel.path.read_text())
+    path = own.parent / header if header else own
+    text = (INCLUDE / header if header else kernel.path).read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    dtype, shape, choice = RUNGS[name]
+    _, faults = trace(dataclasses.replace(kernel, folder=folder), dtype, shape, **choice)
+    return path, faults
+
+
 @pytest.mark.parametrize("name, header", [("tma_ring", "ring_product.cuh"), ("float_from_half", "parts.cuh")])
 def test_what_is_read_is_fenced_before_tma_overwrites_it(tmp_path, name, header):
-    kernel = KERNELS[name]
-    path = tmp_path / kernel.source
-    path.parent.mkdir(parents=True)
-    path.write_text(kernel.path.read_text())
-    text = (INCLUDE / header).read_text()
-    assert text.count("show_to_async_proxy();") == 1
-    (path.parent / header).write_text(text.replace("show_to_async_proxy();", ""))
-    dtype, shape, choice = RUNGS[name]
-    _, faults = trace(dataclasses.replace(kernel, folder=tmp_path), dtype, shape, **choice)
+    fence = "show_to_async_proxy();"
+    assert (INCLUDE / header).read_text().count(fence) == 1
+    _, faults = traced_mutant(tmp_path, name, fence, "", header)
     assert faults
     assert all("overwrites" in str(fault) and "with no fence.proxy.async between" in str(fault) for fault in faults)
 
 
 @pytest.mark.parametrize("name, old, new, kind", MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[2][:30]}" for m in MUTANTS])
 def test_mutant(tmp_path, name, old, new, kind):
-    kernel = KERNELS[name.split()[0]]
-    text = kernel.path.read_text()
-    assert old in text
-    path = tmp_path / kernel.source
-    path.parent.mkdir(parents=True)
-    path.write_text(text.replace(old, new))
-    dtype, shape, choice = RUNGS[name]
-    _, faults = trace(dataclasses.replace(kernel, folder=tmp_path), dtype, shape, **choice)
+    path, faults = traced_mutant(tmp_path, name, old, new)
     found = [fault for fault in faults if fault.kind == kind]
     assert found, [str(fault) for fault in faults]
     assert any(str(path) in str(fault) for fault in found), "the line of the kernel is told"
