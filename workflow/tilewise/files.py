@@ -32,6 +32,8 @@ MESSAGE = "tilewise: "
 SHOWN = "TILEWISE_SHOWN"
 #: The environment's name for the process of Snakemake that runs the scripts.
 RUN = "TILEWISE_RUN"
+#: The environment's name for the process of make that started Snakemake.
+MAKE = "TILEWISE_MAKE"
 #: What to do if a file cannot be written.
 REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
 
@@ -143,16 +145,21 @@ def stamps(folders: Iterable[Path]) -> Stamps:
     return tuple((place, it.st_mtime_ns, it.st_size) for place, it in looked)
 
 
-def end_with_parent() -> None:
-    """Let the system end this process when its parent ends, however that ends."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Let the system end this process when its parent ends, however that ends.
+
+    With the parent's id, the process also ends if its parent did before this was asked.
+    """
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    if parent not in (None, os.getppid()):
+        os._exit(1)
 
 
 def end_with_make() -> None:
-    """Let the system end this process when make ends, if make started it: a make that was killed stops nothing else."""
-    with contextlib.suppress(OSError):
-        if Path(f"/proc/{os.getppid()}/comm").read_text().strip() in ("make", "gmake"):
-            end_with_parent()
+    """Let this process end when make ends, if make started it: a make that was killed stops nothing else."""
+    make = os.environ.pop(MAKE, None)  # what this process starts has another parent
+    if make:
+        end_with_parent(int(make))
 
 
 @contextlib.contextmanager
@@ -167,7 +174,7 @@ def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator["
 
     context = multiprocessing.get_context("fork")
     try:
-        with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+        with ProcessPoolExecutor(workers, context, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
             try:
                 yield pool
             finally:
@@ -185,7 +192,8 @@ def script(log: Path | str) -> Iterator[None]:
     work beside the run that takes its task up again.
     """
     end_with_parent()
-    if not Path("/proc", os.environ.get(RUN, "self")).exists():  # Snakemake ended before we asked
+    # A process that nobody waits for stays when it has ended, but runs no program.
+    if not Path("/proc", os.environ.get(RUN, "self"), "exe").exists():  # Snakemake ended before we asked
         sys.exit(1)
     try:
         with _told(Path(log)):

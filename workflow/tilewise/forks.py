@@ -110,6 +110,8 @@ def serve(listener: socket.socket) -> list[str]:
     import gc
     import warnings
 
+    from tilewise.files import end_with_parent
+
     # A package may have started a thread when it was loaded (pyarrow under pandas does); no script needs it.
     warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -143,7 +145,7 @@ def serve(listener: socket.socket) -> list[str]:
             gc.freeze()  # a fork that looked for garbage in what all share would copy it
             me, fork = os.getpid(), os.fork()
             if not fork:
-                _end_with(me)
+                end_with_parent(me)
                 for other in (listener, ended, wake, client, *(held for held, _ in clients.values())):
                     other.close()
                 return _become(request, descriptors)
@@ -155,15 +157,6 @@ def serve(listener: socket.socket) -> list[str]:
             client, fork = clients[place]
             os.kill(fork, signal.SIGKILL)
             events.unregister(client)
-
-
-def _end_with(parent: int) -> None:
-    """Let the system end this process when its parent, which has this id, ends."""
-    from tilewise.files import end_with_parent
-
-    end_with_parent()
-    if os.getppid() != parent:  # it ended before we asked
-        os._exit(1)
 
 
 def _reaped(clients: dict[int, tuple[socket.socket, int]]) -> list[tuple[socket.socket, int]]:
@@ -229,8 +222,10 @@ def _serve_and_run() -> None:
     import runpy
     from pathlib import Path
 
+    from tilewise.files import end_with_parent
+
     run, descriptor = map(int, sys.argv[1:])
-    _end_with(run)
+    end_with_parent(run)
     sys.argv[:] = serve(socket.socket(fileno=descriptor))
     sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
