@@ -262,10 +262,10 @@ def test_a_clone_may_lie_anywhere(tmp_path):
     plan = subprocess.run(["make", "-n", "CORES=2", *made, "report"], cwd=clone, capture_output=True, text=True)
     [command] = [line for line in plan.stdout.splitlines() if "snakemake" in line]
     targets = "results/emulator/tasks/task1a.csv results/emulator/tasks/cpu.csv results/emulator/cache_lines.csv"
-    command = f'PATH="$PWD/.venv/bin:$PATH"; {command.removesuffix("all")}{targets}'
+    command = f'PATH="$PWD/.venv/bin:$PATH"; echo "The page is $PWD"; {command.removesuffix("all")}{targets}'
     pipes = {"cwd": clone, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run(["sh", "-c", command], **pipes)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and str(clone) in done.stdout, done.stderr
     measured = pd.read_csv(clone / "results/emulator/tasks/task1a.csv")
     assert set(measured.status) == {"ok"}
     assert pd.read_csv(clone / "results/traffic.csv").races.notna().any()
