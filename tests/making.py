@@ -12,11 +12,9 @@ from tilewise.study.registry import Kernel, LaunchEntry
 
 def built(points, kernels, device, folder):
     """Build the kernels of some points into `folder`; returns the build folders by kernel."""
-    builds = {}
-    for name in sorted({point.kernel for point in points if kernels[point.kernel].source}):
-        instances = {instance for p in points if p.kernel == name for instance in kernels[name].instances(p)}
-        builds[name] = Path(folder) / name
-        build.build(kernels[name], sorted(instances), device, builds[name])
+    wanted = build.instances(points, kernels)
+    builds = {name: Path(folder) / name for name in wanted}
+    build.build(wanted, kernels, device, builds)
     return builds
 
 

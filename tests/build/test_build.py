@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -13,11 +14,18 @@ from tilewise.study.precision import PRECISIONS
 
 CUDA = [kernel for kernel in registry.load().values() if kernel.kind == "cuda"]
 GPU = {"backend": "gpu", "gpu": {"compute_capability": "9.0"}, "host_compiler": "g++"}
+EMULATOR = GPU | {"backend": "emulator", "gpu": None}
 
 
 #: Those on a folder's first level are for every GPU; the ladder's have parameters that only the config knows.
 ALL_GPUS = [kernel for kernel in CUDA if kernel.path.parent == KERNELS]
 LADDER = [kernel for kernel in CUDA if kernel.path.parent.name == "ladder"]
+
+
+def built(kernel, instances, device, folder):
+    """The manifest of one kernel."""
+    [manifest] = build.build({kernel.name: instances}, {kernel.name: kernel}, device, {kernel.name: folder}).values()
+    return manifest
 
 
 def some_instance(kernel, dtype):
@@ -48,7 +56,7 @@ def test_every_rung_compiles_as_it_is_tuned(kernel, capability, config, kernels,
     sweeps = [task for task, entry in config["tasks"].items() if entry.get("method", "sweep") == "sweep"]
     at = next(p for task in sweeps for p in expand(config, kernels, task) if p.kernel == kernel.name)
     device = GPU | {"gpu": {"compute_capability": capability}}
-    manifest = build.build(kernel, kernel.instances(at), device, tmp_path)
+    manifest = built(kernel, kernel.instances(at), device, tmp_path)
     if capability == "8.0" and (kernel.architecture or kernel.capability == "9.0"):
         assert manifest["unsupported"].endswith("has 8.0")
         return
@@ -66,7 +74,7 @@ def test_static_shared_memory_is_what_the_tiles_need(kernels):
 def test_the_hash_follows_source_instance_and_target(kernels, tmp_path):
     def sha(kernel, instance="tiled<float, 16>", capability="9.0"):
         device = GPU | {"gpu": {"compute_capability": capability}}
-        [entry] = build.build(kernel, [instance], device, tmp_path / "built")["instances"].values()
+        [entry] = built(kernel, [instance], device, tmp_path / "built")["instances"].values()
         return entry["sha256"]
 
     tiled = kernels["tiled"]
@@ -82,23 +90,42 @@ def test_a_kernel_that_does_not_compile_names_file_and_line(kernels, tmp_path):
     (tmp_path / "naive.cu").write_text(text)
     line = next(i for i, words in enumerate(text.splitlines(), 1) if "nothing" in words)
     broken = dataclasses.replace(kernels["naive"], folder=tmp_path)
-    with pytest.raises(UserError, match=rf"naive\.cu.*{line}.*nothing"):
-        build.build(broken, ["naive<float>"], GPU, tmp_path / "out")
-    with pytest.raises(UserError, match=rf"naive\.cu:{line}: .*nothing"):
-        build.build(broken, ["naive<float>"], GPU | {"backend": "emulator"}, tmp_path / "out")
+    for device, words in ((GPU, rf"naive\.cu.*{line}.*nothing"), (EMULATOR, rf"naive\.cu:{line}: .*nothing")):
+        manifest = built(broken, ["naive<float>", "naive<double>"], device, tmp_path / device["backend"])
+        for entry in manifest["instances"].values():
+            assert re.search(words, entry["error"])
 
 
-def test_an_instance_that_does_not_compile_leaves_the_others(kernels, tmp_path):
-    manifest = build.build(kernels["tiled"], ["tiled<float, 16>", "tiled<float, 64>"], GPU, tmp_path)
-    assert "1024 threads" in manifest["instances"]["tiled<float, 64>"]["error"]
-    assert (tmp_path / manifest["instances"]["tiled<float, 16>"]["file"]).is_file()
+@pytest.mark.parametrize("device", [GPU, EMULATOR], ids=["gpu", "emulator"])
+def test_an_instance_that_does_not_compile_leaves_the_others(kernels, tmp_path, device):
+    instances = ["tiled<float, 16>", "tiled<float, 128>", "tiled<float, 8>"]
+    manifest = built(kernels["tiled"], instances, device, tmp_path)
+    assert [("error" in manifest["instances"][name]) for name in instances] == [False, True, False]
+    for name in instances[::2]:
+        assert (tmp_path / manifest["instances"][name]["file"]).is_file()
     assert json.loads((tmp_path / "manifest.json").read_text()) == manifest
+
+
+def test_what_is_built_is_not_built_again(kernels, tmp_path):
+    instances = ["tiled<float, 16>", "tiled<float, 8>"]
+    first = built(kernels["tiled"], instances[:1], GPU, tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.cubin")}
+    second = built(kernels["tiled"], instances, GPU, tmp_path)
+    assert second["instances"][instances[0]] == first["instances"][instances[0]]
+    assert {path: path.stat().st_mtime_ns for path in times} == times and len(list(tmp_path.glob("*.cubin"))) == 2
+
+
+def test_a_build_that_was_cut_short_is_made_good(kernels, tmp_path):
+    first = built(kernels["tiled"], ["tiled<float, 16>"], GPU, tmp_path)
+    [record] = tmp_path.glob("tiled_float_16-*.json")
+    record.write_text(record.read_text()[:20])
+    assert built(kernels["tiled"], ["tiled<float, 16>"], GPU, tmp_path) == first
 
 
 def test_a_missing_compiler_is_named_with_the_remedy(kernels, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(UserError, match=r"no-such-compiler.*install"):
-        build.build(kernels["kij"], ["kij<float>"], GPU, tmp_path)
+        built(kernels["kij"], ["kij<float>"], GPU, tmp_path)
 
 
 def test_points_have_instances_that_the_build_knows(config, kernels):

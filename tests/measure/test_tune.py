@@ -73,7 +73,7 @@ def work_of(study, device, folder, **changes):
     """The Work of the tuning, with all variants built."""
     builds = {name: folder / "variants" / name for name in study.tuned_by("tune")}
     wanted = study.instances_of_tuning("tune", device["platform"])
-    build.build_variants(wanted, study.kernels, device, builds, workers=2)
+    build.build(wanted, study.kernels, device, builds, workers=2)
     points = study.points_on(device["platform"], "tune")
     work = Work("tune", points, study.kernels, builds, device, study.config, folder / "samples", folder / "journal")
     return work._replace(**changes)

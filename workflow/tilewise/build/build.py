@@ -1,30 +1,30 @@
-"""Build the kernels of the study, each into a folder of its own with a manifest that tells what is in it."""
+"""Compile the kernels of the study, each into a folder with a manifest that lists its binaries."""
 
 import contextlib
+import functools
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewise import UserError
-from tilewise.build import cuda, emulator, triton
+from tilewise.build import cpp, cuda, emulator, triton
 from tilewise.build.cpp import beside, compile_library
 from tilewise.files import digest, processes, read_json, replacing, write_json
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel
+from tilewise.study.sources import EMULATOR, HOST_HEADERS
 
+LOG = logging.getLogger(__name__)
 HOST_FLAGS = ("-O3",)
+#: A library for the CPU holds at most this many instances: fewer start the compiler more often, more leave cores idle.
+LIBRARY_INSTANCES = 16
 Device = Mapping[str, Any]
 
 
-def target(device: Device) -> dict[str, Any]:
-    """The part of device.json that a build depends on: the backend, the compute capability, the host's compiler."""
-    gpu = device["gpu"] and {"compute_capability": device["gpu"]["compute_capability"]}
-    return {"backend": device["backend"], "gpu": gpu, "host_compiler": device["host_compiler"]}
-
-
 def manifests(builds: Mapping[str, Path | str]) -> dict[str, dict]:
-    """What manifest.json tells of each build, by the kernel's name; `builds` maps that name to the build's folder."""
+    """The content of manifest.json by kernel; `builds` maps a kernel's name to its build folder."""
     return {name: _manifest(Path(folder)) for name, folder in builds.items()}
 
 
@@ -85,52 +85,24 @@ def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
     return cuda.architecture(kernel, device["gpu"]["compute_capability"]), cuda.STANDARD
 
 
-def build(kernel: Kernel, instances: Sequence[str], device: Device, folder: Path | str) -> dict[str, Any]:
-    """Compile all `instances` (template instances such as `tiled<float, 32>`) of a kernel into `folder`.
-
-    `device` is the content of device.json, or its `target`. Writes manifest.json beside the binaries and returns its
-    content: for each instance its sha256 (of sources, options and target), and for a cubin its file, symbol, registers,
-    static shared bytes and spill bytes, or the `error` of an instance that does not compile while others do. A kernel
-    that this machine cannot run has a manifest that says why. Raises UserError if none compiles.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    entries: dict[str, dict] = {name: {"sha256": source_sha256(kernel, name, device)} for name in instances}
-    manifest = {"kernel": kernel.name, "unsupported": unsupported(kernel, device), "instances": entries}
-    if manifest["unsupported"]:
-        pass
-    elif kernel.launched and device["backend"] == "gpu":
-        _build_cubins(kernel, entries, device["gpu"]["compute_capability"], folder)
-    else:
-        library = f"{kernel.name}.so"
-        if kernel.kind == "host":
-            _build_host(kernel, instances, folder / library)
-        else:
-            emulator.build(kernel, instances, folder / library)
-        for name, entry in entries.items():
-            entry |= {"file": library, "symbol": symbol_of(name)}
-    write_json(manifest, folder / "manifest.json")
-    return manifest
-
-
-# ---- Variants --------------------------------------------------------------------------------------------------------
-
-
-def build_variants(
+def build(
     wanted: Mapping[str, Sequence[str]],
     kernels: Mapping[str, Kernel],
     device: Device,
     folders: Mapping[str, Path | str],
-    workers: int,
-) -> dict[str, dict]:
-    """Compile many instances of several kernels, each for itself, by so many processes at a time; manifests by kernel.
+    workers: int = 1,
+) -> dict[str, dict[str, Any]]:
+    """Compile template instances (such as `tiled<float, 32>`) of several kernels; returns a manifest per kernel.
 
-    `wanted` maps kernels to instances, `folders` maps them to where the binaries and manifest.json go. A binary is
-    named by what it was made of; one that is there already is not made again, so that what a kill left is used. An
-    instance that does not compile has an `error` in the manifest, even if all have it.
+    `wanted` maps kernels to instances, `folders` maps them to where the binaries and manifest.json go. A binary is named
+    by what it was compiled from and is never compiled twice, so a killed build goes on where it was. A manifest has
+    `unsupported`, the reason why this machine cannot run the kernel or "", and `instances`: for each its sha256 (of
+    sources, options and target) and its file and symbol, for a cubin also registers, static shared bytes and spill
+    bytes; or the compiler's first `error`. With one worker everything is compiled in this process. Raises UserError if
+    the machine lacks a compiler.
     """
     found: dict[str, dict] = {}
-    todo = []
+    todo: list[Unit] = []
     for name, instances in wanted.items():
         kernel, folder = kernels[name], Path(folders[name])
         folder.mkdir(parents=True, exist_ok=True)
@@ -138,60 +110,98 @@ def build_variants(
         entries: dict[str, dict] = {each: {"sha256": source_sha256(kernel, each, device)} for each in instances}
         found[name] = {"kernel": name, "unsupported": why, "instances": entries}
         if not why:
-            todo += [(kernel, each, device, folder, entry["sha256"]) for each, entry in entries.items()]
-    with processes(workers, "built variants", "run again with fewer cores: what was built is kept") as pool:
-        futures = [pool.submit(_variant, *each) for each in todo]
-        for (kernel, instance, *_), future in zip(todo, futures):
-            found[kernel.name]["instances"][instance] |= future.result()
+            todo += _units(kernel, entries, device, folder)
+    with contextlib.ExitStack() as stack:
+        if workers > 1 and len(todo) > 1:
+            pool = stack.enter_context(processes(workers, "built kernels", "run again with fewer cores"))
+            built: Iterable[dict[str, dict]] = pool.map(_compile, todo)
+        else:
+            built = map(_compile, todo)
+        for number, (unit, entries) in enumerate(zip(todo, built), 1):
+            for instance, entry in entries.items():
+                found[unit.kernel.name]["instances"][instance] |= entry
+            wrong = next((entry["error"] for entry in entries.values() if "error" in entry), None)
+            LOG.info("%d/%d %s: %s", number, len(todo), unit.kernel.name, wrong or f"{len(entries)} instances")
     for name, manifest in found.items():
         write_json(manifest, Path(folders[name]) / "manifest.json")
     return found
 
 
-def _variant(kernel: Kernel, instance: str, device: Device, folder: Path, sha256: str) -> dict[str, Any]:
-    """What a manifest tells of one instance, which is compiled unless `folder` has it; by a process of the pool."""
-    emulated = device["backend"] == "emulator"
-    made_by = device["host_compiler"] if emulated else cuda.compiler()
-    name = f"{symbol_of(instance)}-{digest([sha256, made_by])[:16]}"
-    known = folder / f"{name}.json"
-    if known.is_file():
+def instances(points: Iterable[Point], kernels: Mapping[str, Kernel]) -> dict[str, list[str]]:
+    """The template instances that some points need, by kernel; kernels without a source have none."""
+    found: dict[str, set[str]] = {}
+    for point in points:
+        if kernels[point.kernel].source:
+            found.setdefault(point.kernel, set()).update(kernels[point.kernel].instances(point))
+    return {name: sorted(found[name]) for name in sorted(found)}
+
+
+class Unit(NamedTuple):
+    """What one call of a compiler makes: one cubin, or a library with several instances; `path` lacks its suffix."""
+
+    kernel: Kernel
+    instances: list[str]
+    device: Device
+    path: Path
+
+
+def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Device, folder: Path) -> Iterator[Unit]:
+    """The calls of a compiler that some instances need; `entries` holds the sha256 of each."""
+    instances, on_gpu = list(entries), kernel.launched and device["backend"] == "gpu"
+    if on_gpu:
+        made_by = "triton" if kernel.kind == "triton" else cuda.compiler()
+    else:
+        made_by = digest([cpp.compiler(), cpp.version(), _emulator_sha256() if kernel.launched else ""])
+    size = 1 if on_gpu else LIBRARY_INSTANCES
+    for group in (instances[start : start + size] for start in range(0, len(instances), size)):
+        content = digest([[entries[instance]["sha256"] for instance in group], made_by])[:16]
+        yield Unit(kernel, group, device, folder / f"{symbol_of(group[0])}-{content}")
+
+
+@functools.cache
+def _emulator_sha256() -> str:
+    """The hash of the emulator: its sources, the headers that a kernel finds there, and the modules that use them."""
+    files = (path for folder in (EMULATOR, HOST_HEADERS) for path in sorted(folder.rglob("*")) if path.is_file())
+    return digest([path.read_text() for path in [*files, *sorted(Path(__file__).parent.glob("*.py"))]])
+
+
+def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
+    """What a manifest says about a unit's instances. If one does not compile, each is compiled separately."""
+    record = unit.path.with_name(f"{unit.path.name}.json")
+    if record.is_file():
         with contextlib.suppress(UserError):  # cut short by a crash of the machine
-            return read_json(known)
+            return read_json(record)
     try:
-        if emulated:
-            entry: dict[str, Any] = {"file": f"{name}.so", "symbol": symbol_of(instance)}
-            emulator.build(kernel, [instance], folder / entry["file"])
-        else:
-            cubin, facts = cuda.compile_cubin(kernel, instance, device["gpu"]["compute_capability"])
-            entry = facts | {"file": f"{name}.cubin"}
-            with replacing(folder / entry["file"]) as temporary:
-                temporary.write_bytes(cubin)
+        entries = _compile_unit(unit)
     except UserError as error:
-        entry = {"error": str(error)}
-    write_json(entry, known)
-    return entry
+        if len(unit.instances) == 1:
+            return {unit.instances[0]: {"error": str(error)}}
+        names = {each: unit.path.with_name(f"{unit.path.name}-{number}") for number, each in enumerate(unit.instances)}
+        alone = (unit._replace(instances=[each], path=path) for each, path in names.items())
+        return {instance: entry for each in alone for instance, entry in _compile(each).items()}
+    write_json(entries, record)
+    return entries
+
+
+def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
+    kernel, instances = unit.kernel, unit.instances
+    if kernel.launched and unit.device["backend"] == "gpu":
+        compiler = triton if kernel.kind == "triton" else cuda
+        cubin, facts = compiler.compile_cubin(kernel, instances[0], unit.device["gpu"]["compute_capability"])
+        with replacing(unit.path.with_name(f"{unit.path.name}.cubin")) as temporary:
+            temporary.write_bytes(cubin)
+        return {instances[0]: facts | {"file": f"{unit.path.name}.cubin"}}
+    library = unit.path.with_name(f"{unit.path.name}.so")
+    if kernel.kind == "host":
+        _build_host(kernel, instances, library)
+    else:
+        emulator.build(kernel, instances, library)
+    return {instance: {"file": library.name, "symbol": symbol_of(instance)} for instance in instances}
 
 
 def symbol_of(instance: str) -> str:
     """A C name and file name for a template instance: `tiled<float, 32>` -> `tiled_float_32`."""
     return re.sub(r"\W+", "_", instance.replace("-", "minus")).strip("_")
-
-
-def _build_cubins(kernel: Kernel, entries: dict[str, dict], capability: str, folder: Path) -> None:
-    errors = []
-    for instance, entry in entries.items():
-        try:
-            compiler = triton if kernel.kind == "triton" else cuda
-            cubin, facts = compiler.compile_cubin(kernel, instance, capability)
-        except UserError as error:
-            entry["error"] = str(error)
-            errors.append(error)
-            continue
-        name = f"{symbol_of(instance)}.cubin"
-        (folder / name).write_bytes(cubin)
-        entry |= facts | {"file": name}
-    if entries and len(errors) == len(entries):
-        raise errors[0]
 
 
 def _build_host(kernel: Kernel, instances: Sequence[str], output: Path) -> None:

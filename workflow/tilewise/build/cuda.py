@@ -1,6 +1,5 @@
 """Compile CUDA C++ to cubins with NVRTC, which needs neither a driver nor a GPU."""
 
-import contextlib
 import importlib.metadata
 import io
 import re
@@ -26,10 +25,16 @@ def architecture(kernel: Kernel, capability: str) -> str:
 
 
 def compiler() -> str:
-    """The compiler's name and version; empty if it is not installed."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return f"nvrtc {importlib.metadata.version('nvidia-cuda-nvrtc')}"
-    return ""
+    """The compiler's name and version. Raises UserError if it is not installed."""
+    try:
+        with _IMPORT:
+            import cuda.core  # noqa: F401
+    except ImportError:
+        raise UserError(
+            "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run "
+            "`pip install -e '.[compiler]'`, on a machine with a GPU `pip install -e '.[gpu]'`"
+        ) from None
+    return f"nvrtc {importlib.metadata.version('nvidia-cuda-nvrtc')}"
 
 
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:
@@ -38,14 +43,9 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
     Returns the cubin and what a manifest tells of it: its symbol, registers, static shared bytes and spill bytes.
     Raises UserError with the compiler's first error.
     """
-    try:
-        with _IMPORT:
-            from cuda.core import Program, ProgramOptions
-    except ImportError:
-        raise UserError(
-            "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run `make report` or "
-            "`pip install -e '.[gpu]'`"
-        ) from None
+    compiler()
+    from cuda.core import Program, ProgramOptions
+
     arch = architecture(kernel, capability)
     folders = [kernel.path.parent, INCLUDE, HOST_HEADERS, *_toolkit()]
     # NVRTC keeps what it compiled if there is a driver; but then its log says nothing of registers.

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from tilewise import ROOT, UserError
-from tilewise.build.build import build
+from tilewise.build import build
 from tilewise.measure.job import Job, prepare
 from tilewise.study import columns, registry
 from tilewise.study.points import Point, expand, point
@@ -258,11 +258,9 @@ def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], capability: st
         "cpu": {},
     }
     config = {"seed": 0, "timing": {}, "verification": {"full_limit_gflop": {"gpu": 0}, "rows": 0}}
-    builds, manifests = {}, {}
-    for name in dict.fromkeys(at.kernel for at in points):
-        instances = {instance for at in points if at.kernel == name for instance in kernels[name].instances(at)}
-        builds[name] = folder / name
-        manifests[name] = build(kernels[name], sorted(instances), device, builds[name])
+    wanted = build.instances(points, kernels)
+    builds = {name: folder / name for name in wanted}
+    manifests = build.build(wanted, kernels, device, builds)
     return [prepare(at, kernels[at.kernel], manifests, builds, device, config) for at in points]
 
 

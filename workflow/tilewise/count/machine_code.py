@@ -223,7 +223,9 @@ def examine(kernel: Kernel, point: Point, capability: str) -> dict[str, Any]:
         builds = compile_for(capability, [point], kernels, folder)
         rows = table([point], kernels, builds, capability)
         if not rows:
-            raise UserError(f"{kernel.name}: {build.manifests(builds)[kernel.name]['unsupported']}")
+            [manifest] = build.manifests(builds).values()
+            [entry] = manifest["instances"].values()
+            raise UserError(entry.get("error") or f"{kernel.name}: {manifest['unsupported']}")
         return rows[0]
 
 
@@ -232,7 +234,7 @@ def compile_for(
 ) -> dict[str, Path]:
     """Build the kernels of some points for a compute capability such as "9.0", on a machine that need not have a GPU.
 
-    Returns the build's folder of each kernel, within `folder`, for `table`. Raises UserError if one does not compile.
+    Returns the build's folder of each kernel, within `folder`, for `table`. Raises UserError if there is no compiler.
     """
     device = {"backend": "gpu", "gpu": {"compute_capability": capability}, "host_compiler": ""}
     asked: dict[str, dict[str, None]] = {}
@@ -241,10 +243,7 @@ def compile_for(
         if kernel.kind == "cuda":
             asked.setdefault(kernel.name, {})[_product(kernel, point)] = None
     folders = {name: Path(folder, name) for name in asked}
-    with ThreadPoolExecutor(workers) as pool:
-        jobs = [pool.submit(build.build, kernels[name], list(asked[name]), device, folders[name]) for name in asked]
-        for job in jobs:
-            job.result()
+    build.build({name: list(instances) for name, instances in asked.items()}, kernels, device, folders, workers)
     return folders
 
 

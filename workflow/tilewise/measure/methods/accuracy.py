@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilewise import UserError
-from tilewise.build.build import build, symbol_of
+from tilewise.build.build import build
 from tilewise.measure import accuracy, tensor_core
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.host import multiplied_by
@@ -120,10 +120,12 @@ class Accuracy(Method):
 
 
 def loop_of(work: Work, folder: Path) -> Loop:
-    """The CPU's loop, compiled into a folder."""
-    kernel, instance = work.kernels[LOOP], f"{LOOP}<float>"
-    build(kernel, [instance], work.device, folder)
-    multiply = multiplied_by(folder / f"{LOOP}.so", symbol_of(instance))
+    """The CPU's loop, compiled into a folder. Raises UserError if it does not compile."""
+    instance = f"{LOOP}<float>"
+    entry = build({LOOP: [instance]}, work.kernels, work.device, {LOOP: folder})[LOOP]["instances"][instance]
+    if "error" in entry:
+        raise UserError(entry["error"])
+    multiply = multiplied_by(folder / entry["file"], entry["symbol"])
 
     def loop(A: np.ndarray, B: np.ndarray) -> np.ndarray | None:
         if len(A) * len(B) * B.shape[1] > LOOP_MULTIPLY_ADDS:

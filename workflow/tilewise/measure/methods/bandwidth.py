@@ -200,8 +200,9 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
     def job(n: int, p: int, m: int) -> Job:
         at = point("bandwidth", kernel.name, dtype, n, p, m, **probe.parameters)
         place = folder / kernel.name / dtype
-        manifest = build(kernel, kernel.instances(at), device, place)
-        return prepare(at, kernel, {kernel.name: manifest}, {kernel.name: place}, device, work.config)
+        builds = {kernel.name: place}
+        manifests = build({kernel.name: kernel.instances(at)}, {kernel.name: kernel}, device, builds)
+        return prepare(at, kernel, manifests, builds, device, work.config)
 
     try:
         small = job(*SMALL)
