@@ -14,7 +14,6 @@ rule all:
 
 
 include: "workflow/rules/probe.smk"
-include: "workflow/rules/build.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/count.smk"

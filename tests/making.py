@@ -11,11 +11,8 @@ from tilewise.study.registry import Kernel, LaunchEntry
 
 
 def built(points, kernels, device, folder):
-    """Build the kernels of some points into `folder`; returns the build folders by kernel."""
-    wanted = build.instances(points, kernels)
-    builds = {name: Path(folder) / name for name in wanted}
-    build.build(wanted, kernels, device, builds)
-    return builds
+    """The Builds of the kernels of some points, in `folder`."""
+    return build.build(build.instances(points, kernels), kernels, device, folder)
 
 
 def work_of(points, kernels, device, config, folder, builds=None):

@@ -10,7 +10,6 @@ import yaml
 from making import work_of
 
 from tilewise import ROOT, UserError, files, start
-from tilewise.build import build
 from tilewise.measure import task as measure
 from tilewise.measure.journal import Journal
 from tilewise.report import claims, data
@@ -74,8 +73,6 @@ READ = {
     "nvidia-h200/traffic.csv": lambda path: data.load_platform(path.parent, recorded=True),
     "nvidia-h200/occupancy.csv": lambda path: data.load_platform(path.parent, recorded=True),
     "nvidia-h200/instructions.csv": lambda path: data.load_platform(path.parent, recorded=True),
-    "build/naive/manifest.json": lambda path: build.manifests({"naive": path.parent}),
-    "target.json": files.read_json,
     "platform.json": devices.read,
 }
 #: What may be so: a file that need not be there, and what others notice.
@@ -95,8 +92,6 @@ def whole(tmp_path_factory):
     for name in ("kernels", "report/published", "report/recorded/nvidia-h200"):
         shutil.copytree(ROOT / name, place / name.split("/")[-1])
     shutil.copy(place / "nvidia-h200/device.json", place / "platform.json")
-    files.write_json(build.target(devices.read(place / "platform.json")), place / "target.json")
-    files.write_json({"kernel": "naive", "unsupported": "", "instances": {}}, place / "build/naive/manifest.json")
     return place
 
 

@@ -17,7 +17,7 @@ from tilewise.study.schema import SCHEMAS, read_yaml
 
 PLATFORMS = {"gpu": "gpu", "emulated": "emulator"}
 #: What draws, and what hands each platform the counts; it follows whatever is measured or counted.
-DRAWN = {"collect", "accuracy", "instructions", "show_task", "overview", "page", "traced"}
+DRAWN = {"collect", "instructions", "show", "page", "traced"}
 #: Kernels that have every key between them, added to the registry: of one launch, of two, and one not emulated.
 ONE = {"kind": "cuda", "source": "own.cu", "dtypes": ["float"], "parameters": ["tile"], "block": ["tile", "tile"]}
 OWN = {
@@ -130,8 +130,7 @@ CONFIG = {
     "tasks.*.title": (put("tasks", "one", "title", value="another"), NONE, NONE),
     "tasks.*.method": (put("tasks", "limits", "method", value="sweep"), {"limits"}, {"limits"}),
     "tasks.*.sweeps.kernel": (sweep(blocks={"kernel": "naive_transposed"}), {"blocks"}, {"blocks"}),
-    # A build has all instances of a kernel, so the tasks that share it look at their journals.
-    "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), *[{"blocks", "largest", "limits", "joules"}] * 2),
+    "tasks.*.sweeps.dtype": (sweep(blocks={"dtype": "double"}), {"blocks"}, {"blocks"}),
     "tasks.*.sweeps.shapes": (
         sweep(blocks={"shapes": "square_64"}, loops={"shapes": "out_of_cache"}),
         {"blocks", "loops"},
@@ -306,8 +305,7 @@ def plans(tmp_path_factory):
     plans.config |= {"platforms": {name: {"backend": backend} for name, backend in PLATFORMS.items()}, "slurm": None}
     plans.write()
     for rules in (clone / "workflow/rules").glob("*.smk"):  # no job does its work
-        text = re.sub(r'script:\n( +)"\.\./scripts/build\.py"', r'shell:\n\1"mkdir -p {output}"', rules.read_text())
-        rules.write_text(re.sub(r'script:\n( +)"\.\./scripts/.*"', r'shell:\n\1"touch {output}"', text))
+        rules.write_text(re.sub(r'script:\n( +)"\.\./scripts/.*"', r'shell:\n\1"touch {output}"', rules.read_text()))
     done = snakemake(clone)
     assert done.returncode == 0, done.stderr
     command = [sys.executable, ROOT / "tests/dry_runs.py"]
@@ -325,8 +323,8 @@ def check(jobs, once, tasks, rules):
     assert {task for rule, task in jobs if rule == "measure"} == tasks
     assert seen - DRAWN == rules - {"trace"}
     assert (("trace", None) in once) == ("traced" in seen) == ("trace" in rules)
-    assert "instructions" not in seen or "build" in rules, "the same builds have the same code"
-    assert "overview" in seen and ("show_task" in seen) >= ("measure" in rules)
+    assert "instructions" not in seen or rules & {"measure", "probe"}, "the same instances have the same code"
+    assert "show" in seen
 
 
 @pytest.mark.parametrize("key", CONFIG)
@@ -352,7 +350,7 @@ def test_a_platform_of_nodes_is_a_new_platform_per_node(plans):
     assert not jobs["emulated"] and not jobs["gpu"], "what it was before stays as it is"
     assert ("trace", None) not in jobs[None]
     for name in ("gpu-n1", "gpu-n2"):
-        assert {rule for rule, _ in jobs[name]} >= {"probe", "target", "build", "occupancy", "traced"}
+        assert {rule for rule, _ in jobs[name]} >= {"probe", "occupancy", "traced"}
         assert {task for rule, task in jobs[name] if rule == "measure"} == EVERY
 
 

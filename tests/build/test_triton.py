@@ -1,7 +1,6 @@
 """Triton's kernels: compiled ahead of time if the wheel is there, rows that say so if it is not."""
 
 import importlib.util
-import json
 import sys
 import types
 
@@ -99,9 +98,8 @@ def test_what_triton_is_asked(played, config, tmp_path, aligned):
     [launch] = job.launches
     assert launch.dynamic_shared_bytes == 98304, "which only the compiler knows"
     assert list(job.files.values()) == [
-        (str(tmp_path / f"build/triton/{build.symbol_of(launch.instance)}.cubin"), "matmul")
+        (str(next((tmp_path / "build/triton").glob(f"{build.symbol_of(launch.instance)}-*.cubin"))), "matmul")
     ]
-    assert json.loads((tmp_path / "build/triton/manifest.json").read_text())["unsupported"] == ""
 
 
 def test_what_does_not_compile_says_why(played):

@@ -9,7 +9,7 @@ import pytest
 from making import built, work_of
 
 from tilewise import UserError
-from tilewise.build import build, cuda
+from tilewise.build import cuda
 from tilewise.build.emulator import Emulator, product
 from tilewise.build.emulator import build as build_emulated
 from tilewise.count import machine_code, occupancy
@@ -271,7 +271,7 @@ def loops(tmp_path_factory, device, config):
         points = {dtype: point("", name, dtype, 1, 1, 1, **choice) for dtype in DTYPES}
         builds = built(list(points.values()), KERNELS, device, folder)
         for dtype, at in points.items():
-            found[name, dtype] = host._function(prepare(at, kernel, build.manifests(builds), builds, device, config))
+            found[name, dtype] = host._function(prepare(at, kernel, builds, device, config))
     return found
 
 
@@ -341,17 +341,18 @@ def test_occupancy(capability, threads, registers, shared, blocks, limiter):
 def test_occupancy_table_and_the_tile_it_favours():
     kernel = KERNELS["dynamic_tile"]
     entry = {"registers": 32, "shared_bytes": 0}
-    manifest = {"instances": {f"dynamic_tile<{cpp}>": entry for cpp in ("float", "double", "int")}}
+    builds = {kernel.name: {"instances": {f"dynamic_tile<{cpp}>": entry for cpp in ("float", "double", "int")}}}
     points = [point("a", kernel.name, "float", n, n, n, tile=tile) for n in (64, 128) for tile in (16, 24)]
-    rows = occupancy.table(points, KERNELS, {kernel.name: manifest}, H200, ask=lambda *_: 3)
+    rows = occupancy.table(points, KERNELS, builds, H200, ask=lambda *_: 3)
     table = columns.frame(rows, "occupancy", ["tile"])
     assert list(table.tile) == [16, 24]  # launches that differ only in the matrices are one row
     assert list(table.active_blocks) == [8, 3]
     assert list(table.shared_bytes) == [2 * 16 * 16 * 4, 2 * 24 * 24 * 4]
     assert list(table.api_active_blocks) == [3, 3]
-    choice = columns.frame(occupancy.tile_choice(kernel, manifest, H200), "tile_choice")
+    choice = columns.frame(occupancy.tile_choice(kernel, builds, H200), "tile_choice")
     assert list(choice[choice.chosen].tile) == [32, 32, 32]
-    more = {"instances": {name: entry | {"registers": 40} for name, entry in manifest["instances"].items()}}
+    entries = builds[kernel.name]["instances"].items()
+    more = {kernel.name: {"instances": {name: entry | {"registers": 40} for name, entry in entries}}}
     choice = columns.frame(occupancy.tile_choice(kernel, more, H200), "tile_choice")
     best = choice[choice.chosen].iloc[0]
     assert best.occupancy == choice[choice["dtype"] == "float"].occupancy.max()
@@ -499,9 +500,8 @@ def gpu(tmp_path_factory, config, kernels):
 @pytest.mark.gpu
 def test_occupancy_is_what_cuda_says(gpu, kernels):
     here, builds, points = gpu
-    manifests = build.manifests(builds)
     runs = [p for p in points if kernels[p.kernel].product(p).threads <= 1024]
-    rows = occupancy.table(runs, kernels, manifests, here, occupancy.cuda_api(builds))
+    rows = occupancy.table(runs, kernels, builds, here, occupancy.cuda_api())
     table = columns.frame(rows, "occupancy", registry.parameters(kernels))
     assert len(table) > 50
     different = table[table.active_blocks != table.api_active_blocks]

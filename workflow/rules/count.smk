@@ -60,19 +60,17 @@ rule counters:
         "../scripts/counters.py"
 
 
-# Part of `all` on a GPU, whose builds are read in some seconds. Elsewhere `snakemake --cores all
-# results/emulator/instructions.csv` compiles every kernel first, which takes a minute and the packages of the extra
-# `compiler`; the page shows the recorded run's otherwise.
+# Part of `all` on a GPU, for which everything is compiled anyway. Elsewhere `snakemake --cores all
+# results/emulator/instructions.csv` takes a minute and the packages of the extra `compiler`; the page shows the recorded
+# run's otherwise.
 rule instructions:
     input:
         device="results/{platform}/device.json",
-        code=study.code_of,
+        sources=study.cuda_sources_of,
     output:
         "results/{platform}/instructions.csv",
     log:
         "logs/{platform}/instructions.log",
-    group:
-        "build-{platform}"
     threads: 4
     resources:
         **study.cpu_job,
@@ -81,5 +79,6 @@ rule instructions:
         cpus_per_task=4,
     params:
         conditions=study.conditions_of_code,
+        builds="results/{platform}/build",
     script:
         "../scripts/instructions.py"

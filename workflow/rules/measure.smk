@@ -9,8 +9,7 @@ workflow.parent_groupids.update({f"measure-{name}": "measure-{platform}" for nam
 rule measure:
     input:
         device="results/{platform}/device.json",
-        builds=study.builds_of,
-        sources=study.method_sources_of,
+        sources=study.sources_of,
     output:
         task="results/{platform}/tasks/{task}.csv",
         facts="results/{platform}/facts/{task}.csv",
@@ -27,6 +26,7 @@ rule measure:
         cpus_per_task=study.cpus_of,
     params:
         conditions=study.conditions_of,
+        builds="results/{platform}/build",
         samples="results/{platform}/samples/{task}",
         journal="results/{platform}/journal/{task}.jsonl",
     script:
@@ -35,29 +35,14 @@ rule measure:
 
 rule collect:
     input:
-        tasks=expand("results/{{platform}}/tasks/{task}.csv", task=study.tasks),
+        measurements=expand("results/{{platform}}/tasks/{task}.csv", task=study.tasks),
+        accuracy=expand("results/{{platform}}/facts/{task}.csv", task=study.with_method("accuracy")),
     output:
-        "results/{platform}/measurements.csv",
+        measurements="results/{platform}/measurements.csv",
+        accuracy="results/{platform}/accuracy.csv",
     log:
         "logs/{platform}/collect.log",
-    priority: 1  # with the page, the last piece of a run: other tables can be drawn beside it
     localrule: True
-    params:
-        file="measurements",
-    script:
-        "../scripts/collect.py"
-
-
-rule accuracy:
-    input:
-        tasks=expand("results/{{platform}}/facts/{task}.csv", task=study.with_method("accuracy")),
-    output:
-        "results/{platform}/accuracy.csv",
-    log:
-        "logs/{platform}/accuracy.log",
-    localrule: True
-    params:
-        file="accuracy",
     script:
         "../scripts/collect.py"
 
@@ -65,7 +50,7 @@ rule accuracy:
 rule occupancy:
     input:
         device="results/{platform}/device.json",
-        builds=study.cuda_builds_of,
+        sources=lambda wildcards: study.cuda_sources_of(wildcards) if study.on_gpu(wildcards) else [],
     output:
         table="results/{platform}/occupancy.csv",
         tile_choice="results/{platform}/tile_choice.csv",
@@ -81,5 +66,6 @@ rule occupancy:
         cpus_per_task=slurm.GPU_CORES,
     params:
         conditions=study.conditions_of_occupancy,
+        builds="results/{platform}/build",
     script:
         "../scripts/occupancy.py"

@@ -1,20 +1,33 @@
-from tilewise.report import FIGURES, data, tables
+from tilewise.report import data, figures, tables
 
-# The tables of a platform as a whole, beside those of its tasks.
+# The tables of a platform as a whole, in addition to those of its tasks.
 PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
-# Its tasks' figures are those of the page too; a page of several platforms has figures with all of them.
-ALONE = study.platforms if len(study.platforms) == 1 else []
+# With one platform, the page takes its tasks' figures; with several it has figures of all of them.
+DRAWN = study.platforms if len(study.platforms) == 1 else []
 
+
+# A task by its name, as in `snakemake task3`: measured, with its table and figure. In a whole run the rule `show` writes
+# these files for all tasks; here they are no outputs, because one file cannot belong to two rules.
 for task in study.tasks:
 
     rule:
         name:
             task
         input:
-            expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=task),
+            devices=expand("results/{platform}/device.json", platform=study.platforms),
+            configs=ancient(expand("results/{platform}/config.json", platform=study.platforms)),
+            tasks=expand("results/{platform}/tasks/{task}.csv", platform=study.platforms, task=task),
+            facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=task),
+        log:
+            f"logs/show/{task}.log",
+        localrule: True
+        params:
+            task=task,
+        script:
+            "../scripts/show_task.py"
 
 
-# What the report tells of the study. Nothing that is measured depends on this file.
+# The config as the report shows it. Nothing that is measured depends on this file.
 rule config:
     output:
         "results/{platform}/config.json",
@@ -27,31 +40,7 @@ rule config:
         "../scripts/config.py"
 
 
-rule show_task:
-    input:
-        device="results/{platform}/device.json",
-        config=ancient("results/{platform}/config.json"),  # of which `shown` is what it reads
-        task="results/{platform}/tasks/{task}.csv",
-        facts="results/{platform}/facts/{task}.csv",
-        kept=data.kept_files(),
-    output:
-        table="results/{platform}/tables/{task}.csv",
-        figure=report(
-            "results/{platform}/figures/{task}.svg",
-            caption="../../report/captions/task.rst",
-            category="Tasks",
-            labels={"task": "{task}", "platform": "{platform}"},
-        ),
-    log:
-        "logs/{platform}/show/{task}.log",
-    localrule: True
-    params:
-        shown=study.shown_of,
-    script:
-        "../scripts/show_task.py"
-
-
-rule overview:
+rule show:
     input:
         device="results/{platform}/device.json",
         config="results/{platform}/config.json",
@@ -62,18 +51,17 @@ rule overview:
         instructions=study.instructions_of,
         kept=data.kept_files(),
     output:
-        tables=expand("results/{{platform}}/tables/{name}.csv", name=tables.OVERVIEW),
+        tables=expand("results/{{platform}}/tables/{name}.csv", name=[*study.tasks, *tables.OVERVIEW]),
         figures=report(
-            expand("results/{{platform}}/figures/{name}.svg", name=FIGURES),
-            caption="../../report/captions/overview.rst",
-            category="Kernels side by side",
-            labels={"platform": "{platform}"},
+            expand("results/{{platform}}/figures/{name}.svg", name=[*study.tasks, *figures.OVERVIEW]),
+            caption="../../report/captions/figures.rst",
+            category="Figures",
         ),
     log:
-        "logs/{platform}/show/overview.log",
+        "logs/{platform}/show.log",
     localrule: True
     script:
-        "../scripts/show_overview.py"
+        "../scripts/show.py"
 
 
 rule page:
@@ -85,7 +73,7 @@ rule page:
         facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
         instructions=study.instructions_of,
-        figures=expand("results/{platform}/figures/{task}.svg", platform=ALONE, task=study.tasks),
+        figures=expand("results/{platform}/figures/{task}.svg", platform=DRAWN, task=study.tasks),
         kept=data.kept_files(),
         notebook="report/report.py",
         template="report/template/report.html.j2",

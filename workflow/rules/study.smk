@@ -6,8 +6,8 @@ import sys
 import snakemake.exceptions
 from snakemake.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.settings import ExecMode
-from tilewise import UserError, files, forks, progress, start
-from tilewise.report import FIGURES, tables
+from tilewise import UserError, files, progress, start
+from tilewise.report import figures, tables
 from tilewise.study.schema import read_yaml
 from tilewise.workflow import Study
 
@@ -34,7 +34,7 @@ try:
         source=", ".join(os.path.relpath(path) for path in workflow.configfiles),
         remote=workflow.nodes is not None,
         cores=workflow.cores,
-        reserved={*tables.OVERVIEW, *FIGURES},
+        reserved={*tables.OVERVIEW, *figures.OVERVIEW},
     )
     if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm
         start.check_kept(study.kernels)
@@ -64,5 +64,4 @@ onstart:
     # To keep to a rate of jobs that nothing here comes near, each look for jobs makes another one second later: after 90
     # jobs there are 90 looks per second, on the cores that are being timed.
     workflow.scheduler.job_rate_limiter = None
-    forks.begin()
     progress.begin(workflow, study)

@@ -7,35 +7,10 @@ for task in study.tunings:
 
     rule:
         name:
-            f"build_{task}"
-        input:
-            target="results/{platform}/target.json",
-            sources=study.sources_of_tuning(task),
-            emulator=study.emulator_of,
-        output:
-            expand("results/{{platform}}/variants/{kernel}/manifest.json", kernel=study.tuned_by(task)),
-        log:
-            f"logs/{{platform}}/build/{task}.log",
-        group:
-            "build-{platform}"
-        threads: workflow.cores
-        resources:
-            **study.cpu_job,
-            seconds=durations.TUNE_S,
-            mem_mb=8000,
-            cpus_per_task=slurm.LOOP_CORES,
-        params:
-            task=task,
-            conditions=study.conditions_of_tuning(task),
-        script:
-            "../scripts/build_variants.py"
-
-    rule:
-        name:
             f"measure_{task}"
         input:
             device="results/{platform}/device.json",
-            builds=expand("results/{{platform}}/variants/{kernel}/manifest.json", kernel=study.tuned_by(task)),
+            sources=study.sources_of_tuning(task),
         output:
             expand("results/{{platform}}/tune/{kernel}.csv", kernel=study.tuned_by(task)),
         log:
@@ -51,6 +26,7 @@ for task in study.tunings:
         params:
             task=task,
             conditions=study.conditions_of_tuning(task),
+            builds="results/{platform}/variants",
             samples=f"results/{{platform}}/samples/{task}",
             journal=f"results/{{platform}}/journal/{task}.jsonl",
         script:
@@ -58,29 +34,25 @@ for task in study.tunings:
 
     rule:
         name:
-            f"show_{task}"
-        input:
-            device="results/{platform}/device.json",
-            config=ancient("results/{platform}/config.json"),
-            variants=expand("results/{{platform}}/tune/{kernel}.csv", kernel=study.tuned_by(task)),
-            kept=data.kept_files(),
-        output:
-            table=f"results/{{platform}}/tables/{task}.csv",
-            figure=report(
-                f"results/{{platform}}/figures/{task}.svg",
-                caption="../../report/captions/tuning.rst",
-                category="Tuning",
-                labels={"task": task, "platform": "{platform}"},
-            ),
-        log:
-            f"logs/{{platform}}/show/{task}.log",
-        localrule: True
-        script:
-            "../scripts/show_task.py"
-
-    rule:
-        name:
             task
         input:
-            expand(f"results/{{platform}}/tables/{task}.csv", platform=study.platforms),
+            devices=expand("results/{platform}/device.json", platform=study.platforms),
+            configs=ancient(expand("results/{platform}/config.json", platform=study.platforms)),
+            variants=expand(
+                "results/{platform}/tune/{kernel}.csv", platform=study.platforms, kernel=study.tuned_by(task)
+            ),
+            kept=data.kept_files(),
+        output:
+            tables=expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=task),
+            figures=report(
+                expand("results/{platform}/figures/{task}.svg", platform=study.platforms, task=task),
+                caption="../../report/captions/tuning.rst",
+                category="Tuning",
+            ),
+        log:
+            f"logs/show/{task}.log",
         localrule: True
+        params:
+            task=task,
+        script:
+            "../scripts/show_task.py"

@@ -7,7 +7,7 @@ from tilewise.study import registry
 from tilewise.study.device import read as read_device
 
 with script(snakemake.log[0]):
-    kernels = registry.load()
+    kernels = registry.load(checked=True)
     device = read_device(snakemake.input.device)
     with one_gpu(device):
         sms = device["gpu"]["sms"] if device["gpu"] else 1

@@ -1,4 +1,4 @@
-"""Measure one task by its method."""
+"""Build and measure one task by its method."""
 
 from tilewise.files import script, write_csv
 from tilewise.measure import place
@@ -14,7 +14,7 @@ with script(snakemake.log[0]):
         device |= {"cpu": processor()}  # a node for jobs without a GPU may have another one; the rows name it
     else:
         check_here(device)
-    work = study.work(snakemake.wildcards.task, snakemake.input.builds, device, snakemake.params)
+    work = study.work(snakemake.wildcards.task, device, snakemake.params, place.cores(snakemake.threads))
     with one_gpu(device):
         measurements, facts = study.method(work.task).run(work)
     write_csv(measurements, snakemake.output.task)

@@ -1,15 +1,14 @@
-"""Write a task's table and figure: this platform's results beside what was published and, without a GPU, recorded."""
+"""Write a task's table and figure per platform: its results beside those published and, without a GPU, recorded."""
 
-import gc
 from pathlib import Path
 
 from tilewise.files import script, write_csv
-from tilewise.report import GARBAGE, data, figures, tables
+from tilewise.report import data, figures, tables
 
 with script(snakemake.log[0]):
-    gc.set_threshold(*GARBAGE)
-    task = Path(snakemake.output.table).stem
-    evidence = data.load([Path(snakemake.input.device).parent], task)
-    published = data.published(kernels=evidence.kernels)
-    write_csv(tables.task(task, evidence, published), snakemake.output.table)
-    figures.save(figures.task(task, evidence, published), snakemake.output.figure)
+    task = snakemake.params.task
+    for folder in (Path(device).parent for device in snakemake.input.devices):
+        evidence = data.load([folder], task)
+        published = data.published(kernels=evidence.kernels)
+        write_csv(tables.task(task, evidence, published), folder / f"tables/{task}.csv")
+        figures.save(figures.task(task, evidence, published), folder / f"figures/{task}.svg")

@@ -1,8 +1,9 @@
-"""Run one tuning on one platform: a table of all variants for each kernel."""
+"""Build and try every variant of a tuning on one platform: a table of all variants for each kernel."""
 
 from pathlib import Path
 
 from tilewise.files import script, write_csv
+from tilewise.measure import place
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
 from tilewise.study.device import read as read_device
@@ -12,8 +13,7 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     check_here(device)
-    builds = [Path(manifest).parent for manifest in snakemake.input.builds]
-    work = study.work(snakemake.params.task, builds, device, snakemake.params)
+    work = study.work(snakemake.params.task, device, snakemake.params, place.cores(snakemake.threads))
     with one_gpu(device):
         _, variants = study.method(work.task).run(work)
     for path in snakemake.output:

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,18 +131,6 @@ def alone(path: Path | str, wait_s: float = 60) -> Iterator[None]:
 def digest(data: Any) -> str:
     """sha256 of data that JSON can hold, independent of the order of keys."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
-
-
-#: Path, time and size of each of some files.
-Stamps = tuple[tuple[str, int, int], ...]
-
-
-def stamps(folders: Iterable[Path]) -> Stamps:
-    """What tells whether any file in these folders, at any depth, has changed, came or went since."""
-    walked = (step for folder in folders for step in os.walk(folder))
-    places = sorted(os.path.join(folder, name) for folder, _, names in walked for name in names)  # noqa: PTH118
-    looked = ((place, os.lstat(place)) for place in places)  # an editor's lock is a link to nowhere
-    return tuple((place, it.st_mtime_ns, it.st_size) for place, it in looked)
 
 
 def end_with_parent(parent: int | None = None) -> None:

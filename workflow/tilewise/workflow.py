@@ -8,12 +8,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewise import KERNELS, ROOT, UserError
-from tilewise.build import emulator
+from tilewise.build import build, emulator
 from tilewise.count import counters
 from tilewise.files import digest
 from tilewise.measure import job
@@ -75,7 +75,7 @@ class Study:
             validate(config, "config", source)
         self.config = config
         self.cores = cores
-        self.kernels = registry.load(folder)
+        self.kernels = registry.load(folder, checked)
         self.tunings = [task for task in config["tasks"] if self.method(task).on_request]
         self.tasks = [task for task in config["tasks"] if task not in self.tunings]
         taken = {*reserved, *rules()} & set(config["tasks"])
@@ -168,76 +168,51 @@ class Study:
         """Names of the kernels that a tuning is about."""
         return self._tuned[task]
 
-    def instances_of(self, wildcards: Any) -> list[str]:
-        """The template instances of a kernel that any task asks for on a platform: what the build rule compiles."""
-        platform, kernel = wildcards.platform, self.kernels[wildcards.kernel]
-        asked = (point for task in self.tasks for point in self.points_on(platform, task))
-        found = (point for point in asked if point.kernel == kernel.name)
-        return sorted({instance for point in found for instance in kernel.instances(point)})
-
-    def instances_of_tuning(self, task: str, platform: str) -> dict[str, list[str]]:
-        """The template instances that a tuning tries on a platform, by kernel."""
-        found: dict[str, dict[str, None]] = {name: {} for name in self.tuned_by(task)}
-        for point in self.points_on(platform, task):
-            found[point.kernel] |= dict.fromkeys(self.kernels[point.kernel].instances(point))
-        return {name: list(instances) for name, instances in found.items()}
+    def instances_on(self, platform: str, *tasks: str) -> dict[str, list[str]]:
+        """The template instances that a platform launches in any task, for each kernel that some `tasks` launch."""
+        points = [point for task in self.tasks for point in self.points_on(platform, task)]
+        return build.instances(points, {name: self.kernels[name] for name in self._used(platform, *tasks)})
 
     def _used(self, platform: str, *tasks: str) -> list[str]:
         """Names of the kernels with a source that tasks run on a platform."""
         names = {point.kernel for task in tasks or self.tasks for point in self.points_on(platform, task)}
         return sorted(name for name in names if self.kernels[name].source)
 
-    def work(self, task: str, builds: Sequence[str | Path], device: Mapping[str, Any], params: Any) -> Work:
-        """What the measuring rule of a task is about; `builds` are folders, `params` the rule's."""
-        return Work(
-            task,
-            self.points_on(device["platform"], task),
-            self.kernels,
-            {Path(folder).name: folder for folder in builds},
-            device,
-            self.config,
-            Path(params.samples),
-            Path(params.journal),
-        )
+    def work(self, task: str, device: Mapping[str, Any], params: Any, workers: int) -> Work:
+        """The Work of a task, whose kernels are built by so many processes; `params` are those of the rule."""
+        platform, points = device["platform"], self.points_on(device["platform"], task)
+        wanted = build.instances(points, self.kernels) if task in self.tunings else self.instances_on(platform, task)
+        builds = build.build(wanted, self.kernels, device, params.builds, workers)
+        samples, journal = Path(params.samples), Path(params.journal)
+        return Work(task, points, self.kernels, builds, device, self.config, samples, journal)
 
     # ---- Inputs of rules --------------------------------------------------------------------------------------------
 
     def sources_of(self, wildcards: Any) -> list[str]:
-        """The files that a kernel is made of."""
-        return [os.path.relpath(path) for path in self.kernels[wildcards.kernel].files]
+        """The files that a task measures with: the sources of its kernels, and those of its method."""
+        files = (os.path.relpath(path) for path in self.method(wildcards.task).sources())
+        return [*self._files(self._used(wildcards.platform, wildcards.task)), *files]
 
-    def builds_of(self, wildcards: Any) -> list[str]:
-        """The build folders that a task of a platform launches from."""
-        names = self._used(wildcards.platform, wildcards.task)
-        return [f"results/{wildcards.platform}/build/{name}" for name in names]
+    def _files(self, names: Iterable[str]) -> list[str]:
+        files = (path for name in names for path in self.kernels[name].files)
+        return [os.path.relpath(path) for path in dict.fromkeys(files)]
 
     def sources_of_tuning(self, task: str) -> list[str]:
-        """The files that the kernels of a tuning are made of."""
-        files = (path for name in self.tuned_by(task) for path in self.kernels[name].files)
-        return [os.path.relpath(path) for path in dict.fromkeys(files)]
+        """The source files of the kernels of a tuning."""
+        return self._files(self.tuned_by(task))
 
-    def method_sources_of(self, wildcards: Any) -> list[str]:
-        """What a task's method measures with, beside kernels."""
-        return [os.path.relpath(path) for path in self.method(wildcards.task).sources()]
-
-    def cuda_builds_of(self, wildcards: Any) -> list[str]:
-        """The build folders of all CUDA kernels of a platform."""
-        names = [name for name in self._used(wildcards.platform) if self.kernels[name].kind == "cuda"]
-        return [f"results/{wildcards.platform}/build/{name}" for name in names]
+    def cuda_sources_of(self, wildcards: Any) -> list[str]:
+        """The source files of all CUDA kernels of a platform."""
+        return self._files(name for name in self._used(wildcards.platform) if self.kernels[name].kind == "cuda")
 
     def files_of_kind(self, kind: str) -> list[str]:
-        """The files that all kernels of a kind (cuda or host) are made of."""
-        files = (path for kernel in self.kernels.values() if kernel.kind == kind for path in kernel.files)
-        return [os.path.relpath(path) for path in dict.fromkeys(files)]
+        """The source files of all kernels of a kind (cuda or host)."""
+        return self._files(name for name, kernel in self.kernels.items() if kernel.kind == kind)
 
     def emulator_sources(self) -> list[str]:
         """Paths of what the emulator and the tracer are made of, and of the headers that a kernel finds there."""
         files = (path for folder in (emulator.FOLDER, HOST_HEADERS) for path in folder.rglob("*") if path.is_file())
         return sorted(map(os.path.relpath, files))
-
-    def emulator_of(self, wildcards: Any) -> list[str]:
-        """The same for a platform whose builds are the emulator's."""
-        return self.emulator_sources() if self.backend_of(wildcards) == "emulator" else []
 
     def counters_of(self, wildcards: Any) -> list[str]:
         """The hardware's counters of the rule's platform, or of all, if somebody has asked for them."""
@@ -257,10 +232,6 @@ class Study:
         files = {name: Path(f"results/{name}/instructions.csv") for name in ([mine] if mine else self.platforms)}
         on_gpu = {name for name in files if self.platforms[name]["backend"] == "gpu"}
         return [str(file) for name, file in files.items() if name in on_gpu or file.is_file()]
-
-    def code_of(self, wildcards: Any) -> list[str]:
-        """What machine code is read of: the builds of a GPU's platform, or the sources of what is compiled for it."""
-        return self.cuda_builds_of(wildcards) if self.backend_of(wildcards) == "gpu" else self.files_of_kind("cuda")
 
     # ---- What is counted --------------------------------------------------------------------------------------------
 
@@ -317,14 +288,16 @@ class Study:
     # ---- What a rule depends on beside files, and what it takes of the machine ---------------------------------------
 
     def conditions_of(self, wildcards: Any) -> str:
-        """A digest of what a task's rows depend on beside builds and machine: Snakemake reruns it when that changes."""
-        backend, method = self.backend_of(wildcards), self.method(wildcards.task)
-        asked = self.points_on(wildcards.platform, wildcards.task)
-        used = sorted({job.backend_of(self.kernels[point.kernel], backend) for point in asked})
-        settings = [[read(each, backend, self.config) for each in used] for read in (job.settings, job.limits)]
-        own = method.settings(self.config, backend)
-        claims = [method.asks(self.kernels[name]) for name in sorted({point.kernel for point in asked})]
-        return digest([method.name, asked, settings, own, claims, self._entries(asked)])
+        """A digest of what a task's rows depend on except sources and machine: a change runs the task again."""
+        where, method = self.backend_of(wildcards), self.method(wildcards.task)
+        found: list[Any] = [method.name, method.settings(self.config, where)]
+        for point in self.points_on(wildcards.platform, wildcards.task):
+            kernel = self.kernels[point.kernel]
+            launched = kernel.at(point), kernel.workspaces_at(point)
+            found.append(job.conditions(point, kernel, *launched, where, self.config))
+            found.append([job.limits(job.backend_of(kernel, where), where, self.config), method.asks(kernel)])
+            found.append(self._target(point.kernel, wildcards))
+        return digest(found)
 
     def conditions_of_tuning(self, task: str) -> str:
         """The same for a tuning, by its entry and its kernels' spaces: all points of a space would take seconds."""
@@ -336,12 +309,12 @@ class Study:
         keys = ("seed", "shapes", "timing", "tuning", "verification", "emulator")
         return digest([its, entries, [self.config[key] for key in keys]])
 
-    def conditions_of_build(self, wildcards: Any) -> str:
-        """The same for a build, beside its instances: how the kernel is compiled, and why it may not be."""
-        kernel, on_gpu = self.kernels[wildcards.kernel], self.backend_of(wildcards) == "gpu"
-        if not kernel.launched:
-            return digest(kernel.kind)
-        return digest([kernel.architecture, kernel.capability] if on_gpu else [kernel.emulated, kernel.reason])
+    def _target(self, name: str, wildcards: Any) -> Any:
+        """What the registry says about compiling a kernel for a platform, and about why it cannot run there."""
+        kernel = self.kernels[name]
+        if self.on_gpu(wildcards):
+            return [kernel.architecture, kernel.capability]
+        return [kernel.emulated, kernel.reason]
 
     def conditions_of_occupancy(self, wildcards: Any) -> str:
         """The same for the occupancy: of every choice of a CUDA kernel, the launch that makes the product."""
@@ -353,7 +326,8 @@ class Study:
             if launch:
                 choice = point.kernel, point.dtype, point.parameters
                 found.add((*choice, launch.instance, launch.block, launch.dynamic_shared_bytes))
-        return digest(sorted(found))
+        targets = [self._target(name, wildcards) for name in self._used(wildcards.platform)]
+        return digest([sorted(found), targets])
 
     def conditions_of_trace(self, wildcards: Any) -> str:
         """The same for what is counted without a GPU."""
@@ -375,11 +349,6 @@ class Study:
         }
         instances = sorted({(*names, launch.instance) for *names, launch in products if launch})
         return digest([instances, self.backend_of(wildcards) == "emulator" and self.config["machine_code"]])
-
-    def shown_of(self, wildcards: Any) -> str:
-        """The same for a task's table and figure, beside its rows."""
-        kernels = [[kernel.name, kernel.kind, kernel.library, kernel.parameters] for kernel in self.kernels.values()]
-        return digest([self.method(wildcards.task).name, self.config["timing"]["max_noise_percent"], kernels])
 
     def resolved(self, wildcards: Any) -> dict[str, Any]:
         """The config as a platform's run understands it, without what is Slurm's: what the report tells of it."""
@@ -448,6 +417,10 @@ class Study:
     def length_of(self, wildcards: Any, **_: Any) -> int:
         """How long a task takes, in points of a sweep."""
         return len(self.points_on(wildcards.platform, wildcards.task)) * self.method(wildcards.task).points_per_point
+
+    def on_gpu(self, wildcards: Any) -> bool:
+        """Whether the platform has a GPU."""
+        return self.backend_of(wildcards) == "gpu"
 
     def backend_of(self, wildcards: Any) -> str:
         """The platform's backend: gpu or emulator."""

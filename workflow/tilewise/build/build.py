@@ -1,4 +1,4 @@
-"""Compile the kernels of the study, each into a folder with a manifest that lists its binaries."""
+"""Compile the kernels of the study: cubins for a GPU, libraries for the emulator and the CPU's loops."""
 
 import contextlib
 import functools
@@ -21,21 +21,10 @@ HOST_FLAGS = ("-O3",)
 #: A library for the CPU holds at most this many instances: fewer start the compiler more often, more leave cores idle.
 LIBRARY_INSTANCES = 16
 Device = Mapping[str, Any]
-
-
-def manifests(builds: Mapping[str, Path | str]) -> dict[str, dict]:
-    """The content of manifest.json by kernel; `builds` maps a kernel's name to its build folder."""
-    return {name: _manifest(Path(folder)) for name, folder in builds.items()}
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        manifest = read_json(folder / "manifest.json")
-    except UserError as error:
-        raise UserError(f"{str(error).partition(';')[0]}; delete the folder {folder} and run again") from None
-    if not {"kernel", "unsupported", "instances"} <= set(manifest):
-        raise UserError(f"{folder / 'manifest.json'}: fields are missing; delete the folder {folder} and run again")
-    return manifest
+#: What `build` made, by kernel: `unsupported`, the reason why the machine cannot run it or "", and `instances`. Each of
+#: these has its `sha256` (of sources, options and target), and either the compiler's first `error` or the `file` and
+#: the `symbol` in it; a cubin also `registers`, `shared_bytes` (static) and `spill_bytes`.
+Builds = dict[str, dict[str, Any]]
 
 
 def unsupported(kernel: Kernel, device: Device) -> str:
@@ -89,28 +78,25 @@ def build(
     wanted: Mapping[str, Sequence[str]],
     kernels: Mapping[str, Kernel],
     device: Device,
-    folders: Mapping[str, Path | str],
+    folder: Path | str,
     workers: int = 1,
-) -> dict[str, dict[str, Any]]:
-    """Compile template instances (such as `tiled<float, 32>`) of several kernels; returns a manifest per kernel.
+) -> Builds:
+    """Compile template instances (such as `tiled<float, 32>`) of several kernels for a device.
 
-    `wanted` maps kernels to instances, `folders` maps them to where the binaries and manifest.json go. A binary is named
-    by what it was compiled from and is never compiled twice, so a killed build goes on where it was. A manifest has
-    `unsupported`, the reason why this machine cannot run the kernel or "", and `instances`: for each its sha256 (of
-    sources, options and target) and its file and symbol, for a cubin also registers, static shared bytes and spill
-    bytes; or the compiler's first `error`. With one worker everything is compiled in this process. Raises UserError if
-    the machine lacks a compiler.
+    `wanted` maps kernels to instances. The binaries of a kernel go into a folder of its name in `folder`; each is named
+    after what it was compiled from and is never compiled twice, so a killed build goes on where it was. With one worker
+    everything is compiled in this process. Raises UserError if the machine lacks a compiler.
     """
-    found: dict[str, dict] = {}
+    found: Builds = {}
     todo: list[Unit] = []
     for name, instances in wanted.items():
-        kernel, folder = kernels[name], Path(folders[name])
-        folder.mkdir(parents=True, exist_ok=True)
+        kernel, place = kernels[name], Path(folder, name)
+        place.mkdir(parents=True, exist_ok=True)
         why = unsupported(kernel, device)
         entries: dict[str, dict] = {each: {"sha256": source_sha256(kernel, each, device)} for each in instances}
-        found[name] = {"kernel": name, "unsupported": why, "instances": entries}
+        found[name] = {"unsupported": why, "instances": entries}
         if not why:
-            todo += _units(kernel, entries, device, folder)
+            todo += _units(kernel, entries, device, place)
     with contextlib.ExitStack() as stack:
         if workers > 1 and len(todo) > 1:
             pool = stack.enter_context(processes(workers, "built kernels", "run again with fewer cores"))
@@ -119,20 +105,20 @@ def build(
             built = map(_compile, todo)
         for number, (unit, entries) in enumerate(zip(todo, built), 1):
             for instance, entry in entries.items():
-                found[unit.kernel.name]["instances"][instance] |= entry
+                place = {"file": str(unit.path.parent / entry["file"])} if "file" in entry else {}
+                found[unit.kernel.name]["instances"][instance] |= entry | place
             wrong = next((entry["error"] for entry in entries.values() if "error" in entry), None)
-            LOG.info("%d/%d %s: %s", number, len(todo), unit.kernel.name, wrong or f"{len(entries)} instances")
-    for name, manifest in found.items():
-        write_json(manifest, Path(folders[name]) / "manifest.json")
+            LOG.info("built %d/%d %s: %s", number, len(todo), unit.kernel.name, wrong or ", ".join(entries))
     return found
 
 
 def instances(points: Iterable[Point], kernels: Mapping[str, Kernel]) -> dict[str, list[str]]:
-    """The template instances that some points need, by kernel; kernels without a source have none."""
+    """The template instances that some points launch, by kernel: of those kernels that are given and have a source."""
     found: dict[str, set[str]] = {}
     for point in points:
-        if kernels[point.kernel].source:
-            found.setdefault(point.kernel, set()).update(kernels[point.kernel].instances(point))
+        kernel = kernels.get(point.kernel)
+        if kernel and kernel.source:
+            found.setdefault(kernel.name, set()).update(kernel.instances(point))
     return {name: sorted(found[name]) for name in sorted(found)}
 
 
@@ -166,11 +152,12 @@ def _emulator_sha256() -> str:
 
 
 def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
-    """What a manifest says about a unit's instances. If one does not compile, each is compiled separately."""
+    """The entries of a unit's instances. If one does not compile, each is compiled separately."""
     record = unit.path.with_name(f"{unit.path.name}.json")
-    if record.is_file():
-        with contextlib.suppress(UserError):  # cut short by a crash of the machine
-            return read_json(record)
+    with contextlib.suppress(UserError, LookupError, TypeError):  # there is none, or a crash has cut it short
+        known = read_json(record)
+        if all((record.parent / known[instance]["file"]).is_file() for instance in unit.instances):
+            return known
     try:
         entries = _compile_unit(unit)
     except UserError as error:
@@ -188,9 +175,10 @@ def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
     if kernel.launched and unit.device["backend"] == "gpu":
         compiler = triton if kernel.kind == "triton" else cuda
         cubin, facts = compiler.compile_cubin(kernel, instances[0], unit.device["gpu"]["compute_capability"])
-        with replacing(unit.path.with_name(f"{unit.path.name}.cubin")) as temporary:
+        cubin_path = unit.path.with_name(f"{unit.path.name}.cubin")
+        with replacing(cubin_path) as temporary:
             temporary.write_bytes(cubin)
-        return {instances[0]: facts | {"file": f"{unit.path.name}.cubin"}}
+        return {instances[0]: facts | {"file": cubin_path.name}}
     library = unit.path.with_name(f"{unit.path.name}.so")
     if kernel.kind == "host":
         _build_host(kernel, instances, library)

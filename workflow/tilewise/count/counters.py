@@ -258,10 +258,8 @@ def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], capability: st
         "cpu": {},
     }
     config = {"seed": 0, "timing": {}, "verification": {"full_limit_gflop": {"gpu": 0}, "rows": 0}}
-    wanted = build.instances(points, kernels)
-    builds = {name: folder / name for name in wanted}
-    manifests = build.build(wanted, kernels, device, builds)
-    return [prepare(at, kernels[at.kernel], manifests, builds, device, config) for at in points]
+    builds = build.build(build.instances(points, kernels), kernels, device, folder)
+    return [prepare(at, kernels[at.kernel], builds, device, config) for at in points]
 
 
 def _profile(ncu: str, metrics: Sequence[str], request: Path, launched: Path) -> str:

@@ -223,18 +223,18 @@ def examine(kernel: Kernel, point: Point, capability: str) -> dict[str, Any]:
         builds = compile_for(capability, [point], kernels, folder)
         rows = table([point], kernels, builds, capability)
         if not rows:
-            [manifest] = build.manifests(builds).values()
-            [entry] = manifest["instances"].values()
-            raise UserError(entry.get("error") or f"{kernel.name}: {manifest['unsupported']}")
+            [built] = builds.values()
+            [entry] = built["instances"].values()
+            raise UserError(entry.get("error") or f"{kernel.name}: {built['unsupported']}")
         return rows[0]
 
 
 def compile_for(
     capability: str, points: Iterable[Point], kernels: Mapping[str, Kernel], folder: Path | str, workers: int = 1
-) -> dict[str, Path]:
+) -> build.Builds:
     """Build the kernels of some points for a compute capability such as "9.0", on a machine that need not have a GPU.
 
-    Returns the build's folder of each kernel, within `folder`, for `table`. Raises UserError if there is no compiler.
+    Raises UserError if there is no compiler.
     """
     device = {"backend": "gpu", "gpu": {"compute_capability": capability}, "host_compiler": ""}
     asked: dict[str, dict[str, None]] = {}
@@ -242,33 +242,31 @@ def compile_for(
         kernel = kernels[point.kernel]
         if kernel.kind == "cuda":
             asked.setdefault(kernel.name, {})[_product(kernel, point)] = None
-    folders = {name: Path(folder, name) for name in asked}
-    build.build({name: list(instances) for name, instances in asked.items()}, kernels, device, folders, workers)
-    return folders
+    wanted = {name: list(instances) for name, instances in asked.items()}
+    return build.build(wanted, kernels, device, folder, workers)
 
 
 def table(
     points: Iterable[Point],
     kernels: Mapping[str, Kernel],
-    builds: Mapping[str, Path | str],
+    builds: build.Builds,
     capability: str,
     workers: int = 1,
 ) -> Rows:
     """One row per kernel, element type and template instance among `points`, of the launch that makes the product.
 
-    `builds` maps a kernel's name to its build's folder, made for the compute capability `capability`. What was not
+    `builds` was made for the compute capability `capability`. What was not
     built as a cubin has no row. `workers` instances are read at a time.
     """
-    manifests = build.manifests(builds)
     asked = [(kernels[point.kernel], point) for point in points if kernels[point.kernel].kind == "cuda"]
     instances = dict.fromkeys((kernel.name, point.dtype, _product(kernel, point)) for kernel, point in asked)
 
     def row(key: tuple[str, str, str]) -> dict[str, Any] | None:
         name, dtype, instance = key
-        entry = manifests.get(name, {}).get("instances", {}).get(instance, {})
+        entry = builds.get(name, {}).get("instances", {}).get(instance, {})
         if "registers" not in entry:
             return None
-        graph = functions(disassemble(Path(builds[name], entry["file"])))[entry["symbol"]]
+        graph = functions(disassemble(entry["file"]))[entry["symbol"]]
         about = {"kernel": name, "dtype": dtype, "instance": instance}
         of_build = {name: entry[name] for name in ("registers", "spill_bytes")} | {"build_sha256": entry["sha256"]}
         return (

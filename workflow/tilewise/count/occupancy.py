@@ -7,9 +7,9 @@ the answer of CUDA's API.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from tilewise.build.build import Builds
 from tilewise.study.launch import Launch
 from tilewise.study.points import Point, point
 from tilewise.study.registry import Kernel
@@ -78,20 +78,20 @@ def _per(amount, share):
 def table(
     points: Iterable[Point],
     kernels: Mapping[str, Kernel],
-    manifests: Mapping[str, Mapping],
+    builds: Builds,
     device: Mapping[str, Any],
-    ask: Callable[[str, Mapping, int, int], int] | None = None,
+    ask: Callable[[Mapping, int, int], int] | None = None,
 ) -> Rows:
     """One row for each kernel, dtype and choice of parameters among `points`, of the launch that makes the product.
 
-    `manifests` maps a kernel's name to the content of its manifest.json. `ask(kernel name, entry, threads, dynamic
-    shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers are known, and there are no rows.
+    `ask(entry of an instance, threads, dynamic shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers
+    are known, and there are no rows.
     """
     rows: dict[tuple, dict] = {}
     for at in points:
         kernel = kernels[at.kernel]
         launch = kernel.product(at, device)
-        entry = _entry(manifests, kernel, launch)
+        entry = _entry(builds, kernel, launch)
         if launch is None or entry is None:
             continue
         block = {"block_x": launch.block[0], "block_y": launch.block[1]}
@@ -99,13 +99,13 @@ def table(
         key = tuple(row.items())
         if key not in rows:
             shared = launch.dynamic_shared_bytes
-            answer = ask(kernel.name, entry, launch.threads, shared) if ask else None
+            answer = ask(entry, launch.threads, shared) if ask else None
             rows[key] = row | _facts(launch, entry, device) | {"api_active_blocks": answer}
     return list(rows.values())
 
 
 def tile_choice(
-    kernel: Kernel, manifest: Mapping, device: Mapping[str, Any], widths: Iterable[int] = range(1, 33)
+    kernel: Kernel, builds: Builds, device: Mapping[str, Any], widths: Iterable[int] = range(1, 33)
 ) -> Rows:
     """Which tile width the device favours for a kernel whose width is chosen at run time.
 
@@ -117,7 +117,7 @@ def tile_choice(
         rows: Rows = []
         for tile in widths:
             launch = kernel.product(point("", kernel.name, dtype, tile, tile, tile, tile=tile), device)
-            entry = _entry({kernel.name: manifest}, kernel, launch)
+            entry = _entry(builds, kernel, launch)
             if launch is not None and entry is not None:
                 row = {"platform": device["platform"], "kernel": kernel.name, "dtype": dtype, "tile": tile}
                 rows.append(row | _facts(launch, entry, device))
@@ -126,9 +126,9 @@ def tile_choice(
     return found
 
 
-def _entry(manifests: Mapping[str, Mapping], kernel: Kernel, launch: Launch | None) -> Mapping | None:
-    """The manifest's entry of a launch's instance, if it was compiled for a GPU."""
-    instances = manifests.get(kernel.name, {}).get("instances", {})
+def _entry(builds: Builds, kernel: Kernel, launch: Launch | None) -> Mapping | None:
+    """The entry of a launch's instance, if it was compiled for a GPU."""
+    instances = builds.get(kernel.name, {}).get("instances", {})
     entry = instances.get(launch.instance, {}) if launch else {}
     return entry if "registers" in entry else None
 
@@ -146,17 +146,14 @@ def _facts(launch: Launch, entry: Mapping, device: Mapping[str, Any]) -> dict[st
     }
 
 
-def cuda_api(builds: Mapping[str, Path | str]) -> Callable[[str, Mapping, int, int], int]:
-    """A function that asks CUDA's occupancy API about a compiled kernel, for `table`; needs a GPU.
-
-    `builds` maps a kernel's name to its build folder.
-    """
+def cuda_api() -> Callable[[Mapping, int, int], int]:
+    """A function that asks CUDA's occupancy API about a compiled kernel, for `table`; needs a GPU."""
     from cuda.bindings import driver
 
     from tilewise.measure.backends.launcher import allow_shared, done, load
 
-    def ask(name: str, entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
-        function = load(str(Path(builds[name]) / entry["file"]), entry["symbol"])
+    def ask(entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
+        function = load(entry["file"], entry["symbol"])
         allow_shared(function, dynamic_shared_bytes)
         return done(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes))
 

@@ -1,12 +1,11 @@
 """A point made concrete for one machine: what to launch, from which build, and what is known of its row before."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tilewise.build.build import sha256_of
+from tilewise.build.build import Builds, sha256_of
 from tilewise.files import digest
 from tilewise.study import columns
 from tilewise.study.launch import Launch, Workspace
@@ -40,8 +39,7 @@ class Job:
 def prepare(
     point: Point,
     kernel: Kernel,
-    manifests: Mapping[str, Mapping],
-    builds: Mapping[str, Path | str],
+    builds: Builds,
     device: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> Job:
@@ -58,15 +56,15 @@ def prepare(
     if kernel.source:
         names = list(dict.fromkeys(launch.instance for launch in launches)) or kernel.instances(point)
         row["build_sha256"] = sha256_of(kernel, names, device)
-        manifest, folder = manifests[kernel.name], Path(builds[kernel.name])
-        entries = {name: manifest["instances"][name] for name in names}
+        built = builds[kernel.name]
+        entries = {name: built["instances"][name] for name in names}
         broken = next((entry["error"] for entry in entries.values() if "error" in entry), None)
-        if manifest["unsupported"]:
-            row |= {"status": "unsupported", "message": manifest["unsupported"]}
+        if built["unsupported"]:
+            row |= {"status": "unsupported", "message": built["unsupported"]}
         elif broken:
             row |= {"status": "compile_error", "message": broken}
         else:
-            files = {name: (str(folder / entry["file"]), entry["symbol"]) for name, entry in entries.items()}
+            files = {name: (entry["file"], entry["symbol"]) for name, entry in entries.items()}
         own = entries[product.instance] if product else {}
         launches = tuple(  # Triton's compiler alone knows how much shared memory it uses
             dataclasses.replace(launch, dynamic_shared_bytes=entries[launch.instance]["dynamic_shared_bytes"])
@@ -79,18 +77,27 @@ def prepare(
             row["shared_bytes"] = own["shared_bytes"] + product.dynamic_shared_bytes
     else:
         row["build_sha256"] = digest([kernel.name, device["versions"].get(str(kernel.library))])
-    key = digest(
-        [
-            point.columns(),
-            row["build_sha256"],
-            [dataclasses.asdict(launch) | {"note": ""} for launch in launches],
-            [dataclasses.asdict(workspace) for workspace in workspaces],
-            kernel.reads_c,
-            _circumstances(backend, kernel, device),
-            settings(backend, device["backend"], config),
-        ]
-    )
+    asked = conditions(point, kernel, launches, workspaces, device["backend"], config)
+    key = digest([asked, row["build_sha256"], _circumstances(backend, kernel, device)])
     return Job(key, backend, kernel, point, row, launches, workspaces, files)
+
+
+def conditions(
+    point: Point,
+    kernel: Kernel,
+    launches: Sequence[Launch],
+    workspaces: Sequence[Workspace],
+    where: str,
+    config: Mapping[str, Any],
+) -> list[Any]:
+    """All that a row depends on except its build and the machine, on a platform whose backend is `where`."""
+    return [
+        point.columns(),
+        [kernel.kind, kernel.library, kernel.reads_c, kernel.instances(point)],
+        [dataclasses.asdict(launch) | {"note": ""} for launch in launches],
+        [dataclasses.asdict(workspace) for workspace in workspaces],
+        settings(backend_of(kernel, where), where, config),
+    ]
 
 
 def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:

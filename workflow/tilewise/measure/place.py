@@ -23,6 +23,11 @@ def slurm_job() -> str | None:
     return os.environ.get("SLURM_JOB_ID")
 
 
+def cores(threads: int) -> int:
+    """The cores that a job may use: those of its Slurm job, or else the threads of its rule."""
+    return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
+
+
 @functools.cache
 def processor() -> str:
     """The name of the processor."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tilewise.build import build
+from tilewise.build.build import Builds
 from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
@@ -42,14 +42,14 @@ START_S = 300
 class Work(NamedTuple):
     """What a measuring rule is about: the points of its task and all that they need.
 
-    `builds` maps a kernel's name to its build folder, `device` is the content of device.json, `samples` the folder for
+    `builds` is what `build.build` made of its kernels, `device` is the content of device.json, `samples` the folder for
     NVBench's own files, `journal` the file that remembers finished points.
     """
 
     task: str
     points: list[Point]
     kernels: Mapping[str, Kernel]
-    builds: Mapping[str, Path | str]
+    builds: Builds
     device: Mapping[str, Any]
     config: Mapping[str, Any]
     samples: Path
@@ -62,9 +62,8 @@ class Work(NamedTuple):
 
     def jobs(self, points: Sequence[Point] | None = None) -> list[Job]:
         """The points, or others of the same kernels, as jobs."""
-        manifests = build.manifests(self.builds)
         return [
-            prepare(point, self.kernels[point.kernel], manifests, self.builds, self.device, self.config)
+            prepare(point, self.kernels[point.kernel], self.builds, self.device, self.config)
             for point in (self.points if points is None else points)
         ]
 

@@ -5,7 +5,6 @@ holds times of CPU loops and libraries, and `emulated` holds the verification of
 does not measure times.
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -17,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import ROOT, UserError
-from tilewise.files import Stamps, read_json, remedy, stamps
+from tilewise.files import read_json, remedy
 from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
@@ -168,16 +167,8 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
-    """The figures of the five sources, one row per figure.
-
-    A process that has read them, and every fork of it, has them at once as long as no file there has changed.
-    """
+    """The figures of the five sources, one row per figure."""
     parameters = registry.parameters(registry.load() if kernels is None else kernels)
-    return _published(Path(folder), tuple(parameters), stamps([Path(folder)]))
-
-
-@functools.lru_cache(maxsize=4)
-def _published(folder: Path, parameters: tuple[str, ...], as_of: Stamps) -> pd.DataFrame:
     tables = {Path(folder, f"{name}.csv"): pd.DataFrame() for name in SOURCES}
     for file in tables:
         tables[file] = columns.read(file, "published", parameters)
@@ -198,18 +189,10 @@ def kept_files() -> list[str]:
 def load_platform(
     folder: Path | str, task: str | None = None, recorded: bool = False, kernels: Mapping[str, Kernel] | None = None
 ) -> Platform:
-    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all.
-
-    A process that has read a recorded one, and every fork of it, has it at once as long as no file there has changed.
-    """
+    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
     folder, parameters = Path(folder), registry.parameters(registry.load() if kernels is None else kernels)
-    if not recorded:
-        return _load_platform(folder, task, False, parameters)
-    whole = _recorded(folder, tuple(parameters), stamps([folder]))
-    return _of_task(whole, task) if task else whole
-
-
-def _load_platform(folder: Path, task: str | None, recorded: bool, parameters: list[str]) -> Platform:
+    if recorded and task:  # it has its tasks in one file
+        return _of_task(load_platform(folder, None, True, kernels), task)
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
@@ -242,21 +225,6 @@ def _load_platform(folder: Path, task: str | None, recorded: bool, parameters: l
         facts=facts | whole,
         recorded=recorded,
     )
-
-
-@functools.lru_cache(maxsize=4)
-def _recorded(folder: Path, parameters: tuple[str, ...], as_of: Stamps) -> Platform:
-    return _load_platform(folder, None, True, list(parameters))
-
-
-def ahead() -> None:
-    """What tilewise.forks does once for all scripts: read what was published and recorded. What is wrong there each
-    script tells."""
-    with contextlib.suppress(UserError):
-        published()
-        parameters = registry.parameters(registry.load())
-        for path in RECORDED.glob("*/device.json"):
-            _recorded(path.parent, tuple(parameters), stamps([path.parent]))
 
 
 def _of_task(platform: Platform, task: str) -> Platform:

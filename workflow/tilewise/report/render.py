@@ -7,22 +7,18 @@ import importlib.util
 import itertools
 import re
 import signal
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import ipykernel_launcher
 import jupytext
 import nbformat
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter, TemplateExporter
 
-from tilewise import ROOT, UserError, forks
+from tilewise import ROOT, UserError
 from tilewise.files import replacing
-from tilewise.report import GARBAGE
 from tilewise.report.exhibits import FIGURES
 
 REPORT = ROOT / "report" / "report.py"
@@ -52,14 +48,12 @@ def render(
     resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
     try:
         quiet = "--IPKernelApp.log_level=ERROR"  # otherwise it warns about its own port on localhost
-        hasty = f"--IPKernelApp.exec_lines=import gc; gc.set_threshold{GARBAGE}"
         client = NotebookClient(
             notebook,
-            kernel_manager_class=_Forked,
             timeout=300,
             shutdown_kernel="immediate",  # it has nothing left to save
             resources=resources,
-            extra_arguments=[quiet, hasty],
+            extra_arguments=[quiet],
             on_notebook_start=_leave_signals,
         )
         client.execute()
@@ -69,16 +63,6 @@ def render(
     # HTMLExporter itself would go on to parse the whole page, for images without words.
     page, _ = TemplateExporter.from_notebook_node(exporter, notebook, {"datatables": _datatables()})
     write(output, page)
-
-
-class _Forked(AsyncKernelManager):
-    """Starts a kernel as Snakemake's scripts are started: as a fork, which has imported and read already what it needs
-    of a second or two."""
-
-    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
-        """As KernelManager says."""
-        words = ["-f", self.connection_file, *(extra_arguments or [])]
-        return [sys.executable, "-IS", str(forks.__file__), str(ipykernel_launcher.__file__), *words]
 
 
 def write(output: Path | str, page: str) -> None:

@@ -1,23 +1,21 @@
 """The kernels of the study, read from kernels/registry.yaml, and the launches that follow from an entry."""
 
-import contextlib
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tilewise import KERNELS, UserError
-from tilewise.files import Stamps, stamps
 from tilewise.study import columns, tuning
 from tilewise.study.device import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, numbers
 from tilewise.study.expressions import FUNCTIONS, ceil_div, evaluate
 from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.schema import SCHEMAS, read_yaml, validate
+from tilewise.study.schema import read_yaml, validate
 from tilewise.study.sources import code_of, files_of
 
 #: What a library entry may call, and where it runs.
@@ -326,33 +324,18 @@ def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name not in ("block_x", "block_y")]
 
 
-def load(folder: Path | str = KERNELS) -> dict[str, Kernel]:
+def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kernel]:
     """The registry of a kernels folder as a dict from name to Kernel: registry.yaml, with the choices of tuned.yaml.
 
-    Raises UserError if an entry is malformed, names a file that is not there or does not define its functions, or
-    includes a header that is not there.
-
-    A process that has loaded the study's own, and every fork of it, has it at once as long as no file has changed.
+    `checked`: the entries were compared with the schema when Snakemake started, which takes most of a second. Raises
+    UserError if an entry is malformed, names a file that is not there or does not define its functions, or includes a
+    header that is not there.
     """
     folder = Path(folder)
-    return dict(_loaded(folder, stamps((KERNELS, SCHEMAS)))) if folder == KERNELS else _load(folder)
-
-
-@lru_cache(maxsize=1)
-def _loaded(folder: Path, as_of: Stamps) -> dict[str, Kernel]:
-    return _load(folder)
-
-
-def ahead() -> None:
-    """What tilewise.forks does once for all scripts: load the registry. What is wrong with it each script will tell."""
-    with contextlib.suppress(UserError):
-        load()
-
-
-def _load(folder: Path) -> dict[str, Kernel]:
     path = folder / "registry.yaml"
     entries = read_yaml(path)
-    validate(entries, "registry", path)
+    if not checked:
+        validate(entries, "registry", path)
     chosen = tuning.of_kernels(folder)
     kernels = {name: _kernel(name, entry, folder, chosen.get(name, {})) for name, entry in entries.items()}
     for name in chosen:

@@ -122,10 +122,10 @@ class Accuracy(Method):
 def loop_of(work: Work, folder: Path) -> Loop:
     """The CPU's loop, compiled into a folder. Raises UserError if it does not compile."""
     instance = f"{LOOP}<float>"
-    entry = build({LOOP: [instance]}, work.kernels, work.device, {LOOP: folder})[LOOP]["instances"][instance]
+    entry = build({LOOP: [instance]}, work.kernels, work.device, folder)[LOOP]["instances"][instance]
     if "error" in entry:
         raise UserError(entry["error"])
-    multiply = multiplied_by(folder / entry["file"], entry["symbol"])
+    multiply = multiplied_by(entry["file"], entry["symbol"])
 
     def loop(A: np.ndarray, B: np.ndarray) -> np.ndarray | None:
         if len(A) * len(B) * B.shape[1] > LOOP_MULTIPLY_ADDS:

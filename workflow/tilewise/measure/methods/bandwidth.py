@@ -199,10 +199,8 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
 
     def job(n: int, p: int, m: int) -> Job:
         at = point("bandwidth", kernel.name, dtype, n, p, m, **probe.parameters)
-        place = folder / kernel.name / dtype
-        builds = {kernel.name: place}
-        manifests = build({kernel.name: kernel.instances(at)}, {kernel.name: kernel}, device, builds)
-        return prepare(at, kernel, manifests, builds, device, work.config)
+        builds = build({kernel.name: kernel.instances(at)}, {kernel.name: kernel}, device, folder)
+        return prepare(at, kernel, builds, device, work.config)
 
     try:
         small = job(*SMALL)

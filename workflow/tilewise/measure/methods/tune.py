@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tilewise.build import build
 from tilewise.files import digest
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
@@ -22,7 +21,7 @@ from tilewise.study.points import Parameters, Point, in_words
 REGISTER_UNIT = 256
 #: What variants compete for: a kernel, an element type and a class of shapes.
 Contest = tuple[str, str, str]
-#: What the manifests tell of the instances of each kernel.
+#: The entries of instances, by kernel and instance.
 Built = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
@@ -48,7 +47,7 @@ class Tune(Method):
         timing = work.config["timing"] | short
         work = work._replace(config={**work.config, "timing": timing})
         jobs = work.jobs()
-        built = {name: manifest["instances"] for name, manifest in build.manifests(work.builds).items()}
+        built = {name: its["instances"] for name, its in work.builds.items()}
         queue = sorted(jobs, key=_operands)
         with Journal(work.journal) as remembered:
             refused = {job.key: row for job in queue if (row := _refused(job, built, work.device["limits"]))}
