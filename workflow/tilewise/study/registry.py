@@ -1,7 +1,7 @@
 """The kernels of the study, read from kernels/registry.yaml, and the launches that follow from an entry."""
 
 import contextlib
-import math
+import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tilewise import KERNELS, UserError
 from tilewise.files import Stamps, stamps
 from tilewise.study import columns, tuning
 from tilewise.study.device import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, numbers
-from tilewise.study.expressions import FUNCTIONS, ceil_div, evaluate
+from tilewise.study.expressions import CONSTANTS, FUNCTIONS, LARGEST, ceil_div, evaluate
 from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
@@ -128,7 +128,7 @@ class Kernel:
     def _value(self, key: str, expression: Any, point: Point, of_device: Mapping[str, int] = NOTHING) -> Any:
         try:
             return evaluate(expression, {**of_device, **self.variables(point)})
-        except (UserError, ArithmeticError, TypeError, ValueError) as error:
+        except (UserError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             why = error if isinstance(error, UserError) else f"'{expression}': {error} for {point.label()}"
             raise UserError(f"{self._place}.{key}: {why}") from None
 
@@ -136,11 +136,12 @@ class Kernel:
         self, key: str, expression: Any, point: Point, of_device: Mapping[str, int] = NOTHING, least: int = 1
     ) -> int:
         value = self._value(key, expression, point, of_device)
-        if isinstance(value, int | float) and math.isfinite(value) and value == int(value) >= least:
+        if isinstance(value, int | float) and least <= value <= LARGEST and value == int(value):
             return int(value)
+        most = f" and at most {LARGEST}" if isinstance(value, int | float) and value > LARGEST else ""
         raise UserError(
             f"{self._place}.{key}: '{expression}' is {value} for {point.label()}; it must be a whole number of at "
-            f"least {least}"
+            f"least {least}{most}"
         )
 
     def unmet(self, point: Point, tuning: bool = False) -> str | None:
@@ -393,6 +394,7 @@ def _check_names(kernel: Kernel, place: str) -> None:
     device = set(numbers(None)) | set(EMULATED_LIMITS)
     taken = {**dict.fromkeys(columns.FIXED, "a column"), **dict.fromkeys(POINT_NAMES, "a number of every point")}
     taken |= {**dict.fromkeys(device, "a number of the device"), **dict.fromkeys(FUNCTIONS, "a function")}
+    taken |= dict.fromkeys((*keyword.kwlist, *CONSTANTS), "a word of expressions")
     for name in (*kernel.parameters, *kernel.workspaces):
         if name != "block" and (name in taken or name in ("A", "B", "C", "dtype")):
             raise UserError(f"{place}: '{name}' is {taken.get(name, 'an argument')} already; choose another name")
