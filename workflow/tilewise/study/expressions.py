@@ -7,7 +7,7 @@ arithmetic is for numbers, so no expression reaches into Python, and none takes 
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -163,18 +163,30 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
         return expression
     if expression in variables:  # most are a name, for which nothing needs to be compiled
         return variables[expression]
-    try:
-        function, used = _parsed(expression)
-    except (SyntaxError, RecursionError, MemoryError) as error:
-        raise _malformed(expression, error) from None
     names = {**FUNCTIONS, **CONSTANTS, **variables}
-    for name in used:
-        if name not in names:
-            raise UserError(f"'{expression}': '{name}' is undefined; there are {', '.join(sorted(variables))}")
+    function = _function(expression, names)
     try:
         return function(names)
     except RecursionError as error:
         raise _malformed(expression, error) from None
+
+
+def check(expression: Any, variables: Iterable[str]) -> None:
+    """Raise UserError if an expression over the names `variables` is malformed or names something else."""
+    if isinstance(expression, str):
+        _function(expression, {*FUNCTIONS, *CONSTANTS, *variables})
+
+
+def _function(expression: str, names: Collection[str]) -> _Compiled:
+    try:
+        function, used = _parsed(expression)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise _malformed(expression, error) from None
+    for name in used:
+        if name not in names:
+            known = ", ".join(sorted({*names} - {*FUNCTIONS, *CONSTANTS}))
+            raise UserError(f"'{expression}': '{name}' is undefined; there are {known}")
+    return function
 
 
 def _malformed(expression: str, error: Exception) -> UserError:
