@@ -9,7 +9,7 @@ import yaml
 
 from tilewise import KERNELS, UserError
 from tilewise.study import registry
-from tilewise.study.points import expand, point
+from tilewise.study.points import check_unswept, expand, point
 from tilewise.workflow import Study
 
 SHAPES_OF_SOURCE_A = {  # (n, p, m); the source writes (n, m, p)
@@ -159,6 +159,44 @@ def test_a_sweep_leaves_out_what_a_kernel_does_not_take(config, kernels):
     sweep["tile"] = 16
     with pytest.raises(UserError, match=r"tasks.mine.sweeps.0: tiled float 24x5x7 tile=16: tiled requires n % tile"):
         expand(study, registry, "mine")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"grid": ("n // (tile - tile)",), "covers": ()}, "tiled.grid: .*by zero"),
+        ({"block": (-4,)}, "tiled.block: '-4' is -4"),
+        ({"dynamic_shared_bytes": "tile * 'a'"}, r"tiled.dynamic_shared_bytes: .*'\*' is for numbers"),
+        ({"template": ("tile[0]",)}, "tiled.template: .*not subscriptable"),
+    ],
+)
+def test_an_entry_that_no_sweep_names_is_evaluated_when_the_study_is_read(kernels, change, says):
+    [launch] = kernels["tiled"].launches
+    broken = kernels | {
+        "tiled": dataclasses.replace(kernels["tiled"], launches=(dataclasses.replace(launch, **change),))
+    }
+    with pytest.raises(UserError, match=rf"registry.yaml: {says}"):
+        check_unswept(broken, ())
+    check_unswept(broken, ["tiled"])
+
+
+def test_a_study_evaluates_the_entries_that_it_leaves_out(config, tmp_path):
+    for name in ("naive", "lonely"):
+        (tmp_path / f"{name}.cu").write_text(f"template <typename T> __global__ void {name}(T* C) {{}}")
+    entries = {
+        "naive": {"title": "x", "kind": "cuda", "source": "naive.cu", "dtypes": ["float"], "template": ["dtype"]}
+    }
+    entries["naive"] |= {"parameters": ["block"], "block": ["block_x", "block_y"], "covers": ["block_y", "block_x"]}
+    entries["lonely"] = entries["naive"] | {"source": "lonely.cu", "covers": ["block_y // 0", "block_x"]}
+    (tmp_path / "registry.yaml").write_text(yaml.safe_dump(entries))
+    sweep = {"kernel": "naive", "dtype": "float", "shapes": "square", "block": "8x8"}
+    study = config | {"tasks": {"t": {"title": "t", "sweeps": [sweep]}}, "counters": {"sweeps": [sweep]}}
+    with pytest.raises(UserError, match=r"lonely.covers: 'block_y // 0': .*division"):
+        Study(study, folder=tmp_path)
+
+
+def test_every_kernel_has_a_choice_at_which_it_is_evaluated(kernels):
+    check_unswept(kernels, ())
 
 
 # Sweeps that take their parameters from the registry.

@@ -119,6 +119,9 @@ class Study:
             self.profiled = len(counters.cross_check_points(self.config, self.kernels))
             self.profiled += len(counters.full_size_points(config, self.kernels))
         self._tuned = {task: points.tuned_kernels(config, self.kernels, task) for task in self.tunings}
+        if not checked:
+            named = {point.kernel for task in self.tasks for point in self.points(task)}
+            points.check_unswept(self.kernels, named.union(*self._tuned.values()))
         for task, other in itertools.combinations(self.tunings, 2):
             twice = [name for name in self._tuned[task] if name in self._tuned[other]]
             if twice:

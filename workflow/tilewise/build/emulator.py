@@ -41,7 +41,7 @@ from tilewise.build.cpp import (
 from tilewise.files import digest, replacing
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.expressions import evaluate
-from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Three, Workspace
+from tilewise.study.launch import Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import Kernel
@@ -733,8 +733,7 @@ def _check_arguments(entry: str, launch: Launch, parameters: Sequence[tuple[int,
         elif isinstance(argument, Array):
             given, said = (ctypes.sizeof(ctypes.c_void_p), "p"), f"the array {argument.name}"
         else:
-            short = NUMBERS[argument.type] is ctypes.c_uint16  # a struct in C++
-            given = ctypes.sizeof(NUMBERS[argument.type]), "o" if short else "f" if argument.type in FLOATING else "i"
+            given = ctypes.sizeof(argument.ctype), "o" if argument.is_struct else "i" if argument.whole else "f"
             said = f"a number of type {argument.type}"
         if given != (size, kind):
             raise UserError(

@@ -10,19 +10,18 @@ from tilewise.study.precision import PRECISIONS
 
 Three = tuple[int, int, int]
 
-#: The types of numbers that a kernel can be called with.
-NUMBERS: dict[str, Any] = {
+#: The types of whole numbers that a kernel can be called with, in addition to the element types.
+INTEGERS: dict[str, Any] = {
     "int": ctypes.c_int32,
     "unsigned": ctypes.c_uint32,
     "int64": ctypes.c_int64,
     "uint64": ctypes.c_uint64,
-    "float": ctypes.c_float,
-    "double": ctypes.c_double,
-    "half": ctypes.c_uint16,  # its bits
-    "bfloat16": ctypes.c_uint16,
 }
-#: Those of them that are no integers.
-FLOATING = ("float", "double", "half", "bfloat16")
+
+
+def number_types() -> tuple[str, ...]:
+    """The types of numbers that a kernel can be called with."""
+    return (*INTEGERS, *PRECISIONS)
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,35 @@ class Array:
 
 @dataclass(frozen=True)
 class Number:
-    """An argument that is a number; `type` is a key of NUMBERS."""
+    """An argument that is a number; `type` is one of `number_types()`."""
 
     type: str
     value: int | float
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is of a type of whole numbers."""
+        return self.type in INTEGERS or PRECISIONS[self.type].exact
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether its type is a class in C++, as __half is, and no type of the language."""
+        return self.type not in INTEGERS and bool(PRECISIONS[self.type].header)
+
+    @property
+    def ctype(self) -> Any:
+        """The type that holds it in ctypes: the bits as a whole number, if it is a class in C++."""
+        if self.type in INTEGERS:
+            return INTEGERS[self.type]
+        stored = PRECISIONS[self.type].stored
+        return np.ctypeslib.as_ctypes_type(f"u{stored.itemsize}" if self.is_struct else stored)
+
     def packed(self) -> Any:
         """The number as ctypes holds it."""
-        value = self.value
-        if NUMBERS[self.type] is ctypes.c_uint16:
-            value = int(PRECISIONS[self.type].narrow(np, np.float32(value)).view(np.uint16))
-        return NUMBERS[self.type](value)
+        if not self.is_struct:
+            return self.ctype(self.value)
+        bits = PRECISIONS[self.type].narrow(np, np.float32(self.value))
+        return self.ctype.from_buffer_copy(np.asarray(bits).tobytes())
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ Parameters = tuple[tuple[str, int], ...]
 #: If a method chooses the shapes, its sizes are multiples of this for a kernel whose launches depend on what divides
 #: them; such a kernel is built for a product of this size.
 UNIT = 16
+#: How many choices of parameters are tried for a kernel that no sweep names.
+MOST_EXAMPLES = 100
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,40 @@ def _values(key: str, kernel: "Kernel", sweep: Mapping[str, Any], where: str) ->
         if not isinstance(value, int) or value < least:
             raise UserError(f"{where}.{key}: {value!r}; {kernel.name} takes whole numbers of at least {least}")
     return [((key, int(value)),) for value in listed(sweep[key])]
+
+
+def check_unswept(kernels: Mapping[str, "Kernel"], swept: Iterable[str]) -> None:
+    """Evaluate every kernel that no sweep names once, at its smallest shape, so that a mistake in its entry is found.
+
+    Raises UserError if its launches can be evaluated for none of the choices of parameters that are tried.
+    """
+    known = set(swept)
+    for kernel in (kernel for name, kernel in kernels.items() if name not in known):
+        errors = []
+        for example in itertools.islice(_examples(kernel), MOST_EXAMPLES):
+            try:
+                at = at_smallest_shape(example, kernel)
+                if at:
+                    kernel.at(at), kernel.workspaces_at(at), kernel.instances(at)
+                    break
+            except UserError as error:
+                errors.append(error)
+        else:
+            if errors:
+                raise errors[0]
+
+
+def _examples(kernel: "Kernel") -> Iterator[Point]:
+    """Points with choices of parameters that a kernel may take: tuned ones, those of its space, and powers of two."""
+    choices = [choice for types in kernel.tuned.values() for classes in types.values() for choice in classes.values()]
+    choices += [kernel.space] if kernel.space else []
+    for number in (16, 32, 64, 128, 8, 4, 2, 1):
+        numbers = {name: max(number, kernel.least.get(name, number)) for name in kernel.parameters}
+        choices.append(numbers | ({"block": f"{number}x4"} if "block" in numbers else {}))
+    for choice in choices:
+        sweep = {key: list(value) if isinstance(value, tuple) else value for key, value in choice.items()}
+        for parameters in _choices(kernel, sweep, str(kernel.folder / "registry.yaml")):
+            yield Point("", kernel.name, kernel.dtypes[0], 1, 1, 1, parameters)
 
 
 def refuse_too_many_threads(points: Iterable[Point], kernels: Mapping[str, "Kernel"], place: str) -> None:

@@ -1,7 +1,8 @@
 """The kernels of the study, read from kernels/registry.yaml, and the launches that follow from an entry."""
 
-import math
+import keyword
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,8 +12,8 @@ from typing import Any
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, tuning
 from tilewise.study.device import EMULATED_LIMITS, MAX_CLUSTER_BLOCKS, numbers
-from tilewise.study.expressions import FUNCTIONS, ceil_div, evaluate
-from tilewise.study.launch import FLOATING, NUMBERS, Argument, Array, Launch, Number, TensorMap, Workspace
+from tilewise.study.expressions import CONSTANTS, FUNCTIONS, LARGEST, ceil_div, check, evaluate
+from tilewise.study.launch import Argument, Array, Launch, Number, TensorMap, Workspace, number_types
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import read_yaml, validate
@@ -126,7 +127,7 @@ class Kernel:
     def _value(self, key: str, expression: Any, point: Point, of_device: Mapping[str, int] = NOTHING) -> Any:
         try:
             return evaluate(expression, {**of_device, **self.variables(point)})
-        except (UserError, ArithmeticError, TypeError, ValueError) as error:
+        except (UserError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             why = error if isinstance(error, UserError) else f"'{expression}': {error} for {point.label()}"
             raise UserError(f"{self._place}.{key}: {why}") from None
 
@@ -134,11 +135,11 @@ class Kernel:
         self, key: str, expression: Any, point: Point, of_device: Mapping[str, int] = NOTHING, least: int = 1
     ) -> int:
         value = self._value(key, expression, point, of_device)
-        if isinstance(value, int | float) and math.isfinite(value) and value == int(value) >= least:
+        if isinstance(value, int | float) and least <= value <= LARGEST and value == int(value):
             return int(value)
+        bound = f"at most {LARGEST}" if isinstance(value, int | float) and value > LARGEST else f"at least {least}"
         raise UserError(
-            f"{self._place}.{key}: '{expression}' is {value} for {point.label()}; it must be a whole number of at "
-            f"least {least}"
+            f"{self._place}.{key}: '{expression}' is {value} for {point.label()}; it must be a whole number of {bound}"
         )
 
     def unmet(self, point: Point, tuning: bool = False) -> str | None:
@@ -162,8 +163,8 @@ class Kernel:
 
     def covered(self, point: Point) -> list[int]:
         """The rows and columns of C that a block of each launch makes, as far as the launches say it."""
-        sizes = ((f"{key}covers", size) for key, entry in self._entries() for size in entry.covers)
-        return [value for key, size in sizes if isinstance(value := self._value(key, size, point), int)]
+        sizes = ((f"{key}covers", size) for key, entry in self.entries() for size in entry.covers)
+        return [value for key, size in sizes if isinstance(value := self._value(key, size, point, numbers(None)), int)]
 
     # ---- What runs --------------------------------------------------------------------------------------------------
 
@@ -176,7 +177,7 @@ class Kernel:
 
     def _serving(self, point: Point) -> list[tuple[str, LaunchEntry]]:
         """The entries of the launches that serve a point, each with the words before its keys in messages."""
-        found = [(key, entry) for key, entry in self._entries() if self._value(f"{key}when", entry.when, point)]
+        found = [(key, entry) for key, entry in self.entries() if self._value(f"{key}when", entry.when, point)]
         if not found:
             raise UserError(f"{self._place}.launches: none serves {point.label()}; correct the conditions in `when`")
         return found
@@ -192,7 +193,7 @@ class Kernel:
 
     def instances(self, point: Point) -> list[str]:
         """The C++ template instances that a point runs, in order: `tiled<float, 32>`."""
-        entries = self._serving(point) if self.launched else self._entries()
+        entries = self._serving(point) if self.launched else self.entries()
         return list(dict.fromkeys(self._instance(key, entry, point) for key, entry in entries))
 
     def workspaces_at(self, point: Point, device: Mapping[str, Any] | None = None) -> tuple[Workspace, ...]:
@@ -200,7 +201,7 @@ class Kernel:
         of_device = numbers(device)
         return tuple(self._workspace(name, point, of_device) for name in self.workspaces)
 
-    def _entries(self) -> list[tuple[str, LaunchEntry]]:
+    def entries(self) -> list[tuple[str, LaunchEntry]]:
         """The launches, each with the words before its keys in messages."""
         if len(self.launches) == 1:
             return [("", self.launches[0])]
@@ -253,17 +254,20 @@ class Kernel:
             return self._tensor_map(key, argument, point, of_device)
         if isinstance(argument, Mapping):
             [(kind, expression)] = argument.items()
-            if kind == "dtype":  # a tf32 is kept as a float
-                kind = {"int32": "int", "tf32": "float"}.get(point.dtype, point.dtype)
-            if kind not in NUMBERS:
-                raise UserError(f"{self._place}.{key}: a number of type {kind}; there are {', '.join(NUMBERS)}")
-            value = self._value(key, expression, point, of_device)
-            if kind in FLOATING and isinstance(value, int | float):
-                return Number(kind, float(value))
-            return Number(kind, self._whole(key, expression, point, of_device, least=-(2**63)))
+            return self._number(key, point.dtype if kind == "dtype" else kind, expression, point, of_device)
         if argument in ("A", "B", "C") or argument in self.workspaces:
             return Array(argument)
-        return Number("int", self._whole(key, argument, point, of_device, least=-(2**31)))
+        return self._number(key, "int", argument, point, of_device)
+
+    def _number(self, key: str, kind: str, expression: Any, point: Point, of_device: Mapping[str, int]) -> Number:
+        if kind not in number_types():
+            raise UserError(f"{self._place}.{key}: a number of type {kind}; there are {', '.join(number_types())}")
+        if Number(kind, 0).whole:
+            return Number(kind, self._whole(key, expression, point, of_device, least=-(2**63)))
+        value = self._value(key, expression, point, of_device)
+        if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+            return Number(kind, float(value))
+        raise UserError(f"{self._place}.{key}: '{expression}' is {value} for {point.label()}; it must be a number")
 
     def _tensor_map(self, key: str, argument: Mapping, point: Point, of_device: Mapping[str, int]) -> TensorMap:
         name = argument["tensor_map"]
@@ -327,7 +331,7 @@ def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
 def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kernel]:
     """The registry of a kernels folder as a dict from name to Kernel: registry.yaml, with the choices of tuned.yaml.
 
-    `checked`: the entries were compared with the schema when Snakemake started, which takes most of a second. Raises
+    `checked`: the entries were compared with the schema when Snakemake started. Raises
     UserError if an entry is malformed, names a file that is not there or does not define its functions, or includes a
     header that is not there.
     """
@@ -364,6 +368,7 @@ def _kernel(name: str, entry: Mapping, folder: Path, tuned: Mapping) -> Kernel:
     fields |= {"space_requires": space.pop("requires", ()), "space": space}
     kernel = Kernel(name=name, folder=folder, tuned=tuned, **fields)
     _check_names(kernel, place)
+    _check_expressions(kernel, place)
     _check_tuning(kernel, place)
     if kernel.kind == "library" and kernel.library not in LIBRARIES:
         raise UserError(f"{place}.library: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host")
@@ -376,6 +381,8 @@ def _check_names(kernel: Kernel, place: str) -> None:
     device = set(numbers(None)) | set(EMULATED_LIMITS)
     taken = {**dict.fromkeys(columns.FIXED, "a column"), **dict.fromkeys(POINT_NAMES, "a number of every point")}
     taken |= {**dict.fromkeys(device, "a number of the device"), **dict.fromkeys(FUNCTIONS, "a function")}
+    taken |= dict.fromkeys((*keyword.kwlist, *CONSTANTS), "a word of expressions")
+    taken |= dict.fromkeys(set(kernel.parameters) & set(kernel.workspaces), "a parameter")
     for name in (*kernel.parameters, *kernel.workspaces):
         if name != "block" and (name in taken or name in ("A", "B", "C", "dtype")):
             raise UserError(f"{place}: '{name}' is {taken.get(name, 'an argument')} already; choose another name")
@@ -393,6 +400,38 @@ def _check_names(kernel: Kernel, place: str) -> None:
         needed = kernel.kind == "host" or (len(types) > 1 and _touches_operands(launch))
         if needed and "dtype" not in launch.template:
             raise UserError(f"{place}.template: dtype is missing; a kernel of several types is a template of dtype")
+
+
+def _check_expressions(kernel: Kernel, place: str) -> None:
+    """UserError for an expression that is malformed or names something unknown, also where no sweep needs its value."""
+    of_point = {*POINT_NAMES, *kernel.columns}
+    of_device = {*of_point, *numbers(None)}
+    found: list[tuple[str, Any, set[str]]] = [("requires", each, of_point) for each in kernel.requires]
+    found += [("space.requires", each, of_point) for each in kernel.space_requires]
+    for name, entry in kernel.workspaces.items():
+        found += [(f"workspaces.{name}.shape", each, of_device) for each in entry["shape"]]
+    for key, launch in kernel.entries():
+        found += [(f"{key}template", each, of_point) for each in launch.template if each != "dtype"]
+        found.append((f"{key}when", launch.when, of_point))
+        found.append((f"{key}dynamic_shared_bytes", launch.dynamic_shared_bytes, of_device))
+        for name in ("block", "covers", "grid", "cluster"):
+            found += [(f"{key}{name}", each, of_device) for each in getattr(launch, name)]
+        for argument in launch.arguments:
+            for each in _expressions_of(argument, kernel):
+                found.append((f"{key}arguments", each, of_device))
+    for key, expression, names in found:
+        try:
+            check(expression, names)
+        except UserError as error:
+            raise UserError(f"{place}.{key}: {error}") from None
+
+
+def _expressions_of(argument: Any, kernel: Kernel) -> list[Any]:
+    if isinstance(argument, Mapping) and "tensor_map" in argument:
+        return [*argument["box"], *argument.get("strides", ()), argument.get("swizzle", 0)]
+    if isinstance(argument, Mapping):
+        return list(argument.values())
+    return [] if argument in ("A", "B", "C", *kernel.workspaces) else [argument]
 
 
 def _check_tuning(kernel: Kernel, place: str) -> None:

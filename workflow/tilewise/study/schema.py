@@ -3,35 +3,51 @@
 import difflib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jsonschema
 import yaml
 
 from tilewise import ROOT, UserError
-
-if TYPE_CHECKING:
-    import jsonschema  # takes a sixth of a worker's start, which validates nothing
+from tilewise.study.launch import number_types
+from tilewise.study.precision import PRECISIONS
 
 SCHEMAS = ROOT / "workflow" / "schemas"
-
+#: How many collections may lie within each other; libyaml's composer needs C's stack for each.
+DEEPEST = 50
+#: How many values of a file may be repetitions by `*alias`.
+MOST_REPEATED = 10_000
+#: The most characters that a message shows of what is wrong.
+LONGEST = 300
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast
 
 
-class _UniqueKeys(_Loader):
-    """Refuses a key that occurs twice; PyYAML itself would silently keep the last one."""
+class _Strict(_Loader):
+    """Refuses a key that occurs twice, of which PyYAML keeps the last, and names the line of a malformed value."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
-        for key, _ in node.value:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode):
+                raise _error("a key must be text, not a list or mapping", key)
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key '{key.value}' occurs twice", problem_mark=key.start_mark
-                )
+                raise _error(f"the key '{key.value}' occurs twice", key)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            kind = node.tag.rpartition(":")[2]
+            raise _error(f"a malformed value of type {kind}: {error}", node) from None
+
+
+def _error(problem: str, node: Any) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
 
 
 def read_yaml(path: Path | str) -> Any:
@@ -40,17 +56,79 @@ def read_yaml(path: Path | str) -> Any:
     Raises UserError with one line if it cannot be read: `path:line: what is wrong; what to look for`.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            return yaml.load(file, _UniqueKeys)
-    except yaml.MarkedYAMLError as error:
-        place = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else path
-        said = " ".join(filter(None, (error.context, error.problem)))
-        raise UserError(f"{place}: {said}; look at keys, indentation, brackets and quotes there and before") from None
+        content = Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"{path}: it cannot be read: {error.strerror}; correct the name, or restore the file") from None
-    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise UserError(f"{path}: this is not YAML as text: {said}; correct it, or restore the file") from None
+    try:
+        text = content.decode("utf-8")
+        _check_extent(text, path)
+        return yaml.load(text, _Strict)
+    except yaml.MarkedYAMLError as error:
+        place = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else path
+        said = " ".join(f"{error.context or ''} {error.problem or ''}".split())
+        raise UserError(f"{place}: {said}; look at keys, indentation, brackets and quotes there and before") from None
+    except (UnicodeDecodeError, yaml.reader.ReaderError) as error:
+        offset = error.start if isinstance(error, UnicodeDecodeError) else error.position
+        line = content[:offset].count(b"\n") + 1
+        raise UserError(
+            f"{path}:{line}: this is not text in UTF-8, or has control characters; correct it, or restore the file"
+        ) from None
+
+
+def _check_extent(text: str, path: Path | str) -> None:
+    """Raise UserError if collections nest too deeply, or if aliases stand for too many values, or for themselves."""
+    sizes: dict[str, int] = {}  # how many values each anchor stands for
+    opened: list[tuple[str | None, int]] = []  # the anchors of the collections around an event, and the values before
+    values = repeated = 0
+    for event in yaml.parse(text, _Loader):
+        wrong = ""
+        if isinstance(event, yaml.AliasEvent):
+            values += sizes.get(event.anchor, 0)
+            repeated += sizes.get(event.anchor, 0)
+            if event.anchor in (anchor for anchor, _ in opened):
+                wrong = f"*{event.anchor} stands within &{event.anchor}, so it has no end"
+            elif repeated > MOST_REPEATED:
+                wrong = f"the aliases up to *{event.anchor} repeat more than {MOST_REPEATED} values"
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, values))
+            values += 1
+            if len(opened) > DEEPEST:
+                wrong = f"more than {DEEPEST} lists and mappings within each other"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes |= {anchor: values - before} if anchor else {}
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+            sizes |= {event.anchor: 1} if event.anchor else {}
+        if wrong:
+            raise UserError(f"{path}:{event.start_mark.line + 1}: {wrong}; write the values themselves")
+
+
+# JSON Schema takes 1024.0 for an integer; a size in Python must be one.
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+
+def schema(name: str) -> dict[str, Any]:
+    """workflow/schemas/<name>.schema.yaml with the definitions that follow from PRECISIONS.
+
+    They are `dtype`, an element type, and `number`, the type of a number that a kernel is called with.
+    """
+    types, numbers = list(PRECISIONS), [*number_types(), "dtype"]
+    found = read_yaml(SCHEMAS / f"{name}.schema.yaml")
+    found["$defs"] = found.get("$defs", {}) | {
+        "dtype": {"enum": types, "description": _listed(types), "examples": types[:1]},
+        "number": {"enum": numbers, "description": _listed(numbers)},
+    }
+    return found
+
+
+def _listed(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def validate(data: Any, name: str, source: Path | str) -> None:
@@ -58,27 +136,32 @@ def validate(data: Any, name: str, source: Path | str) -> None:
 
     Raises UserError with one line for the first mistake: `source: key.path: what is wrong; what would be right`.
     """
-    endless = _endless(data)
-    if endless:
-        raise UserError(f"{source}: {endless} is not a finite number; write one, for example 10")
-    schema = read_yaml(SCHEMAS / f"{name}.schema.yaml")
-    import jsonschema
-
-    errors = jsonschema.Draft202012Validator(schema).iter_errors(data)
-    error = jsonschema.exceptions.best_match(errors)
+    wrong = next(_foreign(data), None)
+    if wrong:
+        raise UserError(f"{source}: {wrong}")
+    error = jsonschema.exceptions.best_match(_Validator(schema(name)).iter_errors(data))
     if error is not None:
         raise UserError(f"{source}: {_explain(error)}")
 
 
-def _endless(data: Any, place: str = "") -> str | None:
-    """Where data hold an infinity or what is not a number; the schema's comparisons let them pass."""
-    if isinstance(data, float) and not math.isfinite(data):
-        return place
-    parts = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()
-    return next(filter(None, (_endless(part, f"{place}.{name}".strip(".")) for name, part in parts)), None)
+def _foreign(data: Any, place: str = "") -> Iterator[str]:
+    """What a schema does not see: numbers that are not finite, and what YAML has beside JSON."""
+    where = place or "top level"
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            if not isinstance(key, str):
+                yield f"{where}: the key {key} is not text; put it into quotes"
+            yield from _foreign(value, f"{place}.{key}".strip("."))
+    elif isinstance(data, list):
+        for number, value in enumerate(data):
+            yield from _foreign(value, f"{place}.{number}".strip("."))
+    elif isinstance(data, float) and not math.isfinite(data):
+        yield f"{where} is not a finite number; write one, for example 10"
+    elif not isinstance(data, str | int | float | None):
+        yield f"{where}: {data} is of type {type(data).__name__}; if it is text, put it into quotes"
 
 
-def _explain(error: "jsonschema.ValidationError") -> str:
+def _explain(error: jsonschema.ValidationError) -> str:
     place = ".".join(str(part) for part in error.absolute_path) or "top level"
     if error.validator == "additionalProperties":
         allowed = error.schema.get("properties", {})
@@ -87,11 +170,17 @@ def _explain(error: "jsonschema.ValidationError") -> str:
         hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(sorted(allowed))}"
         return f"{place}: unknown key '{extra[0]}'; {hint}"
     if error.schema is False:
-        return f"{place}: {json.dumps(error.instance)} does not belong here; remove it"
+        return f"{place}: {_shortened(json.dumps(error.instance))} does not belong here; remove it"
     remedy, example = error.schema.get("description"), error.schema.get("examples")
-    message = f"{place}: {error.message}"
+    message = f"{place}: {_shortened(error.message)}"
     if remedy:
         message += f"; expected {remedy}"
     if example:
         message += f", for example {json.dumps(example[0])}"
     return message
+
+
+def _shortened(words: str) -> str:
+    """Words on one line, without their middle if they are long."""
+    words = " ".join(words.split())
+    return words if len(words) <= LONGEST else f"{words[: LONGEST // 2]} ... {words[-LONGEST // 2 :]}"

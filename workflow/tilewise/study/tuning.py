@@ -48,7 +48,9 @@ def load(folder: Path | str) -> Choices:
     path = Path(folder) / FILE
     if not path.is_file():
         return {}
-    found = read_yaml(path) or {}
+    found = read_yaml(path)
+    if found is None:  # nothing but comments
+        return {}
     validate(found, "tuned", path)
     return found
 
