@@ -1291,7 +1291,7 @@ if not evidence.facts["cache_lines"].empty:
 # %%
 known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
 known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
-known += " accuracy_gate energy triton"
+known += " accuracy_gate energy triton overhead"
 for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
     title = findings.plain(tasks[name]["title"])
     display(text(f"## {title}\n\nThe task `{name}` of the config."))

@@ -1,8 +1,5 @@
 """What the tests share: the study's own config and registry, and a copy of the repository in which Snakemake runs."""
 
-import shutil
-import subprocess
-
 import hypothesis
 import pytest
 import yaml
@@ -10,6 +7,7 @@ from clones import copy_repository
 from xdist.scheduler import LoadFileScheduling
 
 from tilewise import ROOT
+from tilewise.measure import gpus
 from tilewise.study import registry
 from tilewise.study.device import EMULATED_LIMITS
 
@@ -19,19 +17,18 @@ hypothesis.settings.load_profile("study")
 
 
 def pytest_collection_modifyitems(items):
-    """If nvidia-smi does not list a GPU, tests marked `gpu` are skipped and say so.
+    """If no GPU is visible, tests marked `gpu` are skipped and say so.
 
     Those with Slurm go first, then the files that run whole studies, so that at the end no worker of pytest-xdist waits
     for another; it hands out its work in this order.
     """
     order = {"slurm": 0, "tests": 1}
     items.sort(key=lambda item: order.get(item.path.parent.name, 2))
-    smi = shutil.which("nvidia-smi")
-    if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.startswith(b"GPU"):
+    if gpus.visible():
         return
     for item in items:
         if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU on this machine"))
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU is visible here"))
 
 
 class Scheduling(LoadFileScheduling):

@@ -297,6 +297,7 @@ def facts(platform, backend, study):
     roofs = [dict(zip(("quantity", "measured", "datasheet", "unit"), roof)) for roof in roofs]
     common = {"dtype": "float", "samples": 20, "noise": 0.001, "status": "ok", "message": note, "platform": platform}
     roofs = [common | roof | ({} if timed else {"measured": None, "datasheet": None}) for roof in roofs]
+    empty = {"platform": platform, "overhead_us": 4.25, "samples": 1000, "noise": 0.02, "status": "ok", "message": ""}
     held = {"platform": platform, "kernel": "tiled", "dtype": "float", "block_x": 16, "block_y": 16, "tile": 16}
     held |= {"threads": 256, "registers": 38, "shared_bytes": 2048, "active_blocks": 6, "occupancy": 0.75}
     held |= {"limiter": "registers", "api_active_blocks": 6}
@@ -308,6 +309,7 @@ def facts(platform, backend, study):
         "facts/energy.csv": columns.frame(energy(platform, backend, study), "energy", parameters()),
         "facts/launch_limits.csv": columns.frame(launches, "launch_limits"),
         "facts/bandwidth.csv": columns.frame(roofs, "bandwidth"),
+        "facts/overhead.csv": columns.frame([empty] if timed else [], "overhead"),
         "occupancy.csv": columns.frame([held] if timed else [], "occupancy", parameters()),
         "tile_choice.csv": columns.frame([], "tile_choice"),
     }
@@ -320,7 +322,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
-        if entry.get("method") in ("bandwidth", "launch_limits", "tune", "accuracy", "energy"):
+        if entry.get("method") in ("bandwidth", "overhead", "launch_limits", "tune", "accuracy", "energy"):
             continue
         expanded = points.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
         everything += expanded

@@ -80,10 +80,11 @@ METHODS = {
     "gate": "accuracy",
     "limits": "launch_limits",
     "roofs": "bandwidth",
+    "nothing": "overhead",
 }
 ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "joules", "gate"}
 ALL = ON_GPU | {"loops"}
-EVERY = ALL | {"roofs"}
+EVERY = ALL | {"roofs", "nothing"}
 SHAPES = [{"n": 48, "p": 48, "m": 48}]
 NONE: set[str] = set()
 
@@ -145,10 +146,10 @@ CONFIG = {
         {"one", "two", "three", "blocks", "loops"},
         NONE,
     ),
-    "timing.min_samples": (put("timing", "min_samples", value=9), ON_GPU, NONE),
-    "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU, NONE),
-    "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU, NONE),
-    "timing.timeout_s": (put("timing", "timeout_s", value=7), ON_GPU, NONE),
+    "timing.min_samples": (put("timing", "min_samples", value=9), ON_GPU | {"nothing"}, NONE),
+    "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU | {"nothing"}, NONE),
+    "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU | {"nothing"}, NONE),
+    "timing.timeout_s": (put("timing", "timeout_s", value=7), ON_GPU | {"nothing"}, NONE),
     "timing.point_limit_s": (put("timing", "point_limit_s", value=7), ALL, ALL),
     "verification.full_limit_gflop.gpu": (put("verification", "full_limit_gflop", "gpu", value=7), ON_GPU, NONE),
     "verification.full_limit_gflop.cpu": (put("verification", "full_limit_gflop", "cpu", value=7), *[{"loops"}] * 2),
@@ -299,7 +300,8 @@ def plans(tmp_path_factory):
         (clone / f"kernels/{name}.cu").write_text(SOURCE)
     plans = Plans(clone)
     plans.config["tasks"] = {name: {"title": name, "sweeps": sweeps} for name, sweeps in TASKS.items()}
-    plans.config["tasks"]["roofs"] = {"title": "roofs"}
+    for task in ("roofs", "nothing"):  # their methods have no sweeps
+        plans.config["tasks"][task] = {"title": task}
     for name, method in METHODS.items():
         plans.config["tasks"][name]["method"] = method
     plans.config |= {"platforms": {name: {"backend": backend} for name, backend in PLATFORMS.items()}, "slurm": None}

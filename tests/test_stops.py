@@ -141,11 +141,6 @@ def test_a_killed_run_takes_its_scripts_along_and_its_lock_is_taken_over(clone):
     assert snakemake(clone, "results/emulator/target.json").returncode == 0
 
 
-def test_a_copy_without_git_does_not_say_that_it_is_clean(clone):
-    device = json.loads((clone / "results/emulator/device.json").read_text())
-    assert device["commit"] is None and device["dirty"] is None
-
-
 def test_what_was_left_unfinished_is_made_again_without_advice(clone):
     target = "results/emulator/target.json"
     assert snakemake(clone, target, "--forcerun", "target").returncode == 0

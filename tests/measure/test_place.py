@@ -13,22 +13,14 @@ class NVMLError(Exception):
     """As pynvml has it."""
 
 
-def nvml(pids=(), names=None, mig=None, percent=0):
-    """What of pynvml is used; `mig` None is a card without MIG, which answers with an error."""
-
-    def mode(handle):
-        if mig is None:
-            raise NVMLError("not supported")
-        return [mig, mig]
-
+def nvml(pids=(), names=None, percent=0):
+    """What of pynvml is used."""
     return SimpleNamespace(
         NVMLError=NVMLError,
-        NVML_DEVICE_MIG_ENABLE=1,
         nvmlInit=lambda: None,
         nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
         nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=pid) for pid in pids],
         nvmlSystemGetProcessName=lambda pid: (names or {}).get(pid, "python"),
-        nvmlDeviceGetMigMode=mode,
         nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=percent),
     )
 
@@ -45,11 +37,9 @@ OURS = os.getpid()
     ("card", "expected"),
     [
         (nvml([OURS]), []),
-        (nvml([OURS], mig=0), []),
         (nvml([77]), []),  # in a container: our own process by the host's number
         (nvml([OURS, 77, 78]), ["2 other processes on it"]),
         (nvml([77, 78]), ["1 other process on it"]),
-        (nvml([OURS], mig=1), ["MIG is on, so that the card is divided"]),
         (nvml([OURS], percent=83), ["83 % of the last second in use"]),
         (
             nvml([OURS, 77], names={77: b"/usr/bin/nvidia-cuda-mps-server"}),

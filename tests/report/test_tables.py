@@ -438,6 +438,52 @@ def test_kernels_edited_since_they_were_recorded_are_named(recorded):
     assert said(other) == "edited since: tiled"
 
 
+def test_the_provenance_says_with_which_commits_and_changes_the_tasks_were_measured(recorded):
+    gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
+    rows, roofs, before = gpu.measurements, gpu.facts["bandwidth"], gpu.device["commit"]
+
+    def said(measured, facts, device=gpu.device):
+        platform = dataclasses.replace(
+            gpu, measurements=measured, facts=gpu.facts | {"bandwidth": facts}, device=device
+        )
+        evidence = data.Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
+        return tables.provenance(evidence).set_index("fact").loc["commit"].iloc[0]
+
+    assert said(rows, roofs) == before, "rows of before have no commit, device.json of then has"
+    plain = {name: value for name, value in gpu.device.items() if name not in ("commit", "dirty")}
+    assert said(rows, roofs, plain) == "unknown"
+    silent = {name: table.iloc[:0] for name, table in gpu.facts.items()}
+    gpu = dataclasses.replace(gpu, facts=silent)
+    new = rows[rows["task"].isin(["task1a", "task3"])].assign(commit="b0f6ce0967", changes="")
+    assert said(new, roofs.assign(commit="b0f6ce0967"), plain) == "b0f6ce0967"
+    new.loc[new["task"] == "task3", "changes"] = "kernels/mine.cu (new)"
+    not_built = new.iloc[:1].assign(task="ladder_float", status="unsupported", commit="", changes="")
+    assert said(pd.concat([new, not_built]), roofs.assign(commit="1234567890"), plain) == (
+        "b0f6ce0967 (task1a); b0f6ce0967 with changes in kernels/mine.cu (new) (task3); 1234567890 (bandwidth)"
+    )
+
+
+def test_the_origin_of_recorded_times_names_every_commit_once(emulator):
+    [gpu] = emulator.gpus
+    assert f"commit `{gpu.device['commit'][:10]}`)" in findings.origin(emulator)
+    rows = gpu.measurements.assign(commit="b0f6ce0967", changes="")
+    rows.loc[rows["task"] == "task3", "changes"] = "kernels/mine.cu (new)"
+    rows.loc[rows["task"] == "task4", "commit"] = "1234567890"
+    facts = {name: table.iloc[:0] for name, table in gpu.facts.items()}
+    gpu = dataclasses.replace(gpu, measurements=rows, facts=facts)
+    assert "commit `b0f6ce0967` and `1234567890`)" in findings.origin(dataclasses.replace(emulator, gpus=(gpu,)))
+
+
+def test_the_overhead_of_a_machine_has_a_table_and_a_bar(gpu, emulator):
+    [row] = tables.task("overhead", gpu, PUBLISHED).to_dict("records")
+    assert row["overhead_us"] == 4.25
+    assert "4.25 µs" in figures.svg(figures.task("overhead", gpu, PUBLISHED))
+    facts = {name: table.iloc[:0] if name == "overhead" else table for name, table in gpu.facts.items()}
+    without = dataclasses.replace(gpu, facts=facts)
+    assert tables.task("overhead", without, PUBLISHED).empty
+    assert "No overhead was measured" in figures.svg(figures.task("overhead", without, PUBLISHED))
+
+
 def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):
     gpu = dict(emulator.gpus[0].device["gpu"], peak_gflops=None)
     device = dict(emulator.gpus[0].device, gpu=gpu)

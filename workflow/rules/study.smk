@@ -38,6 +38,8 @@ try:
     )
     if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm
         start.check_kept(study.kernels)
+        if study.remark:
+            print(study.remark, file=sys.stderr)
 except UserError as error:
     raise WorkflowError(str(error))
 

@@ -1,5 +1,7 @@
 """Build and measure one task by its method."""
 
+import contextlib
+
 from tilewise.files import script, write_csv
 from tilewise.measure import place
 from tilewise.measure.lease import one_gpu
@@ -10,12 +12,16 @@ from tilewise.workflow import Study
 with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
-    if place.slurm_job() and not study.needs_gpu(snakemake.wildcards):
+    needs_gpu = study.needs_gpu(snakemake.wildcards)
+    if place.slurm_job() and not needs_gpu:
         device |= {"cpu": processor()}  # a node for jobs without a GPU may have another one; the rows name it
     else:
         check_here(device)
+    source = place.source()
     work = study.work(snakemake.wildcards.task, device, snakemake.params, place.cores(snakemake.threads))
-    with one_gpu(device):
+    with one_gpu(device) if needs_gpu else contextlib.nullcontext():
         measurements, facts = study.method(work.task).run(work)
+    if "commit" in facts:  # without rows in a journal, so that all of it was measured now
+        facts = facts.assign(**source)
     write_csv(measurements, snakemake.output.task)
     write_csv(facts, snakemake.output.facts)

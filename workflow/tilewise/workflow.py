@@ -6,8 +6,6 @@ import itertools
 import math
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from tilewise import KERNELS, ROOT, UserError
 from tilewise.build import build, emulator
 from tilewise.count import counters
 from tilewise.files import digest
-from tilewise.measure import job
+from tilewise.measure import gpus, job
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.study import durations, points, registry, slurm
@@ -32,30 +30,15 @@ def rules() -> set[str]:
     return {name for file in files for name in re.findall(r"^rule (\w+):", file.read_text(), re.MULTILINE)}
 
 
-def this_machine() -> tuple[str, str, int]:
-    """Name and backend of this machine as a platform, and how many GPUs it has for us.
-
-    It is named after its first GPU (`nvidia-h200`, gpu), or (`emulator`, emulator).
-    """
-    if shutil.which("nvidia-smi"):
-        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        answer = subprocess.run(query, capture_output=True, text=True)
-        names = answer.stdout.split("\n")[:-1]
-        if answer.returncode == 0 and names:
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-            count = len([entry for entry in visible.split(",") if entry]) if visible is not None else len(names)
-            return re.sub(r"[^a-z0-9]+", "-", names[0].lower()).strip("-"), "gpu", max(1, count)
-    return "emulator", "emulator", 0
-
-
 class Study:
     """What a config asks for.
 
     tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
     lacks; platforms: dict from name to its settings, each with a `backend` (gpu or emulator); kernels: the registry;
-    gpus: how many this machine has, at least 1; profiled: how many launches ncu would read. The methods that take
-    `wildcards` are input functions of Snakemake's rules. Paths are relative: they are the same in a clone that was
-    moved, where nothing needs to be made again. `cpu_job` and `gpu_job` are the resources of a job under Slurm.
+    gpus: how many of this machine measure, at least 1; remark: a line about those that do not, or ""; profiled: how
+    many launches ncu would read. The methods that take `wildcards` are input functions of Snakemake's rules. Paths are
+    relative: they are the same in a clone that was moved, where nothing needs to be made again. `cpu_job` and `gpu_job`
+    are the resources of a job under Slurm.
     `remote`: jobs run elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake
     may use. `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that
     cannot work, unless it is `checked`: a script's config was checked when its rule was made.
@@ -81,7 +64,7 @@ class Study:
         taken = {*reserved, *rules()} & set(config["tasks"])
         if taken:
             raise UserError(f"{source}: tasks.{min(taken)}: the study has a rule or table of that name; choose another")
-        self.gpus = 1
+        self.gpus, self.remark = 1, ""
         if config["platforms"] == "auto" and remote:
             raise UserError(
                 "platforms: 'auto' is the machine that Snakemake runs on, but the jobs run on a cluster; "
@@ -89,13 +72,13 @@ class Study:
                 "as in --configfile config/cluster.yaml config/quick.yaml"
             )
         if config["platforms"] == "auto":
-            name, backend, gpus = this_machine()
-            self.platforms = {name: {"backend": backend}}
-            self.gpus = max(1, gpus)
+            here = gpus.this_machine()
+            self.platforms = {here.name: {"backend": here.backend}}
+            self.gpus, self.remark = max(1, here.gpus), here.remark
         else:
             self.platforms = slurm.spread(config["platforms"])
             if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
-                self.gpus = max(1, this_machine()[2])
+                self.gpus = max(1, gpus.this_machine().gpus)
         for name in ("l1", "l2"):
             level = config["trace"]["cache_lines"][name]
             if level["bytes"] < level["ways"] * 64:

@@ -27,6 +27,7 @@ import pandas as pd
 
 from tilewise import ROOT, UserError
 from tilewise.build import build
+from tilewise.measure import gpus
 from tilewise.measure.job import Job, prepare
 from tilewise.study import columns, registry
 from tilewise.study.points import Point, expand, point
@@ -223,12 +224,10 @@ def count_all(
 
 
 def _capability() -> str:
-    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, check=True, capture_output=True, text=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        raise UserError("there is no NVIDIA GPU here (nvidia-smi does not answer); the counters need one") from None
-    return answer.split()[0]
+    seen = gpus.visible()
+    if not seen:
+        raise UserError("no NVIDIA GPU is visible here (nvidia-smi shows none); the counters need one")
+    return seen[0].capability
 
 
 def _multiprocessors() -> int:

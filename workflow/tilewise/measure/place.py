@@ -1,4 +1,4 @@
-"""Where a point is measured, and whether anything else uses the same machine meanwhile."""
+"""Where and with what a point is measured, and whether anything else uses the same machine meanwhile."""
 
 import functools
 import os
@@ -9,6 +9,12 @@ import subprocess
 import time
 from typing import Any
 
+from tilewise import ROOT
+
+#: What a measurement depends on: a change of other files, such as the report's, is no change of it.
+MEASURED_WITH = ("kernels", "workflow", "config", "Snakefile", "pyproject.toml")
+#: A row names so many changed files.
+NAMED = 5
 #: Seconds for which an answer of Slurm holds: a job asks its controller no more often.
 ASK_AGAIN_S = 30
 
@@ -40,9 +46,37 @@ def processor() -> str:
         return name
 
 
+@functools.cache
+def source() -> dict[str, str]:
+    """The columns `commit` and `changes`, as the clone is when this process asks first; empty without git's history.
+
+    `changes` names the files, new ones too, in which what measures differs from the commit.
+    """
+    try:
+        commit = _git("rev-parse", "--short=10", "HEAD").strip()
+        lines = _git(
+            "status", "--porcelain", "--no-renames", "--untracked-files=all", "--", *MEASURED_WITH
+        ).splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": "", "changes": ""}
+    # A line is two letters, a blank, and the path, which is quoted if it has odd characters; `??` is an untracked file.
+    paths = [line[3:].strip('"') + " (new)" * line.startswith("??") for line in lines]
+    more = [f"{len(paths) - NAMED} more"] if len(paths) > NAMED else []
+    return {"commit": commit, "changes": ", ".join(paths[:NAMED] + more)}
+
+
+def _git(*words: str) -> str:
+    # Without locks: a user may commit meanwhile.
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), "-c", "core.quotePath=false", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
 def columns(gpu: str | None = None) -> dict[str, Any]:
-    """What a row says of the place: node, slurm_job, processor, alone. `gpu` is the UUID of the GPU that measured."""
-    return {"node": node(), "slurm_job": slurm_job(), "processor": processor(), "alone": alone(gpu)}
+    """What a row says of the place and of what measured: node, slurm_job, processor, alone, commit, changes.
+
+    `gpu` is the UUID of the GPU that measured.
+    """
+    return {"node": node(), "slurm_job": slurm_job(), "processor": processor(), "alone": alone(gpu)} | source()
 
 
 def alone(gpu: str | None) -> bool | None:

@@ -7,14 +7,13 @@ import os
 import platform as python_platform
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewise import ROOT, UserError
+from tilewise import UserError
 from tilewise.build.cpp import compiler
-from tilewise.measure import place
-from tilewise.measure.lease import text
+from tilewise.measure import gpus, place
 from tilewise.study.device import EMULATED_LIMITS
 
 #: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
@@ -40,7 +39,7 @@ def capture(platform: str, backend: str) -> dict[str, Any]:
     `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
     """
     if backend == "gpu":
-        gpu, limits, versions = _gpu()
+        gpu, limits, versions = _gpu(platform)
     else:
         gpu, limits, versions = None, EMULATED_LIMITS, {}
     return {
@@ -54,7 +53,6 @@ def capture(platform: str, backend: str) -> dict[str, Any]:
         "versions": versions | _packages(),
         "cpu": processor(),
         "host_compiler": _first_line([*compiler(), "--version"]),
-        **_commit(),
     }
 
 
@@ -65,18 +63,10 @@ def check_here(device: Mapping[str, Any]) -> None:
     """
     captured, here = [device["cpu"]["name"]], [processor()["name"]]
     if device["backend"] == "gpu":
-        import pynvml
-
-        captured.append(f"{device['gpu']['name']}, driver {device['gpu']['driver']}")
-        pynvml.nvmlInit()
-        names = {
-            text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(k)))
-            for k in range(pynvml.nvmlDeviceGetCount())
-        }
-        driver = text(pynvml.nvmlSystemGetDriverVersion())
-        # CUDA and NVML may number the GPUs of a node differently, so any of them may be the one that CUDA uses.
-        seen = sorted(names, key=lambda name: name != device["gpu"]["name"])
-        here.append(f"{seen[0] if seen else 'no GPU'}, driver {driver}")
+        name = device["gpu"]["name"]
+        captured.append(f"{name}, driver {device['gpu']['driver']}")
+        seen = gpus.of_model(name) or gpus.visible()
+        here.append(f"{seen[0].name}, driver {seen[0].driver}" if seen else "no GPU")
     if captured != here:
         raise UserError(
             f"results/{device['platform']}/device.json describes another machine ({'; '.join(captured)}) than "
@@ -85,7 +75,8 @@ def check_here(device: Mapping[str, Any]) -> None:
         )
 
 
-def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _gpu(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The first GPU that a platform measures, its limits, and the versions of what CUDA runs there."""
     try:
         import cupy
         import pynvml
@@ -94,6 +85,15 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
             f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
             "installs the GPU packages, or `pip install -e '.[gpu]'`"
         ) from None
+    cards = gpus.of_platform(platform)
+    with gpus.only(cards[0].uuid):
+        return _described(cupy, pynvml, cards)
+
+
+def _described(
+    cupy: Any, pynvml: Any, cards: Sequence[gpus.Gpu]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What CUDA and NVML say of the first of the cards, the only one that this process sees."""
     runtime = cupy.cuda.runtime
     try:
         device = cupy.cuda.Device(0)
@@ -114,15 +114,11 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     power_limit = None
     with contextlib.suppress(pynvml.NVMLError):  # not every card reports it
         power_limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
-    uuid = text(pynvml.nvmlDeviceGetUUID(handle))
     gpu = {
-        "name": text(facts["name"]),
-        "uuid": uuid,
-        "busy": busy(pynvml, handle, uuid),
-        "all_uuids": [
-            text(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
-            for index in range(pynvml.nvmlDeviceGetCount())
-        ],
+        "name": cards[0].name,
+        "uuid": cards[0].uuid,
+        "busy": busy(pynvml, handle, cards[0].uuid),
+        "all_uuids": [card.uuid for card in cards],
         "compute_capability": capability,
         "sms": sms,
         "sm_clock_mhz": sm_mhz,
@@ -133,7 +129,7 @@ def _gpu() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         # Two transfers per clock cycle, over the whole bus.
         "memory_bandwidth_gb_s": round(2 * memory_mhz * 1e6 * facts["memoryBusWidth"] / 8 / 1e9, 1),
         "l2_bytes": facts["l2CacheSize"],
-        "driver": text(pynvml.nvmlSystemGetDriverVersion()),
+        "driver": cards[0].driver,
         "peak_gflops": None
         if lanes is None
         else {dtype: round(2 * per_cycle * sms * sm_mhz / 1000, 1) for dtype, per_cycle in lanes.items()},
@@ -169,14 +165,11 @@ IDLE_PERCENT = 10
 def busy(nvml: Any, handle: Any, uuid: str) -> list[str]:
     """What else uses a GPU, in words for the report; `nvml` is the module pynvml, and this process has a context."""
     found = []
-    with contextlib.suppress(nvml.NVMLError):  # cards without MIG say so with an error
-        if nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE:
-            found.append("MIG is on, so that the card is divided")
     others = [pid for pid in place.processes(uuid) or () if pid != os.getpid()]
     names = []
     for pid in others:
         with contextlib.suppress(nvml.NVMLError):
-            names.append(text(nvml.nvmlSystemGetProcessName(pid)))
+            names.append(_text(nvml.nvmlSystemGetProcessName(pid)))
     if (
         any("mps-server" in name for name in names)
         or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
@@ -193,11 +186,9 @@ def busy(nvml: Any, handle: Any, uuid: str) -> list[str]:
     return found
 
 
-def _commit() -> dict[str, Any]:
-    """The commit and whether files differ from it; None for both in a copy without git's history."""
-    commit = _first_line(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
-    changed = _first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
-    return {"commit": commit, "dirty": None if commit is None else bool(changed)}
+def _text(value: Any) -> str:
+    """What NVML answers; some of its versions give bytes."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _dotted(version: int) -> str:

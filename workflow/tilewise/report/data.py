@@ -17,6 +17,7 @@ import pandas as pd
 
 from tilewise import ROOT, UserError
 from tilewise.files import read_json, remedy
+from tilewise.measure.rows import NOT_BUILT
 from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
@@ -61,6 +62,24 @@ class Platform:
         """The processor in words; for recorded data it also says so, and when it was recorded."""
         name = self.device["gpu"]["name"] if self.has_gpu else "this machine, no GPU"
         return f"{name}, recorded {self.device['captured'][:10]}" if self.recorded else name
+
+    @property
+    def commits(self) -> dict[str, list[str]]:
+        """The tasks that were measured with each state of the sources, which is a commit and what differed from it.
+
+        Rows without a commit were recorded when device.json alone had one, or measured in a copy without git's history.
+        """
+        tables = [self.measurements, *(self.facts[name] for name in METHODS if name in self.facts)]
+        stated = [table[["task", "status", "commit", "changes"]] for table in tables if "commit" in table]
+        rows = pd.concat(stated, ignore_index=True)
+        before = self.device.get("commit") or "unknown"
+        before += " with changes not committed" if self.device.get("dirty") else ""
+        found: dict[str, list[str]] = {}
+        states = rows.loc[~rows["status"].isin(NOT_BUILT), ["task", "commit", "changes"]].drop_duplicates()
+        for task, commit, changes in states.itertuples(index=False):
+            state = commit + f" with changes in {changes}" * bool(changes) if commit else before
+            found.setdefault(state, []).append(task)
+        return {state: list(dict.fromkeys(tasks)) for state, tasks in found.items()} or {before: []}
 
 
 @dataclass(frozen=True, eq=False)  # so what is made of it can be kept by functools

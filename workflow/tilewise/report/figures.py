@@ -1141,6 +1141,21 @@ def bandwidth(evidence: Evidence, published: pd.DataFrame) -> Figure:
 
 
 @_styled
+def overhead(evidence: Evidence, published: pd.DataFrame) -> Figure:
+    """The isolated time of an empty kernel, a bar per machine."""
+    table = evidence.facts["overhead"]
+    table = table[table["overhead_us"].notna()]
+    if table.empty:
+        return _nothing("No overhead was measured: there is no GPU, or the recorded run has no such task.")
+    figure, (axis,) = _panels(1, height=1.2 + 0.35 * len(table))
+    bars = axis.barh([evidence.labels[name] for name in table["platform"]], table["overhead_us"])
+    axis.bar_label(bars, [f"{value:.2f} µs" for value in table["overhead_us"]], label_type="center", color="white")
+    axis.set(xlabel="µs of every isolated time")
+    axis.grid(axis="y", visible=False)
+    return figure
+
+
+@_styled
 def accuracy(evidence: Evidence, published: pd.DataFrame) -> Figure:
     """Errors as multiples of SGEMM's on the same operands: a line of panels per machine and measure, one per kernel.
 
@@ -1397,6 +1412,7 @@ _OF_METHOD = {
     "cold_start": cold_start,
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
+    "overhead": overhead,
 }
 #: The figures of the whole study, in addition to those of its tasks: file name -> function of evidence and published.
 OVERVIEW = {

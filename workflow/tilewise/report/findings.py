@@ -53,9 +53,10 @@ def _when(platform):
 
 
 def _recorded(gpu):
-    commit = (gpu.device["commit"] or "unknown")[:10]  # a copy without git's history has no commit
+    commits = dict.fromkeys(f"`{state.partition(' ')[0][:10]}`" for state in gpu.commits)
     said = (
-        f"they were recorded on an {plain(gpu.device['gpu']['name'])} at {_when(gpu)} (`{gpu.name}`, commit `{commit}`)"
+        f"they were recorded on an {plain(gpu.device['gpu']['name'])} at {_when(gpu)} (`{gpu.name}`, "
+        f"commit {' and '.join(commits)})"
     )
     cards = gpu.measurements["gpu_uuid"]
     cards = cards[cards != ""].dropna()

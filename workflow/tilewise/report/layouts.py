@@ -226,6 +226,10 @@ LAYOUTS = {
         ("", "quantity platform dtype measured datasheet percent_of_datasheet unit status message"),
         message="note",
     ),
+    "overhead": layout(
+        ("", "platform overhead_us samples noise sm_clock_mhz status message"),
+        message="note",
+    ),
     "occupancy": layout(
         ("", "kernel platform dtype choice"),
         ("Of a block", "threads registers shared_bytes"),

@@ -409,6 +409,7 @@ _OF_METHOD = {
     "cold_start": cold_start,
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
+    "overhead": lambda evidence, published: evidence.facts["overhead"],
 }
 #: The tasks whose table shows only the best of each case, as the source does, instead of every point.
 _WINNERS = {"task1a", "task2a", "task2b"}
@@ -1150,7 +1151,10 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
         facts["kernels"] = (
             f"edited since: {', '.join(edited)}" if edited else "as measured, by the hash of every source"
         )
-    facts["commit"] = f"{device['commit'] or 'unknown'}{' with changes not committed' if device['dirty'] else ''}"
+    commits = platform.commits
+    facts["commit"] = "; ".join(
+        state if len(commits) == 1 else f"{state} ({', '.join(tasks)})" for state, tasks in commits.items()
+    )
     return facts
 
 

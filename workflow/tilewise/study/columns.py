@@ -67,6 +67,8 @@ node | text | | node | the machine that ran the point, as Slurm calls it
 slurm_job | text | | Slurm job | the number of the Slurm job that ran the point
 processor | text | | processor | the processor of the node
 alone | flag | | alone | whether no other process used the GPU and no other Slurm job the node; empty if nobody knows
+commit | text | | commit | the commit of the clone when the point was measured; empty in a copy without git's history
+changes | text | | changes | files of kernels, workflow and config that differed from the commit, new ones too
 registers | whole | | registers per thread | registers of a thread
 shared_bytes | whole | B | shared memory, B | shared memory of a block, static and dynamic
 relative_error | number | | relative error | error of C against float64, in the Frobenius norm
@@ -111,6 +113,8 @@ error | text | | runtime | the CUDA runtime's name of the error
 error_text | text | | error text | the runtime's words for it
 driver_error | text | | driver | the CUDA driver's name of the error
 c_untouched | flag | | C untouched | whether C is as it was before the launch
+
+overhead_us | number | µs | overhead, µs | median isolated time of an empty kernel of one thread
 
 quantity | text | | quantity | what was measured or published
 measured | number | | measured | its value here
@@ -354,6 +358,8 @@ _BY_WAY = (
     "async_load_requests async_load_sectors tma_load_sectors tma_store_sectors matrix_load_requests "
     "cluster_load_sectors cluster_store_sectors"
 )
+#: What a row was measured with. Facts have these columns if their task has no rows in measurements.csv.
+_SOURCE = "commit changes"
 #: What ncu reads at full size.
 _FULL_SIZE = (
     "l1_hit_percent l2_hit_percent l2_sectors dram_read_bytes dram_written_bytes l1_percent l2_percent dram_percent "
@@ -363,9 +369,10 @@ _FULL_SIZE = (
 #: Columns that joined after runs had been recorded, by file.
 LATER = {
     "measurements": frozenset(
-        "gpu_uuid node slurm_job processor alone sm_clock_min_mhz runs run_low_ms run_high_ms".split()
+        f"gpu_uuid node slurm_job processor alone sm_clock_min_mhz runs run_low_ms run_high_ms {_SOURCE}".split()
     ),
-    "accuracy": frozenset(["loop_difference"]),
+    **dict.fromkeys(("tune", "bandwidth", "energy"), frozenset(_SOURCE.split())),
+    "accuracy": frozenset(f"loop_difference {_SOURCE}".split()),
     "counters": frozenset([*_FULL_SIZE.split(), *_BY_WAY.split()]),
     "traffic": frozenset(
         "order_dependent incorrect stopped asynchrony deadlocks traps unused_reads status message "
@@ -386,7 +393,8 @@ POINT = ("task", *_POINT.split()[:-1])
 FILES = {
     "measurements": "platform task kernel dtype n p m block_x block_y grid_x grid_y * status message samples time_ms "
     "time_min_ms time_q1_ms time_q3_ms noise batch_ms gflops sm_clock_mhz gpu_uuid node slurm_job processor alone "
-    "sm_clock_min_mhz runs run_low_ms run_high_ms registers shared_bytes relative_error bound_ratio build_sha256",
+    "sm_clock_min_mhz runs run_low_ms run_high_ms registers shared_bytes relative_error bound_ratio build_sha256 "
+    f"{_SOURCE}",
     "sweep": "platform task wall_s timed_s points remembered",
     "maximum_size": "platform kernel dtype memory_total_bytes memory_free_bytes theoretical_n allocatable_n "
     "predicted_ms budget_s timed_n time_ms rows_checked",
@@ -394,12 +402,14 @@ FILES = {
     "launch_limits": "platform kernel dtype n p m block_x block_y threads shared_bytes limit_raised outcome error "
     "error_text driver_error c_untouched",
     "tune": "platform task kernel dtype n p m shape_class block_x block_y * status message registers spill_bytes "
-    "shared_bytes screen_ms samples time_ms noise sm_clock_mhz gflops registered chosen build_sha256",
-    "bandwidth": "platform quantity dtype measured datasheet unit samples noise status message",
+    "shared_bytes screen_ms samples time_ms noise sm_clock_mhz gflops registered chosen build_sha256 "
+    f"{_SOURCE}",
+    "bandwidth": f"platform quantity dtype measured datasheet unit samples noise status message {_SOURCE}",
+    "overhead": f"platform overhead_us samples noise sm_clock_mhz gpu_uuid status message {_SOURCE}",
     "accuracy": f"platform {_POINT} operands origin claimed relative_error worst_error "
-    "sgemm_relative_error sgemm_worst_error verdict status message loop_difference",
+    f"sgemm_relative_error sgemm_worst_error verdict status message loop_difference {_SOURCE}",
     "energy": f"platform {_POINT} counted_products energy_s joules joules_per_product watts gflops gflop_per_joule "
-    "status message",
+    f"status message {_SOURCE}",
     "occupancy": "platform kernel dtype block_x block_y * threads registers shared_bytes active_blocks occupancy "
     "limiter api_active_blocks",
     "tile_choice": "platform kernel dtype tile threads registers shared_bytes active_blocks occupancy limiter chosen",

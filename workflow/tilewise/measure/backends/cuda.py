@@ -137,14 +137,25 @@ class Backend:
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """As Backend says: isolated, and batched if it is short."""
-        self._bench(jobs, answer, self.config["timing"]["timeout_s"], batched=True)
+        self._bench(jobs, answer, self.config["timing"]["timeout_s"], functools.partial(self._timed, batched=True))
 
     def repeat(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """The same once more, isolated only: to see how far one process is from another."""
-        self._bench(jobs, answer, self.config["timing"]["repeat_timeout_s"], batched=False)
+        timed = functools.partial(self._timed, batched=False)
+        self._bench(jobs, answer, self.config["timing"]["repeat_timeout_s"], timed)
 
-    def _bench(self, jobs: Sequence[Job], answer: Callable[[Row], None], timeout_s: float, batched: bool) -> None:
-        """All jobs in one NVBench run. The folder of samples receives NVBench's files.
+    def overhead(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """Time kernels that make no product, isolated: nothing is verified."""
+        self._bench(jobs, answer, self.config["timing"]["timeout_s"], self._launched)
+
+    def _bench(
+        self,
+        jobs: Sequence[Job],
+        answer: Callable[[Row], None],
+        timeout_s: float,
+        timed: Callable[[Job, Any, Operands, Samples], Row],
+    ) -> None:
+        """All jobs in one NVBench run, each timed by `timed`. The folder of samples receives NVBench's files.
 
         NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
         in their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
@@ -156,9 +167,8 @@ class Backend:
 
         def run(state: Any) -> None:
             job = jobs[int(state.get_string("job"))]
-            row = self.guarded(job, lambda: self._timed(job, state, operands, results, batched), operands) | {
-                "gpu_uuid": ours
-            }
+            row = self.guarded(job, lambda: timed(job, state, operands, results), operands)
+            row |= {"gpu_uuid": ours}
             answer(row)
             if row["status"] != "ok":
                 state.skip(f"{row['status']}: {row['message']}")
@@ -201,6 +211,17 @@ class Backend:
         measured = results.last()
         measured |= timing(measured.pop("times_ms"), job)
         return row | measured | {"timed_s": spent}
+
+    def _launched(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
+        """Time a job whose output nobody looks at."""
+        operands.prepare(job.point.dtype, *job.point.shape.values())
+        launch, facts, _kept = bound(job, operands.A, operands.B, operands.C)
+        launch(0)
+        runtime.deviceSynchronize()
+        state.exec(lambda call: launch(call.get_stream().addressof()), batched=False)
+        measured = results.last()
+        measured |= timing(measured.pop("times_ms"), job)
+        return job.row | facts | measured | {"status": "ok"}
 
     # ---- Timing between events --------------------------------------------------------------------------------------
 

@@ -7,10 +7,21 @@ from tilewise.measure.methods.cold_start import ColdStart
 from tilewise.measure.methods.energy import Energy
 from tilewise.measure.methods.launch_limits import LaunchLimits
 from tilewise.measure.methods.maximum_size import MaximumSize
+from tilewise.measure.methods.overhead import Overhead
 from tilewise.measure.methods.sweep import Sweep
 from tilewise.measure.methods.tune import Tune
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (Sweep(), Tune(), MaximumSize(), ColdStart(), LaunchLimits(), Bandwidth(), Accuracy(), Energy())
+    for method in (
+        Sweep(),
+        Tune(),
+        MaximumSize(),
+        ColdStart(),
+        LaunchLimits(),
+        Bandwidth(),
+        Overhead(),
+        Accuracy(),
+        Energy(),
+    )
 }
