@@ -9,11 +9,8 @@ rule target:
         "results/{platform}/target.json",
     log:
         "logs/{platform}/target.log",
-    group:
-        "build-{platform}"
     resources:
-        **study.cpu_job,
-        seconds=durations.TARGET_S,
+        **study.cpu_job(durations.TARGET_S),
         mem_mb=4000,
         cpus_per_task=1,
     script:
@@ -29,11 +26,8 @@ rule build:
         directory("results/{platform}/build/{kernel}"),
     log:
         "logs/{platform}/build/{kernel}.log",
-    group:
-        "build-{platform}"
     resources:
-        **study.cpu_job,
-        seconds=durations.BUILD_S,
+        **study.cpu_job(durations.BUILD_S),
         mem_mb=4000,
         cpus_per_task=1,
     params:
