@@ -140,7 +140,7 @@ class Screen(Progress):
     def get_renderables(self) -> Iterator[Any]:
         """The bar, and what is at work."""
         yield self.make_tasks_table(self.tasks)
-        most = max(1, min(LINES, self.height - 3))
+        most = max(1, min(LINES, self.height - 4))
         rest = [f"and {len(self.work) - most} more"] if len(self.work) > most else []
         for line in (*self.work[:most], *rest):
             yield Text(f"  {line}", no_wrap=True, overflow="ellipsis")
