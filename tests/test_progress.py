@@ -20,7 +20,7 @@ from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 import snakemake_logger_plugin_tilewise as plugin
 from tilewise import outcome, progress, stopping
-from tilewise.measure.rows import told
+from tilewise.measure.words import told
 
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])
 ROW = {"status": "ok", "message": "", "time_ms": 12.345, "gflops": 98765.4, "noise": 0.0123, "bound_ratio": 0.004}
@@ -248,7 +248,9 @@ def test_faults_of_kernels_are_told_at_once_and_not_those_on_purpose_or_remarks(
     monkeypatch.setattr(progress, "FAULTY", {"kernels/wrong.cu"})
     race, remark = "a.cu:7: error: race: two threads", "a.cu:9: remark: read before it was written: thread 0"
     order = "b.cu: error: result depends on the order of threads"
-    (folder / "the.log").write_text(f"{remark}\nkernels/wrong.cu:3: error: race\n{race}\na.cu:8: error: more\n{order}\n")
+    (folder / "the.log").write_text(
+        f"{remark}\nkernels/wrong.cu:3: error: race\n{race}\na.cu:8: error: more\n{order}\n"
+    )
     handler.emit(event(LogEvent.RUN_INFO, stats={"trace": 1, "total": 1}))
     handler.emit(starts(0, rule="trace"))
     handler.emit(event(LogEvent.JOB_FINISHED, job_id=0))

@@ -47,7 +47,7 @@ onstart:
     stopping.obey()
     try:
         # Snakemake's own lock would stay when a run is killed; the system frees this one.
-        held.enter_context(files.alone("results/run.lock", wait_s=2, what="the same files"))
+        held.enter_context(files.alone("results/.run.lock", wait_s=2, what="the same files"))
         preflight.check(study.kernels)
     except UserError as error:
         raise SystemExit(str(error))

@@ -8,14 +8,22 @@ from datetime import timedelta
 from pathlib import Path
 
 from tilewise.files import MESSAGE
-from tilewise.measure.rows import told
+from tilewise.measure.words import told
 
 #: Seconds of a job of a rule, on two cores without a GPU (November 2026); one second if the rule is not here.
-SECONDS: dict[str, float] = {"probe": 3, "build": 60, "occupancy": 3, "trace": 60, "instructions": 50, "show": 20, "page": 20}
+SECONDS: dict[str, float] = {
+    "probe": 3,
+    "build": 60,
+    "occupancy": 3,
+    "trace": 60,
+    "instructions": 50,
+    "show": 20,
+    "page": 20,
+}
 #: Seconds for which a run is taken to do one expected second per second, whatever it is seen to do.
 TRUSTED_S = 20
-#: Seconds and points of each task on each platform, by (platform, task). Snakemake hands a logger nothing of the study,
-#: so study.smk fills this in.
+#: Seconds and points of each task on each platform, by (platform, task). Snakemake hands a logger nothing of the
+#: study, so study.smk fills this in.
 EXPECTED: dict[tuple[str, str], tuple[float, int]] = {}
 #: Sources of kernels that are faulty on purpose.
 FAULTY: set[str] = set()

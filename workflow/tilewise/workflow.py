@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import math
 import os
 import re
 import shutil
@@ -55,8 +54,8 @@ class Study:
     lacks; platforms: dict from name to its settings, each with a `backend` (gpu or emulator); kernels: the registry;
     gpus: how many this machine has, at least 1; profiled: how many launches ncu would read. The methods that take
     `wildcards` are input functions of Snakemake's rules. Paths are relative: they are the same in a clone that was
-    moved, where nothing needs to be made again. `remote`: jobs run elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake
-    may use. `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that
+    moved, where nothing needs to be made again. `remote`: jobs run elsewhere, so that this machine says nothing about the
+    platforms. `cores`: those that Snakemake may use. `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that
     cannot work, unless it is `checked`: a script's config was checked when its rule was made.
     """
 
@@ -378,8 +377,8 @@ class Study:
         return digest([self.method(wildcards.task).name, self.config["timing"]["max_noise_percent"], kernels])
 
     def resolved(self, wildcards: Any) -> dict[str, Any]:
-        """The config as a platform's run understands it, without what is Slurm's: what the report tells of it."""
-        config = {name: value for name, value in self.config.items() if name != "slurm"}
+        """The config as a platform's run understands it, without what concerns Slurm or the end: for the report."""
+        config = {name: value for name, value in self.config.items() if name not in ("slurm", "strict")}
         return config | {"platforms": {wildcards.platform: {"backend": self.backend_of(wildcards)}}}
 
     def _entries(self, points: Sequence[Point]) -> list[Any]:
@@ -416,7 +415,7 @@ class Study:
     def expected(self) -> dict[tuple[str, str], tuple[float, int]]:
         """Seconds and points of each task on each platform, by (platform, task)."""
         return {
-            (platform, task): (self._seconds(platform, task), self._runs(platform, task))
+            (platform, task): (durations.START_S + self._seconds(platform, task), self._runs(platform, task))
             for platform in self.platforms
             for task in self.tasks
         }

@@ -9,7 +9,9 @@ from tilewise import ROOT
 
 RECORDED = ROOT / "report" / "recorded"
 #: Seconds of a point without a recorded one: to verify and time it on a GPU, and to run it on the emulator.
-POINT_S = {"gpu": 2.0, "emulator": 2.0}
+POINT_S = {"gpu": 2.0, "emulator": 0.2}
+#: Seconds before the first point of a task.
+START_S = 3
 #: Seconds of the other steps, on two cores in November 2026: to describe a machine, to compile a kernel, to pick what a
 #: build depends on, to count what kernels and loops ask of memory, to read all machine code, to tabulate the occupancy,
 #: and to profile a launch.
