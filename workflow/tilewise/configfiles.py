@@ -1,4 +1,4 @@
-"""The config files of the command line, which Snakemake reads before the Snakefile, and whose mistakes it does not name."""
+"""The config files of the command line: Snakemake reads them before the Snakefile, and does not name their mistakes."""
 
 import argparse
 from collections.abc import Sequence

@@ -54,9 +54,10 @@ class Study:
     lacks; platforms: dict from name to its settings, each with a `backend` (gpu or emulator); kernels: the registry;
     gpus: how many this machine has, at least 1; profiled: how many launches ncu would read. The methods that take
     `wildcards` are input functions of Snakemake's rules. Paths are relative: they are the same in a clone that was
-    moved, where nothing needs to be made again. `remote`: jobs run elsewhere, so that this machine says nothing about the
-    platforms. `cores`: those that Snakemake may use. `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that
-    cannot work, unless it is `checked`: a script's config was checked when its rule was made.
+    moved, where nothing needs to be made again. `remote`: jobs run elsewhere, so that this machine says nothing about
+    the platforms. `cores`: those that Snakemake may use. `reserved`: names that no task can have. Raises UserError for
+    anything in the config or the registry that cannot work, unless it is `checked`: a script's config was checked when
+    its rule was made.
     """
 
     def __init__(
