@@ -18,9 +18,8 @@ step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); said=$$($(2) 2>&1) && echo 
 	|| { status=$$?; printf 'failed\n%s\n' "$$said"; exit $$status; }
 pip = $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
-# Snakemake ends with make, whose process it is told.
 report: $(VENV)/run$(EXTRAS)
-	@exec env TILEWISE_MAKE=$$PPID python -m snakemake --cores $(CORES) -- all
+	@exec python -m snakemake --cores $(CORES) -- all
 
 test: $(VENV)/test$(EXTRAS)
 	@python -m pytest $(PYTEST)

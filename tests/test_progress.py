@@ -1,4 +1,4 @@
-"""What a run shows: its arithmetic, lines in a pipe, a bar in a terminal, and the cause of a failure."""
+"""What a run shows: how far it is, lines in a pipe, a bar in a terminal, the cause of a failure, and how it ended."""
 
 import fcntl
 import io
@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
-from pathlib import Path
+import time
 from types import SimpleNamespace
 
 import pyte
@@ -19,15 +19,13 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 import snakemake_logger_plugin_tilewise as plugin
-from tilewise import files, progress
-from tilewise.measure.rows import told
+from tilewise import outcome, progress, stopping
+from tilewise.measure.words import told
 
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])
 ROW = {"status": "ok", "message": "", "time_ms": 12.345, "gflops": 98765.4, "noise": 0.0123, "bound_ratio": 0.004}
-
-
-def measuring(folder, task="task1a", seconds=10.0):
-    return progress.Job("measure", {"platform": "emulator", "task": task}, seconds, Path(folder) / f"{task}.log")
+POINT = ROW | {"kernel": "naive", "dtype": "float", "n": 8, "p": 8, "m": 8}
+COUNTS = {"measure": 2, "page": 1, "total": 3}
 
 
 def event(kind, level=logging.INFO, text="", **details):
@@ -36,14 +34,32 @@ def event(kind, level=logging.INFO, text="", **details):
     return record
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A run of two builds and two tasks, with expected times of 60 s."""
-    builds = [progress.Job("build", {"platform": "emulator", "kernel": name}, 10.0) for name in ("naive", "tiled")]
-    jobs = dict(enumerate([*builds, measuring(tmp_path), measuring(tmp_path, "task2a", 30.0)]))
-    run = progress.Run(jobs, cores=2, report="results/report.html")
-    monkeypatch.setattr(progress, "_run", [run])
-    return run
+def starts(number, task="task1a", rule="measure", local=True):
+    wildcards = {"platform": "emulator", "task": task} if rule == "measure" else {}
+    return event(LogEvent.JOB_INFO, jobid=number, rule_name=rule, wildcards=wildcards, log=["the.log"], local=local)
+
+
+def fails(number, message=None):
+    return event(LogEvent.JOB_ERROR, logging.ERROR, jobid=number, rule_msg=message, log=["the.log"])
+
+
+def add_points(count, task="task1a", **values):
+    line = json.dumps({"key": "k", "row": POINT | values})
+    with open(f"results/emulator/journal/{task}.jsonl", "a") as journal:
+        journal.write(f"\n{line}\n" * count)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty clone, whose tasks have ten points each that take 30 s together."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "EXPECTED", {("emulator", task): (30.0, 10) for task in ("task1a", "task2a")})
+    monkeypatch.setattr(progress, "SECONDS", {"page": 20.0})
+    monkeypatch.setattr(stopping, "_received", [])
+    monkeypatch.setattr(stopping, "obey", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["snakemake"])
+    (tmp_path / "results/emulator/journal").mkdir(parents=True)
+    return tmp_path
 
 
 @pytest.fixture
@@ -51,43 +67,63 @@ def handler(monkeypatch):
     """The plugin as Snakemake makes it, with a pipe for a screen, whose text is `handler.stream.getvalue()`."""
     monkeypatch.setattr(plugin, "PAUSE_S", 0.2)
     monkeypatch.setattr(plugin, "LOOK_S", 0.02)
-    monkeypatch.delenv(files.SHOWN, raising=False)
     handler = plugin.LogHandler(SimpleNamespace(**SETTINGS), None)
     handler.stream = io.StringIO()
-    yield handler
-    os.environ.pop(files.SHOWN, None)
+    handler.emit(event(None, text="Building DAG of jobs..."))
+    handler.emit(event(LogEvent.WORKFLOW_STARTED))
+    return handler
+
+
+def ended(handler):
+    """The lines that were shown, once the run has ended."""
+    handler.close()
+    handler.close()
+    return handler.stream.getvalue().splitlines()
 
 
 # ---- How far, and how long ------------------------------------------------------------------------------------------
 
 
-def test_a_tasks_log_tells_its_points_also_those_of_the_journal(run):
-    task = run.jobs[2]
-    task.log.write_text("10:00:00 9/9 of an earlier run: ok\n")
-    run.start([2])
-    assert not run.look() and task.points == 0
-    head = "10:00:01 10 points, 4 of them from the journal\n"
-    task.log.write_text(f"{head}10:00:02 1/6 naive float 8x8x8: ok, 3 ms\n10:00")
-    os.utime(task.log, ns=(1, 1))
-    assert run.look() and (task.done, task.points) == (1, 6)
-    assert task.now == "naive float 8x8x8: ok, 3 ms" and task.seconds == 6
-    with task.log.open("a") as log:
-        log.write(":03 2/6 tiled float 8x8x8: ok\n")
-    assert run.look() and task.done == 2
-    assert run.at_work() == ["task1a 2/6 tiled float 8x8x8: ok"]
+def test_a_tasks_journal_tells_its_points_beside_those_of_an_earlier_run():
+    add_points(4)
+    job = progress.Job("measure", {"platform": "emulator", "task": "task1a"})
+    assert (job.done, job.points, job.now) == (0, 6, "")
+    add_points(1)
+    with open("results/emulator/journal/task1a.jsonl", "a") as journal:
+        journal.write('{"key": "half a li')
+    job.look()
+    assert (job.done, job.points) == (1, 6)
+    assert job.now == "naive float 8x8x8: ok, 12.35 ms, 98,765.4 GFLOP/s, noise 1.2 %, error 0.004 of its bound"
 
 
-def test_the_time_left_is_as_expected_at_first_and_then_as_seen(run):
-    assert run.share == 0 and run.left(now=run.began) == pytest.approx(30), "60 s on two cores"
-    run.start(range(4))
-    run.finish(0)
-    run.finish(1)
-    assert run.share == pytest.approx(1 / 3)
-    # Everything takes ten times as long as expected: the rest, 40 s, nearly so too.
-    assert 250 < run.left(now=run.began + 200) < 400
-    run.finish(2)
-    run.finish(3)
-    assert run.share == 1 and run.left() == 0
+def test_the_time_left_is_as_expected_at_first_and_then_as_seen():
+    run = progress.Run(COUNTS)
+    assert run.look(run.began) == (0, 80), "two tasks and a page"
+    for number, task in enumerate(("task1a", "task2a")):
+        run.jobs[number] = progress.Job("measure", {"platform": "emulator", "task": task}, began=run.began)
+    shares = [run.look(run.began + seconds)[0] for seconds in range(0, 60, 5)]
+    assert shares == sorted(shares), "the bar does not go back"
+    for number in (0, 1):
+        run.finish(number)
+    share, left = run.look(run.began + 600)
+    assert share == 0.75 and 100 < left < 200, "ten times as slow as expected: the page too, or nearly so"
+
+
+def test_a_long_job_without_points_is_not_forgotten_and_its_time_left_does_not_explode():
+    run = progress.Run({"page": 1, "total": 1})
+    run.jobs[0] = progress.Job("page", {}, began=run.began)
+    assert run.look(run.began + 10)[0] == 0.5
+    assert run.look(run.began + 100)[0] == 0.9, "it is not done yet"
+    assert run.look(run.began + 100)[1] < 20
+
+
+def test_a_job_that_slurm_has_not_started_is_not_at_work_and_its_time_does_not_run():
+    run = progress.Run(COUNTS)
+    run.jobs[0] = progress.Job("measure", {"platform": "emulator", "task": "task1a"}, began=run.began - 100)
+    run.wait({0: "Priority"})
+    assert run.at_work() == [] and run.look()[0] == 0
+    run.wait({})
+    assert run.at_work() == ["task1a 0/10"] and run.look()[0] < 0.01
 
 
 @pytest.mark.parametrize(
@@ -95,26 +131,6 @@ def test_the_time_left_is_as_expected_at_first_and_then_as_seen(run):
 )
 def test_a_time_left_in_words(seconds, words):
     assert progress.in_words(seconds) == words
-
-
-def test_expected_times_come_from_the_last_run_or_a_recorded_one(tmp_path):
-    def measure(recorded=None):
-        return progress.expected("measure", {"platform": "here", "task": "task3"}, [], 10, recorded, tmp_path)
-
-    def page():
-        return progress.expected("page", {}, ["results/report.html"], root=tmp_path)
-
-    start = progress.START_S
-    assert measure() == start + 10 * progress.SECONDS["measure"] and measure(50.0) == start + 50
-    (tmp_path / "results/here/facts").mkdir(parents=True)
-    row = "platform,task,wall_s,timed_s,points,remembered\nhere,task3,30,20,20,10\n"
-    (tmp_path / "results/here/facts/task3.csv").write_text(row)
-    assert measure() == measure(50.0) == start + 30, "3 s for each point that was measured"
-    assert page() == progress.SECONDS["page"]
-    noted = tmp_path / ".snakemake/metadata/cmVzdWx0cy9yZXBvcnQuaHRtbA=="
-    noted.parent.mkdir(parents=True)
-    noted.write_text(json.dumps({"starttime": 100.0, "endtime": 107.5}))
-    assert page() == 7.5
 
 
 def test_a_finished_point_in_a_line():
@@ -130,96 +146,120 @@ def test_the_plugin_is_found_and_is_every_runs():
     assert LoggerPluginRegistry().get_plugin("tilewise").log_handler is plugin.LogHandler
 
 
-def test_in_a_pipe_a_line_tells_the_point_without_escape_codes(run, handler, tmp_path):
-    handler.emit(event(None, text="Building DAG of jobs..."))
-    handler.emit(event(LogEvent.JOB_STARTED, jobs=[2]))
-    run.jobs[2].log.write_text("10:00:00 10 points, 0 of them from the journal\n10:00:01 5/10 naive float 8x8x8: ok\n")
+def test_in_a_pipe_a_line_tells_the_point_without_escape_codes(handler, folder):
+    (folder / "results/report.html").touch()
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    handler.emit(starts(0))
+    add_points(5)
     for _ in range(200):
         if "5/10" in handler.stream.getvalue():
             break
-        handler.screen.ended.wait(0.05)
-    handler.emit(event(None, logging.WARNING, "job 3 pends: Priority"))
-    for number in run.jobs:
-        handler.emit(event(LogEvent.JOB_FINISHED, job_id=number))
-    handler.close()
-    handler.close()
-    said = handler.stream.getvalue()
-    point, warning, last = [line for line in said.splitlines() if "8x8x8" in line or "task1a" not in line]
-    assert point.startswith("0:0") and " 8 %, " in point and point.endswith(" left: task1a 5/10 naive float 8x8x8: ok")
-    assert warning == "job 3 pends: Priority"
-    assert last.startswith("done in 0:0") and last.endswith(f"; the report is {Path.cwd() / 'results/report.html'}")
-    assert "\x1b" not in said and "\r" not in said
+        time.sleep(0.05)
+    handler.emit(event(None, logging.WARNING, "the disk is nearly full"))
+    handler.emit(event(LogEvent.JOB_FINISHED, job_id=0))
+    *_, point, warning, last = ended(handler)
+    assert point.startswith("0:00:0") and "task1a 5/10 naive float 8x8x8: ok, 12" in point
+    assert warning == "the disk is nearly full"
+    assert last.startswith("done in 0:00:0") and last.endswith(f"; the report is {folder / 'results/report.html'}")
+    assert "\x1b" not in handler.stream.getvalue() and "\r" not in handler.stream.getvalue()
 
 
-def test_a_failure_ends_with_its_cause_before_its_log(run, handler, tmp_path):
-    run.jobs[2].log.write_text("10:00:01 1/9 a: ok\n\ntilewise: kernels/a.cu:7: 'zero' is not declared; correct it\n")
-    handler.emit(event(LogEvent.JOB_STARTED, jobs=[2, 3]))
-    handler.emit(event(LogEvent.JOB_ERROR, logging.ERROR, "Error in rule measure", jobid=2))
-    handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCalledProcessError in file x, line 3"))
-    handler.close()
-    *_, name, cause, log = handler.stream.getvalue().splitlines()
-    assert name == "measure task1a on emulator failed:"
-    assert cause == "kernels/a.cu:7: 'zero' is not declared; correct it"
-    assert log == f"(its log: {run.jobs[2].log})"
-    assert "done in" not in handler.stream.getvalue() and "CalledProcess" not in handler.stream.getvalue()
+def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder):
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    for _ in range(2):  # it was tried again
+        handler.emit(starts(0))
+        (folder / "the.log").write_text("10:00:01 1/9 a: ok\n\ntilewise: kernels/a.cu:7: 'zero' is not declared\n")
+        handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCalledProcessError in file x, line 3"))
+        handler.emit(fails(0))
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "At least one job did not complete successfully."))
+    assert ended(handler) == [
+        "measure task1a on emulator failed:",
+        "kernels/a.cu:7: 'zero' is not declared",
+        "(the.log)",
+        "1 failed, see above; the same command goes on where this run was",
+    ]
 
 
-def test_faults_of_kernels_are_told_at_once_and_remarks_are_not(run, handler, tmp_path):
-    run.jobs[4] = progress.Job("trace", {}, 10.0, tmp_path / "trace.log")
-    fault, remark = "a.cu:7: error: race: two threads", "a.cu:9: remark: read before it was written: thread 0"
-    run.jobs[4].log.write_text(f"{remark}\n{fault}\n")
-    handler.emit(event(LogEvent.JOB_STARTED, jobs=[4]))
-    handler.emit(event(LogEvent.JOB_FINISHED, job_id=4))
-    handler.close()
-    assert fault in handler.stream.getvalue() and "remark" not in handler.stream.getvalue()
-
-
-def test_a_failure_on_this_machine_does_not_hide_one_of_a_submitted_job(run, handler):
-    run.jobs[2].log.write_text("\ntilewise: a.cu:1: wrong; correct it\n")
-    run.jobs[3].submitted = True
-    for number in (2, 3):
-        handler.emit(event(LogEvent.JOB_ERROR, logging.ERROR, jobid=number))
-    handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCalledProcessError in file x, line 3"))
-    handler.emit(event(None, logging.ERROR, "Slurm job 7 ended as TIMEOUT: measure task2a; run again"))
-    handler.close()
-    said = handler.stream.getvalue()
-    assert "a.cu:1: wrong" in said and said.splitlines()[-1].startswith("Slurm job 7 ended") and "Called" not in said
-
-
-def test_a_bug_ends_with_the_end_of_its_traceback_and_a_kill_with_snakemakes_words(run, handler, tmp_path):
-    run.jobs[2].log.write_text('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 7\n')
-    for number in (2, 3):
-        handler.emit(event(LogEvent.JOB_ERROR, logging.ERROR, jobid=number))
+def test_a_bug_shows_the_end_of_its_traceback_a_kill_snakemakes_words_and_slurm_its_own(handler, folder):
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    handler.emit(starts(0))
+    (folder / "the.log").write_text('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 7\n')
+    handler.emit(fails(0))
+    (folder / "the.log").write_text("")
+    handler.emit(starts(1, "task2a"))
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\ndied with <Signals.SIGKILL: 9>."))
-    handler.close()
-    said = handler.stream.getvalue()
+    handler.emit(fails(1))
+    handler.emit(starts(2, rule="page", local=False))
+    handler.emit(fails(2, "SLURM sbatch failed. The error message was 'invalid partition'.\n    sbatch call: sbatch"))
+    said = "\n".join(ended(handler))
     assert 'task1a on emulator failed:\nFile "a.py", line 1\nKeyError: 7\n' in said
-    assert "task2a on emulator failed:\ndied with <Signals.SIGKILL: 9>.\n" in said
+    assert "task2a on emulator failed:\nRuleException:\ndied with <Signals.SIGKILL: 9>.\n" in said
+    assert "page failed:\nSLURM sbatch failed. The error message was 'invalid partition'.\n(the.log; docs" in said
 
 
-def test_an_interrupted_run_says_how_to_go_on(run, handler):
-    handler.emit(event(LogEvent.JOB_ERROR, logging.ERROR, jobid=2))
+def test_a_stopped_run_says_so_at_once_and_how_to_go_on_and_calls_nothing_failed(handler, monkeypatch):
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    handler.emit(starts(0))
+    monkeypatch.setattr(stopping, "_received", [2])
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCommand 'x' died with <Signals.SIGINT: 2>."))
-    handler.emit(event(None, logging.ERROR, "At least one job did not complete successfully."))
-    handler.close()
-    assert handler.stream.getvalue().splitlines()[-1] == "stopped; the same command goes on where this run was"
+    handler.emit(fails(0))
+    assert ended(handler) == [
+        "stopping: what was measured is kept",
+        "stopped; the same command goes on where this run was",
+    ]
 
 
-def test_without_a_run_snakemakes_words_are_shown(handler, monkeypatch):
-    monkeypatch.setattr(progress, "_run", [])
-    wrapped = 'WorkflowError in file "x", line 3:\nconfig/config.yaml: unknown key\n  File "x", line 3, in <module>'
-    for record in (event(None, text="Building DAG of jobs..."), event(None, text="Nothing to be done")):
-        handler.emit(record)
-    handler.emit(event(LogEvent.ERROR, logging.ERROR, wrapped))
-    handler.close()
-    assert handler.stream.getvalue().splitlines() == ["Nothing to be done", "config/config.yaml: unknown key"]
+def test_a_run_with_nothing_to_do_names_the_page(handler, folder):
+    (folder / "results/report.html").touch()
+    handler.emit(event(None, text="Nothing to be done (all requested files are present and up to date)."))
+    assert ended(handler) == [f"nothing to be done; the report is {folder / 'results/report.html'}"]
 
 
-def test_a_dry_run_looks_as_snakemakes_own(monkeypatch, capsys):
-    monkeypatch.delenv(files.SHOWN, raising=False)
+def test_without_a_run_snakemakes_words_are_shown(handler):
+    handler.begun = False
+    handler.emit(event(None, text="Unlocked working directory."))
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "MissingRuleException: no rule"))
+    assert ended(handler) == ["Unlocked working directory.", "MissingRuleException: no rule"]
+
+
+def test_a_dry_run_looks_as_snakemakes_own(capsys):
     asked = SimpleNamespace(**SETTINGS | {"dryrun": True, "stdout": True, "quiet": set(), "show_failed_logs": False})
     plugin.LogHandler(asked, None).emit(event(None, text="Building DAG of jobs..."))
-    assert "Building DAG of jobs..." in capsys.readouterr().out and files.SHOWN not in os.environ
+    assert "Building DAG of jobs..." in capsys.readouterr().out
+
+
+# ---- How it ended ---------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_run_counts_what_is_not_right_and_repeats_the_pages_notes(handler, folder):
+    rows = ["naive,ok", "mine,incorrect", "mine,incorrect", "big,timeout", "dmma,unsupported", "wide,invalid_launch"]
+    (folder / "results/emulator/measurements.csv").write_text("\n".join(["kernel,status", *rows]))
+    (folder / "results/old").mkdir()
+    (folder / "results/old/measurements.csv").write_text("kernel,status\nmine,incorrect\n")
+    (folder / "results/notes.json").write_text('["figure task3: no rows"]')
+    assert ended(handler) == [
+        "3 of 6 points are not right: mine incorrect (2), big timeout (1); see What failed and why in the report",
+        "the report lacks: figure task3: no rows",
+        "nothing to be done",
+    ]
+
+
+def test_faults_of_kernels_are_told_at_once_and_not_those_on_purpose_or_remarks(handler, folder, monkeypatch):
+    monkeypatch.setattr(progress, "FAULTY", {"kernels/wrong.cu"})
+    race, remark = "a.cu:7: error: race: two threads", "a.cu:9: remark: read before it was written: thread 0"
+    order = "b.cu: error: result depends on the order of threads"
+    (folder / "the.log").write_text(
+        f"{remark}\nkernels/wrong.cu:3: error: race\n{race}\na.cu:8: error: more\n{order}\n"
+    )
+    handler.emit(event(LogEvent.RUN_INFO, stats={"trace": 1, "total": 1}))
+    handler.emit(starts(0, rule="trace"))
+    handler.emit(event(LogEvent.JOB_FINISHED, job_id=0))
+    assert ended(handler)[:2] == [f"{race} (all faults: the.log)", f"{order} (all faults: the.log)"]
+
+
+def test_notes_of_another_make_are_passed_over(tmp_path):
+    (tmp_path / "notes.json").write_text("half [")
+    assert outcome.notes(tmp_path / "notes.json") == outcome.notes(tmp_path / "none.json") == []
 
 
 # ---- A script -------------------------------------------------------------------------------------------------------
@@ -235,18 +275,15 @@ with files.script(sys.argv[1]):
 """
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_a_script_tells_its_log_and_leaves_the_screen_to_the_logger(tmp_path, shown):
+def test_a_script_tells_its_log_and_leaves_the_screen_to_snakemake(tmp_path):
     log = tmp_path / "logs/task.log"
-    variables = {name: value for name, value in os.environ.items() if name != files.SHOWN}
-    variables |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({files.SHOWN: "1"} if shown else {})
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", SCRIPT, log], env=variables, capture_output=True, text=True)
-    assert done.returncode == 1
-    said, told = done.stdout + done.stderr, log.read_text()
-    assert told.splitlines()[0].endswith(" 1/2 a point")
-    assert progress.cause(log) == "a.cu:1: wrong; correct it" and told.count("wrong") == 1
-    assert (said == "") == shown == ("a library's words" in told)
-    assert shown or ("a library's words" in said and "wrong" in said)
+    assert (done.returncode, done.stdout + done.stderr) == (1, "")
+    first, *rest = log.read_text().splitlines()
+    assert first.endswith(" 1/2 a point") and rest == ["a library's words", "", "tilewise: a.cu:1: wrong; correct it"]
+    assert progress.cause(log) == "a.cu:1: wrong; correct it"
+    assert progress.cause(log, since=time.time() + 9) == "", "the log of an earlier run"
 
 
 # ---- A terminal -----------------------------------------------------------------------------------------------------
@@ -258,23 +295,22 @@ from types import SimpleNamespace
 import snakemake_logger_plugin_tilewise as plugin
 from snakemake_interface_logger_plugins.common import LogEvent
 from tilewise import progress
-from test_progress import SETTINGS, event, measuring
-jobs = [measuring(sys.argv[1], f"task{number}") for number in range(12)]
-jobs += [progress.Job("build", {"kernel": f"kernel_{number}"}, 5.0) for number in range(20)]
-run = progress.Run(dict(enumerate(jobs)), report="results/report.html")
-progress._run.append(run)
+from test_progress import SETTINGS, add_points, event, starts
+sys.argv[1:] = []
+progress.EXPECTED |= {("emulator", f"task{number}"): (10, 4) for number in range(12)}
 handler = plugin.LogHandler(SimpleNamespace(**SETTINGS), None)
-handler.emit(event(LogEvent.JOB_STARTED, jobs=list(run.jobs)))
-for job in jobs[:12]:
-    job.log.write_text("10:00:00 4 points, 0 of them from the journal\\n")
-for point in range(1, 5):
-    for job in jobs[:12]:
-        with job.log.open("a") as log:
-            log.write(f"10:00:01 {point}/4 multi_tile float 8192x8192x8192 {'tile=32 ' * 20}: ok, [bold] 1 ms\\n")
+handler.emit(event(LogEvent.WORKFLOW_STARTED))
+handler.emit(event(LogEvent.RUN_INFO, stats={"measure": 12, "build": 20, "total": 32}))
+for number in range(32):
+    handler.emit(starts(number, f"task{number}", "measure" if number < 12 else "build"))
+for point in range(4):
+    for number in range(12):
+        add_points(1, f"task{number}", kernel="multi_tile " * 20, message="[bold]")
     time.sleep(0.35)
 handler.emit(event(None, logging.WARNING, "a warning above the bar"))
-for number in run.jobs:
+for number in range(32):
     handler.emit(event(LogEvent.JOB_FINISHED, job_id=number))
+pathlib.Path("results/report.html").touch()
 handler.close()
 """
 
@@ -304,8 +340,8 @@ def watch(command, width, height):
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 5)])
-def test_in_a_terminal_the_bar_and_its_tasks_take_a_few_lines_of_one_screen(tmp_path, width, height):
-    shots, scrolled = watch([sys.executable, "-c", SHOW, str(tmp_path)], width, height)
+def test_in_a_terminal_the_bar_and_its_tasks_take_a_few_lines_of_one_screen(width, height):
+    shots, scrolled = watch([sys.executable, "-c", SHOW], width, height)
     assert len(shots) > 3
     bars = [shot for shot in shots if any("━" in line for line in shot)]
     assert bars and all(sum("━" in line for line in shot) == 1 for shot in bars), "there is one bar"
@@ -314,5 +350,5 @@ def test_in_a_terminal_the_bar_and_its_tasks_take_a_few_lines_of_one_screen(tmp_
     assert any("4/4 multi_tile" in line or "3/4 multi_tile" in line for shot in bars for line in shot)
     assert any(line.strip().startswith("and ") and line.endswith(" more") for shot in bars for line in shot)
     last = " ".join(filter(None, shots[-1]))
-    assert "a warning above the bar" in last and "done in 0:0" in last and "report.html" in last.replace(" ", "")
+    assert "a warning above the bar" in last and "done in 0:00:0" in last and "report.html" in last.replace(" ", "")
     assert "━" not in last and scrolled == 0, "nothing is left of the bar, and nothing has left the screen"

@@ -1,12 +1,13 @@
 """Stopped at any moment and started again, a run ends as if nothing had happened, and no two runs work side by side."""
 
-import base64
 import contextlib
+import getpass
 import json
 import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,15 +18,15 @@ import pytest
 import synthetic
 import yaml
 from clones import copy_repository, snakemake
-from waiting import has_ended, wait_until
+from waiting import wait_until
 
-from tilewise import ROOT, files
+from tilewise import ROOT
 
 ROWS = "results/emulator/measurements.csv"
 #: Columns that differ from run to run.
 TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops run_low_ms run_high_ms".split()
 KILLS = 30
-NAMES = ("snakemake", "tilewise.forks", "tilewise.measure.worker")
+NAMES = ("snakemake", "tilewise.measure.worker")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 
 
@@ -118,68 +119,75 @@ def clone(tmp_path_factory):
     return folder
 
 
-def test_a_killed_run_takes_its_scripts_along_and_its_lock_is_taken_over(clone):
-    run = start(clone, "results/emulator/traffic.csv")
-    try:
-        scripts = wait_until(lambda: [process for process in ours(clone) if process != run.pid], message="a script")
-        for script in scripts:
-            os.kill(script, signal.SIGSTOP)  # so that it cannot end while the second run looks
-        assert list((clone / ".snakemake/locks").iterdir())
-        second = snakemake(clone, "results/emulator/traffic.csv")
-        assert second.returncode == 1
-        assert f"process {run.pid} on " in second.stderr and "works here on the same files" in second.stderr
-        assert "Traceback" not in second.stderr and "--unlock" not in second.stderr
-        assert snakemake(clone, "results/emulator/traffic.csv", "--dry-run").returncode == 0, "a look is allowed"
-    finally:
+TRAFFIC = "results/traffic.csv"
+
+
+@pytest.fixture
+def tracing(clone):
+    """A function that starts a run in a process group of its own, and returns it when its trace is at work."""
+    runs = []
+
+    def start():
+        (clone / TRAFFIC).unlink(missing_ok=True)
+        (clone / "logs/trace.log").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "snakemake", "--cores", "2", TRAFFIC]
+        environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+        runs.append(subprocess.Popen(command, cwd=clone, env=environment, **pipes))
+        wait_until((clone / "logs/trace.log").exists, message="the trace")
+        return runs[-1]
+
+    yield start
+    for run in runs:
         run.kill()
         run.wait()
-    for script in scripts:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(script, signal.SIGCONT)  # it may not have asked for its parent's death yet; then it looks itself
-    wait_until(lambda: all(map(has_ended, scripts)), 20, "the end of the script")
-    assert list((clone / ".snakemake/locks").iterdir()), "nobody removed them"
-    assert snakemake(clone, "results/emulator/target.json").returncode == 0
 
 
-def test_what_was_left_unfinished_is_made_again_without_advice(clone):
-    target = "results/emulator/target.json"
-    assert snakemake(clone, target, "--forcerun", "target").returncode == 0
-    key = base64.urlsafe_b64encode(target.encode()).decode()
-    (clone / ".snakemake/incomplete" / key).write_text('{"external_job')  # as a kill leaves it
-    (clone / target).write_text("{")
-    done = snakemake(clone, target)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((clone / target).read_text())["backend"] == "emulator"
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("whom", [os.kill, os.killpg])
+def test_a_stopped_run_ends_in_seconds_with_the_same_words(clone, tracing, how, whom):
+    run = tracing()
+    whom(run.pid, how)
+    said, _ = run.communicate(timeout=20)
+    lines = said.splitlines()[-2:]
+    assert lines == ["stopping: what was measured is kept", "stopped; the same command goes on where this run was"]
+    assert run.returncode and "Traceback" not in said and "failed" not in said
+    assert not ours(clone) and not (clone / TRAFFIC).exists()
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_killed_make_leaves_nothing_at_work(clone, processes):
-    traffic = clone / "results/emulator/traffic.csv"
-    traffic.unlink(missing_ok=True)
-    shutil.copy(ROOT / "Makefile", clone)
-    if not (clone / ".venv").exists():
-        (clone / ".venv").symlink_to(sys.prefix)
-    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    command = ["make", "-o", ".venv/run", "-o", ".venv/run-gpu", "CORES=2", "report"]
-    make = subprocess.Popen(command, cwd=clone, env=environment, **quiet)
-    try:
-        # The first is Snakemake, which has not read the study yet; the next one comes after it has.
-        wait_until(lambda: len(ours(clone)) >= processes, message="Snakemake and what it starts")
-    finally:
-        make.kill()
-        make.wait()
-    wait_until(lambda: not ours(clone), message="the end of Snakemake and its scripts")
-    assert not traffic.exists(), "Snakemake went on"
+@pytest.mark.parametrize("after_s", [3, 4, 5])
+def test_a_run_that_is_stopped_while_it_starts_says_so_too(clone, after_s):
+    run = start(clone, TRAFFIC)
+    time.sleep(after_s)
+    os.killpg(run.pid, signal.SIGINT)
+    assert run.wait(20) and not ours(clone)
 
 
-def test_a_script_does_not_work_for_a_snakemake_that_ended_and_that_nobody_waits_for(tmp_path, monkeypatch):
-    ended = subprocess.Popen(["true"])
-    wait_until(lambda: has_ended(ended.pid), message="the end of true")
-    monkeypatch.setenv(files.RUN, str(ended.pid))
-    with pytest.raises(SystemExit), files.script(tmp_path / "log"):
-        pytest.fail("it works")
-    ended.wait()
+def test_a_second_run_is_refused_in_words_and_a_killed_one_takes_its_scripts_along(clone, tracing):
+    run = tracing()
+    second = snakemake(clone, TRAFFIC)
+    assert second.returncode == 1
+    assert f"{getpass.getuser()}'s process {run.pid} on {socket.gethostname()} works on the same files" in second.stderr
+    assert "Traceback" not in second.stderr and "--unlock" not in second.stderr
+    assert snakemake(clone, TRAFFIC, "--dry-run").returncode == 0, "a look is allowed"
+    run.kill()
+    run.wait()
+    wait_until(lambda: not ours(clone), 20, "the end of the script")
+    assert snakemake(clone, "results/emulator/target.json", "--forcerun", "target").returncode == 0
+
+
+def test_a_copy_without_git_does_not_say_that_it_is_clean(clone):
+    device = json.loads((clone / "results/emulator/device.json").read_text())
+    assert device["commit"] is None and device["dirty"] is None
+
+
+def test_what_a_killed_run_left_unfinished_is_made_again_without_advice(clone, tracing):
+    run = tracing()
+    (clone / TRAFFIC).write_text("half a li")
+    run.kill()
+    run.wait()
+    done = snakemake(clone, TRAFFIC, "--dry-run")
+    assert done.returncode == 0 and "rule trace" in done.stdout, done.stdout + done.stderr
 
 
 NOTEBOOK = """# # A page
@@ -232,20 +240,10 @@ def test_the_old_page_stays_if_rendering_is_stopped(page, how):
     said, _ = rendering.communicate(timeout=30)
     assert rendering.returncode and path.read_text() == "the old page"
     assert "Traceback" not in said
-    assert how != signal.SIGINT or said.endswith("stopped; the same command goes on where this run was\n"), said
-    assert [name.name for name in path.parent.iterdir() if name.is_file()] == ["report.html"], "nothing is left behind"
-
-
-def test_a_result_that_was_cut_by_hand_is_made_again(clone):
-    path = clone / "results/emulator/tasks/cpu.csv"
-    assert snakemake(clone, ROWS).returncode == 0
-    for cut in (clone / ROWS, path):
-        whole = cut.read_text()
-        cut.write_text("".join(whole.splitlines(keepends=True)[:-1]))
-        done = snakemake(clone, ROWS)
-        assert done.returncode == 0 and f"{cut.relative_to(clone)} was changed after it was made" in done.stderr
-        assert cut.read_text() == whole
-    assert "Nothing to be done" in snakemake(clone, ROWS).stderr
+    assert how == signal.SIGKILL or said.endswith("stopped; the same command goes on where this run was\n"), said
+    assert [
+        name.name for name in path.parent.iterdir() if name.suffix == ".html" or not name.name.startswith(".run")
+    ] == ["report.html"], "nothing is left behind"
 
 
 def test_a_clone_may_lie_anywhere(tmp_path):

@@ -19,7 +19,8 @@ from tilewise.workflow import Study
 
 def asked(config, platform):
     """The resources of a GPU job of a platform."""
-    resources = slurm.gpu_job(config, config["platforms"])
+    resources = slurm.gpu_job(config, config["platforms"], seconds=60)
+    del resources["runtime"]
     values = {name: value(SimpleNamespace(platform=platform)) for name, value in resources.items()}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -43,7 +44,9 @@ def test_a_platforms_settings_go_before_those_of_all_jobs(config):
         "slurm": {"account": "us", "partition": "cpu"},
         "platforms": {"mine": {"backend": "gpu", "slurm": {"partition": "gpu"}}, "other": {"backend": "gpu"}},
     }
-    assert slurm.cpu_job(config) == {"slurm_account": "us", "slurm_partition": "cpu"}
+    loops = slurm.cpu_job(config, 60)
+    assert loops.pop("runtime")(None, attempt=1) == 8
+    assert loops == {"slurm_account": "us", "slurm_partition": "cpu"}
     assert asked(config, "mine") == {"slurm_account": "us", "slurm_partition": "gpu", "gpu": 1}
     assert asked(config, "other") == {"slurm_account": "us", "slurm_partition": "cpu", "gpu": 1}
 
@@ -55,17 +58,33 @@ def test_a_task_of_cpu_loops_asks_for_no_gpu_and_for_the_settings_of_all_jobs(co
 
     def resources(task):
         wildcards = Wildcards(fromdict={"platform": "mine", "task": task})
-        found = {name: value(wildcards) for name, value in study.measuring_job.items()}
-        found |= {"cpus": study.cpus_of(wildcards), "group": study.group_of(wildcards)}
+        asked = study.measuring_job(seconds=1e6)
+        found = {"runtime": asked.pop("runtime")(wildcards, attempt=2), "cpus": study.cpus_of(wildcards)}
+        found |= {name: value(wildcards) for name, value in asked.items()}
         return {name: value for name, value in found.items() if value is not None}
 
-    shared = {"max_minutes": 30}
+    shared = {"runtime": 30}
     loops = shared | {"slurm_partition": "cpu", "gpu": 0, "slurm_extra": "-v", "cpus": slurm.LOOP_CORES}
     on_gpu = {"slurm_partition": "gpu", "gpu": 1, "gpu_model": "h200", "slurm_extra": "-v --exclusive"}
-    on_gpu |= shared | {"cpus": slurm.GPU_CORES, "group": "measure-mine"}
+    on_gpu |= shared | {"cpus": slurm.GPU_CORES}
     assert resources("cpu") == resources("loop_orders") == loops
     # `integers` has a CPU loop beside its kernels; `bandwidth` has no points of its own.
     assert resources("task3") == resources("integers") == resources("bandwidth") == on_gpu
+
+
+@pytest.mark.parametrize(
+    ("seconds", "attempt", "most", "expected"),
+    [(0, 1, None, 5), (1, 1, None, 6), (126, 1, None, 12), (126, 2, None, 24), (126, 2, 15, 15), (3600, 1, None, 185)],
+)
+def test_a_job_asks_for_three_times_what_was_recorded_and_no_more_than_the_setting(seconds, attempt, most, expected):
+    assert slurm.minutes(seconds, attempt, most) == expected
+
+
+def test_an_emulated_platform_asks_for_one_core_and_little_memory(config):
+    study = Study(config | {"platforms": {"mine": {"backend": "emulator"}}}, remote=True)
+    for wildcards in ({"platform": "mine"}, {"platform": "mine", "task": "task3"}):
+        job = Wildcards(fromdict=wildcards)
+        assert study.cpus_of(job) == 1 and 1000 <= study.memory_of(job) < 1100
 
 
 def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tmp_path, monkeypatch):
@@ -78,7 +97,7 @@ def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tm
         }
     )
     assert list(platforms) == ["a-node7", "a-n8", "b-1", "b-2", "c"]
-    probe, measure = (slurm.gpu_job({}, platforms, measures=flag)["slurm_extra"] for flag in (False, True))
+    probe, measure = (slurm.gpu_job({}, platforms, 1, measures=flag)["slurm_extra"] for flag in (False, True))
 
     def asked(name):
         return [extra(SimpleNamespace(platform=name)) for extra in (probe, measure)]

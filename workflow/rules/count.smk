@@ -13,8 +13,7 @@ rule trace:
     log:
         "logs/trace.log",
     resources:
-        **study.cpu_job,
-        seconds=durations.TRACE_S,
+        **study.cpu_job(durations.TRACE_S),
         mem_mb=4000,
         cpus_per_task=2,
     params:
@@ -49,10 +48,9 @@ rule counters:
         "logs/{platform}/counters.log",
     threads: workflow.cores
     resources:
-        **study.measuring_job,
-        seconds=durations.PROFILE_S * study.profiled,
+        **study.measuring_job(durations.PROFILE_S * study.profiled),
         mem_mb=8000,
-        cpus_per_task=slurm.GPU_CORES,
+        cpus_per_task=study.cpus_of,
     params:
         choices=study.choices_of,
         conditions=study.conditions_of_counters,
@@ -73,8 +71,7 @@ rule instructions:
         "logs/{platform}/instructions.log",
     threads: 4
     resources:
-        **study.cpu_job,
-        seconds=durations.INSTRUCTIONS_S,
+        **study.cpu_job(durations.INSTRUCTIONS_S),
         mem_mb=4000,
         cpus_per_task=4,
     params:

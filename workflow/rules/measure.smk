@@ -1,8 +1,5 @@
 from tilewise.study import durations, slurm
 
-# A group that a function names has its size in the profile only if Snakemake knows which entry is meant.
-workflow.parent_groupids.update({f"measure-{name}": "measure-{platform}" for name in study.platforms})
-
 
 # A job that times the CPU takes every core of the machine: nothing else may run beside it. One that times a GPU takes a
 # GPU, and its share of the cores, so that a machine with several GPUs measures several tasks at a time.
@@ -16,12 +13,9 @@ rule measure:
     log:
         "logs/{platform}/measure/{task}.log",
     priority: study.length_of  # the longest first, so that several GPUs end at about the same time
-    group:
-        study.group_of
     threads: study.cores_of
     resources:
-        **study.measuring_job,
-        seconds=study.seconds_of,
+        **study.measuring_job(study.seconds_of),
         mem_mb=study.memory_of,
         cpus_per_task=study.cpus_of,
     params:
@@ -56,14 +50,11 @@ rule occupancy:
         tile_choice="results/{platform}/tile_choice.csv",
     log:
         "logs/{platform}/occupancy.log",
-    group:
-        "measure-{platform}"
     threads: study.cores_of
     resources:
-        **study.measuring_job,
-        seconds=durations.OCCUPANCY_S,
+        **study.measuring_job(durations.OCCUPANCY_S),
         mem_mb=4000,
-        cpus_per_task=slurm.GPU_CORES,
+        cpus_per_task=study.cpus_of,
     params:
         conditions=study.conditions_of_occupancy,
         builds="results/{platform}/build",

@@ -9,10 +9,9 @@ rule probe:
     log:
         "logs/{platform}/probe.log",
     resources:
-        **study.gpu_job,
-        seconds=durations.PROBE_S,
+        **study.gpu_job(durations.PROBE_S),
         mem_mb=4000,
-        cpus_per_task=slurm.GPU_CORES,
+        cpus_per_task=study.cpus_of,
     params:
         backend=study.backend_of,
     script:

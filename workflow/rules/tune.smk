@@ -15,14 +15,11 @@ for task in study.tunings:
             expand("results/{{platform}}/tune/{kernel}.csv", kernel=study.tuned_by(task)),
         log:
             f"logs/{{platform}}/measure/{task}.log",
-        group:
-            "measure-{platform}"
         threads: study.cores_of
         resources:
-            **study.measuring_job,
-            seconds=durations.TUNE_S,
+            **study.measuring_job(durations.TUNE_S),
             mem_mb=8000,
-            cpus_per_task=slurm.GPU_CORES,
+            cpus_per_task=study.cpus_of,
         params:
             task=task,
             conditions=study.conditions_of_tuning(task),

@@ -3,14 +3,15 @@
 import contextlib
 import ctypes
 import errno
+import getpass
 import hashlib
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 DEATH_SIGNAL = 1
 #: What a message of ours starts with, so that it is found in a log that is mostly others'.
 MESSAGE = "tilewise: "
-#: The environment's name for whether the screen is Snakemake's logger's, so that a script speaks to its log alone.
-SHOWN = "TILEWISE_SHOWN"
-#: The environment's name for the process of Snakemake that runs the scripts.
-RUN = "TILEWISE_RUN"
-#: The environment's name for the process of make that started Snakemake.
-MAKE = "TILEWISE_MAKE"
 #: What to do if a file cannot be written.
 REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
 
@@ -42,20 +37,16 @@ REMEDIES = "make room on the disk, or correct the permissions, and run again; wh
 def replacing(path: Path | str) -> Iterator[Path]:
     """A temporary path in the folder of `path`, moved onto it when the block ends without an exception."""
     path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise UserError(f"{path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
-    os.close(handle)
-    try:
-        yield Path(temporary)
-        Path(temporary).chmod(0o644)  # mkstemp's 0600 would hide a cluster's results from the group
-        Path(temporary).replace(path)
+        temporary.touch(exist_ok=False)  # not mkstemp, whose files are the user's alone whatever the umask says
+        yield temporary
+        temporary.replace(path)
     except OSError as error:
         raise UserError(f"{path}: it cannot be written: {error.strerror or error}; {REMEDIES}") from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_csv(frame: "pd.DataFrame", path: Path | str) -> None:
@@ -110,19 +101,23 @@ def locked(path: Path | str, wait_s: float = 0) -> filelock.BaseFileLock | None:
 
 
 @contextlib.contextmanager
-def alone(path: Path | str, wait_s: float = 60) -> Iterator[None]:
-    """Hold `path`, a lock file, so that no second process does the same work. It is freed when the process ends.
+def alone(path: Path | str, wait_s: float | None = None, what: str = "this task") -> Iterator[None]:
+    """Hold `path`, a lock file, so that no second process does the same work; the system frees it with the process.
 
-    It waits for a holder that is just ending, such as a cancelled Slurm job. Raises UserError that names the holder.
+    It waits for a holder that is about to end: a minute, and ten in a Slurm job, because the job of a run that was
+    killed works on and this one can then take its points from the journal. Raises UserError that names the holder.
     """
-    owner = Path(f"{path}.owner")
-    lock = locked(path, wait_s)
+    owner, job = Path(f"{path}.owner"), os.environ.get("SLURM_JOB_ID")
+    try:
+        lock = locked(path, wait_s if wait_s is not None else 600 if job else 60)
+    except OSError as error:
+        raise UserError(f"{path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
     if lock is None:
         who = owner.read_text().strip() if owner.is_file() else "another process"
-        raise UserError(f"{path}: {who} works on this task; let it end or cancel it first")
-    job = os.environ.get("SLURM_JOB_ID")
-    owner.write_text(f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}\n")
+        raise UserError(f"{path}: {who} works on {what}; let it end or cancel it first")
+    me = f"Slurm job {job}" if job else f"{getpass.getuser()}'s process {os.getpid()}"
     try:
+        owner.write_text(f"{me} on {socket.gethostname()}\n")
         yield
     finally:
         lock.release()
@@ -143,13 +138,6 @@ def end_with_parent(parent: int | None = None) -> None:
         os._exit(1)
 
 
-def end_with_make() -> None:
-    """Let this process end when make ends, if make started it: a make that was killed stops nothing else."""
-    make = os.environ.pop(MAKE, None)  # what this process starts has another parent
-    if make:
-        end_with_parent(int(make))
-
-
 @contextlib.contextmanager
 def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator["ProcessPoolExecutor"]:
     """A pool of processes that end with this one. Raises UserError if one of them ends before its work is done.
@@ -162,7 +150,7 @@ def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator["
 
     context = multiprocessing.get_context("fork")
     try:
-        with ProcessPoolExecutor(workers, context, initializer=end_with_parent, initargs=(os.getpid(),)) as pool:
+        with ProcessPoolExecutor(workers, context, initializer=_in_pool, initargs=(os.getpid(),)) as pool:
             try:
                 yield pool
             finally:
@@ -171,49 +159,58 @@ def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator["
         raise UserError(f"a process ended while it {doing}, perhaps for want of memory; {remedy}") from None
 
 
+def _in_pool(parent: int) -> None:
+    end_with_parent(parent)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the script's, whose exception a pool would hand on as a result
+
+
 @contextlib.contextmanager
 def script(log: Path | str) -> Iterator[None]:
-    """Run the body of a Snakemake script: a UserError becomes its message on stderr and in the log; exit status 1.
+    """Run the body of a Snakemake script: a UserError becomes a message at the end of the log, and exit status 1.
 
-    So does the system's refusal to read or write a file. The log also has what the package tells through `logging`, and
-    all that is printed if Snakemake's logger has the screen for itself. The script does not outlive Snakemake: it would
-    work beside the run that takes its task up again.
+    So does the system's refusal to read or write a file. The log has all that is printed and what the package says
+    through `logging`; the screen is Snakemake's. SIGTERM ends the script as Ctrl-C does, and its temporary files go.
     """
-    end_with_parent()
-    # A process that nobody waits for stays when it has ended, but runs no program.
-    if not Path("/proc", os.environ.get(RUN, "self"), "exe").exists():  # Snakemake ended before we asked
-        sys.exit(1)
+    end_with_parent()  # a script that outlives Snakemake would keep the GPU and the journal from the next run
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        with _told(Path(log)):
+        with _logged(Path(log)):
             yield
     except (UserError, OSError) as error:
         message = str(error)
         if isinstance(error, OSError):
             message = f"{error.filename or log}: {error.strerror or error}; {REMEDIES}"
-        if SHOWN not in os.environ:
-            with contextlib.suppress(OSError), open(log, "a") as file:  # the disk may be full
+        try:
+            with open(log, "a") as file:
                 file.write(f"\n{MESSAGE}{message}\n")
-        print(f"\n{MESSAGE}{message}\n", file=sys.stderr, flush=True)
+        except OSError:  # the disk is full: to the screen
+            sys.exit(f"{MESSAGE}{message}")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
-def _told(log: Path) -> Iterator[None]:
-    """Let a log, which begins empty, receive what is told and perhaps printed."""
+def _logged(log: Path) -> Iterator[None]:
+    """Let a log, which begins empty, receive what is printed, also by libraries, and what is logged."""
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
-    if SHOWN in os.environ:
-        with open(log, "ab") as file:
-            for stream in (1, 2):
-                os.dup2(file.fileno(), stream)
-    teller, handler = logging.getLogger("tilewise"), logging.FileHandler(log)
+    logger, handler = logging.getLogger("tilewise"), logging.FileHandler(log)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    teller.setLevel(logging.INFO)
-    teller.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    screens = [(stream, os.dup(stream)) for stream in (1, 2)]
     try:
+        with open(log, "ab") as file:
+            for stream, _ in screens:
+                os.dup2(file.fileno(), stream)
         yield
     finally:
-        teller.removeHandler(handler)
+        sys.stdout.flush()
+        for stream, screen in screens:
+            os.dup2(screen, stream)
+            os.close(screen)
+        logger.removeHandler(handler)
         handler.close()

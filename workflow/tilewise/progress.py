@@ -1,265 +1,145 @@
-"""What a run shows of itself: how far the study is, how long it still takes, and which point of which task is at work.
+"""How far a run is, and how long it still takes: from Snakemake's events and from the journals of the tasks at work."""
 
-The jobs that Snakemake will run have expected times, from their last run here or from a recorded run of their task; a
-task's log tells its points while it is measured, also on another node. `snakemake_logger_plugin_tilewise` puts it on
-the screen.
-"""
-
-import base64
-import csv
 import json
-import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from tilewise.files import MESSAGE
+from tilewise.measure.words import told
 
-#: Seconds of a job that never ran here, on two cores without a GPU (November 2026); of `measure`, those of a point, and
-#: those before its first.
-SECONDS = {
-    "probe": 2,
-    "target": 1,
-    "build": 2,
-    "measure": 0.1,
-    "occupancy": 1,
+#: Seconds of a job of a rule, on two cores without a GPU (November 2026); one second if the rule is not here.
+SECONDS: dict[str, float] = {
+    "probe": 3,
+    "occupancy": 3,
     "trace": 60,
     "instructions": 50,
-    "collect": 1,
-    "show_task": 2,
-    "overview": 7,
-    "page": 18,
+    "show": 20,
+    "page": 20,
 }
-START_S = 2
-#: The words for a rule whose jobs are many.
-WORDS = {"build": "builds", "show_task": "tables and figures"}
-#: The first share of a run, in which its expected times count as much as what it was seen to take.
-TRUSTED = 0.1
-POINT = re.compile(r"^\S+ (\d+)/(\d+) (.+)$")
-REMEMBERED = re.compile(r"^\S+ (\d+) points, (\d+) of them from the journal$")
+#: Seconds for which a run is taken to do one expected second per second, whatever it is seen to do.
+TRUSTED_S = 20
+#: Seconds and points of each task on each platform, by (platform, task). Snakemake hands a logger nothing of the
+#: study, so study.smk fills this in.
+EXPECTED: dict[tuple[str, str], tuple[float, int]] = {}
+#: Sources of kernels that are faulty on purpose.
+FAULTY: set[str] = set()
 
 
 @dataclass
 class Job:
-    """A job of the run: `seconds` it is expected to take, `log` the file in which it tells what it does.
-
-    `submitted` says that it runs on another node. Of a task that is measured, `points` are to do, `done` are, and `now`
-    is the last of them with its result.
-    """
+    """A job at work or done, since the time `at`; `waits` is why Slurm has not started it. Of a task, `done` of
+    `points` are measured, and `now` is the last of them."""
 
     rule: str
     wildcards: Mapping[str, str]
-    seconds: float
     log: Path | None = None
     submitted: bool = False
-    state: str = "waiting"
-    points: int = 0
+    at: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.monotonic)
+    waits: str = ""
     done: int = 0
     now: str = ""
-    _read: int = 0
-    _earlier: int | None = None
 
-    @property
-    def name(self) -> str:
-        """The job in a word: its task if it is measured, else its rule with what it makes."""
-        task, kernel = self.wildcards.get("task"), self.wildcards.get("kernel")
-        if self.rule == "measure":
-            return str(task)
-        return " ".join(filter(None, (self.rule, task or kernel)))
+    def __post_init__(self) -> None:
+        platform, task = self.wildcards.get("platform", ""), self.wildcards.get("task", "")
+        measures = self.rule.startswith("measure")
+        known = EXPECTED.get((platform, task)) if measures else None
+        self.seconds, self.points = known or (SECONDS.get(self.rule, 1), 0)
+        self.name = " ".join(filter(None, ("" if measures else self.rule, task))) or self.rule
+        self.full_name = f"{self.rule} {task}".strip() + (f" on {platform}" if platform else "")
+        self._journal, self._read = Path(f"results/{platform}/journal/{task}.jsonl"), 0
+        if self.points:
+            self.look()  # what is there already is not measured again
+            self.points, self.done, self.now = max(1, self.points - self.done), 0, ""
 
-    @property
-    def share(self) -> float:
-        """How much of it is done, 0 to 1."""
-        if self.state == "done":
-            return 1
-        return self.done / self.points if self.points and self.state == "running" else 0
-
-    def begin(self) -> None:
-        """It began, or was submitted; what its log holds now is of an earlier run."""
-        self.state, self._read, self._earlier = "running", 0, _written(self.log)
-
-    def look(self) -> bool:
-        """Read what its log has gained since the last look; whether it tells of a point."""
-        if self.log is None or _written(self.log) in (None, self._earlier):
-            return False
-        with open(self.log, "rb") as file:
-            file.seek(self._read)
-            text = file.read()
+    def look(self) -> None:
+        """Read the points that the journal has gained."""
+        if not self.points or not self._journal.is_file():
+            return
+        with self._journal.open("rb") as journal:
+            journal.seek(self._read)
+            text = journal.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._read += len(whole)
-        told = False
-        for line in whole.decode(errors="replace").splitlines():
-            if head := REMEMBERED.match(line):
-                self.points, known = int(head[1]), int(head[2])
-                self.seconds *= max(0.01, 1 - known / max(1, self.points))
-                self.done = 0 if known < self.points else known
-                self.points -= known if known < self.points else 0
-            elif point := POINT.match(line):
-                left = int(point[2]) - int(point[1])
-                self.points = self.points or int(point[2])
-                self.done, self.now, told = self.points - left, point[3], True
-        return told
+        lines = [line for line in whole.splitlines() if line.endswith(b"}}")]
+        self.done += len(lines)
+        self.points = max(self.points, self.done)
+        if lines:
+            row = json.loads(lines[-1])["row"]
+            self.now = "{kernel} {dtype} {n}x{p}x{m}: ".format_map(row) + told(row)
+
+    def share(self, now: float) -> float:
+        """How much of it is done, 0 to 1: its points, and of what tells none the elapsed part of its time."""
+        elapsed = 0 if self.waits else now - self.began
+        begun = min(elapsed / self.seconds, (self.done + 0.9) / max(1, self.points))
+        return min(1, max(begun, self.done / self.points if self.points else 0))
 
 
-@dataclass
 class Run:
-    """The jobs of a run by their number in Snakemake, since when it runs, and on how many cores."""
+    """The jobs of a run: `counts` says how many there are of each rule, as Snakemake's RUN_INFO does."""
 
-    jobs: dict[int, Job]
-    cores: int = 1
-    began: float = field(default_factory=time.monotonic)
-    report: str | None = None
+    def __init__(self, counts: Mapping[str, int]):
+        self.began, self.jobs, self.finished = time.monotonic(), dict[int, Job](), dict[int, Job]()
+        self.counts = {rule: count for rule, count in counts.items() if rule != "total"}
 
-    def start(self, numbers: Iterable[int]) -> None:
-        """These jobs began, or were submitted."""
-        for job in filter(None, map(self.jobs.get, numbers)):
-            job.begin()
+    def finish(self, number: int) -> Job | None:
+        """A job ended; returns it."""
+        job = self.jobs.pop(number, None)
+        if job:
+            self.finished[number] = job
+        return job
 
-    def finish(self, number: int, how: str = "done") -> None:
-        """A job ended."""
-        if number in self.jobs:
-            self.jobs[number].look()
-            self.jobs[number].state = how
+    def look(self, now: float | None = None) -> tuple[float, float]:
+        """The share of the run that is done, 0 to 1, and the seconds that the rest takes."""
+        now = time.monotonic() if now is None else now
+        for job in self.jobs.values():
+            job.look()
+        seen = [*self.jobs.values(), *self.finished.values()]
+        tasks = {(job.wildcards.get("platform"), job.wildcards.get("task")) for job in seen}
+        ahead = [seconds for task, (seconds, _) in EXPECTED.items() if task not in tasks]
+        each = SECONDS | {"measure": sum(ahead) / len(ahead) if ahead else 1}
+        waiting = {rule: count - sum(job.rule == rule for job in seen) for rule, count in self.counts.items()}
+        to_come = sum(count * each.get(rule, 1) for rule, count in waiting.items() if rule not in {"all"})
+        done = sum(job.seconds for job in self.finished.values())
+        done += sum(job.seconds * job.share(now) for job in self.jobs.values())
+        total = to_come + sum(job.seconds for job in seen)
+        pace = (now - self.began + TRUSTED_S) / (done + TRUSTED_S)
+        return (done / total if total else 1), pace * (total - done)
 
-    def look(self) -> bool:
-        """Read the logs of the tasks at work; whether any tells of a point."""
-        at_work = [job for job in self.jobs.values() if job.state == "running" and job.rule == "measure"]
-        told = [job.look() for job in at_work]
-        return any(told)
+    def wait(self, reasons: Mapping[int, str]) -> None:
+        """Slurm has not started these jobs; their time begins later."""
+        for number, job in self.jobs.items():
+            job.waits = reasons.get(number, "")
+            job.began = time.monotonic() if job.waits else job.began
 
-    @property
-    def share(self) -> float:
-        """How much of the expected time is done, 0 to 1."""
-        total = sum(job.seconds for job in self.jobs.values())
-        return sum(job.seconds * job.share for job in self.jobs.values()) / total if total else 1
-
-    def left(self, now: float | None = None) -> float:
-        """Seconds that the rest takes if it is as much slower than expected as what was done."""
-        elapsed = (time.monotonic() if now is None else now) - self.began
-        total = sum(job.seconds for job in self.jobs.values())
-        trusted = TRUSTED * total
-        pace = (elapsed + trusted / self.cores) / (self.share * total + trusted) if total else 0
-        return pace * total * (1 - self.share)
+    def clock(self) -> str:
+        """The time since it began, such as 0:03:07."""
+        return str(timedelta(seconds=int(time.monotonic() - self.began)))
 
     def at_work(self) -> list[str]:
-        """What runs now, a line each: tasks with their points first, then the rest by rule."""
-        running = [job for job in self.jobs.values() if job.state == "running"]
-        tasks = [job for job in running if job.rule == "measure"]
-        lines = []
-        for job in sorted(tasks, key=lambda job: not job.now):
-            platform = f"{job.wildcards.get('platform')} " if self._platforms() > 1 else ""
-            count = f" {job.done}/{job.points}" if job.points else ""
-            lines.append(f"{platform}{job.name}{count}{f' {job.now}' if job.now else ''}")
-        for rule in dict.fromkeys(job.rule for job in running if job.rule != "measure"):
-            mine = [job for job in self.jobs.values() if job.rule == rule]
-            done = sum(job.state == "done" for job in mine)
-            names = ", ".join(job.name.removeprefix(f"{rule} ") for job in running if job.rule == rule)
-            lines.append(f"{WORDS.get(rule, rule)} {done}/{len(mine)} {names}" if len(mine) > 1 else rule)
-        return lines
-
-    def _platforms(self) -> int:
-        return len({job.wildcards.get("platform") for job in self.jobs.values()} - {None})
+        """What runs now, a line each, tasks with their points first."""
+        working = sorted((job for job in self.jobs.values() if not job.waits), key=lambda job: not job.now)
+        points = [f" {job.done}/{job.points} {job.now}".rstrip() if job.points else "" for job in working]
+        return [job.name + point for job, point in zip(working, points)]
 
 
-#: The run of this process, once Snakemake has started it.
-_run: list[Run] = []
-
-
-def current() -> Run | None:
-    """The run of this process, if it has begun."""
-    return _run[-1] if _run else None
-
-
-def begin(workflow: Any, study: Any) -> None:
-    """Note what Snakemake is about to run, as its `onstart`."""
-    jobs = {}
-    for job in workflow.dag.needrun_jobs():
-        rule, wildcards = job.rule.name, dict(job.wildcards_dict)
-        if rule in study.tasks or rule == "all":
-            continue  # it has nothing to do
-        points, recorded = 1, None
-        if rule == "measure":
-            backend = study.backend_of(job.wildcards)
-            points = len(study.points(wildcards["task"], backend))
-            recorded = study.seconds_of(job.wildcards) if backend == "gpu" else None  # the recorded runs are GPUs'
-        seconds = expected(rule, wildcards, [str(path) for path in job.output], points, recorded)
-        log = Path(str(job.log[0])) if job.log else None
-        remote = not workflow.local_exec and not workflow.is_local(job.rule)
-        jobs[workflow.dag.jobid(job)] = Job(rule, wildcards, seconds, log, remote)
-    if jobs:
-        page = any(job.rule == "page" for job in jobs.values())
-        _run.append(Run(jobs, workflow.cores or 1, report="results/report.html" if page else None))
-
-
-def expected(
-    rule: str,
-    wildcards: Mapping[str, str],
-    outputs: Iterable[str],
-    points: int = 1,
-    recorded: float | None = None,
-    root: Path | str = ".",
-) -> float:
-    """Seconds that a job may take: as it took here before, per point if it measures, else as in a recorded run."""
-    if rule == "measure":
-        here = _pace(Path(root, "results", wildcards["platform"], "facts", f"{wildcards['task']}.csv"))
-        return START_S + (points * here if here else recorded or points * SECONDS[rule])
-    return next(filter(None, (_took(path, root) for path in outputs)), SECONDS.get(rule, 1.0))
-
-
-def _pace(facts: Path) -> float | None:
-    """Seconds per point that a table of facts tells."""
+def cause(log: Path | None, since: float = 0) -> str:
+    """What a log that was written after a time says of why its job failed: our message, or the end of a traceback."""
     try:
-        row = next(csv.DictReader(facts.read_text().splitlines()))
-        measured = int(row["points"]) - int(row["remembered"])
-        return float(row["wall_s"]) / measured if measured > 0 else None
-    except (OSError, StopIteration, LookupError, ValueError, TypeError):
-        return None
-
-
-def _written(log: Path | None) -> int | None:
-    """When a file was last written; None if there is none."""
-    try:
-        return log.stat().st_mtime_ns if log else None
-    except OSError:
-        return None
-
-
-def _took(output: str, root: Path | str) -> float | None:
-    """Seconds that Snakemake noted for the job that made a file."""
-    name = base64.urlsafe_b64encode(output.encode()).decode()
-    try:
-        note = json.loads(Path(root, ".snakemake/metadata", name).read_text())
-        return max(0.1, note["endtime"] - note["starttime"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-
-
-def cause(log: Path | None) -> str:
-    """What a log tells of why its job failed: our message, or the end of a traceback; empty if it tells nothing."""
-    try:
-        text = Path(str(log)).read_text(errors="replace")
+        text = log.read_text(errors="replace") if log and log.stat().st_mtime >= since else ""
     except OSError:
         return ""
-    _, found, message = f"\n{text}".rpartition(f"\n{MESSAGE}")
-    if found:
-        return message.strip()
-    _, found, trace = text.rpartition("Traceback (most recent call last):")
-    return "\n".join(trace.strip().splitlines()[-6:]) if found else ""
+    _, found, message = text.rpartition(f"\n{MESSAGE}")
+    trace = text.rpartition("Traceback (most recent call last):")[2].strip().splitlines()[-6:]
+    return message.strip() if found else "\n".join(trace if "Traceback" in text else [])
 
 
 def in_words(seconds: float) -> str:
     """A time left in words: `about 6 min left`."""
-    minutes = seconds / 60
-    if minutes < 1:
-        return "less than a minute left"
-    if minutes < 90:
-        return f"about {minutes:.0f} min left"
-    return f"about {minutes // 60:.0f} h {minutes % 60:.0f} min left"
-
-
-def clock(seconds: float) -> str:
-    """A time that passed, such as 3:07 or 1:02:07."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours:
+        return f"about {hours} h {minutes} min left"
+    return f"about {minutes} min left" if minutes else "less than a minute left"

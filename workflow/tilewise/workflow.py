@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,11 +36,10 @@ class Study:
     lacks; platforms: dict from name to its settings, each with a `backend` (gpu or emulator); kernels: the registry;
     gpus: how many of this machine measure, at least 1; remark: a line about those that do not, or ""; profiled: how
     many launches ncu would read. The methods that take `wildcards` are input functions of Snakemake's rules. Paths are
-    relative: they are the same in a clone that was moved, where nothing needs to be made again. `cpu_job` and `gpu_job`
-    are the resources of a job under Slurm.
-    `remote`: jobs run elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake
-    may use. `reserved`: names that no task can have. Raises UserError for anything in the config or the registry that
-    cannot work, unless it is `checked`: a script's config was checked when its rule was made.
+    relative: they are the same in a clone that was moved, where nothing needs to be made again. `remote`: jobs run
+    elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake may use. `reserved`:
+    names that no task can have. Raises UserError for anything in the config or the registry that cannot work, unless it
+    is `checked`: a script's config was checked when its rule was made.
     """
 
     def __init__(
@@ -91,9 +89,6 @@ class Study:
                 raise UserError(
                     f"{source}: platforms.{name}: a recorded run has that name; choose another for an emulator"
                 )
-        self.cpu_job = slurm.cpu_job(config)
-        self.gpu_job = slurm.gpu_job(config, self.platforms)
-        self.measuring_job = slurm.gpu_job(config, self.platforms, self.needs_gpu, measures=True)
         self._expanded = functools.cache(self._expand)
         self.profiled = 0
         if not checked:
@@ -337,8 +332,8 @@ class Study:
         return digest([instances, self.backend_of(wildcards) == "emulator" and self.config["machine_code"]])
 
     def resolved(self, wildcards: Any) -> dict[str, Any]:
-        """The config as a platform's run understands it, without what is Slurm's: what the report tells of it."""
-        config = {name: value for name, value in self.config.items() if name != "slurm"}
+        """The config as a platform's run understands it, without what concerns Slurm or the end: for the report."""
+        config = {name: value for name, value in self.config.items() if name not in ("slurm", "strict")}
         return config | {"platforms": {wildcards.platform: {"backend": self.backend_of(wildcards)}}}
 
     def _entries(self, points: Sequence[Point]) -> list[Any]:
@@ -372,33 +367,60 @@ class Study:
         asked = self.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else []
         return not asked or any(self.kernels[point.kernel].on_gpu for point in asked)
 
-    def group_of(self, wildcards: Any) -> str | None:
-        """The group of jobs that share a submission; a task that needs no GPU has a job of its own."""
-        return f"measure-{wildcards.platform}" if self.needs_gpu(wildcards) else None
+    def expected(self) -> dict[tuple[str, str], tuple[float, int]]:
+        """Seconds and points of each task on each platform, by (platform, task)."""
+        return {
+            (platform, task): (durations.START_S + self._seconds(platform, task), self._runs(platform, task))
+            for platform in self.platforms
+            for task in self.tasks
+        }
 
-    def seconds_of(self, wildcards: Any) -> int:
+    def seconds_of(self, wildcards: Any) -> float:
         """How long a task takes, from recorded runs."""
-        backend = self.backend_of(wildcards)
-        asked = len(self.points_on(wildcards.platform, wildcards.task))
-        return math.ceil(durations.of_task(wildcards.task, asked, self.length_of(wildcards), backend))
+        return self._seconds(wildcards.platform, wildcards.task)
+
+    def _seconds(self, platform: str, task: str) -> float:
+        asked, backend = len(self.points_on(platform, task)), self.platforms[platform]["backend"]
+        return durations.of_task(task, asked, asked * self.method(task).points_per_point, backend)
+
+    def _runs(self, platform: str, task: str) -> int:
+        """How many lines the journal of a task has in the end, if no point fails."""
+        asked = self.points_on(platform, task)
+        repeats = self.config["timing"]["repeats"] if self.platforms[platform]["backend"] == "gpu" else 1
+        timed = sum(self.kernels[point.kernel].on_gpu for point in asked)
+        return len(asked) + (repeats - 1) * timed if self.method(task).name == "sweep" else len(asked)
+
+    def cpu_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
+        """Resources of a job that needs no GPU and takes so many seconds."""
+        return slurm.cpu_job(self.config, seconds)
+
+    def gpu_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
+        """Resources of a job on a platform's own node."""
+        return slurm.gpu_job(self.config, self.platforms, seconds)
+
+    def measuring_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
+        """Resources of a job that measures, on a platform's own node if it needs a GPU."""
+        return slurm.gpu_job(self.config, self.platforms, seconds, self.needs_gpu, measures=True)
 
     def cpus_of(self, wildcards: Any) -> int:
-        """Cores to ask Slurm for."""
-        return slurm.GPU_CORES if self.needs_gpu(wildcards) else slurm.LOOP_CORES
+        """Cores to ask Slurm for; one where kernels are emulated."""
+        if not self.needs_gpu(wildcards):
+            return slurm.LOOP_CORES
+        return slurm.GPU_CORES if self.backend_of(wildcards) == "gpu" else 1
 
     def probed_before(self, wildcards: Any) -> Sequence[str]:
         """The device.json of the platforms whose nodes the probe has to leave out."""
         return slurm.probed_before(self.platforms, wildcards)
 
     def memory_of(self, wildcards: Any, attempt: int = 1) -> int:
-        """MB of the host's memory for a task: 4 GB for Python and CUDA; for a product on the CPU also its matrices, as
-        stored and in float64 to verify them. Twice as much for a second try."""
-        products = [0.0]
-        for point in self.points_on(wildcards.platform, wildcards.task):
-            if not self.kernels[point.kernel].on_gpu or self.backend_of(wildcards) == "emulator":
+        """MB of the host's memory for a job: 4 GB for Python and CUDA, 1 GB where kernels are emulated; for a product
+        on the CPU also its matrices, as stored and in float64 to verify them. Twice as much for a second try."""
+        products, emulated = [0.0], self.backend_of(wildcards) == "emulator"
+        for point in self.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else ():
+            if not self.kernels[point.kernel].on_gpu or emulated:
                 elements = point.n * point.p + point.p * point.m + point.n * point.m
                 products.append(elements * (PRECISIONS[point.dtype].itemsize + 3 * 8))
-        return attempt * (4000 + int(max(products) / 1e6))
+        return attempt * ((1000 if emulated else 4000) + int(max(products) / 1e6))
 
     def length_of(self, wildcards: Any, **_: Any) -> int:
         """How long a task takes, in points of a sweep."""

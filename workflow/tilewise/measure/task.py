@@ -27,7 +27,8 @@ from tilewise.build.build import Builds
 from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
-from tilewise.measure.rows import NOT_BUILT, median_run, told
+from tilewise.measure.rows import NOT_BUILT, median_run
+from tilewise.measure.words import told
 from tilewise.study import columns, registry
 from tilewise.study.points import Point
 from tilewise.study.registry import Kernel

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 Settings = Mapping[str, Any]
+#: Seconds that a job takes, or a function of its wildcards that says them.
+Seconds = float | Callable[[Any], float]
 #: Cores to ask for: NVBench and the task take one each, and CUDA's own threads; NumPy's BLAS takes all that it gets.
 GPU_CORES, LOOP_CORES = 4, 8
 #: The executor's name for each setting; `_gpus` below decides on `--gpus`, `_extra` on what sbatch gets besides.
@@ -20,7 +22,6 @@ RESOURCES = {
     "constraint": "constraint",
     "gres": "gres",
     "gpu_model": "gpu_model",
-    "max_minutes": "max_minutes",
 }
 
 
@@ -45,16 +46,25 @@ def spread(platforms: Mapping[str, Settings]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def cpu_job(config: Settings) -> dict[str, Any]:
+def minutes(seconds: float, attempt: int = 1, most: int | None = None) -> int:
+    """The time to ask for: three times what the work took where it was recorded, five minutes to start, twice as much
+    for a second try, and no more than `most`."""
+    asked = attempt * (5 + -(-3 * seconds // 60))
+    return int(min(asked, most or asked))
+
+
+def cpu_job(config: Settings, seconds: Seconds) -> dict[str, Any]:
     """Resources of a job that does not need a GPU, by name: the settings of the config's `slurm`."""
     settings = _settings(config)
-    resources = {RESOURCES[key]: value for key, value in settings.items() if key in RESOURCES}
+    resources: dict[str, Any] = {RESOURCES[key]: value for key, value in settings.items() if key in RESOURCES}
+    resources["runtime"] = _runtime(lambda wildcards: settings, seconds)
     return resources | ({"slurm_extra": settings["extra"]} if "extra" in settings else {})
 
 
 def gpu_job(
     config: Settings,
     platforms: Mapping[str, Settings],
+    seconds: Seconds,
     needs_gpu: Callable[[Any], bool] = lambda wildcards: True,
     measures: bool = False,
 ) -> dict[str, Any]:
@@ -72,8 +82,17 @@ def gpu_job(
     resources: dict[str, Any] = {
         name: functools.partial(_setting, of, key) for key, name in RESOURCES.items() if key in asked
     }
+    resources["runtime"] = _runtime(of, seconds)
     resources["gpu"] = functools.partial(_gpus, of, platforms, needs_gpu)
     return resources | {"slurm_extra": functools.partial(_extra, of, platforms, needs_gpu, measures)}
+
+
+def _runtime(of: Callable[[Any], Settings], seconds: Seconds) -> Callable[..., int]:
+    def runtime(wildcards: Any, attempt: int) -> int:
+        takes = seconds(wildcards) if callable(seconds) else seconds
+        return minutes(takes, attempt, of(wildcards).get("max_minutes"))
+
+    return runtime
 
 
 def _settings(place: Settings) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from tilewise.measure import place
 from tilewise.measure.backends import Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, cause, failed, outcome, told
+from tilewise.measure.rows import NOT_BUILT, cause, failed, outcome
 from tilewise.measure.task import Work
+from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.points import Point

@@ -12,8 +12,9 @@ from tilewise.measure.backends import Device, Setting, device_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, or_failed, told
+from tilewise.measure.rows import NOT_BUILT, or_failed
 from tilewise.measure.task import Work
+from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.points import UNIT, Point
 from tilewise.study.precision import PRECISIONS

@@ -44,9 +44,8 @@ class Overhead(Method):
 def _measured(work: Work) -> job.Row:
     kernel, at = registry.load(bandwidth.FOLDER)[KERNEL], point(work.task, KERNEL, "float", 1, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
-        builds = {KERNEL: Path(folder)}
-        manifests = build({KERNEL: kernel.instances(at)}, {KERNEL: kernel}, work.device, builds)
-        empty = job.prepare(at, kernel, manifests, builds, work.device, work.config)
+        builds = build({KERNEL: kernel.instances(at)}, {KERNEL: kernel}, work.device, folder)
+        empty = job.prepare(at, kernel, builds, work.device, work.config)
         row = empty.row
         if empty.files:
             [(_, row)] = run_jobs([empty], work.device, work.config, work.samples, "overhead")

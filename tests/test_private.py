@@ -1,0 +1,40 @@
+"""Only public parts of Snakemake and of other packages are used, so that a new version of theirs breaks nothing."""
+
+import re
+
+from tilewise import ROOT
+
+#: Names with an underscore of what is not our own, and why they stay.
+LEFT = {
+    "_asdict": "documented, of a named tuple",
+    "_replace": "documented, of a named tuple",
+    "_exit": "documented, of os",
+    "_fields_": "documented, of a structure of ctypes",
+    "_handle": "ctypes has no other way to close a library, which the emulator does between kernels",
+    "_actions": "argparse has no other list of its options",
+}
+PLACES = ("Snakefile", "workflow/**/*.py", "workflow/**/*.smk", "profiles/**/*.yaml", "slurm/*.yaml", "Makefile")
+#: What no file names: Snakemake's folder and exceptions, its objects' inside, and code in a profile.
+NEVER = (
+    r"\.snakemake/\w|snakemake\.exceptions|sys\.executable =|__use_yte__|workflow\.(?!configfiles|cores|exec_mode)\w+"
+)
+
+
+def lines():
+    for place in PLACES:
+        for path in sorted(ROOT.glob(place)):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                yield f"{path.relative_to(ROOT)}:{number}: {line.strip()}", line
+
+
+def test_no_private_name_of_another_package_is_used_but_those_with_a_reason():
+    found = {
+        name: place for place, line in lines() for name in re.findall(r"(?<!self)(?<!cls)(?<!\))\.(_[a-z]\w*)", line)
+    }
+    assert set(found) == set(LEFT), found
+
+
+def test_nothing_reaches_into_snakemake():
+    code = [(place, line.split("#")[0]) for place, line in lines()]
+    found = [place for place, line in code if re.search(NEVER, re.sub(r"tilewise\.workflow", "", line))]
+    assert [place for place in found if ": rm -rf " not in place] == []

@@ -1,0 +1,18 @@
+"""A row in words. It imports nothing heavy: the screen of a run shows it from the first second."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """A finished row in a line for a log: status, time, rate, noise, and how near its errors come to their bound."""
+    words = [row["status"]]
+    if row["status"] not in ("ok", "not_timed"):
+        words[0] += f": {' '.join(str(row['message']).split())[:200]}"
+    if row.get("time_ms") is not None:
+        words += [f"{row['time_ms']:.4g} ms", f"{row['gflops']:,.1f} GFLOP/s"]
+    if row.get("noise") is not None:
+        words.append(f"noise {100 * row['noise']:.2g} %")
+    if row.get("bound_ratio") is not None:
+        words.append(f"error {row['bound_ratio']:.2g} of its bound")
+    return ", ".join(words)

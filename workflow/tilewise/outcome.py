@@ -1,0 +1,54 @@
+"""How a run ended: what of its results is not right, what the page could not show, and where the page is."""
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+RESULTS = Path("results")
+#: Statuses of points that went as they should: measured, refused on purpose, or impossible on the device, which the
+#: tables say. A sweep's launch that the device refuses is a finding, too.
+RIGHT = ("ok", "not_timed", "unsupported", "invalid_launch")
+
+
+def words(end: str, platforms: Iterable[str], folder: Path = RESULTS) -> Iterator[str]:
+    """The last lines of a run that ended as `end` says."""
+    yield from filter(None, [wrong(folder / name / "measurements.csv" for name in platforms)])
+    yield from notes(folder / "notes.json")
+    page = folder / "report.html"
+    yield f"{end}; the report is {page.resolve()}" if page.is_file() else end
+
+
+def wrong(tables: Iterable[Path]) -> str:
+    """What of the measurements in some tables is not right, in a line; empty if all is."""
+    points, found = 0, Counter[tuple[str, str]]()
+    for path in filter(Path.is_file, tables):
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                points += 1
+                if row["status"] not in RIGHT:
+                    found[row["kernel"], row["status"]] += 1
+    if not found:
+        return ""
+    each = ", ".join(f"{kernel} {status} ({count})" for (kernel, status), count in found.most_common(6))
+    more = ", …" if len(found) > 6 else ""
+    return f"{found.total()} of {points} points are not right: {each}{more}; see What failed and why in the report"
+
+
+def notes(path: Path) -> list[str]:
+    """What the page could not show, a line each, as its maker left it in a file beside it: a list of texts."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return []
+    return [f"the report lacks: {note}" for note in found]
+
+
+def faults(log: Path | None, faulty: Iterable[str]) -> list[str]:
+    """What the tracer's log says of faults, the first of each file; not of those that are `faulty` on purpose."""
+    text = log.read_text(errors="replace") if log and log.is_file() else ""
+    found = re.findall(r"^((.+?):\d*:? ?error: .*)$", text, re.MULTILINE)
+    first = {path: line for line, path in reversed(found) if path not in set(faulty)}
+    return [f"{line} (all faults: {log})" for line in reversed(first.values())]

@@ -1,0 +1,23 @@
+"""What a run looks at before it starts, so that it does not fail after an hour when it draws the page."""
+
+from collections.abc import Mapping
+
+from tilewise import UserError
+from tilewise.files import remedy
+from tilewise.report import claims, data, tables
+from tilewise.study.registry import Kernel
+
+
+def check(kernels: Mapping[str, Kernel]) -> None:
+    """Raise UserError if no page can be made of the claims, the published and the recorded data."""
+    entries, published = claims.load(), data.published(kernels=kernels)
+    recorded = sorted(path.parent for path in data.RECORDED.glob("*/device.json"))
+    if not recorded:
+        return
+    evidence = data.load(recorded, kernels=kernels)
+    claims.check(entries, evidence)
+    try:
+        tables.maximum_size(evidence, published)
+        tables.cold_start(evidence, published)
+    except (LookupError, ValueError) as error:
+        raise UserError(f"report/published: a figure is missing: {error}; {remedy(data.PUBLISHED)}") from None

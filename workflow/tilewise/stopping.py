@@ -1,0 +1,34 @@
+"""Ctrl-C, SIGTERM and SIGHUP end a run of Snakemake alike: its jobs end at once, and the same command goes on later."""
+
+import contextlib
+import signal
+from typing import Any
+
+import psutil
+
+#: The signals that asked this process to stop.
+_received: list[int] = []
+
+
+def asked() -> bool:
+    """Whether somebody has asked this run to stop."""
+    return bool(_received)
+
+
+def obey() -> None:
+    """Stop at these signals from now on. Called again when the run starts, because Snakemake has its own way with
+    SIGTERM: it waits for the running jobs, which may take an hour."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and a shell's background jobs want it
+            signal.signal(number, _stop)
+
+
+def _stop(number: int, frame: Any) -> None:
+    """End the jobs, which a signal to Snakemake alone does not reach; a second signal kills what has not ended."""
+    first = not _received
+    _received.append(number)
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.terminate() if first else child.kill()
+    if first:
+        raise SystemExit(128 + number)
