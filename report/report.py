@@ -320,7 +320,7 @@ def rung(name, *sentences, idea=""):
     if name in set(rungs()["kernel"]):
         kernel, row = evidence.kernels[name], rungs()[rungs()["kernel"] == name].iloc[0]
         title = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
-        display(text(f"### {findings.plain(title)}"))
+        display(text(f"### {notes.plain(title)}"))
         with piece(f"Text: {name}"):
             display(text(findings.rung(evidence, climb(), rungs(), name, *sentences)))
         with piece(f"Figure: Tiles of {name}"):
@@ -1346,7 +1346,7 @@ known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start 
 known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
 known += " accuracy_gate energy triton"
 for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
-    title = findings.plain(tasks[name]["title"])
+    title = notes.plain(tasks[name]["title"])
     display(text(f"## {title}\n\nThe task `{name}` of the config."))
     with piece(f"Table: {title}"):
         display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))

@@ -71,7 +71,7 @@ def attempt(name: str, make: Callable[[], Made], otherwise: Callable[[str], Made
 
 
 def read(folder: Path | str) -> list[str]:
-    """The notes of a finished run in the folder of its results: of the page, then of the files of tables and figures."""
+    """The notes of a finished run in the folder of its results: first those of the page, then those of its files."""
     folder = Path(folder)
     notes = list(read_json(folder / FILE)["notes"]) if (folder / FILE).is_file() else []
     for path in sorted([*folder.glob("*/tables/*.csv"), *folder.glob("*/figures/*.svg")]):

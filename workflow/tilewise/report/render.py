@@ -63,7 +63,8 @@ def run(report: Path | str = REPORT, **parameters: Any) -> nbformat.NotebookNode
             space["display"] = shown.append
             tags = cell.metadata.get("tags", [])
             name = cell.metadata.get("title") or cell.source.partition("\n")[0]
-            guard = contextlib.nullcontext() if tags else notes.piece(name, lambda note: shown.append(HTML(note)))
+            noted = notes.piece(name, lambda note, shown=shown: shown.append(HTML(note)))
+            guard = contextlib.nullcontext() if tags else noted
             with guard, contextlib.redirect_stdout(io.StringIO()) as printed:
                 shown.append(_last_value(cell.source, space, str(report)))
             if "parameters" in tags:
@@ -113,8 +114,8 @@ def _drawings(page: str, style: str) -> dict[str, str]:
     """The figures of a page as SVG by name, in the colours of the light scheme, which come first in the style."""
     colours = dict(re.findall(r"(--\w+): (#\w+)", style[: style.index("}")]))
     figures = re.findall(r'<figure id="figure-([^"]+)">.*?(<svg.*?</svg>)', page, re.DOTALL)
-    # A title may say var(--x) too.
-    return {name: re.sub(r"var\((--\w+)\)", lambda found: colours.get(found[1], found[0]), svg) for name, svg in figures}
+    known = re.compile(rf'(?<=[":])var\(({"|".join(colours)})\)')  # not in a title that says var(--x)
+    return {name: known.sub(lambda found: colours[found[1]], svg) for name, svg in figures}
 
 
 def _datatables() -> str:
