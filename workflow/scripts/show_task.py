@@ -3,7 +3,7 @@
 import gc
 from pathlib import Path
 
-from tilewise.files import script, write_csv
+from tilewise.files import script
 from tilewise.report import GARBAGE, data, figures, tables
 
 with script(snakemake.log[0]):
@@ -11,5 +11,5 @@ with script(snakemake.log[0]):
     task = Path(snakemake.output.table).stem
     evidence = data.load([Path(snakemake.input.device).parent], task)
     published = data.published(kernels=evidence.kernels)
-    write_csv(tables.task(task, evidence, published), snakemake.output.table)
-    figures.save(figures.task(task, evidence, published), snakemake.output.figure)
+    tables.save(lambda: tables.task(task, evidence, published), snakemake.output.table)
+    figures.save(lambda: figures.task(task, evidence, published), snakemake.output.figure)

@@ -72,7 +72,7 @@ def _cell(row, column, labels):
     if column == "claim":
         return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
     if column.startswith("measured ") and "cannot" in row[column.replace("measured", "verdict")]:
-        return f"<small>{html.escape(value)}</small>"
+        return notes.marked(value) if notes.is_note(value) else f"<small>{html.escape(value)}</small>"
     if column.startswith("verdict "):
         kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
         return f'<span class="verdict {kind}">{html.escape(value)}</span>'

@@ -1046,12 +1046,12 @@ def _of_ladder(evidence, ladder, limits, gpu):
 def _of_study(evidence, gpu, verdicts):
     """Sentences about the claims, and how sure the times are."""
     found = verdicts.loc[verdicts["platform"] == gpu.name, "verdict"].value_counts()
-    holds, fails, rest = (found.get(verdict, 0) for verdict in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
+    holds, fails = (found.get(verdict, 0) for verdict in (claims.HOLDS, claims.FAILS))
     if found.empty:
         return
     yield (
-        f"Of the {found.sum()} claims of the five sources {holds} hold on this machine, {fails} do not, and {rest} "
-        "cannot be tested here"
+        f"Of the {found.sum()} claims of the five sources {holds} hold on this machine, {fails} do not, and "
+        f"{found.sum() - holds - fails} cannot be tested here"
     )
     rows = evidence.gpu[(evidence.gpu["platform"] == gpu.name) & (evidence.gpu["runs"] > 1)]
     if len(rows):

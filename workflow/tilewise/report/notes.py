@@ -18,7 +18,7 @@ from tilewise.files import read_json
 FILE = "notes.json"
 #: What every note says, after the name of the piece.
 _CANNOT = " cannot be made: "
-#: The first column of a table that says why there is none; the attribute of such a drawing.
+#: The only column of a table that cannot be made; the attribute of a drawing that says why it shows nothing.
 COLUMN, ATTRIBUTE = "cannot", "data-missing"
 #: What Markdown or HTML could take for markup.
 _MARKUP = re.compile(r"[\\`*_\[\](){}<>&\"'$~|#!:]")

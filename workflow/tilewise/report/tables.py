@@ -1,4 +1,4 @@
-"""The tables of the report: functions from measured and published figures to a table. They read and write no files.
+"""The tables of the report: functions from measured and published figures to a table. Only `save` writes files.
 
 Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` is the published time divided by the
 measured time. A row that did not run keeps its place, with its status. Shapes are shown as source a writes them:
@@ -8,7 +8,8 @@ measured time. A row that did not run keeps its place, with its status. Shapes a
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,8 @@ import pandas as pd
 from tilewise import UserError
 from tilewise.build import build, cuda
 from tilewise.count.occupancy import occupancy as held_by
-from tilewise.report import claims
+from tilewise.files import write_csv
+from tilewise.report import claims, notes
 from tilewise.report.data import COUNTED, Evidence, Platform, point_of, within
 from tilewise.report.limits import SCHEDULERS, WARP, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 from tilewise.study import columns
@@ -426,6 +428,11 @@ def task(name: str, evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame
     rows = pd.concat([timed, own.emulated[~verified_ones.isin(timed_ones)]], ignore_index=True)
     layout = winners if name in _WINNERS else sweep
     return layout(rows, evidence, published)
+
+
+def save(make: Callable[[], pd.DataFrame], path: Path | str) -> None:
+    """Write a table as CSV, whole or not at all; if it cannot be made, one with the note that says so."""
+    write_csv(notes.attempt(str(path), make, lambda note: pd.DataFrame({notes.COLUMN: [note]})), path)
 
 
 def largest(table: pd.DataFrame) -> pd.DataFrame:
