@@ -51,7 +51,9 @@ def task_table(name, layout, caption, rows=lambda table: table, hide=()):
     """The table of a task, or a note if this run's config has no such task."""
     if name not in tasks:
         return text(f"*The config of this run has no task `{name}`.*")
-    return show_table(rows(tables.task(name, evidence, published)), layout, caption, evidence, hide, name)
+    table = rows(tables.task(name, evidence, published))
+    caption = f"{caption} {findings.overhead(table, evidence)}".strip()
+    return show_table(table, layout, caption, evidence, hide, name)
 
 
 def task_figure(name, caption):

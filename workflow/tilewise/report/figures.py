@@ -317,7 +317,8 @@ def _line(axis, rows, x, order, series, evidence, y="gflops"):
     """
     names = _by_size(rows) if series == "shape" else list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]]).sort_values("place", kind="stable")
-    ran, sizes, drawn = rows[rows["status"] == "ok"], _sizes(_by_size(rows)), collections.Counter()
+    ran = rows[(rows["status"] == "ok") & rows[y].notna()]
+    sizes, drawn = _sizes(_by_size(rows)), collections.Counter()
     for name in reversed(names) if len(sizes) > 1 else names:
         own = ran[ran[series] == name]
         kernel, shape = rows.loc[rows[series] == name, ["kernel", "shape"]].iloc[0]

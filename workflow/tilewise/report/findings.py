@@ -696,6 +696,24 @@ def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
     return "\n\n".join(lines)
 
 
+#: Less of a time than this is not worth a remark, when it is the machine's.
+REMARKED = 0.02
+
+
+def overhead(table: pd.DataFrame, evidence: Evidence) -> str:
+    """How much of the times of a table is the overhead of an isolated time, on each GPU where it is over 2 % of one."""
+    lines = []
+    for name, overhead_us in tables.overheads(evidence.everyone).items():
+        times = table.loc[table["platform"] == name, "time_ms"] if "time_ms" in table else pd.Series(dtype="float64")
+        longest = overhead_us / 1000 / REMARKED
+        if (times < longest).any():
+            lines.append(
+                f"{rounded(overhead_us)} µs of each time on {plain(evidence.labels[name])} are the overhead of an "
+                f"isolated run, over 2\u00a0% of times below {rounded(longest)} ms."
+            )
+    return " ".join(lines)
+
+
 def between_runs(evidence: Evidence) -> str:
     """How far the runs of a point, each in a process of its own, are apart; of those that are more, what they are."""
     lines = []

@@ -114,8 +114,9 @@ def _drawings(page: str, style: str) -> dict[str, str]:
     """The figures of a page as SVG by name, in the colours of the light scheme, which come first in the style."""
     colours = dict(re.findall(r"(--\w+): (#\w+)", style[: style.index("}")]))
     figures = re.findall(r'<figure id="figure-([^"]+)">.*?(<svg.*?</svg>)', page, re.DOTALL)
-    known = re.compile(rf'(?<=[":])var\(({"|".join(colours)})\)')  # not in a title that says var(--x)
-    return {name: known.sub(lambda found: colours[found[1]], svg) for name, svg in figures}
+    # A title may say var(--x) too.
+    plain = re.compile(r"var\((--\w+)\)")
+    return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in figures}
 
 
 def _datatables() -> str:

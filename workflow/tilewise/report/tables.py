@@ -8,7 +8,7 @@ measured time. A row that did not run keeps its place, with its status. Shapes a
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -1097,6 +1097,13 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
     return columns.typed(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
 
 
+def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
+    """Name of a platform -> what its isolated times have of the machine itself, in µs, where that was measured."""
+    tables = {each.name: each.facts.get("overhead", pd.DataFrame({"overhead_us": []})) for each in platforms}
+    found = {name: table["overhead_us"].median() for name, table in tables.items()}
+    return {name: overhead for name, overhead in found.items() if pd.notna(overhead)}
+
+
 def provenance(evidence: Evidence) -> pd.DataFrame:
     """Where every number comes from: one row per fact, one column per platform."""
     facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.readers}
@@ -1144,6 +1151,8 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
         }
         if "busy" in gpu:  # a run from before says nothing
             facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
+    for overhead in overheads([platform]).values():
+        facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
     if device.get("node"):
         facts["node"] = device["node"]
