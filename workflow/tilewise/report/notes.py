@@ -5,6 +5,7 @@ A piece is a sentence, a figure, a table or a claim.
 
 import contextlib
 import html
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -12,9 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tilewise import UserError
-from tilewise.files import read_json
 
-#: The file beside the page that lists its notes.
+#: The file beside the page that lists its notes: strings, as JSON.
 FILE = "notes.json"
 #: What every note says, after the name of the piece.
 _CANNOT = " cannot be made: "
@@ -73,7 +73,7 @@ def attempt(name: str, make: Callable[[], Made], otherwise: Callable[[str], Made
 def read(folder: Path | str) -> list[str]:
     """The notes of a finished run in the folder of its results: first those of the page, then those of its files."""
     folder = Path(folder)
-    notes = list(read_json(folder / FILE)["notes"]) if (folder / FILE).is_file() else []
+    notes = json.loads((folder / FILE).read_text()) if (folder / FILE).is_file() else []
     for path in sorted([*folder.glob("*/tables/*.csv"), *folder.glob("*/figures/*.svg")]):
         with path.open(encoding="utf-8") as file:
             head = file.read(4096)

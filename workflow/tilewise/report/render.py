@@ -45,7 +45,7 @@ def render(
     exporter = HTMLExporter(template_file=str(TEMPLATE))
     # HTMLExporter itself would go on to parse the whole page, for images without words.
     page, _ = TemplateExporter.from_notebook_node(exporter, notebook, {"datatables": _datatables()})
-    write_json({"notes": said}, Path(output).with_name(notes.FILE))
+    write_json(said, Path(output).with_name(notes.FILE))
     write(output, page)
     return said
 
