@@ -1085,7 +1085,7 @@ def _filled(sentence, functions):
     """A sentence with its figures, as a list: empty if a figure is not known, a note if the sentence cannot be made."""
     sentence = " ".join(sentence.split())
     functions = {name: _without_range(function) for name, function in functions.items()}
-    said: list[str] = []
+    said = []
     # A quotient by a count of zero is not known.
     with (
         notes.piece(f"Sentence: {sentence[:60]}…", said.append),

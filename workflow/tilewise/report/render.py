@@ -38,7 +38,7 @@ def render(
     Its figures are also written beside it, into `exhibits.FIGURES`, for readers without scripts, and its notes, which
     are returned, into `notes.FILE`. `drawn` is the folder of the figures of the tasks, if they are drawn already.
     """
-    places = {"folders": [Path(folder) for folder in folders]}
+    places: dict[str, Any] = {"folders": [Path(folder) for folder in folders]}
     places |= {name: Path(folder) for name, folder in {"recorded": recorded, "drawn": drawn}.items() if folder}
     notebook = run(report, **places)
     said = notes_of(notebook)
@@ -59,20 +59,23 @@ def run(report: Path | str = REPORT, **parameters: Any) -> nbformat.NotebookNode
     space: dict[str, Any] = {}
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            shown: list[Any] = []
-            space["display"] = shown.append
-            tags = cell.metadata.get("tags", [])
-            name = cell.metadata.get("title") or cell.source.partition("\n")[0]
-            noted = notes.piece(name, lambda note, shown=shown: shown.append(HTML(note)))
-            guard = contextlib.nullcontext() if tags else noted
-            with guard, contextlib.redirect_stdout(io.StringIO()) as printed:
-                shown.append(_last_value(cell.source, space, str(report)))
-            if "parameters" in tags:
+            cell.outputs = _outputs(cell, space, str(report))
+            if "parameters" in cell.metadata.get("tags", ()):
                 space |= parameters
-            cell.outputs = [_output(each) for each in shown if each is not None]
-            if printed.getvalue():
-                cell.outputs.insert(0, nbformat.v4.new_output("stream", text=printed.getvalue()))
     return notebook
+
+
+def _outputs(cell: nbformat.NotebookNode, space: dict[str, Any], place: str) -> list[nbformat.NotebookNode]:
+    """Run a cell of the file `place` in the names of `space`; returns what it prints and shows."""
+    shown: list[Any] = []
+    space["display"] = shown.append
+    name = cell.metadata.get("title") or cell.source.partition("\n")[0]
+    noted = notes.piece(name, lambda note: shown.append(HTML(note)))
+    guard = contextlib.nullcontext() if cell.metadata.get("tags") else noted
+    with guard, contextlib.redirect_stdout(io.StringIO()) as printed:
+        shown.append(_last_value(cell.source, space, place))
+    said = [nbformat.v4.new_output("stream", text=printed.getvalue())] if printed.getvalue() else []
+    return [*said, *(_output(each) for each in shown if each is not None)]
 
 
 def notes_of(notebook: nbformat.NotebookNode) -> list[str]:
