@@ -14,39 +14,46 @@
 # # Tilewise: how fast can a GPU multiply matrices, and why?
 
 # %% tags=["parameters"]
-import sys
+import functools
 from pathlib import Path
 
 from IPython.display import HTML, display
 
-sys.path.insert(0, "../workflow")  # so that the notebook also opens if the package is not installed
-
 from tilewise.measure import accuracy
-from tilewise.report import claims, data, drawings, figures, findings, tables
+from tilewise.report import claims, data, drawings, figures, findings, notes, tables
 from tilewise.report.exhibits import claims_html, show_figure, show_kernel, show_table, text
 
 folders = None  # the folders of this run's platforms; None: all in results/
 recorded = data.RECORDED
 drawn = None  # the folder of the tasks' figures, if they are drawn already
 
-# %%
+# %% tags=["needed"]
 evidence = data.load(folders, recorded=recorded)
 published = data.published(kernels=evidence.kernels)
 tasks = evidence.config["tasks"]
-ladder = tables.ladder(evidence, published)
-failed = tables.failures(evidence)
-verified = tables.verification(evidence)
-climb = tables.climb(evidence, tables.CLIMB)
-rungs = tables.rungs(climb, evidence)
-verdicts = claims.verdicts(claims.load(), evidence)
-limits = tables.limits(evidence)
+# Functions, so that a table that cannot be made costs only those pieces that need it.
+ladder = functools.cache(lambda: tables.ladder(evidence, published))
+failed = functools.cache(lambda: tables.failures(evidence))
+verified = functools.cache(lambda: tables.verification(evidence))
+climb = functools.cache(lambda task=tables.CLIMB: tables.climb(evidence, task))
+rungs = functools.cache(lambda task=tables.CLIMB: tables.rungs(climb(task), evidence))
+loops = functools.cache(lambda: tables.loops(evidence))
+verdicts = functools.cache(lambda: claims.verdicts(claims.load(), evidence))
+limits = functools.cache(lambda: tables.limits(evidence))
+
+
+def piece(name):
+    """In a cell that shows several pieces, one of them."""
+    return notes.piece(name, lambda note: display(HTML(note)))
 
 
 def task_table(name, layout, caption, rows=lambda table: table, hide=()):
     """The table of a task, or a note if this run's config has no such task."""
     if name not in tasks:
         return text(f"*The config of this run has no task `{name}`.*")
-    return show_table(rows(tables.task(name, evidence, published)), layout, caption, evidence, hide, name)
+    table = rows(tables.task(name, evidence, published))
+    caption = f"{caption} {findings.overhead(table, evidence)}".strip()
+    return show_table(table, layout, caption, evidence, hide, name)
 
 
 def task_figure(name, caption):
@@ -57,28 +64,28 @@ def task_figure(name, caption):
     return show_figure(figure, caption, name)
 
 
-# %%
-text(findings.answer(evidence, rungs, ladder))
+# %% Text: answer
+text(findings.answer(evidence, rungs(), ladder()))
 
-# %%
+# %% Figure: The ladder, float
 show_figure(
-    figures.rungs(rungs, evidence),
+    figures.rungs(rungs(), evidence),
     "<b>The ladder, float.</b> The rate of every rung, from the textbook's kernel to the last. The lines are what "
     "limits it; an upright mark is what a rung's own loop allows; a hatched rung is slower than one before it.",
     "rungs",
 )
 
-# %%
-text(findings.reasons(evidence, rungs))
+# %% Text: reasons
+text(findings.reasons(evidence, rungs()))
 
-# %%
+# %% Text: origin
 text(findings.origin(evidence))
 
-# %%
-text(findings.verdict_counts(verdicts, evidence))
+# %% Text: verdict counts
+text(findings.verdict_counts(verdicts(), evidence))
 
-# %%
-HTML(claims_html(verdicts, evidence))
+# %% Table: Claims
+HTML(claims_html(verdicts(), evidence))
 
 # %% [markdown]
 # ## One thread per element
@@ -89,29 +96,29 @@ HTML(claims_html(verdicts, evidence))
 # neighbours in B and for a single element of A. In a block of 8 × 128 a warp covers four rows: a request for A touches
 # four lines, and a request for B brings 8 neighbours.
 
-# %%
+# %% Figure: Block dimensions, float
 task_figure(
     "task1a",
     "<b>Block dimensions, float.</b> Rate of the naive kernel for each shape of its block, always 1024 threads.",
 )
 
-# %%
+# %% Text: block shapes
 text(findings.block_shapes(evidence))
 
-# %%
+# %% Table: Best blocks, float
 task_table(
     "task1a",
     "winners",
     "<b>Best blocks, float.</b> The naive kernel beside source a's Table 1, with the CPU loop of the same machine.",
 )
 
-# %%
+# %% Figure: Block dimensions, double
 task_figure(
     "task1b",
     "<b>Block dimensions, double.</b> The same in double; source a has the largest shape only.",
 )
 
-# %%
+# %% Table: Blocks in double
 task_table(
     "task1b",
     "sweep",
@@ -120,8 +127,11 @@ task_table(
     hide=("bound_ratio", "dtype"),
 )
 
-# %%
-text("\n\n".join([findings.double_cost(evidence, published), findings.double_cause(evidence, limits)]))
+# %% Text: double cost
+text(findings.double_cost(evidence, published))
+
+# %% Text: double cause
+text(findings.double_cause(evidence, limits()))
 
 # %% [markdown]
 # ### Which index should run along a row?
@@ -129,12 +139,12 @@ text("\n\n".join([findings.double_cost(evidence, published), findings.double_cau
 # The transposed kernels make threadIdx.x the row of C, as source c does. Then neighbouring threads of a warp read and
 # write elements that lie a whole row apart, so every request breaks into up to 32 pieces.
 
-# %%
+# %% Figure: Coalescing
 task_figure(
     "coalescing", "<b>Coalescing.</b> Rates with threadIdx.x as the column and, in the transposed kernels, as the row."
 )
 
-# %%
+# %% Text: coalescing
 text(
     findings.found(
         evidence.of("coalescing"),
@@ -147,7 +157,7 @@ text(
     )
 )
 
-# %%
+# %% Table: Coalescing
 task_table("coalescing", "sweep", "<b>Coalescing.</b> threadIdx.x as the column and as the row.", hide=("bound_ratio",))
 
 # %% [markdown]
@@ -158,26 +168,26 @@ task_table("coalescing", "sweep", "<b>Coalescing.</b> threadIdx.x as the column 
 # time falls by less: the caches already served many of the naive kernel's loads, and shared memory has a limited rate
 # too.
 
-# %%
+# %% Figure: Tile width, float
 task_figure(
     "task2a",
     "<b>Tile width, float.</b> Rate of the tiled kernel; a block has as many threads as a tile has elements.",
 )
 
-# %%
+# %% Table: Best tiles, float
 task_table(
     "task2a",
     "winners",
     "<b>Best tiles, float.</b> The tiled kernel at the best width for each shape, beside source a's Table 4.",
 )
 
-# %%
+# %% Figure: Tile width, double
 task_figure(
     "task2b",
     "<b>Tile width, double.</b> The tiles take twice the shared memory.",
 )
 
-# %%
+# %% Table: Best tiles, double
 task_table(
     "task2b",
     "winners",
@@ -185,8 +195,8 @@ task_table(
     hide=("published_block", "published_grid", "published_ms", "published_cpu_ms", "cpu_ms", "ratio"),
 )
 
-# %%
-text(findings.shared_rate(evidence, limits))
+# %% Text: shared rate
+text(findings.shared_rate(evidence, limits()))
 
 # %% [markdown]
 # ### A tile width chosen at run time
@@ -194,10 +204,10 @@ text(findings.shared_rate(evidence, limits))
 # Source d chooses the size of the tiles at run time, for any device. Then the compiler cannot unroll the inner loop,
 # and cannot turn the offsets into constants. The table also shows the same widths, fixed at compile time.
 
-# %%
+# %% Figure: Run-time tile
 task_figure("dynamic_tile", "<b>Run-time tile.</b> Rates for each tile width.")
 
-# %%
+# %% Text: dynamic tile
 text(
     findings.found(
         evidence.of("dynamic_tile"),
@@ -208,10 +218,10 @@ text(
     )
 )
 
-# %%
+# %% Table: Run-time tile
 task_table("dynamic_tile", "sweep", "<b>Run-time tile.</b> Compared with tiles of fixed width.", hide=("bound_ratio",))
 
-# %%
+# %% Table: Occupancy
 show_table(
     tables.occupancy(evidence),
     "occupancy",
@@ -224,10 +234,10 @@ show_table(
 #
 # The kernel of source e reads its operands through a struct with a stride, so it can also multiply sub-matrices.
 
-# %%
+# %% Figure: Matrix struct
 task_figure("matrix_struct", "<b>Matrix struct.</b> Rates with the struct and with plain pointers.")
 
-# %%
+# %% Text: matrix struct
 text(
     findings.found(
         evidence.of("matrix_struct"),
@@ -238,7 +248,7 @@ text(
     )
 )
 
-# %%
+# %% Table: Matrix struct
 task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Compared with plain pointers.", hide=("bound_ratio",))
 
 # %% [markdown]
@@ -250,16 +260,19 @@ task_table("matrix_struct", "sweep", "<b>Matrix struct.</b> Compared with plain 
 # can at most double the speed. The price is registers and shared memory, which may leave room for fewer blocks on a
 # multiprocessor (see Occupancy).
 
-# %%
+# %% Figure: NTB
 task_figure(
     "task3",
     "<b>NTB.</b> Rate over the number of tiles per block, and speed relative to one tile, beside source a's curve.",
 )
 
-# %%
-text("\n\n".join([findings.tile_curve(tables.tile_counts(evidence), evidence), findings.few_blocks(evidence)]))
+# %% Text: tile curve
+text(findings.tile_curve(tables.tile_counts(evidence), evidence))
 
-# %%
+# %% Text: few blocks
+text(findings.few_blocks(evidence))
+
+# %% Table: Tiles per block
 task_table(
     "task3",
     "sweep",
@@ -278,7 +291,7 @@ task_table(
 # Second, a multiprocessor has four schedulers and one pipe to its caches and shared memory, which takes at most one
 # request of a warp per cycle. From 25 requests per 100 multiply-adds on, this pipe sets the pace.
 
-# %%
+# %% tags=["needed"]
 told = []
 
 
@@ -293,34 +306,37 @@ def show_tiles(row, idea):
 
 def show_tiles_of(ideas):
     """The same of kernels at the product at which each is fastest: name -> (sentence, idea)."""
-    timed = ladder[(ladder["status"] == "ok") & ladder["gflops"].notna()].sort_values("gflops")
+    timed = ladder()[(ladder()["status"] == "ok") & ladder()["gflops"].notna()].sort_values("gflops")
     for name, (sentence, idea) in ideas.items():
         own = timed[timed["kernel"] == name]
-        first = own[own["dtype"] == evidence.kernels[name].dtypes[0]]  # the type for which it was written
         if len(own):
             display(text(f"`{name}`: {' '.join(sentence.split())}"))
-            show_tiles((first if len(first) else own).iloc[-1], idea)
+            with piece(f"Figure: Tiles of {name}"):
+                first = own[own["dtype"] == evidence.kernels[name].dtypes[0]]  # the type for which it was written
+                show_tiles((first if len(first) else own).iloc[-1], idea)
 
 
 def rung(name, *sentences, idea=""):
     """Heading, paragraph, drawing and picture of a rung, if it was timed; `idea` begins the lines that carry it."""
     told.append(name)
-    if name in set(rungs["kernel"]):
-        kernel, row = evidence.kernels[name], rungs[rungs["kernel"] == name].iloc[0]
-        display(
-            text(f"### {findings.plain(kernel.title if kernel.title.startswith(name) else f'{name}: {kernel.title}')}")
-        )
-        display(text(findings.rung(evidence, climb, rungs, name, *sentences)))
-        show_tiles(row, idea)
-        beside = f", beside {row['before']}" if row["before"] else ""
-        caption = (
-            f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling, the "
-            "broken line cuBLAS."
-        )
-        display(show_figure(figures.rung(rungs, name, evidence), caption))
+    if name in set(rungs()["kernel"]):
+        kernel, row = evidence.kernels[name], rungs()[rungs()["kernel"] == name].iloc[0]
+        title = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
+        display(text(f"### {notes.plain(title)}"))
+        with piece(f"Text: {name}"):
+            display(text(findings.rung(evidence, climb(), rungs(), name, *sentences)))
+        with piece(f"Figure: Tiles of {name}"):
+            show_tiles(row, idea)
+        with piece(f"Figure: {name}"):
+            beside = f", beside {row['before']}" if row["before"] else ""
+            caption = (
+                f"<b>{name}</b>{beside}. Left: the instructions of the loop. Right: the rate; the mark is its ceiling, "
+                "the broken line cuBLAS."
+            )
+            display(show_figure(figures.rung(rungs(), name, evidence), caption))
 
 
-# %%
+# %% The rung naive
 rung(
     "naive",
     """
@@ -336,7 +352,7 @@ rung(
     idea="for (int k = 0; k < p; ++k)",
 )
 
-# %%
+# %% The rung tiled
 rung(
     "tiled",
     """
@@ -357,7 +373,7 @@ rung(
     idea="for (int start = 0; start < p; start += TILE) {",
 )
 
-# %%
+# %% The rung multi_tile
 rung(
     "multi_tile",
     """
@@ -377,7 +393,7 @@ rung(
     idea="for (int k = 0; k < TILE; ++k) {",
 )
 
-# %%
+# %% The rung register_tile
 rung(
     "register_tile",
     """
@@ -401,7 +417,7 @@ rung(
     idea="for (int k = 0; k < TILE_K; ++k) {",
 )
 
-# %%
+# %% The rung vector_loads
 rung(
     "vector_loads",
     """
@@ -428,7 +444,7 @@ rung(
     idea="for (int k = 0; k < TILE_K; ++k) {",
 )
 
-# %%
+# %% The rung warp_tile
 rung(
     "warp_tile",
     """
@@ -447,7 +463,7 @@ rung(
     idea="for (int v = 0; v < ROWS / WIDTH; ++v) a[v] = load_vector",
 )
 
-# %%
+# %% The rung pipelined
 rung(
     "pipelined",
     """
@@ -473,7 +489,7 @@ rung(
     idea="for (int k = 0; k < TILE_K; ++k) {",
 )
 
-# %%
+# %% The rung async_copies
 rung(
     "async_copies",
     """
@@ -491,7 +507,7 @@ rung(
     idea="const auto fetch = ",
 )
 
-# %%
+# %% The rung tma_ring
 rung(
     "tma_ring",
     """
@@ -511,7 +527,7 @@ rung(
     idea="for (int step = 0; step < steps; ++step) {",
 )
 
-# %%
+# %% The rung transposing_ring
 rung(
     "transposing_ring",
     """
@@ -528,7 +544,7 @@ rung(
     idea="for (int step = 0; step < steps; ++step) {",
 )
 
-# %%
+# %% The rung stream_k
 rung(
     "stream_k",
     """
@@ -544,8 +560,8 @@ rung(
     idea="const auto next_segment = ",
 )
 
-# %%
-for name in rungs.loc[~rungs["anchor"], "kernel"].unique():
+# %% Other rungs
+for name in rungs().loc[~rungs()["anchor"], "kernel"].unique():
     if name not in told:
         rung(
             name,
@@ -563,10 +579,10 @@ for name in rungs.loc[~rungs["anchor"], "kernel"].unique():
 # of a warp; the emulator counts them as the source reads, before the compiler joins reads. *Waves* are the blocks of
 # the grid, divided by those that the whole chip holds at a time.
 
-# %%
-show_table(rungs, "rungs", "<b>The ladder, float.</b> What was measured, and what explains it.", evidence)
+# %% Table: The ladder, float
+show_table(rungs(), "rungs", "<b>The ladder, float.</b> What was measured, and what explains it.", evidence)
 
-# %%
+# %% Table: The ladder at all shapes
 task_table(
     "ladder_float",
     "sweep",
@@ -581,20 +597,22 @@ task_table(
 # the most multiply-adds. On the tensor cores one instruction makes hundreds or thousands of multiply-adds, so a small
 # share of such instructions is no ceiling.
 
-# %%
-loops = tables.loops(evidence)
-if loops.empty:
+# %% Figure: Instructions of the multiply-add loop
+if loops().empty:
     display(text("No machine code was read: neither this run nor a recorded one has it."))
 else:
     display(
         show_figure(
-            figures.instructions(loops, evidence),
+            figures.instructions(loops(), evidence),
             "<b>Instructions of the multiply-add loop.</b> The fastest choice of each kernel and element type.",
         )
     )
+
+# %% Table: Instructions of the multiply-add loop
+if not loops().empty:
     display(
         show_table(
-            loops,
+            loops(),
             "instructions",
             "<b>Instructions of the multiply-add loop.</b> Counted in the machine code; rates are at the best shape.",
             evidence,
@@ -608,18 +626,23 @@ else:
 # units themselves are the ceiling. The way past it leads through the tensor cores, which have instructions for double
 # too (DMMA).
 
-# %%
-climb_double = tables.climb(evidence, "ladder_double")
-rungs_double = tables.rungs(climb_double, evidence)
-if not rungs_double.empty:
+# %% Figure: The ladder, double
+double = "ladder_double"
+if not rungs(double).empty:
     display(
         show_figure(
-            figures.rungs(rungs_double, evidence),
+            figures.rungs(rungs(double), evidence),
             "<b>The ladder, double.</b> pipelined multiplies on the CUDA cores, dmma and dmma_pipelined on the tensor "
             "cores. An upright mark is what a rung's own loop allows.",
         )
     )
-    display(text(findings.top(evidence, rungs_double)))
+
+# %% Text: top, double
+if not rungs(double).empty:
+    display(text(findings.top(evidence, rungs(double))))
+
+# %% Text: the rungs of the ladder, double
+if not rungs(double).empty:
     for name, sentence in {
         "pipelined": """
             The rung of the float ladder, on the vector units: {this('percent_of_ceiling')} % of what multiply-adds
@@ -636,9 +659,12 @@ if not rungs_double.empty:
             {rung('cublas', 'sm_clock_mhz')} MHz with cuBLAS.
             """,
     }.items():
-        said = findings.rung(evidence, climb_double, rungs_double, name, sentence, dtype="double")
+        said = findings.rung(evidence, climb(double), rungs(double), name, sentence, dtype="double")
         if said:
             display(text(f"`{name}`: {said}"))
+
+# %% Figures: Tiles of the kernels for double
+if not rungs(double).empty:
     show_tiles_of(
         {
             "dmma": (
@@ -653,7 +679,7 @@ if not rungs_double.empty:
         }
     )
 
-# %%
+# %% Table: The ladder, double
 task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", hide=("bound_ratio", "block", "grid"))
 
 # %% [markdown]
@@ -663,7 +689,7 @@ task_table("ladder_double", "sweep", "<b>The ladder, double.</b> Every point.", 
 # which TMA fills; `warp_specialised` gives fetching a warp group of its own; and in `clusters` the blocks stay, and
 # store their results while the next tiles arrive.
 
-# %%
+# %% Figures: Tiles of the kernels for short numbers
 show_tiles_of(
     {
         "mma_sync": (
@@ -688,13 +714,13 @@ show_tiles_of(
     }
 )
 
-# %%
+# %% Figure: Short numbers
 task_figure(
     "ladder_short",
     "<b>Short numbers.</b> Rates for each type; a larger mark is a larger product.",
 )
 
-# %%
+# %% Table: Short numbers
 task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside cuBLAS.", hide=("block", "grid"))
 
 # %% [markdown]
@@ -725,30 +751,28 @@ task_table("ladder_short", "sweep", "<b>Short numbers.</b> Every point, beside c
 # bytes in shared memory, and as many registers again for the second sum, so that tiles are smaller. All of it is in the
 # times below.
 
-# %%
+# %% Figure: The ladder past the peak
 show_figure(
-    figures.past_the_peak(ladder, evidence),
+    figures.past_the_peak(ladder(), evidence),
     "<b>The ladder past the peak.</b> Rates of products of floats; hatched kernels make them of short numbers. "
     "Everything is counted, splitting too.",
 )
 
-# %%
+# %% Text: the tensor cores alone
 text(
-    "\n\n".join(
-        [
-            findings.found(
-                evidence.of("bandwidth"),
-                """
-                On {platform} the tensor cores alone make {roof('tensor_rate', 'half') / 1000} TFLOP/s of halves,
-                {roof('tensor_rate', 'half') / roof('multiply_add_rate')} times what the float units make of floats.
-                """,
-            ),
-            findings.past_the_peak(ladder, evidence),
-        ]
+    findings.found(
+        evidence.of("bandwidth"),
+        """
+        On {platform} the tensor cores alone make {roof('tensor_rate', 'half') / 1000} TFLOP/s of halves,
+        {roof('tensor_rate', 'half') / roof('multiply_add_rate')} times what the float units make of floats.
+        """,
     )
 )
 
-# %%
+# %% Text: past the peak
+text(findings.past_the_peak(ladder(), evidence))
+
+# %% Figures: Tiles of the kernels past the peak
 show_tiles_of(
     {
         "three_tf32": (
@@ -766,15 +790,15 @@ show_tiles_of(
     }
 )
 
-# %%
+# %% Table: Float results
 task_table("float_accuracy", "sweep", "<b>Float results.</b> All with the whole time of a product, splitting included.")
 
-# %%
+# %% Figure: Float results
 task_figure("float_accuracy", "<b>Float results.</b> Rates at each shape, splitting included.")
 
-# %%
+# %% Figure: Accuracy against rate
 show_figure(
-    figures.accuracy_and_rate(ladder, evidence),
+    figures.accuracy_and_rate(ladder(), evidence),
     "<b>Accuracy against rate.</b> Every kernel in every type at the largest square product; cuBLAS is grey. The best "
     "place is below on the right.",
 )
@@ -789,19 +813,19 @@ show_figure(
 # NaN, which the gate calls *refuses*: no wrong product is returned. Where no GPU measured, a model predicts the errors
 # from a few rows and columns: it computes what a tensor core computes, bit for bit as an H200 does.
 
-# %%
+# %% Text: the accuracy gate
 if "accuracy_gate" in tasks:
     kinds = {name.replace("_", " "): words for name, words in accuracy.MEANING.items()}
     display(text("\n".join(f"- *{name}*: {words}" for name, words in kinds.items())))
     display(text(findings.gate(evidence)))
 
-# %%
+# %% Figure: The accuracy gate
 task_figure(
     "accuracy_gate",
     "<b>The accuracy gate.</b> Errors as multiples of SGEMM's, kernel by kernel; right of the line is a failure.",
 )
 
-# %%
+# %% Table: The accuracy gate
 task_table("accuracy_gate", "accuracy", "<b>The accuracy gate.</b> Errors beside those of SGEMM; smaller is better.")
 
 # %% [markdown]
@@ -811,23 +835,23 @@ task_table("accuracy_gate", "accuracy", "<b>The accuracy gate.</b> Errors beside
 # three TF32 products with one accumulator. The energy is that of the whole board, by NVML's counter, over at least two
 # seconds of the same product again and again.
 
-# %%
+# %% Figure: Triton
 task_figure("triton", "<b>Triton.</b> Rates over its usual space.")
 
-# %%
+# %% Table: Triton
 task_table(
     "triton", "sweep", "<b>Triton.</b> Its matmul over its usual space of tiles, warps and stages.", hide=("block",)
 )
 
-# %%
+# %% Figure: Energy
 task_figure(
     "energy", "<b>Energy.</b> 10⁹ operations per joule, and the rate at which they were made; libraries in grey."
 )
 
-# %%
+# %% Text: energy
 text(findings.energy(evidence, published))
 
-# %%
+# %% Table: Energy
 task_table("energy", "energy", "<b>Energy.</b> Joules per product and operations per joule, beside the rate.")
 
 # %% [markdown]
@@ -837,21 +861,21 @@ task_table("energy", "energy", "<b>Energy.</b> Joules per product and operations
 # that the multiply-add units reach at the highest clock. cuBLAS may exceed it in double: on data-centre GPUs since the
 # A100, it uses FP64 tensor cores, which have about twice that rate, as `dmma` and `dmma_pipelined` do.
 
-# %%
+# %% Figure: Against the peak
 show_figure(
-    figures.peak(ladder, evidence),
+    figures.peak(ladder(), evidence),
     "<b>Against the peak.</b> The best rate of each kernel at the largest square shape; cuBLAS in grey.",
 )
 
-# %%
+# %% Figure: Speed-up, float
 show_figure(
-    figures.speedup(ladder, evidence),
+    figures.speedup(ladder(), evidence),
     "<b>Speed-up, float.</b> The best of each kernel over the best naive kernel, shape by shape.",
 )
 
-# %%
+# %% Table: The ladder
 show_table(
-    ladder[ladder["speedup_over_naive"].notna()],
+    ladder()[ladder()["speedup_over_naive"].notna()],
     "ladder",
     "<b>The ladder.</b> The best of each kernel and type, at the shapes for which the naive kernel was timed too.",
     evidence,
@@ -864,7 +888,7 @@ show_table(
 # measurement. The last column says whether the ranges of the two do not overlap: from the fastest to the slowest of
 # several runs, or else between the quartiles of one.
 
-# %%
+# %% Table: Best choices
 show_table(
     tables.choices(evidence, *tasks),
     "choices",
@@ -872,7 +896,7 @@ show_table(
     evidence,
 )
 
-# %%
+# %% Table: Variants
 if not evidence.facts["tune"].empty:
     display(
         text(
@@ -891,6 +915,9 @@ if not evidence.facts["tune"].empty:
             evidence,
         )
     )
+
+# %% Figure: Variants by rank
+if not evidence.facts["tune"].empty:
     display(
         show_figure(
             figures.tuning(evidence, published),
@@ -898,6 +925,9 @@ if not evidence.facts["tune"].empty:
             "product, in grey at the others. The dashed line is at 95 %; a cross is a variant that spills registers.",
         )
     )
+
+# %% Text: tuned
+if not evidence.facts["tune"].empty:
     display(text(findings.tuned(tables.tuning(evidence, published), evidence)))
 
 # %% [markdown]
@@ -912,10 +942,10 @@ if not evidence.facts["tune"].empty:
 # divided by the largest error that rounding can explain; it must stay below 1, and integers must be exact. The time of
 # a tiny product is the time of a launch.
 
-# %%
+# %% Figure: Ragged shapes
 task_figure("task4", "<b>Ragged shapes.</b> Rates for each type, on a logarithmic axis.")
 
-# %%
+# %% Table: Ragged and degenerate shapes
 task_table(
     "task4",
     "sweep",
@@ -930,10 +960,10 @@ task_table(
 # multiples of 32. There it is compared with the kernel of source e, which does not test the edges and is wrong for
 # every other shape.
 
-# %%
+# %% Figure: Rectangles
 task_figure("rectangular", "<b>Rectangles.</b> Rates of the tiled kernels for each shape.")
 
-# %%
+# %% Text: rectangular
 text(
     findings.found(
         evidence.of("rectangular"),
@@ -947,7 +977,7 @@ text(
     )
 )
 
-# %%
+# %% Text: rectangular
 text(
     findings.found(
         evidence.of("rectangular"),
@@ -959,7 +989,7 @@ text(
     )
 )
 
-# %%
+# %% Table: Rectangles
 task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at the edges.", hide=("block",))
 
 # %% [markdown]
@@ -971,16 +1001,19 @@ task_table("rectangular", "sweep", "<b>Rectangles.</b> With and without tests at
 # verifies random rows of C. If that product would take longer than the study's budget, the study times a smaller one.
 # From n = 46,341 on, n² no longer fits into a 32-bit integer, so the kernels use 64-bit indices.
 
-# %%
+# %% Figure: Maximum size
 task_figure(
     "task1c",
     "<b>Maximum size.</b> The largest n in theory, the largest that was allocated, and the n that was timed.",
 )
 
-# %%
-text("\n\n".join([findings.largest_products(evidence, published), findings.largest_rates(evidence)]))
+# %% Text: largest products
+text(findings.largest_products(evidence, published))
 
-# %%
+# %% Text: largest rates
+text(findings.largest_rates(evidence))
+
+# %% Table: The largest product
 task_table(
     "task1c",
     "maximum_size",
@@ -994,10 +1027,10 @@ task_table(
 # kernels that do nothing else measure each. A kernel with 0.25 FLOP per byte, or with 4, cannot exceed the resulting
 # rates if every byte comes from memory.
 
-# %%
+# %% Figure: Roofs
 task_figure("bandwidth", "<b>Roofs.</b> Measured rates as a percentage of those in the datasheet.")
 
-# %%
+# %% Text: bandwidth
 text(
     findings.found(
         evidence.of("bandwidth", "task1a"),
@@ -1011,7 +1044,7 @@ text(
     )
 )
 
-# %%
+# %% Text: bandwidth
 text(
     findings.found(
         evidence.of("bandwidth"),
@@ -1022,7 +1055,7 @@ text(
     )
 )
 
-# %%
+# %% Text: bandwidth
 text(
     findings.found(
         evidence.of("bandwidth"),
@@ -1034,14 +1067,14 @@ text(
     )
 )
 
-# %%
+# %% Text: missing roofs
 text(findings.missing_roofs(evidence.of("bandwidth")))
 
-# %%
+# %% Table: Roofs
 task_table("bandwidth", "bandwidth", "<b>Roofs.</b> Measured here, beside the datasheet.")
 
-# %%
-if not limits.empty:
+# %% Table: Limited by
+if not limits().empty:
     display(
         text(
             "## What limits each kernel\n\n"
@@ -1053,7 +1086,7 @@ if not limits.empty:
     )
     display(
         show_table(
-            limits,
+            limits(),
             "limited_by",
             "<b>Limited by.</b> The best choice of each kernel at the largest product.",
             evidence,
@@ -1063,7 +1096,7 @@ if not limits.empty:
 # %% [markdown]
 # ## What the kernels ask of memory
 
-# %%
+# %% Table: Memory traffic
 if evidence.facts["traffic"].empty:
     display(text("This run did not trace any kernel."))
 else:
@@ -1082,6 +1115,9 @@ else:
             "of all shapes at which the kernel ran under every schedule; a blank is not a zero.",
         )
     )
+
+# %% Figure: Roofline, float
+if not evidence.facts["traffic"].empty:
     display(
         show_figure(
             figures.roofline(evidence),
@@ -1091,22 +1127,31 @@ else:
             "serve its data.",
         )
     )
+
+# %% Table: Kernels that the emulator does not run
 without = tables.not_emulated(evidence)
 if not without.empty:
     display(show_table(without, "not_emulated", "<b>Kernels that the emulator does not run.</b> Each with the reason."))
-profiled = tables.profiled(evidence)
-if not profiled.empty:
-    display(text(findings.profiled(profiled, evidence)))
+
+# %% Text: profiled
+profiled = functools.cache(lambda: tables.profiled(evidence))
+if not profiled().empty:
+    display(text(findings.profiled(profiled(), evidence)))
+
+# %% Table: Counters at full size
+if not profiled().empty:
     display(
         show_table(
-            profiled,
+            profiled(),
             "profiled",
             "<b>Counters at full size.</b> What ncu counted of one launch, whose caches were empty before; the time is "
             "that of the profiled run.",
         )
     )
-if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
-    counted = tables.counted_against_hardware(evidence)
+
+# %% Table: Counted against hardware
+both_counted = not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty
+if both_counted:
     display(
         show_table(
             tables.agreement(evidence),
@@ -1114,6 +1159,10 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
             "<b>Counted against hardware.</b> The emulator's counts beside those of Nsight Compute, launch by launch.",
         )
     )
+
+# %% Table: Where they differ
+if both_counted:
+    counted = tables.counted_against_hardware(evidence)
     display(
         show_table(
             counted[counted["counted"] != counted["hardware"]],
@@ -1133,10 +1182,10 @@ if not evidence.facts["counters"].empty and not evidence.facts["traffic"].empty:
 # Source b multiplies int32 matrices of 2000 × 2000 with blocks of 16 × 16 and compares them exactly. Its operands are
 # all 1, so every element of C is 2000, even if a kernel mixes up rows and columns. Here the operands are random.
 
-# %%
+# %% Figure: Integers
 task_figure("integers", "<b>Integers.</b> Rates at 2000 × 2000, on a logarithmic axis.")
 
-# %%
+# %% Text: integers
 text(
     findings.found(
         evidence.of("integers"),
@@ -1148,7 +1197,7 @@ text(
     )
 )
 
-# %%
+# %% Table: Integers
 task_table(
     "integers", "sweep", "<b>Integers.</b> The CPU loop in the order i, j, k, the naive kernel and the tiled kernel."
 )
@@ -1160,13 +1209,13 @@ task_table(
 # ran first, and the first call of a process also creates the CUDA context. This study repeats the measurement in both
 # orders, each time in a fresh process, and also measures the kernel alone.
 
-# %%
+# %% Figure: Where the time of a call goes
 task_figure(
     "cold_start",
     "<b>Where the time of a call goes.</b> The first call also pays for the context, whichever kernel it is.",
 )
 
-# %%
+# %% Text: cold start
 text(
     findings.found(
         evidence.of("cold_start"),
@@ -1179,7 +1228,7 @@ text(
     )
 )
 
-# %%
+# %% Table: Whole calls
 task_table("cold_start", "cold_start", "<b>Whole calls.</b> Medians over fresh processes, step by step.")
 
 # %% [markdown]
@@ -1190,10 +1239,10 @@ task_table("cold_start", "cold_start", "<b>Whole calls.</b> Medians over fresh p
 # back; but its main function does not check for the error, so it compares the products with host memory that was never
 # written.
 
-# %%
+# %% Figure: Launch limits
 task_figure("launch_limits", "<b>Launch limits.</b> Each launch as a percentage of what the device allows per block.")
 
-# %%
+# %% Text: launch limits
 text(
     findings.found(
         evidence.of("launch_limits"),
@@ -1205,7 +1254,7 @@ text(
     )
 )
 
-# %%
+# %% Table: Launch limits
 task_table(
     "launch_limits",
     "launch_limits",
@@ -1219,13 +1268,13 @@ task_table(
 # row of C, so the processor reads memory in order. It is a fair loop, but not a fast one. NumPy's BLAS works on blocks
 # that fit the caches and uses every core; it shows what the same processor can do.
 
-# %%
+# %% Figure: The CPU
 task_figure(
     "cpu",
     "<b>The CPU.</b> Rate of the kij loop (one thread) and of NumPy's BLAS at each shape; the axis is logarithmic.",
 )
 
-# %%
+# %% Table: CPU times
 task_table(
     "cpu",
     "cpu",
@@ -1239,10 +1288,10 @@ task_table(
 # is the same. What differs is how the innermost loop moves through memory: along rows (ikj, kij), along one row and
 # down one column (ijk, jik), or down two columns (jki, kji).
 
-# %%
+# %% Figure: Loop orders
 task_figure("loop_orders", "<b>Loop orders.</b> Rates of products that fit into the cache and of products that do not.")
 
-# %%
+# %% Text: loop orders
 text(
     findings.found(
         evidence.of("loop_orders"),
@@ -1257,12 +1306,12 @@ text(
     )
 )
 
-# %%
+# %% Table: Loop orders
 task_table("loop_orders", "cpu", "<b>Loop orders.</b> One thread; the blocked loop works on blocks of 16.")
 
-# %%
+# %% Table: Cache lines
+fetched = functools.cache(lambda: tables.cache_lines(evidence))
 if not evidence.facts["cache_lines"].empty:
-    fetched = tables.cache_lines(evidence)
     display(
         text(
             "Why? The same loops also ran on elements that report each of their reads and writes to a model of a "
@@ -1273,12 +1322,15 @@ if not evidence.facts["cache_lines"].empty:
     )
     display(
         show_table(
-            fetched,
+            fetched(),
             "cache_lines",
             "<b>Cache lines.</b> The time of a multiply-add, and the lines that it fetches according to the model.",
             evidence,
         )
     )
+
+# %% Figure: Cache lines
+if not evidence.facts["cache_lines"].empty:
     display(
         show_figure(
             figures.cache_lines(evidence),
@@ -1286,53 +1338,66 @@ if not evidence.facts["cache_lines"].empty:
             "leaves out, such as vector instructions and lines fetched ahead.",
         )
     )
-    display(text(findings.lines_explain(fetched, evidence)))
 
-# %%
+# %% Text: cache lines
+if not evidence.facts["cache_lines"].empty:
+    display(text(findings.lines_explain(fetched(), evidence)))
+
+# %% Further tasks
 known = "cpu task1a task1b task1c task2a task2b task3 task4 integers cold_start coalescing launch_limits loop_orders"
 known += " rectangular dynamic_tile matrix_struct bandwidth ladder_float ladder_double ladder_short float_accuracy"
 known += " accuracy_gate energy triton overhead"
 for name in [name for name in tasks if name not in known.split() and evidence.method(name) != "tune"]:
-    title = findings.plain(tasks[name]["title"])
+    title = notes.plain(tasks[name]["title"])
     display(text(f"## {title}\n\nThe task `{name}` of the config."))
-    display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))
-    display(task_figure(name, f"<b>{title}.</b>"))
+    with piece(f"Table: {title}"):
+        display(task_table(name, evidence.method(name), f"<b>{title}.</b> Everything that the task found."))
+    with piece(f"Figure: {title}"):
+        display(task_figure(name, f"<b>{title}.</b>"))
 
-# %%
+# %% Machines compared
 both = evidence
 if len(evidence.gpus) == 1 and not evidence.gpus[0].recorded:
     both = data.load(folders, recorded=recorded, beside=True)
+differing = functools.cache(lambda: tables.platforms(both))
 if len(both.gpus) > 1:
-    differing = tables.platforms(both)
     display(
         text(
             "## Machines compared\n\nWhat carries over from one chip to another? The same points on both, each with "
             "its best time. Two times differ if their ranges lie apart: those of several runs, or else their quartiles."
         )
     )
-    best = ladder if both is evidence else tables.ladder(both, published)
+    best = ladder() if both is evidence else tables.ladder(both, published)
     display(
         show_figure(
             figures.platforms(best, both),
             "<b>Two machines, float.</b> The best rate of each kernel on each machine, at the largest product of both.",
         )
     )
-    if both is not evidence:
-        beside = tables.rungs(tables.climb(both, tables.CLIMB), both)
-        caption = "<b>The ladder on both.</b> Every rung beside the limits of its own machine."
-        display(show_figure(figures.rungs(beside, both), caption))
-    display(text(findings.platforms(differing, both)))
+
+# %% Figure: The ladder on both
+if both is not evidence and len(both.gpus) > 1:
+    beside = tables.rungs(tables.climb(both, tables.CLIMB), both)
+    caption = "<b>The ladder on both.</b> Every rung beside the limits of its own machine."
+    display(show_figure(figures.rungs(beside, both), caption))
+
+# %% Text: platforms
+if len(both.gpus) > 1:
+    display(text(findings.platforms(differing(), both)))
+
+# %% Table: What changed
+if len(both.gpus) > 1:
     display(
         show_table(
-            differing[differing["changed"]],
+            differing()[differing()["changed"]],
             "platforms",
             "<b>What changed.</b> The points that differ by more than the spread, the largest differences first.",
             both,
         )
     )
 
-# %%
-concluded = findings.conclusion(evidence, ladder, limits, verdicts)
+# %% Text: conclusion
+concluded = findings.conclusion(evidence, ladder(), limits(), verdicts())
 if concluded:
     display(text(f"## Conclusion\n\n{concluded}"))
 
@@ -1363,23 +1428,26 @@ if concluded:
 # %% [markdown]
 # ### Checks and failures
 
-# %%
-text(findings.summary(evidence, ladder, verified, failed))
+# %% Text: summary
+text(findings.summary(evidence, ladder(), verified(), failed()))
 
-# %%
-text("\n\n".join([findings.clocks(evidence), findings.between_runs(evidence)]))
+# %% Text: clocks
+text(findings.clocks(evidence))
+
+# %% Text: between runs
+text(findings.between_runs(evidence))
 
 # %% [markdown]
 # ### What failed and why
 
-# %%
+# %% Table: Points that are not ok
 show_table(
-    failed,
+    failed(),
     "failures",
     "<b>Points that are not ok.</b> A refused launch or an exceeded budget is a result too. If a task asks for "
     "refusals, they are in that task's own table.",
     evidence,
-    hide=() if (failed["points"] > 1).any() else ("points",),
+    hide=() if (failed()["points"] > 1).any() else ("points",),
 )
 
 # %% [markdown]
@@ -1392,16 +1460,16 @@ show_table(
 # study verifies a timed product again after its last run. If computing the whole reference is too expensive, the study
 # checks whole random rows.
 
-# %%
-show_table(verified, "verification", "<b>Verified points.</b> For each machine, kernel and type.", evidence)
+# %% Table: Verified points
+show_table(verified(), "verification", "<b>Verified points.</b> For each machine, kernel and type.", evidence)
 
 # %% [markdown]
 # ### Where the numbers come from
 
-# %%
+# %% Table: Provenance
 show_table(tables.provenance(evidence), None, "<b>Provenance.</b> One column per machine.")
 
-# %%
+# %% Table: Cards of one model
 compared = tables.cards(evidence)
 if not compared.empty:
     display(
@@ -1414,7 +1482,7 @@ if not compared.empty:
     )
     display(text(findings.cards(compared, evidence)))
 
-# %%
+# %% Table: How long it took
 if not evidence.facts["sweep"].empty:
     display(
         show_table(
@@ -1425,7 +1493,7 @@ if not evidence.facts["sweep"].empty:
         )
     )
 
-# %%
+# %% Text: configuration
 text(findings.configuration(evidence))
 
 # %% [markdown]

@@ -94,7 +94,7 @@ def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)
     synthetic.write(folder / "results/emulator", "emulator", with_traffic=True)
-    render.render(folder / "report.html", [folder / "results/emulator"], recorded=folder / "recorded")
+    assert render.render(folder / "report.html", [folder / "results/emulator"], recorded=folder / "recorded") == []
     return folder / "report.html"
 
 

@@ -6,6 +6,7 @@ import math
 import yaml
 
 from tilewise import ROOT
+from tilewise.build.build import unsupported
 from tilewise.study import columns, points, registry, tuning
 
 #: The registry whose kernels the invented results are of; a test may replace it.
@@ -93,8 +94,8 @@ def failed(values, status, message):
     )
 
 
-def device(platform, backend):
-    """A device.json with the keys that the probe writes."""
+def device(platform, backend, **different):
+    """A device.json with the keys that the probe writes; `different` are those of another GPU."""
     gpu = {
         "name": "Invented H200",
         "compute_capability": "9.0",
@@ -106,7 +107,7 @@ def device(platform, backend):
         "l2_bytes": 62_914_560,
         "driver": "570.1",
         "peak_gflops": {"float": 66_908.0, "double": 33_454.0, "bfloat16": 989_000.0},
-    }
+    } | different
     return {
         "platform": platform,
         "backend": backend,
@@ -268,7 +269,7 @@ def instructions(asked):
 
 
 def facts(platform, backend, study):
-    """The facts of all methods except sweeps, by file: what an H200 might say, and what the emulator says."""
+    """The facts of all methods except sweeps, and tables of the platform: what an H200 or the emulator might say."""
     timed = backend == "gpu"
     note = "" if timed else "emulated: verified, not measured"
     point = {"platform": platform, "dtype": "int32", "n": 2000, "p": 2000, "m": 2000, "status": "ok", "message": note}
@@ -302,23 +303,26 @@ def facts(platform, backend, study):
     held |= {"threads": 256, "registers": 38, "shared_bytes": 2048, "active_blocks": 6, "occupancy": 0.75}
     held |= {"limiter": "registers", "api_active_blocks": 6}
     return {
-        "facts/task1c.csv": columns.frame([maximum_size(platform, backend)], "maximum_size"),
-        "facts/cold_start.csv": columns.frame(calls, "cold_start"),
-        "accuracy.csv": columns.frame(accuracy(platform, backend, study), "accuracy", parameters()),
-        "facts/accuracy_gate.csv": columns.frame(accuracy(platform, backend, study), "accuracy", parameters()),
-        "facts/energy.csv": columns.frame(energy(platform, backend, study), "energy", parameters()),
-        "facts/launch_limits.csv": columns.frame(launches, "launch_limits"),
-        "facts/bandwidth.csv": columns.frame(roofs, "bandwidth"),
-        "facts/overhead.csv": columns.frame([empty] if timed else [], "overhead"),
-        "occupancy.csv": columns.frame([held] if timed else [], "occupancy", parameters()),
-        "tile_choice.csv": columns.frame([], "tile_choice"),
+        "maximum_size": columns.frame([maximum_size(platform, backend)], "maximum_size"),
+        "cold_start": columns.frame(calls, "cold_start"),
+        "accuracy": columns.frame(accuracy(platform, backend, study), "accuracy", parameters()),
+        "energy": columns.frame(energy(platform, backend, study), "energy", parameters()),
+        "launch_limits": columns.frame(launches, "launch_limits"),
+        "bandwidth": columns.frame(roofs, "bandwidth"),
+        "overhead": columns.frame([empty] if timed else [], "overhead"),
+        "occupancy": columns.frame([held] if timed else [], "occupancy", parameters()),
+        "tile_choice": columns.frame([], "tile_choice"),
     }
 
 
-def write(folder, backend="gpu", study=None, with_traffic=False):
-    """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified."""
+def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
+    """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified.
+
+    `gpu` are facts of another GPU than an H200: what it cannot run is unsupported.
+    """
     study = study or config()
     platform = folder.name
+    machine = device(platform, backend, **gpu)
     rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
@@ -341,6 +345,10 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
                 values = failed(
                     values, "invalid_launch", "CUDA_ERROR_INVALID_VALUE: 139264 B of shared memory, 232448 allowed"
                 )
+            of = KERNELS[point.kernel]
+            why = unsupported(of, machine) if backend == "gpu" and of.kind == "cuda" else ""
+            if why:
+                values = failed(values, "unsupported", why)
             if backend == "emulator" and point.kernel == "kij" and math.prod([point.n, point.p, point.m]) > 2**30:
                 values = failed(values, "timeout", "one run would take longer than 5 s (cpu.budget_s.emulator)")
             rows.append(values)
@@ -351,9 +359,13 @@ def write(folder, backend="gpu", study=None, with_traffic=False):
     measurements.to_csv(folder / "measurements.csv", index=False)
     (folder / "tune").mkdir()
     variants(platform, backend).to_csv(folder / "tune" / "register_tile.csv", index=False)
-    for name, table in facts(platform, backend, study).items():
-        table.to_csv(folder / name, index=False)
-    (folder / "device.json").write_text(json.dumps(device(platform, backend), indent=1))
+    known = facts(platform, backend, study)
+    for task, entry in study["tasks"].items():
+        if entry.get("method") in known:
+            known[entry["method"]].to_csv(folder / "facts" / f"{task}.csv", index=False)
+    for name in ("accuracy", "occupancy", "tile_choice"):
+        known[name].to_csv(folder / f"{name}.csv", index=False)
+    (folder / "device.json").write_text(json.dumps(machine, indent=1))
     (folder / "config.json").write_text(json.dumps(study))
     if with_traffic:
         if backend == "gpu":

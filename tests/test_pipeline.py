@@ -9,6 +9,8 @@ import pytest
 import yaml
 from clones import copy_repository, edit, snakemake
 
+from tilewise.report import notes
+
 QUICK = ("--configfile", "config/quick.yaml")
 #: Five template parameters, two launches, a workspace and a header, as one file, one entry and one line.
 MINE = """
@@ -114,6 +116,7 @@ def test_the_quick_study_runs_end_to_end(finished):
     assert set(rows[rows.task == "cpu"].status) <= {"ok", "timeout"}
     assert rows[(rows.task == "cpu") & (rows.status == "ok")].time_ms.gt(0).all()
     assert (clone / "results/report.html").stat().st_size > 50_000
+    assert notes.read(clone / "results") == []
 
 
 def test_in_a_pipe_a_run_tells_how_far_it_is_and_ends_with_the_page(finished):

@@ -54,7 +54,7 @@ def odd(tmp_path_factory):
     rows["message"] = rows["message"].astype("object").mask(wrong, "C[0, 0] is 1, should be 0")
     rows.loc[wrong, "status"] = "incorrect"
     rows.to_csv(places[1] / "measurements.csv", index=False)
-    render.render(folder / "report.html", places, recorded=folder / "none")
+    assert render.render(folder / "report.html", places, recorded=folder / "none") == []
     return folder / "report.html"
 
 

@@ -293,7 +293,8 @@ def test_words_of_others_cannot_become_markup(tmp_path):
         rows = pd.read_csv(place / "measurements.csv")
         rows.loc[rows["task"] == "mine", ["status", "message"]] = ["timeout", EVIL]
         rows.to_csv(place / "measurements.csv", index=False)
-    render.render(tmp_path / "report.html", [tmp_path / "results/emulator"], recorded=tmp_path / "recorded")
+    page = tmp_path / "report.html"
+    assert render.render(page, [tmp_path / "results/emulator"], recorded=tmp_path / "recorded") == []
     text = (tmp_path / "report.html").read_text()
     text, own = re.subn(r'<script type="module">.*?</script>', "", text, flags=re.DOTALL)
     assert own == 1 and "<script" not in text

@@ -80,7 +80,7 @@ rule page:
         style="report/template/style.css",
         behaviour="report/template/page.js",
     output:
-        # Beside it, in results/figures/, lie its figures, for readers without scripts: to be had by making it again.
+        # Beside it lie its figures, in results/figures/, and its notes, in results/notes.json: made with it again.
         report(
             update("results/report.html"),  # the old page stays until the new one is there
             caption="../../report/captions/page.rst",

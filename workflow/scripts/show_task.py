@@ -1,8 +1,9 @@
 """Write a task's table and figure per platform: its results beside those published and, without a GPU, recorded."""
 
+from functools import partial
 from pathlib import Path
 
-from tilewise.files import script, write_csv
+from tilewise.files import script
 from tilewise.report import data, figures, tables
 
 with script(snakemake.log[0]):
@@ -10,5 +11,5 @@ with script(snakemake.log[0]):
     for folder in (Path(device).parent for device in snakemake.input.devices):
         evidence = data.load([folder], task)
         published = data.published(kernels=evidence.kernels)
-        write_csv(tables.task(task, evidence, published), folder / f"tables/{task}.csv")
-        figures.save(figures.task(task, evidence, published), folder / f"figures/{task}.svg")
+        tables.save(partial(tables.task, task, evidence, published), folder / f"tables/{task}.csv")
+        figures.save(partial(figures.task, task, evidence, published), folder / f"figures/{task}.svg")

@@ -1,11 +1,12 @@
 """How a run ended: what of its results is not right, what the page could not show, and where the page is."""
 
 import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from tilewise.report import notes
 
 RESULTS = Path("results")
 #: Statuses of points that went as they should: measured, refused on purpose, or impossible on the device, which the
@@ -16,7 +17,7 @@ RIGHT = ("ok", "not_timed", "unsupported", "invalid_launch")
 def words(end: str, platforms: Iterable[str], folder: Path = RESULTS) -> Iterator[str]:
     """The last lines of a run that ended as `end` says."""
     yield from filter(None, [wrong(folder / name / "measurements.csv" for name in platforms)])
-    yield from notes(folder / "notes.json")
+    yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
     page = folder / "report.html"
     yield f"{end}; the report is {page.resolve()}" if page.is_file() else end
 
@@ -35,15 +36,6 @@ def wrong(tables: Iterable[Path]) -> str:
     each = ", ".join(f"{kernel} {status} ({count})" for (kernel, status), count in found.most_common(6))
     more = ", …" if len(found) > 6 else ""
     return f"{found.total()} of {points} points are not right: {each}{more}; see What failed and why in the report"
-
-
-def notes(path: Path) -> list[str]:
-    """What the page could not show, a line each, as its maker left it in a file beside it: a list of texts."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return []
-    return [f"the report lacks: {note}" for note in found]
 
 
 def faults(log: Path | None, faulty: Iterable[str]) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tilewise import UserError
+from tilewise.report import notes
 from tilewise.report.data import CLAIMS, Evidence, Platform, within
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -25,7 +26,7 @@ from tilewise.study.expressions import evaluate as evaluate_expression
 from tilewise.study.schema import read_yaml, validate
 
 #: The verdicts.
-HOLDS, FAILS, UNTESTED = "holds here", "does not hold here", "cannot be tested here"
+HOLDS, FAILS, UNTESTED, BROKEN = "holds here", "does not hold here", "cannot be tested here", "cannot be made"
 #: With fewer runs than this, quartiles say nothing.
 FEWEST_SAMPLES = 3
 #: How often the bootstrap draws.
@@ -414,7 +415,7 @@ def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
 def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
     """Every claim on every platform of the report: a DataFrame with one row for each, in the order of the claims.
 
-    A claim with a broken expression counts as untestable here; the tests find it before a reader does.
+    The reason of a claim that cannot be made, such as one with a broken expression, is a note.
     """
     machines = [Machine(evidence, platform) for platform in evidence.everyone]
     rows = []
@@ -423,8 +424,8 @@ def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
         for machine in machines:
             try:
                 found = evaluate(claim, machine)
-            except UserError as error:
-                found = _unknown | {"reason": str(error)}
+            except Exception as error:  # whatever it is, the other claims go on
+                found = _unknown | {"verdict": BROKEN, "reason": notes.sentence(f"Claim: {claim['id']}", error)}
             rows.append(about | {"platform": machine.platform.name} | found)
     table = pd.DataFrame(rows)
     for name in ("value", "published"):  # a choice is in words, for which there is a column
@@ -461,7 +462,7 @@ def _figure(value, unit):
 
 
 def _measured(row):
-    if row["verdict"] == UNTESTED:
+    if row["verdict"] in (UNTESTED, BROKEN):
         return row["reason"]
     low, middle, high = (_figure(row[name], row["unit"]) for name in ("low", "value", "high"))
     text = row["value_words"] or middle

@@ -8,7 +8,7 @@ does not measure times.
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
 from tilewise.study.points import Point, in_words
 from tilewise.study.registry import Kernel
+from tilewise.study.schema import read_yaml
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"
@@ -217,25 +218,25 @@ def load_platform(
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
     # A task shows its own results, even if the results of the other tasks are missing.
     source = folder / (f"tasks/{task}.csv" if task else "measurements.csv")
-    measured = columns.read(source, "measurements", parameters)
+    read = functools.partial(columns.read, parameters=parameters, partly=recorded)
+    measured = read(source, "measurements")
     device = read_device(file)
-    # Not all files that exist: an earlier config may have had other tasks.
-    config = read_json(folder / "config.json")
+    # Not all files that exist: an earlier config may have had other tasks. A run that was recorded without its config
+    # is one of the study's.
+    resolved = folder / "config.json"
+    config = read_yaml(ROOT / "config" / "config.yaml") if recorded and not resolved.exists() else read_json(resolved)
     try:
         methods = {name: entry.get("method", "sweep") for name, entry in config["tasks"].items()}
     except (LookupError, AttributeError):
-        file = folder / "config.json"
-        raise UserError(f"{file}: this is not a config of tasks; {remedy(file)}") from None
+        raise UserError(f"{resolved}: this is not a config of tasks; {remedy(resolved)}") from None
     methods = {name: method for name, method in methods.items() if task in (None, name)}
-    facts = {name: _facts_of_method(folder, name, methods, parameters) for name in METHODS}
-    tried = _variants(folder, parameters)
+    facts = {name: _facts_of_method(folder, name, methods, read) for name in METHODS}
+    tried = _variants(folder, read)
     facts["tune"] = tried[tried["task"] == task] if task else tried
     # A task shows nothing of the platform as a whole, of which it would read what happens to be there already.
-    whole = {
-        name: columns.empty(name, parameters) if task else columns.read(folder / f"{name}.csv", name, parameters)
-        for name in WHOLE
-    }
-    _check_whole(measured, facts["sweep"], source)
+    whole = {name: columns.empty(name, parameters) if task else read(folder / f"{name}.csv", name) for name in WHOLE}
+    if not recorded:
+        _check_whole(measured, facts["sweep"], source)
     return Platform(
         name=folder.name,
         device=device,
@@ -259,7 +260,7 @@ def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices
     Raises UserError if it chose nothing there.
     """
     folder = Path(folder)
-    rows = _variants(folder, registry.parameters(kernels))
+    rows = _variants(folder, functools.partial(columns.read, parameters=registry.parameters(kernels)))
     found: tuning.Choices = {}
     for row in rows[rows["chosen"].fillna(False)].to_dict("records"):
         kernel = kernels.get(row["kernel"])
@@ -287,19 +288,17 @@ def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> 
             raise UserError(f"{source}: it has {found} rows of {task}, which measured {points}; {remedy(source)}")
 
 
-def _variants(folder: Path, parameters: list[str]) -> pd.DataFrame:
-    """The variants of all kernels that were tuned on a platform."""
-    paths = sorted((folder / "tune").glob("*.csv"))
-    return _joined([columns.read(path, "tune", parameters) for path in paths] or [columns.empty("tune", parameters)])
+def _variants(folder: Path, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+    """The variants of all kernels that were tuned on a platform; `read` reads a file of columns.FILES."""
+    paths = sorted((folder / "tune").glob("*.csv")) or [folder / "tune" / "none.csv"]
+    return _joined([read(path, "tune") for path in paths])
 
 
-def _facts_of_method(folder: Path, method: str, methods: Mapping[str, str], parameters: list[str]) -> pd.DataFrame:
-    tables = [
-        columns.read(folder / "facts" / f"{task}.csv", method, parameters).assign(task=task)
-        for task, its in methods.items()
-        if its == method
-    ]
-    return _joined(tables or [columns.empty(method, parameters).assign(task="")])
+def _facts_of_method(
+    folder: Path, method: str, methods: Mapping[str, str], read: Callable[..., pd.DataFrame]
+) -> pd.DataFrame:
+    tasks = [task for task, its in methods.items() if its == method] or [""]
+    return _joined([read(folder / "facts" / f"{task}.csv", method).assign(task=task) for task in tasks])
 
 
 def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 from IPython.display import HTML, Markdown
 from matplotlib.figure import Figure
 
-from tilewise.report import claims, drawings, figures, layouts
+from tilewise.report import claims, drawings, figures, layouts, notes
 from tilewise.report.data import Evidence
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.registry import Kernel
@@ -72,7 +72,7 @@ def _cell(row, column, labels):
     if column == "claim":
         return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
     if column.startswith("measured ") and "cannot" in row[column.replace("measured", "verdict")]:
-        return f"<small>{html.escape(value)}</small>"
+        return notes.marked(value) if notes.is_note(value) else f"<small>{html.escape(value)}</small>"
     if column.startswith("verdict "):
         kind = "no" if "not hold" in value else "unknown" if "cannot" in value else "yes"
         return f'<span class="verdict {kind}">{html.escape(value)}</span>'
@@ -356,7 +356,8 @@ def show_figure(figure: Figure | str, caption: str, name: str = "") -> HTML:
     """A matplotlib figure, or what `figures.svg` made of it, with its number and caption, for a notebook."""
     name, missing = name or _name(caption), figures.missing(figure)
     if missing:  # a sentence, without a number
-        said = f"<b>{_title_of(caption)}.</b> {html.escape(missing)}"
+        words = notes.marked(missing) if notes.is_note(missing) else html.escape(missing)
+        said = f"<b>{_title_of(caption)}.</b> {words}"
         return HTML(f'<p class="none" id="figure-{name}">{said}</p>')
     drawing = figure if isinstance(figure, str) else figures.svg(figure)
     return _framed(figures.inline(drawing, name, _words(_title_of(caption)), _words(caption)), caption, name)

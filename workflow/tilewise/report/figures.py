@@ -14,7 +14,7 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -33,7 +33,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatt
 from matplotlib.transforms import Bbox, ScaledTranslation
 
 from tilewise.files import replacing
-from tilewise.report import tables
+from tilewise.report import notes, tables
 from tilewise.report.data import Evidence
 from tilewise.report.tables import choice_text, shape_text
 from tilewise.study import columns
@@ -89,7 +89,7 @@ def svg(figure: Figure) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     root = _finished(ElementTree.fromstring(text))
     if why := missing(figure):
-        root.set(_MISSING, why)
+        root.set(notes.ATTRIBUTE, why)
     text = ElementTree.tostring(root, encoding="unicode")
     kept = {*re.findall(_REFERENCE, text)}
     return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in kept else "", text)
@@ -125,8 +125,6 @@ def inline(drawing: str, name: str, title: str = "", description: str = "") -> s
 
 #: Where a drawing names a part of itself.
 _REFERENCE = r'(?:href="#|url\(#)([^")]+)'
-#: The attribute of a drawing that shows nothing, which says why.
-_MISSING = "data-missing"
 #: A description lists the values of so many points at most.
 _MOST_SAID = 20
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -247,7 +245,7 @@ _NOTHING = "nothing: "
 def missing(figure: Figure | str) -> str:
     """Why a figure, or what `svg` made of it, has nothing to show; empty if it shows something."""
     if isinstance(figure, str):
-        found = re.match(rf'<svg[^>]* {_MISSING}="([^"]*)"', figure)
+        found = re.match(rf'<svg[^>]* {notes.ATTRIBUTE}="([^"]*)"', figure)
         return html.unescape(found[1]) if found else ""
     label = str(figure.get_label())
     return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
@@ -319,7 +317,8 @@ def _line(axis, rows, x, order, series, evidence, y="gflops"):
     """
     names = _by_size(rows) if series == "shape" else list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]]).sort_values("place", kind="stable")
-    ran, sizes, drawn = rows[rows["status"] == "ok"], _sizes(_by_size(rows)), collections.Counter()
+    ran = rows[(rows["status"] == "ok") & rows[y].notna()]
+    sizes, drawn = _sizes(_by_size(rows)), collections.Counter()
     for name in reversed(names) if len(sizes) > 1 else names:
         own = ran[ran[series] == name]
         kernel, shape = rows.loc[rows[series] == name, ["kernel", "shape"]].iloc[0]
@@ -1427,10 +1426,11 @@ OVERVIEW = {
 }
 
 
-def save(figure: Figure, path: Path | str) -> None:
-    """Write a figure as SVG, whole or not at all."""
+def save(draw: Callable[[], Figure], path: Path | str) -> None:
+    """Draw a figure and write it as SVG, whole or not at all; if it cannot be drawn, one with the note that says so."""
+    drawing = notes.attempt(str(path), lambda: svg(draw()), lambda note: svg(_nothing(note)))
     with replacing(path) as temporary:
-        temporary.write_text(svg(figure))
+        temporary.write_text(drawing)
 
 
 def task(name: str, evidence: Evidence, published: pd.DataFrame) -> Figure:

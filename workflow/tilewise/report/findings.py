@@ -1,27 +1,21 @@
 """What the data says, in sentences: functions from evidence to Markdown, so that every sentence fits its numbers."""
 
 import contextlib
-import html
 import json
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 
-from tilewise.report import claims, tables
+from tilewise.report import claims, notes, tables
 from tilewise.report.data import Evidence, Platform
 from tilewise.report.limits import HALF
+from tilewise.report.notes import plain
 from tilewise.study import columns
 from tilewise.study.expressions import evaluate
 
 _COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-
-
-def plain(words: Any) -> str:
-    """Words from results or from the config, such as a title, so that they cannot become markup in Markdown."""
-    return html.escape(" ".join(str(words).split()))
 
 
 def _label(evidence, platform):
@@ -611,9 +605,8 @@ def found(evidence: Evidence, sentence: str, platforms: Iterable[Platform] | Non
     """
     lines = []
     for platform in evidence.gpus if platforms is None else platforms:
-        functions = claims.Machine(evidence, platform).functions() | {"platform": evidence.labels[platform.name]}
-        with contextlib.suppress(claims.Untestable):
-            lines.append(_filled(" ".join(sentence.split()), functions))
+        functions = claims.Machine(evidence, platform).functions()
+        lines += _filled(sentence.replace("{platform}", _label(evidence, platform)), functions)
     return "\n\n".join(lines)
 
 
@@ -642,8 +635,7 @@ def rung(
             words += f", {rounded(this['percent_of_anchor'])}\u00a0% of cuBLAS"
         said = [f"{words}."]
         for sentence in sentences:
-            with contextlib.suppress(claims.Untestable):
-                said.append(_filled(" ".join(sentence.split()), functions))
+            said += _filled(sentence, functions)
         lines.append(" ".join(said).replace(" %", "\u00a0%").replace(" TFLOP/s", "\u00a0TFLOP/s"))
     return "\n\n".join(lines)
 
@@ -703,6 +695,24 @@ def top(evidence: Evidence, rungs: pd.DataFrame) -> str:
             f"On {_label(evidence, gpu)} the fastest is `{best['kernel']}` with {rate}: {', '.join(words)}.{held}"
         )
     return "\n\n".join(lines)
+
+
+#: Less of a time than this is not worth a remark, when it is the machine's.
+REMARKED = 0.02
+
+
+def overhead(table: pd.DataFrame, evidence: Evidence) -> str:
+    """How much of the times of a table is the overhead of an isolated time, on each GPU where it is over 2 % of one."""
+    lines = []
+    for name, overhead_us in tables.overheads(evidence.everyone).items():
+        times = table.loc[table["platform"] == name, "time_ms"] if "time_ms" in table else pd.Series(dtype="float64")
+        longest = overhead_us / 1000 / REMARKED
+        if (times < longest).any():
+            lines.append(
+                f"{rounded(overhead_us)} µs of each time on {plain(evidence.labels[name])} are the overhead of an "
+                f"isolated run, over 2\u00a0% of times below {rounded(longest)} ms."
+            )
+    return " ".join(lines)
 
 
 def between_runs(evidence: Evidence) -> str:
@@ -1055,12 +1065,12 @@ def _of_ladder(evidence, ladder, limits, gpu):
 def _of_study(evidence, gpu, verdicts):
     """Sentences about the claims, and how sure the times are."""
     found = verdicts.loc[verdicts["platform"] == gpu.name, "verdict"].value_counts()
-    holds, fails, rest = (found.get(verdict, 0) for verdict in (claims.HOLDS, claims.FAILS, claims.UNTESTED))
+    holds, fails = (found.get(verdict, 0) for verdict in (claims.HOLDS, claims.FAILS))
     if found.empty:
         return
     yield (
-        f"Of the {found.sum()} claims of the five sources {holds} hold on this machine, {fails} do not, and {rest} "
-        "cannot be tested here"
+        f"Of the {found.sum()} claims of the five sources {holds} hold on this machine, {fails} do not, and "
+        f"{found.sum() - holds - fails} cannot be tested here"
     )
     rows = evidence.gpu[(evidence.gpu["platform"] == gpu.name) & (evidence.gpu["runs"] > 1)]
     if len(rows):
@@ -1073,18 +1083,36 @@ def _of_study(evidence, gpu, verdicts):
 
 
 def _filled(sentence, functions):
-    condition = re.match(r"\{only if (.+?)\} ?", sentence)
-    if condition:
-        if not evaluate(condition[1], functions):
-            raise claims.Untestable(f"it is not so that {condition[1]}")
-        sentence = sentence[condition.end() :]
+    """A sentence with its figures, as a list: empty if a figure is not known, a note if the sentence cannot be made."""
+    sentence = " ".join(sentence.split())
+    functions = {name: _without_range(function) for name, function in functions.items()}
+    said = []
+    # A quotient by a count of zero is not known.
+    with (
+        notes.piece(f"Sentence: {sentence[:60]}…", said.append),
+        contextlib.suppress(claims.Untestable, ZeroDivisionError),
+    ):
+        condition = re.match(r"\{only if (.+?)\} ?", sentence)
+        if not condition or evaluate(condition[1], functions):
+            words = sentence[condition.end() :] if condition else sentence
+            said.append(re.sub(r"\{(.+?)\}", lambda part: _figure(evaluate(part[1], functions)), words))
+    return said
 
-    def figure(part):
-        value = evaluate(part[1], functions)
-        value = value.value if isinstance(value, claims.Spread) else value
-        return plain(value) if isinstance(value, str) else rounded(value)
 
-    return re.sub(r"\{(.+?)\}", figure, sentence)
+def _figure(value):
+    return plain(value) if isinstance(value, str) else rounded(value)
+
+
+def _without_range(function):
+    """The same function of an expression with plain numbers, because a sentence has no use for their ranges."""
+
+    def found(*arguments, **where):
+        value = function(*arguments, **where)
+        if isinstance(value, claims.Choice):
+            return value.words
+        return value.value if isinstance(value, claims.Spread) else value
+
+    return found
 
 
 def configuration(evidence: Evidence) -> str:

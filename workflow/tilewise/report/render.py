@@ -1,24 +1,25 @@
 """From report/report.py, a notebook, to one self-contained page."""
 
-import asyncio
+import ast
 import base64
+import contextlib
 import gzip
 import importlib.util
+import io
 import itertools
 import re
-import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from IPython.display import HTML, Markdown
 from nbconvert import HTMLExporter, TemplateExporter
 
 from tilewise import ROOT, UserError
-from tilewise.files import replacing
+from tilewise.files import replacing, write_json
+from tilewise.report import notes
 from tilewise.report.exhibits import FIGURES
 
 REPORT = ROOT / "report" / "report.py"
@@ -31,38 +32,70 @@ def render(
     report: Path | str = REPORT,
     recorded: Path | str | None = None,
     drawn: Path | str | None = None,
-) -> None:
+) -> list[str]:
     """Run the notebook `report` for the platforms in `folders` and write it as one HTML page that needs no network.
 
-    Its figures are also written beside it, into `exhibits.FIGURES`, for readers without scripts. `drawn` is the folder
-    of the figures of the tasks, if they are drawn already.
+    Its figures are also written beside it, into `exhibits.FIGURES`, for readers without scripts, and its notes, which
+    are returned, into `notes.FILE`. `drawn` is the folder of the figures of the tasks, if they are drawn already.
     """
-    notebook = jupytext.read(report)
-    parameters = f"folders = {[str(Path(folder).resolve()) for folder in folders]!r}"
-    for name, folder in {"recorded": recorded, "drawn": drawn}.items():
-        if folder:
-            parameters += f"\n{name} = {str(Path(folder).resolve())!r}"
-    place = next(i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", []))
-    cell = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["injected"]})
-    notebook.cells.insert(place + 1, cell)
-    resources = {"metadata": {"path": str(Path(report).resolve().parent)}}
-    try:
-        quiet = "--IPKernelApp.log_level=ERROR"  # otherwise it warns about its own port on localhost
-        client = NotebookClient(
-            notebook,
-            timeout=300,
-            shutdown_kernel="immediate",  # it has nothing left to save
-            resources=resources,
-            extra_arguments=[quiet],
-            on_notebook_start=_leave_signals,
-        )
-        client.execute()
-    except CellExecutionError as error:
-        raise UserError(f"{report}: a cell failed: {error.ename}: {error.evalue}") from error
+    places: dict[str, Any] = {"folders": [Path(folder) for folder in folders]}
+    places |= {name: Path(folder) for name, folder in {"recorded": recorded, "drawn": drawn}.items() if folder}
+    notebook = run(report, **places)
+    said = notes_of(notebook)
     exporter = HTMLExporter(template_file=str(TEMPLATE))
     # HTMLExporter itself would go on to parse the whole page, for images without words.
     page, _ = TemplateExporter.from_notebook_node(exporter, notebook, {"datatables": _datatables()})
+    write_json(said, Path(output).with_name(notes.FILE))
     write(output, page)
+    return said
+
+
+def run(report: Path | str = REPORT, **parameters: Any) -> nbformat.NotebookNode:
+    """The notebook `report` with the outputs of its cells, which run here; `parameters` replace those of its cell.
+
+    A cell that fails shows a note. Raises what a cell with tags raises: without it the others cannot run.
+    """
+    notebook = jupytext.read(report)
+    space: dict[str, Any] = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = _outputs(cell, space, str(report))
+            if "parameters" in cell.metadata.get("tags", ()):
+                space |= parameters
+    return notebook
+
+
+def _outputs(cell: nbformat.NotebookNode, space: dict[str, Any], place: str) -> list[nbformat.NotebookNode]:
+    """Run a cell of the file `place` in the names of `space`; returns what it prints and shows."""
+    shown: list[Any] = []
+    space["display"] = shown.append
+    name = cell.metadata.get("title") or cell.source.partition("\n")[0]
+    noted = notes.piece(name, lambda note: shown.append(HTML(note)))
+    guard = contextlib.nullcontext() if cell.metadata.get("tags") else noted
+    with guard, contextlib.redirect_stdout(io.StringIO()) as printed:
+        shown.append(_last_value(cell.source, space, place))
+    said = [nbformat.v4.new_output("stream", text=printed.getvalue())] if printed.getvalue() else []
+    return [*said, *(_output(each) for each in shown if each is not None)]
+
+
+def notes_of(notebook: nbformat.NotebookNode) -> list[str]:
+    """The notes in the outputs of a notebook that ran."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return [note for output in outputs for text in output.get("data", {}).values() for note in notes.found(text)]
+
+
+def _last_value(source: str, space: dict[str, Any], place: str) -> Any:
+    """Run the code of a cell; the value of its last line if that is an expression, as in a notebook."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, place, "exec"), space)
+    return eval(compile(ast.Expression(last.value), place, "eval"), space) if isinstance(last, ast.Expr) else None
+
+
+def _output(shown: Any) -> nbformat.NotebookNode:
+    kind = {HTML: "text/html", Markdown: "text/markdown"}.get(type(shown))
+    data = {kind: shown.data} if kind else {"text/plain": repr(shown)}
+    return nbformat.v4.new_output("display_data", data=data)
 
 
 def write(output: Path | str, page: str) -> None:
@@ -84,7 +117,9 @@ def _drawings(page: str, style: str) -> dict[str, str]:
     """The figures of a page as SVG by name, in the colours of the light scheme, which come first in the style."""
     colours = dict(re.findall(r"(--\w+): (#\w+)", style[: style.index("}")]))
     figures = re.findall(r'<figure id="figure-([^"]+)">.*?(<svg.*?</svg>)', page, re.DOTALL)
-    return {name: re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], svg) for name, svg in figures}
+    # A title may say var(--x) too.
+    plain = re.compile(r"var\((--\w+)\)")
+    return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in figures}
 
 
 def _datatables() -> str:
@@ -103,23 +138,10 @@ def _datatables() -> str:
 
 
 def _numbered(page: str) -> str:
-    """The page with tables and figures numbered in its order, and links to them that say their numbers."""
+    """The page with its tables and figures numbered in their order."""
     count = {kind: itertools.count(1) for kind in ("Table", "Figure")}
-    numbers = {}
 
     def mark(found: re.Match[str]) -> str:
-        numbers[found[1]] = f"{found[2]} {next(count[found[2]])}"
-        return f'<a class="number" href="#{found[1]}">{numbers[found[1]]}.</a>'
+        return f'<a class="number" href="#{found[1]}">{found[2]} {next(count[found[2]])}.</a>'
 
-    page = re.sub(r'<a class="number" href="#([^"]+)">(Table|Figure)</a>', mark, page)
-    return re.sub(
-        r'<a href="#((?:table|figure)-[^"]+)">@</a>',
-        lambda found: f'<a href="#{found[1]}">{numbers[found[1]]}</a>' if found[1] in numbers else "a later table",
-        page,
-    )
-
-
-def _leave_signals(**_: Any) -> None:
-    """Let Ctrl-C and SIGTERM end this process as any other; NotebookClient's own handlers end it with a traceback."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().remove_signal_handler(number)
+    return re.sub(r'<a class="number" href="#([^"]+)">(Table|Figure)</a>', mark, page)

@@ -1,4 +1,4 @@
-"""The tables of the report: functions from measured and published figures to a table. They read and write no files.
+"""The tables of the report: functions from measured and published figures to a table. Only `save` writes files.
 
 Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` is the published time divided by the
 measured time. A row that did not run keeps its place, with its status. Shapes are shown as source a writes them:
@@ -8,7 +8,8 @@ measured time. A row that did not run keeps its place, with its status. Shapes a
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,8 @@ import pandas as pd
 from tilewise import UserError
 from tilewise.build import build, cuda
 from tilewise.count.occupancy import occupancy as held_by
-from tilewise.report import claims
+from tilewise.files import write_csv
+from tilewise.report import claims, notes
 from tilewise.report.data import COUNTED, Evidence, Platform, point_of, within
 from tilewise.report.limits import SCHEDULERS, WARP, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 from tilewise.study import columns
@@ -427,6 +429,11 @@ def task(name: str, evidence: Evidence, published: pd.DataFrame) -> pd.DataFrame
     rows = pd.concat([timed, own.emulated[~verified_ones.isin(timed_ones)]], ignore_index=True)
     layout = winners if name in _WINNERS else sweep
     return layout(rows, evidence, published)
+
+
+def save(make: Callable[[], pd.DataFrame], path: Path | str) -> None:
+    """Write a table as CSV, whole or not at all; if it cannot be made, one with the note that says so."""
+    write_csv(notes.attempt(str(path), make, lambda note: pd.DataFrame({notes.COLUMN: [note]})), path)
 
 
 def largest(table: pd.DataFrame) -> pd.DataFrame:
@@ -1091,6 +1098,13 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
     return columns.typed(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
 
 
+def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
+    """Name of a platform -> what its isolated times have of the machine itself, in µs, where that was measured."""
+    tables = {each.name: each.facts.get("overhead", pd.DataFrame({"overhead_us": []})) for each in platforms}
+    found = {name: table["overhead_us"].median() for name, table in tables.items()}
+    return {name: overhead for name, overhead in found.items() if pd.notna(overhead)}
+
+
 def provenance(evidence: Evidence) -> pd.DataFrame:
     """Where every number comes from: one row per fact, one column per platform."""
     facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.readers}
@@ -1138,6 +1152,8 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
         }
         if "busy" in gpu:  # a run from before says nothing
             facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
+    for overhead in overheads([platform]).values():
+        facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
     if device.get("node"):
         facts["node"] = device["node"]

@@ -387,6 +387,8 @@ FAULTS = tuple(
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 _POINT = "kernel dtype n p m block_x block_y *"
+#: The columns without which nobody knows what a row is about.
+NAMING = frozenset("platform task kernel dtype n p m status quantity element_bytes instance source".split())
 #: The columns that name a measured point, beside its parameters.
 POINT = ("task", *_POINT.split()[:-1])
 #: The files under results/<platform>/ and report/, by name, with their columns; `*` stands for the parameters.
@@ -503,11 +505,11 @@ def _empty(file: str, parameters: tuple[str, ...]) -> "pd.DataFrame":
     return frame([], file, parameters)
 
 
-def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
+def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bool = False) -> "pd.DataFrame":
     """A CSV with the columns of a file; without rows if there is no file.
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
-    stays. Raises UserError if another column is missing.
+    stays. Raises UserError if another column is missing: `partly` allows that, except of those that name the rows.
     """
     import pandas as pd
 
@@ -523,6 +525,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> "pd.Dat
     if not content.endswith(b"\n"):
         raise UserError(f"{path}: the last line is cut short; {remedy(path)}")
     missing = [name for name in of(file, ()) if name not in table and name not in LATER.get(file, ())]
+    missing = [name for name in missing if name in NAMING or not partly]
     if missing:
         raise UserError(f"{path}: the column '{missing[0]}' is missing; {remedy(path)}")
     wanted = of(file, parameters)

@@ -1,0 +1,304 @@
+"""Evidence of every kind has a page without a note, and a note costs only the piece that cannot be made.
+
+The invented runs take their tasks, shapes and kernels from the study's own configs, so that a new task is covered.
+"""
+
+import dataclasses
+import html
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from snakemake.utils import update_config
+
+from tilewise import ROOT
+from tilewise.report import claims, data, exhibits, figures, findings, notes, render, tables
+from tilewise.study import columns, registry
+
+GPUS = {
+    "nvidia-h200": {},
+    "nvidia-a100": {"name": "NVIDIA A100", "compute_capability": "8.0", "sms": 108},
+    "nvidia-rtx-4090": {"name": "NVIDIA GeForce RTX 4090", "compute_capability": "8.9", "sms": 128},
+    "nvidia-t4": {"name": "Tesla T4", "compute_capability": "7.5", "sms": 40, "peak_gflops": None},
+}
+FAILURES = ("incorrect", "invalid_launch", "out_of_memory", "compile_error", "timeout", "unsupported", "error")
+TIMES = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "run_low_ms", "run_high_ms", "batch_ms"]
+NUMBERS = [*TIMES, "noise", "gflops", "sm_clock_mhz", "relative_error", "bound_ratio"]
+
+
+def quick():
+    """The quick config, as Snakemake reads it with the study's own."""
+    study = synthetic.config()
+    update_config(study, yaml.safe_load((ROOT / "config/quick.yaml").read_text()))
+    return study
+
+
+FULL, QUICK = synthetic.config(), quick()
+
+
+@st.composite
+def studies(draw):
+    """Some tasks of the study, each at its own shapes or at those of the quick study, or at a single one of them."""
+    names = draw(st.lists(st.sampled_from(sorted(FULL["tasks"])), min_size=1, max_size=4, unique=True))
+    study = synthetic.config()
+    study["shapes"] = {
+        name: shapes[:1] if draw(st.booleans()) else shapes
+        for name, shapes in (draw(st.sampled_from([FULL, QUICK]))["shapes"] | {}).items()
+    }
+    study["shapes"] = FULL["shapes"] | study["shapes"]
+    study["tasks"] = {
+        name: draw(st.sampled_from([FULL, QUICK]))["tasks"][name] for name in FULL["tasks"] if name in names
+    }
+    return study
+
+
+#: What happens to a table of points: its rows and a random generator.
+def _as_it_is(rows, generator):
+    return rows
+
+
+def _rates_at_random(rows, generator):
+    factor = np.exp(generator.normal(0, 3, len(rows)))
+    for name in TIMES:
+        rows[name] = rows[name] * factor
+    return rows.assign(gflops=rows["gflops"] / factor, noise=generator.random(len(rows)))
+
+
+def _ties(rows, generator):
+    known = rows["time_ms"].notna()
+    rows.loc[known, TIMES] = 1.0
+    rows.loc[known, "gflops"] = 1000.0
+    return rows
+
+
+def _statuses_at_random(rows, generator):
+    failed = generator.random(len(rows)) < generator.random()
+    rows.loc[failed, NUMBERS] = np.nan
+    rows.loc[failed, "status"] = generator.choice(FAILURES, failed.sum())
+    rows.loc[failed, "message"] = "<b>*why*</b> `not` $x$"
+    return rows
+
+
+def _three_runs(rows, generator):
+    timed = rows["time_ms"].notna()
+    rows.loc[timed, "runs"] = 3
+    rows.loc[timed, "run_low_ms"] = rows.loc[timed, "time_ms"] * 0.9
+    rows.loc[timed, "run_high_ms"] = rows.loc[timed, "time_ms"] * 1.2
+    return rows
+
+
+def _kernels_missing(rows, generator):
+    kernels = rows["kernel"].unique()
+    return rows[rows["kernel"].isin(generator.choice(kernels, len(kernels) // 2, replace=False))]
+
+
+def _sizes_missing(rows, generator):
+    sizes = rows["n"].unique()
+    return rows[rows["n"].isin(generator.choice(sizes, -(-len(sizes) // 2), replace=False))]
+
+
+def _rows_missing(rows, generator):
+    return rows[generator.random(len(rows)) < 0.5]
+
+
+CHANGES = [_as_it_is, _rates_at_random, _ties, _statuses_at_random, _three_runs]
+LOSSES = [_as_it_is, _kernels_missing, _sizes_missing, _rows_missing]
+
+
+def change(folder, generator, *changes):
+    """Change the points of a platform in measurements.csv; the facts of its sweeps go on to fit."""
+    path = folder / "measurements.csv"
+    rows = pd.read_csv(path).astype({"message": "object"})
+    for each in changes:
+        rows = each(rows, generator)
+    rows.to_csv(path, index=False)
+    counts = rows["task"].value_counts()
+    for facts in (folder / "facts").glob("*.csv"):
+        table = pd.read_csv(facts)
+        if "points" in table:
+            table.assign(points=counts.get(facts.stem, 0)).to_csv(facts, index=False)
+
+
+def damage(folder, generator):
+    """Remove some files and columns of a recorded run."""
+    for path in sorted(folder.rglob("*.csv")):
+        lot = generator.random()
+        if lot < 0.15:
+            path.unlink()
+        elif lot < 0.5:
+            table = pd.read_csv(path)
+            free = [name for name in table if name not in columns.NAMING]
+            table.drop(columns=list(generator.choice(free, len(free) // 4, replace=False))).to_csv(path, index=False)
+    if generator.random() < 0.3:
+        (folder / "config.json").unlink()
+
+
+def assert_whole(notebook):
+    """No output of a page has a note, or tells a number that nobody knows."""
+    assert render.notes_of(notebook) == []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            for words in output.get("data", {}).values():
+                prose = re.sub(r"<svg.*?</svg>|<details.*?</details>|<[^>]*>", "", words, flags=re.DOTALL)
+                assert not re.search(r"\b(nan|inf|None|NA)\b", prose), prose
+
+
+@settings(max_examples=12)
+@given(
+    study=studies(),
+    here=st.lists(st.sampled_from([*GPUS, "emulator"]), min_size=1, max_size=3, unique=True),
+    recorded=st.lists(st.sampled_from(sorted(GPUS)), max_size=2, unique=True),
+    how=st.sampled_from(CHANGES),
+    lost=st.sampled_from(LOSSES),
+    traced=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_evidence_of_every_kind_has_a_page_without_a_note(
+    tmp_path_factory, study, here, recorded, how, lost, traced, seed
+):
+    folder, generator = tmp_path_factory.mktemp("any"), np.random.default_rng(seed)
+    for name in here:
+        backend = "emulator" if name == "emulator" else "gpu"
+        synthetic.write(folder / "results" / name, backend, study, traced, **GPUS.get(name, {}))
+        change(folder / "results" / name, generator, how, lost)
+    for name in recorded:
+        synthetic.write(folder / "recorded" / name, "gpu", with_traffic=True, **GPUS[name])
+        change(folder / "recorded" / name, generator, how, lost)
+        damage(folder / "recorded" / name, generator)
+    assert_whole(render.run(folders=[folder / "results" / name for name in here], recorded=folder / "recorded"))
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two real runs that are not the recorded one: three tasks on an H100, without a config, and a quick run."""
+    folder = tmp_path_factory.mktemp("runs")
+    for archive in (Path(__file__).parent / "runs").glob("*.tar.xz"):
+        with tarfile.open(archive) as files:
+            files.extractall(folder / archive.name.partition(".")[0], filter="data")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["ladder-h100", "quick-h200"])
+def test_a_real_run_may_be_the_recorded_one(runs, tmp_path, name):
+    here = synthetic.write(tmp_path / "emulator", "emulator", QUICK, with_traffic=True)
+    assert_whole(render.run(folders=[here], recorded=runs / name / "results"))
+
+
+def test_a_real_quick_run_has_a_page_of_its_own(runs, tmp_path):
+    assert_whole(render.run(folders=[runs / "quick-h200/results/nvidia-h200"], recorded=tmp_path / "none"))
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A function that renders the page of a study of two tasks; returns its notes and the page."""
+    study = synthetic.config()
+    study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
+    study["tasks"]["mine"] = dict(study["tasks"]["task2a"])
+
+    def rendered(**changes):
+        study["tasks"]["mine"] |= changes
+        folder = synthetic.write(tmp_path / "results/gpu", study=study)
+        found = render.render(tmp_path / "results/report.html", [folder], recorded=tmp_path / "none")
+        return found, (tmp_path / "results/report.html").read_text()
+
+    return rendered
+
+
+def _fail(*_, **__):
+    raise LookupError("<no>\nway")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "piece"),
+    [
+        (figures, "peak", "Figure: Against the peak"),
+        (tables, "verification", "Table: Verified points"),
+        (findings, "clocks", "Text: clocks"),
+    ],
+)
+def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(small, tmp_path, monkeypatch, module, name, piece):
+    monkeypatch.setattr(module, name, _fail)
+    found, page = small()
+    assert f"{piece} cannot be made: LookupError: <no> way" in found
+    assert all(note.endswith("LookupError: <no> way") for note in found), "and what needs it"
+    assert notes.read(tmp_path / "results") == found == notes.found(page)
+    assert "<b>Best tiles, float.</b>" in page and "<b>Provenance.</b>" in page
+
+
+def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, monkeypatch):
+    entries = claims.load()
+    entries[3]["quantity"] = "time(kernle='naive')"
+    entries[4]["quantity"] = "'words'"
+    monkeypatch.setattr(claims, "load", lambda: entries)
+    found, page = small()
+    assert [note.partition(":")[2].split()[0] for note in found] == [entries[3]["id"], entries[4]["id"]]
+    assert "kernle" in found[0] and "ValueError" in found[1]
+    assert 'id="claim-' + entries[5]["id"] in page
+
+
+def test_a_sentence_that_cannot_be_made_leaves_the_others(tmp_path):
+    study = synthetic.config()
+    study["tasks"] = {"ladder_float": study["tasks"]["ladder_float"]}
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)], recorded=tmp_path / "none")
+    rows = tables.climb(evidence, tables.CLIMB)
+    said = ["Wrong {this('gflops') + 'x'}.", "Right {this('gflops')}.", "Empty {this('gflops') / 0}."]
+    words = findings.rung(evidence, rows, tables.rungs(rows, evidence), "naive", *said)
+    assert len(notes.found(words)) == 1 and "Sentence: Wrong" in notes.found(words)[0]
+    assert "Right" in words and "Empty" not in words
+
+
+def test_a_sentence_compares_measured_numbers_without_their_ranges(tmp_path):
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
+    faster = "{only if time(kernel='naive', cube=1024) > 1.05 * time(kernel='tiled', cube=1024)} Tiles are faster."
+    assert findings.found(evidence, faster) == "Tiles are faster."
+
+
+def test_files_of_tables_and_figures_that_cannot_be_made_say_so(tmp_path):
+    tables.save(_fail, tmp_path / "gpu/tables/ladder.csv")
+    figures.save(_fail, tmp_path / "gpu/figures/peak.svg")
+    tables.save(lambda: pd.DataFrame({"kernel": ["naive"]}), tmp_path / "gpu/tables/fine.csv")
+    figures.save(lambda: figures._nothing("Nothing was timed."), tmp_path / "gpu/figures/fine.svg")
+    places = [str(tmp_path / "gpu" / name) for name in ("figures/peak.svg", "tables/ladder.csv")]
+    assert notes.read(tmp_path) == [f"{place} cannot be made: LookupError: <no> way" for place in places]
+    shown = figures.save(_fail, tmp_path / "peak.svg") or (tmp_path / "peak.svg").read_text()
+    assert len(notes.found(exhibits.show_figure(shown, "<b>Peak.</b>").data)) == 1
+
+
+NASTY = 'var(--x) `a` *b* _c_ <i>d</i> $e$ [f](#g) </script> & "h" \\ | ~~i~~ &amp; ![j](k)'
+
+
+def test_the_text_of_a_user_is_shown_as_it_is(small, tmp_path, monkeypatch):
+    kernels = {name: dataclasses.replace(kernel, title=NASTY) for name, kernel in synthetic.KERNELS.items()}
+    monkeypatch.setattr(registry, "load", lambda *_, **__: kernels)
+    found, page = small(title=NASTY)
+    assert found == []
+    assert f">{html.escape(NASTY, quote=False)}<a class=" in page, "a heading"
+    assert f"<b>{notes.plain(NASTY)}.</b>" in page, "a caption"
+    assert notes.plain(NASTY) in page[: page.index("<main")], "the table of contents"
+    assert "<i>d</i>" not in page and 'href="#g"' not in page
+    assert "var(--x)" in (tmp_path / "results/figures/mine.svg").read_text()
+
+
+@pytest.mark.parametrize(("overhead", "remarks"), [(4.0, 1), (0.001, 0), (None, 0)])
+def test_the_overhead_of_an_isolated_time_is_told_beside_short_times(tmp_path, overhead, remarks):
+    evidence = data.load([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
+    [gpu] = evidence.gpus
+    measured = pd.DataFrame({"platform": ["gpu"], "overhead_us": [overhead]}).astype({"overhead_us": "float64"})
+    gpu = dataclasses.replace(gpu, facts=gpu.facts | {"overhead": measured})
+    evidence = dataclasses.replace(evidence, gpus=(gpu,), platforms=(gpu,))
+    table = tables.task("task4", evidence, data.published())
+    said = findings.overhead(table, evidence)
+    assert said.count("4 µs of each time on Invented H200 are the overhead of an isolated run") == remarks
+    assert ("times below 0.2 ms" in said) == bool(remarks)
+    assert findings.overhead(table.assign(time_ms=1000.0), evidence) == ""
+    facts = dict(tables.provenance(evidence).itertuples(index=False))
+    assert facts.get("overhead of an isolated time") == (f"{overhead:.1f} µs" if overhead else None)
