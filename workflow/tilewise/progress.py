@@ -95,23 +95,23 @@ class Run:
     def look(self, now: float | None = None) -> tuple[float, float]:
         """The share of the run that is done, 0 to 1, and the seconds that the rest takes."""
         now = time.monotonic() if now is None else now
-        for job in self.jobs.values():
+        working, finished = list(self.jobs.values()), list(self.finished.values())  # Snakemake's thread changes them
+        for job in working:
             job.look()
-        seen = [*self.jobs.values(), *self.finished.values()]
+        seen = [*working, *finished]
         tasks = {(job.wildcards.get("platform"), job.wildcards.get("task")) for job in seen}
         ahead = [seconds for task, (seconds, _) in EXPECTED.items() if task not in tasks]
         each = SECONDS | {"measure": sum(ahead) / len(ahead) if ahead else 1}
         waiting = {rule: count - sum(job.rule == rule for job in seen) for rule, count in self.counts.items()}
         to_come = sum(count * each.get(rule, 1) for rule, count in waiting.items() if rule not in {"all"})
-        done = sum(job.seconds for job in self.finished.values())
-        done += sum(job.seconds * job.share(now) for job in self.jobs.values())
+        done = sum(job.seconds for job in finished) + sum(job.seconds * job.share(now) for job in working)
         total = to_come + sum(job.seconds for job in seen)
         pace = (now - self.began + TRUSTED_S) / (done + TRUSTED_S)
         return (done / total if total else 1), pace * (total - done)
 
     def wait(self, reasons: Mapping[int, str]) -> None:
         """Slurm has not started these jobs; their time begins later."""
-        for number, job in self.jobs.items():
+        for number, job in list(self.jobs.items()):
             job.waits = reasons.get(number, "")
             job.began = time.monotonic() if job.waits else job.began
 
@@ -121,7 +121,7 @@ class Run:
 
     def at_work(self) -> list[str]:
         """What runs now, a line each, tasks with their points first."""
-        working = sorted((job for job in self.jobs.values() if not job.waits), key=lambda job: not job.now)
+        working = sorted((job for job in list(self.jobs.values()) if not job.waits), key=lambda job: not job.now)
         points = [f" {job.done}/{job.points} {job.now}".rstrip() if job.points else "" for job in working]
         return [job.name + point for job, point in zip(working, points)]
 
