@@ -17,7 +17,7 @@ with script(snakemake.log[0]):
         device |= {"cpu": processor()}  # a node for jobs without a GPU may have another one; the rows name it
     else:
         check_here(device)
-    source = place.source()
+    source = place.source()  # before the build reads the sources
     work = study.work(snakemake.wildcards.task, device, snakemake.params, place.cores(snakemake.threads))
     with one_gpu(device) if needs_gpu else contextlib.nullcontext():
         measurements, facts = study.method(work.task).run(work)

@@ -8,7 +8,7 @@ measured time. A row that did not run keeps its place, with its status. Shapes a
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -1169,9 +1169,14 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
         )
     commits = platform.commits
     facts["commit"] = "; ".join(
-        state if len(commits) == 1 else f"{state} ({', '.join(tasks)})" for state, tasks in commits.items()
+        state if len(commits) == 1 else f"{state} ({_some(tasks)})" for state, tasks in commits.items()
     )
     return facts
+
+
+def _some(tasks: Sequence[str]) -> str:
+    """The names of a few tasks, or how many they are; measurements.csv has the commit of each row."""
+    return ", ".join(tasks) if len(tasks) <= 5 else f"{len(tasks)} tasks"
 
 
 def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
