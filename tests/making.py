@@ -10,9 +10,9 @@ from tilewise.study import registry
 from tilewise.study.registry import Kernel, LaunchEntry
 
 
-def built(points, kernels, device, folder):
+def built(points, kernels, device, folder, workers=1):
     """The Builds of the kernels of some points, in `folder`."""
-    return build.build(build.instances(points, kernels), kernels, device, folder)
+    return build.build(build.instances(points, kernels), kernels, device, folder, workers)
 
 
 def work_of(points, kernels, device, config, folder, builds=None):
