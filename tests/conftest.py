@@ -1,9 +1,12 @@
 """What the tests share: the study's own config and registry, and a copy of the repository in which Snakemake runs."""
 
+import os
+
 import hypothesis
 import pytest
 import yaml
 from clones import copy_repository
+from making import built
 from xdist.scheduler import LoadFileScheduling
 
 from tilewise import ROOT
@@ -70,6 +73,15 @@ def device():
         "cpu": {},
         "host_compiler": "g++",
     }
+
+
+@pytest.fixture(scope="session")
+def built_for_gpu(tmp_path_factory):
+    """A function that builds the kernels of some points for a GPU, on all cores; all tests share what is built."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    return lambda points, kernels, device: built(points, kernels, device, folder / "built_for_gpu", os.cpu_count())
 
 
 @pytest.fixture(scope="session")

@@ -488,13 +488,13 @@ def test_ceilings_of_the_roofline():
 
 
 @pytest.fixture(scope="module")
-def gpu(tmp_path_factory, config, kernels):
+def gpu(config, kernels, built_for_gpu):
     """device.json of this machine's GPU, and builds of all CUDA kernels for it."""
     here = probe.capture("here", "gpu")
     points = [
         at for task in config["tasks"] for at in asked(config, kernels, task) if kernels[at.kernel].kind == "cuda"
     ]
-    return here, built(points, kernels, here, tmp_path_factory.mktemp("builds")), points
+    return here, built_for_gpu(points, kernels, here), points
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ from tilewise.measure import probe
 from tilewise.measure import task as measure
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.tune import Tune
-from tilewise.study import registry
+from tilewise.study import columns, registry
 from tilewise.study.points import expand, point
 
 pytestmark = pytest.mark.gpu
@@ -32,13 +32,24 @@ def gpu():
 
 
 @pytest.fixture
-def run(tmp_path, gpu, config, kernels):
-    """A function that builds the kernels of some points, measures the points and returns their rows."""
+def work(tmp_path, gpu, config, kernels, built_for_gpu):
+    """A function that builds the kernels of some points and returns the Work of measuring them quickly."""
 
-    def measured(points, registry=kernels, limit_s=60, **settings):
+    def work(points, registry=kernels, limit_s=60, **settings):
         timing = config["timing"] | {"min_time_s": 0.01, "min_samples": 3, "point_limit_s": limit_s, "timeout_s": 0.5}
         everything = config | {"timing": timing} | settings
-        return measure.measure_task(work_of(points, registry, gpu, everything, tmp_path))[0]
+        builds = built_for_gpu(points, registry, gpu)
+        return work_of(points, registry, gpu, everything, tmp_path, builds)
+
+    return work
+
+
+@pytest.fixture
+def run(work):
+    """A function that builds the kernels of some points, measures the points and returns their rows."""
+
+    def measured(*arguments, **options):
+        return measure.measure_task(work(*arguments, **options))[0]
 
     return measured
 
@@ -78,10 +89,11 @@ RUNG_SHAPES = [
     (997, 1009, 1013),
 ]
 #: Parts of 22 bits, or sums of bfloat16 parts, are not within float's bound for sums of so few products.
-FLOAT_FROM_SHORT = {"float_from_half": 4, "float_from_bf16": 2, "three_tf32": 4}
+FLOAT_FROM_SHORT = {"float_from_half": 4, "float_from_bf16": 3, "three_tf32": 4}
 
 
-def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(run, config, kernels):
+def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kernels):
+    """They are verified and run a few times, as the tuner screens them: a shape with all its kernels in a row."""
     tuned = {}
     for task, entry in config["tasks"].items():
         if entry.get("method", "sweep") == "sweep":
@@ -91,8 +103,12 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(run, config, kernel
     assert {name for name, _, _ in tuned} == {
         name for name, kernel in kernels.items() if kernel.path.parent.name == "ladder"
     }
-    points = [dataclasses.replace(at, task="t", n=n, p=p, m=m) for at in tuned.values() for n, p, m in RUNG_SHAPES]
-    rows = run(points)
+    points = [dataclasses.replace(at, task="t", n=n, p=p, m=m) for n, p, m in RUNG_SHAPES for at in tuned.values()]
+    points.sort(key=lambda at: (at.n, at.p, at.m, at.dtype))  # so that the operands are the same for as long as can be
+    asked = work(points)
+    answers = dict(measure.run_jobs(asked.jobs(), asked.device, asked.config, asked.samples, "screen"))
+    rows = columns.frame(list(answers.values()), "measurements", asked.parameters)
+    assert len(rows) == len(points)
     too_short = rows.p < rows.kernel.map(FLOAT_FROM_SHORT).where(rows.dtype == "float").fillna(0)
     wrong = rows[(rows.status != "ok") & ~too_short]
     assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
@@ -100,10 +116,10 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(run, config, kernel
     assert set(rows.status[too_short & (rows.n == 1021)]) == {"incorrect"}, "a million sums of one product"
 
 
-def test_the_tuner_screens_all_variants_and_measures_the_best(tmp_path, gpu, config, kernels):
+def test_the_tuner_screens_all_variants_and_measures_the_best(tmp_path, gpu, config, kernels, built_for_gpu):
     points = [point("t", "tiled", "float", n, n, n, tile=tile) for tile in (2, 8, 16, 32) for n in (512, 500)]
     settings = config | {"tuning": config["tuning"] | {"finalists": 2, "min_time_s": 0.01}}
-    found, rows = Tune().run(work_of(points, kernels, gpu, settings, tmp_path))
+    found, rows = Tune().run(work_of(points, kernels, gpu, settings, tmp_path, built_for_gpu(points, kernels, gpu)))
     assert set(rows.status) == {"ok"} and (rows.screen_ms > 0).all() and (rows.registers > 0).all()
     assert rows.groupby("shape_class").time_ms.count().to_dict() == {"small": 2, "small_ragged": 2} and len(found) == 4
     assert (rows[rows.chosen].tile > 2).all() and len(rows[rows.chosen]) == 2
@@ -111,11 +127,11 @@ def test_the_tuner_screens_all_variants_and_measures_the_best(tmp_path, gpu, con
     assert ((both.screen_ms / both.time_ms).between(0.5, 2)).all(), "a few runs tell about the same as NVBench"
 
 
-def test_the_accuracy_gate_on_the_gpu(gpu, config, kernels, tmp_path):
+def test_the_accuracy_gate_on_the_gpu(gpu, config, kernels, tmp_path, built_for_gpu):
     """What the registry claims holds, one accumulator fails, and the model predicts the errors within a factor of 2."""
     method = METHODS["accuracy"]
     points = [at for at in expand(config, kernels, "accuracy_gate") if at.p == 1024]
-    _, rows = method.run(work_of(points, kernels, gpu, config, tmp_path))
+    _, rows = method.run(work_of(points, kernels, gpu, config, tmp_path, built_for_gpu(points, kernels, gpu)))
     measured, predicted = (rows[rows.origin == origin] for origin in ("measured", "predicted"))
     assert set(measured.status) == {"ok"}, measured.message.tolist()
     assert set(measured.verdict[measured.claimed]) == {"passes"}
