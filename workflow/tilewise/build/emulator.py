@@ -72,6 +72,8 @@ COMPILE = (
     "-Werror=vla",  # CUDA has no arrays of variable length
     f"-ffile-prefix-map={ROOT}={ANYWHERE}",
 )
+#: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that nobody uses any more.
+LINK = ("-Wl,--gc-sections,--undefined=emulator_shared", "-Wl,--exclude-libs,ALL")
 
 
 def build(
@@ -128,7 +130,7 @@ def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterab
         shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
         run_compiler(
-            ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
+            ["-shared", shared, compiled, *objects, *LINK, "-o", library]
         )
         for instance, used in static_shared_bytes(_shared_arrays(_listed(library), alignments), instances).items():
             if used > DEFAULT_SHARED_BYTES:
@@ -346,7 +348,7 @@ def _shared_arrays(
     """All SharedArrays of a library, in the order of their declarations, by its symbol table and their alignments."""
     found = []
     for mangled, symbol, offset, size in symbols["TLS"]:
-        if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
+        if mangled in alignments and not symbol.startswith("guard variable for "):
             owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
             found.append(SharedArray(owner and owner[1], name, offset, size, alignment))
