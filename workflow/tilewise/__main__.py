@@ -79,7 +79,7 @@ def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[li
         text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
         lines.append(f"  {words_of:36}{text:>16}")
     count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
-    lines += [f"{count} in {', '.join(SCHEDULES)} order of threads", *lacking()]
+    lines += [*lacking(), f"{count} in {', '.join(SCHEDULES)} order of threads"]
     return lines, 1 if faults else 0
 
 

@@ -279,10 +279,9 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
         done = subprocess.run(
             command, env=english, input=text, check=False, capture_output=True, text=True, errors="replace"
         )
-    except OSError as error:
+    except OSError:
         raise UserError(
-            f"the C++ compiler '{command[0]}' cannot be run: {error.strerror}; install one ({INSTALL}) or set CXX to "
-            "yours"
+            f"there is no C++ compiler '{command[0]}'; install one ({INSTALL}) or set CXX to yours"
         ) from None
     if done.returncode:
         raise UserError(_first_error(done.stderr) or f"{command[0]}: exit status {done.returncode}")
@@ -292,7 +291,8 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
 def _first_error(stderr: str) -> str | None:
     """The first error of the compiler as `file:line: message`; else what it, the assembler or the linker says."""
     if full := re.search(r"No space left on device|Disk quota exceeded", stderr):
-        return f"the C++ compiler: {full[0]}; {ROOM}, and one for the compiler's own files by TMPDIR"
+        places = f"{_cache()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
+        return f"the C++ compiler cannot write a file: {full[0]}; make room in {places}"
     if found := re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE):
         return f"{shown(found[1])}: {found[2]}"
     lines = stderr.strip().splitlines()

@@ -129,9 +129,7 @@ def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterab
         alignments, variables = _symbols(kernel, compiled)
         shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
-        run_compiler(
-            ["-shared", shared, compiled, *objects, *LINK, "-o", library]
-        )
+        run_compiler(["-shared", shared, compiled, *objects, *LINK, "-o", library])
         for instance, used in static_shared_bytes(_shared_arrays(_listed(library), alignments), instances).items():
             if used > DEFAULT_SHARED_BYTES:
                 raise UserError(
