@@ -10,7 +10,6 @@ from tilewise import UserError
 from tilewise.__main__ import main
 from tilewise.build import cpp
 from tilewise.count import trace
-from tilewise.study import points
 
 OWN = shlex.join(cpp.compiler())
 STATIC = f"{OWN} -static-libstdc++ -static-libgcc"
@@ -102,5 +101,5 @@ def test_what_cannot_be_loaded_here_is_refused(monkeypatch):
 
     monkeypatch.setenv("CXX", f"{OWN} -DOTHER")
     monkeypatch.setattr(ctypes, "CDLL", refuses)
-    with pytest.raises(UserError, match="cannot load: .*GLIBCXX_3.4.99.*add -static-libstdc\\+\\+ to CXX"):
+    with pytest.raises(UserError, match=r"cannot load: .*GLIBCXX_3.4.99.*add -static-libstdc\+\+ to CXX"):
         cpp.check()

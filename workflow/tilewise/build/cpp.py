@@ -30,7 +30,7 @@ WAIT_S = 120
 #: How to come by a compiler.
 INSTALL = "apt install g++, dnf install gcc-c++, or conda install gxx"
 #: A library that a compiler makes only if it is g++ 11 or newer, with both standard libraries and a linker.
-PROBE = """#if defined __clang__ || defined __NVCOMPILER || defined __INTEL_COMPILER || !defined __GNUC__ || __GNUC__ < 11
+PROBE = """#if !defined __GNUC__ || __GNUC__ < 11 || defined __clang__ || defined __NVCOMPILER
 #error not_gxx
 #endif
 #include <cstdlib>
@@ -121,10 +121,11 @@ def _kept(path: Path) -> bool:
 
 @cache
 def _cache() -> Path:
-    for place in (os.environ.get("XDG_CACHE_HOME"), Path.home() / ".cache"):
+    # A home may be read-only, or not be there: then the clone takes its place, so that processes share what they make.
+    for place in (os.environ.get("XDG_CACHE_HOME"), "~/.cache", ROOT / ".snakemake"):
         if place:
-            with contextlib.suppress(OSError):
-                folder = Path(place, "tilewise")
+            with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a user without a home
+                folder = Path(place).expanduser() / "tilewise"
                 folder.mkdir(parents=True, exist_ok=True)
                 tempfile.TemporaryFile(dir=folder).close()
                 return folder
