@@ -73,7 +73,7 @@ COMPILE = (
     f"-ffile-prefix-map={ROOT}={ANYWHERE}",
 )
 #: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that nobody uses any more.
-LINK = ("-Wl,--gc-sections,--undefined=emulator_shared", "-Wl,--exclude-libs,ALL")
+LINK = ("-Wl,--gc-sections,--undefined=emulator_shared,--undefined=emulator_first", "-Wl,--exclude-libs,ALL")
 
 
 def build(
@@ -310,11 +310,17 @@ def _refuse_initial_value(kernel: Kernel, symbol: str) -> None:
 
 
 def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequence[str]) -> str:
-    """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and how all are aligned."""
+    """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and how all are aligned.
+
+    No array is the first of the TLS segment: g++ 13 and newer come to what they keep there themselves, such as whether
+    an array was constructed, by the address of the segment's begin.
+    """
     extern = sorted(name for name, (_, is_extern) in alignments.items() if is_extern)
     labels = "".join(f".globl {name}\n.hidden {name}\n.type {name}, @tls_object\n{name}: .zero 1\n" for name in extern)
     words = json.dumps(json.dumps([alignments, variables]))
     return (
+        '.section .tdata,"awT",@progbits\n.globl emulator_first\n.hidden emulator_first\n'
+        ".type emulator_first, @tls_object\nemulator_first: .zero 1\n"
         f'.section .tbss,"awT",@nobits\n{labels}'
         '.section .rodata.emulator_shared,"a"\n.globl emulator_shared\n.protected emulator_shared\n'
         f'emulator_shared: .asciz {words}\n.section .note.GNU-stack,"",@progbits\n'
