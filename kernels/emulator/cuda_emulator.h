@@ -109,21 +109,25 @@ constexpr Parameter parameter()
     return {sizeof(P), kind_of<P>(), element_size, kind_of<Element>()};
 }
 
+// What calls a kernel is not watched: a call of the tracer would leave its own words on the stack that mark_stack has
+// marked for the kernel.
+#define EMULATOR_UNWATCHED __attribute__((no_sanitize_thread))
+
 template <auto kernel, typename... P, std::size_t... I>
-inline void call(void (*)(P...), void* const* arguments, std::index_sequence<I...>)
+EMULATOR_UNWATCHED inline void call(void (*)(P...), void* const* arguments, std::index_sequence<I...>)
 {
     kernel(*static_cast<P*>(arguments[I])...);
 }
 
 template <auto kernel, typename... P>
-inline void call(void (*pointer)(P...), void* const* arguments)
+EMULATOR_UNWATCHED inline void call(void (*pointer)(P...), void* const* arguments)
 {
     call<kernel>(pointer, arguments, std::index_sequence_for<P...>());
 }
 
 /// A kernel as a Thread, whatever its parameters.
 template <auto kernel>
-void thread(void* const* arguments)
+EMULATOR_UNWATCHED void thread(void* const* arguments)
 {
     call<kernel>(kernel, arguments);
 }

@@ -1,6 +1,7 @@
 """What the host's compiler made for every run is kept in the user's cache, and not for ever."""
 
 import dataclasses
+import errno
 import os
 import subprocess
 import sys
@@ -9,9 +10,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from clones import copy_repository
+from clones import copy_repository, snakemake
 
-from tilewise import UserError
+from tilewise import ROOT, UserError
 from tilewise.build import cpp, emulator
 
 
@@ -78,6 +79,35 @@ def test_what_fails_to_be_made_leaves_nothing_and_holds_nobody_up(cache):
         cpp.made_once("three.o", fails)
     assert not list(cache.iterdir())
     assert cpp.made_once("three.o", lambda path: path.write_text("whole")).read_text() == "whole"
+
+
+def test_a_full_disk_is_named_with_the_remedy(cache, tmp_path, monkeypatch):
+    def fails(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(UserError, match=rf"{cache}: No space left on device; make room there, or .* XDG_CACHE_HOME"):
+        cpp.made_once("three.o", fails)
+    full = tmp_path / "g++"
+    full.write_text("#!/bin/sh\necho 'as: three.o: No space left on device' >&2; exit 1\n")
+    full.chmod(0o755)
+    monkeypatch.setenv("CXX", str(full))
+    with pytest.raises(UserError, match=rf"No space left on device; make room in {cache} .*XDG_CACHE_HOME and TMPDIR"):
+        cpp.run_compiler(["-c", "three.cpp"])
+    assert not list(cache.iterdir())
+
+
+def test_a_home_that_is_read_only_keeps_the_cache_in_the_clone(cache, monkeypatch):
+    nowhere = "/proc/nowhere"  # not even root can make it
+    monkeypatch.setenv("HOME", nowhere)
+    monkeypatch.setenv("XDG_CACHE_HOME", nowhere)
+    cpp._cache.cache_clear()
+    assert cpp.made_once("three.o", lambda path: path.write_text("three")) == ROOT / ".snakemake/tilewise/three.o"
+    (ROOT / ".snakemake/tilewise/three.o").unlink()
+
+
+def test_snakemake_starts_with_a_home_that_is_read_only(clone):
+    done = snakemake(clone, "-n", "task3", HOME="/proc/nowhere", XDG_CACHE_HOME="")
+    assert done.returncode == 0, done.stderr
 
 
 BUILD = """

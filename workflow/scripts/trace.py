@@ -23,7 +23,7 @@ with script(snakemake.log[0]):
         loops = pool.submit(cache_lines.count, study.loop_points(), study.kernels, shapes["cache_lines"], folder)
         traced, counts, faults = trace.trace_points(examined, counted, study.kernels, folder, shapes["limit_s"], pool)
         lines, messages = loops.result()
-    said = [*map(str, faults), *trace.left_out(traced), *messages]
+    said = [*map(str, faults), *trace.left_out(traced), *messages, *trace.lacking()]
     Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n")
     write_csv(pd.concat([traced, counts]), snakemake.output.traffic)
     write_csv(lines, snakemake.output.cache_lines)

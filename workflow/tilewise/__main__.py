@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tilewise import KERNELS, ROOT, UserError
+from tilewise.build import cpp
 from tilewise.build.cpp import shown
 from tilewise.build.emulator import LaunchError
 from tilewise.build.functions import Function, functions
-from tilewise.count.trace import SCHEDULES, Convention, trace_point
+from tilewise.count.trace import SCHEDULES, Convention, lacking, trace_point
 from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[list[str], int]:
     """The faults and the traffic of a point as lines, and 1 if there is a fault, else 0."""
+    cpp.check()
     row, found = trace_point(
         kernel, point, limit=options.limit, convention=Convention(options.columns, options.short_sums)
     )
@@ -77,7 +79,7 @@ def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[li
         text = "-" if value is None else f"{value:,d}" if isinstance(value, int) else f"{value:.2f}"
         lines.append(f"  {words_of:36}{text:>16}")
     count = f"{len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
-    lines.append(f"{count} in {', '.join(SCHEDULES)} order of threads")
+    lines += [*lacking(), f"{count} in {', '.join(SCHEDULES)} order of threads"]
     return lines, 1 if faults else 0
 
 

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import ctypes
 import hashlib
 import os
 import re
@@ -22,8 +23,22 @@ from tilewise.files import locked
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
 #: The cache forgets what nobody has used for so long; a precompiled header has 13 MB.
 KEPT_S = 30 * 24 * 3600
+#: What to do if it cannot be written.
+ROOM = "make room there, or name a folder for the cache by XDG_CACHE_HOME"
 #: So long a process waits for what another one compiles, before it does so itself.
 WAIT_S = 120
+#: How to come by a compiler.
+INSTALL = "apt install g++, dnf install gcc-c++, or conda install gxx"
+#: A library that a compiler makes only if it is g++ 11 or newer, with both standard libraries and a linker.
+PROBE = """#if !defined __GNUC__ || __GNUC__ < 11 || defined __clang__ || defined __NVCOMPILER
+#error not_gxx
+#endif
+#include <cstdlib>
+#include <vector>
+extern "C" void* probe() { return std::vector<char*>(1, std::getenv("HOME"))[0]; }
+"""
+#: What of binutils is needed beyond what the compiler needs itself.
+TOOLS = ("readelf", "addr2line")
 #: What stands for the repository's folder in the names of files that a library knows, so that all clones share it.
 ANYWHERE = "/tilewise"
 
@@ -52,7 +67,7 @@ def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
     `source`.
     """
     own = [flag for flag in (*FLAGS, *flags) if flag != "-shared"]
-    digest = hashlib.sha256(repr((own, version())).encode())
+    digest = hashlib.sha256(repr((own, compiler(), version())).encode())
     for path in sorted(source.parent.iterdir()):
         if path.is_file():
             digest.update(path.name.encode() + path.read_bytes())
@@ -61,26 +76,34 @@ def compile_object(source: Path, flags: Sequence[Any] = ()) -> Path:
 
 
 def made_once(name: str, make: Callable[[Path], Any]) -> Path:
-    """A file in the cache, whose name depends on all that goes into it; `make` writes it to a path if it is not there.
+    """A file or folder in the cache, whose name depends on all that goes into it; `make` writes it to a path if it is
+    not there.
 
     If there is no place for a cache, it lies in a folder that goes with the process. A process that wants what another
-    is making waits for it, but not forever.
+    is making waits for it, but not forever. Raises UserError if it cannot be written.
     """
     output = _cache() / name
-    if _kept(output):
-        return output
-    lock = locked(output.with_name(f".{name}.lock"), WAIT_S)
     try:
         if not _kept(output):
-            with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{name}.") as temporary:
-                made = Path(temporary, name)
+            _make(output, make)
+    except OSError as error:
+        raise UserError(f"{output.parent}: {error.strerror or error}; {ROOM}") from None
+    return output
+
+
+def _make(output: Path, make: Callable[[Path], Any]) -> None:
+    lock = locked(output.with_name(f".{output.name}.lock"), WAIT_S)
+    try:
+        if not output.exists():
+            with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
+                made = Path(temporary, output.name)
                 make(made)
-                made.replace(output)
+                with contextlib.suppress(FileExistsError):  # a folder that another process made, which waited no more
+                    made.replace(output)
     finally:
-        if lock:
+        if lock:  # a process that comes between these two lines makes the same once more
             Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
-    return output
 
 
 def _kept(path: Path) -> bool:
@@ -98,10 +121,11 @@ def _kept(path: Path) -> bool:
 
 @cache
 def _cache() -> Path:
-    for place in (os.environ.get("XDG_CACHE_HOME"), Path.home() / ".cache"):
+    # A home may be read-only, or not be there: then the clone takes its place, so that processes share what they make.
+    for place in (os.environ.get("XDG_CACHE_HOME"), "~/.cache", ROOT / ".snakemake"):
         if place:
-            with contextlib.suppress(OSError):
-                folder = Path(place, "tilewise")
+            with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a user without a home
+                folder = Path(place).expanduser() / "tilewise"
                 folder.mkdir(parents=True, exist_ok=True)
                 tempfile.TemporaryFile(dir=folder).close()
                 return folder
@@ -118,19 +142,16 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
     to look for headers in, and `-include name`.
     """
     own = [flag for flag in flags if flag != "-shared"]
-    folder = _cache() / f"{Path(name).stem}-{_digest_of_headers(name, text, own)}"
-    if not _kept(folder):
-        with tempfile.TemporaryDirectory(dir=_cache(), prefix=f".{folder.name}.") as temporary:
-            made = Path(temporary, folder.name)
-            made.mkdir()
-            (made / name).write_text(text)
-            # Without the header that g++ includes unasked, which sources compiled with -nostdinc do not get.
-            standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
-            gch = ["-o", made / f"{name}.gch"]
-            run_compiler([*own, "-nostdinc", "-nostdinc++", *standard, "-x", "c++-header", made / name, *gch])
-            with contextlib.suppress(OSError):  # another process was faster
-                made.replace(folder)
-    return folder
+    # Without the header that g++ includes unasked, which sources compiled with -nostdinc do not get.
+    alone = ["-nostdinc", "-nostdinc++", "-c", "-x", "c++-header"]  # -c: options for the linker do not call it
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        (folder / name).write_text(text)
+        standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
+        run_compiler([*own, *alone, *standard, folder / name, "-o", folder / f"{name}.gch"])
+
+    return made_once(f"{Path(name).stem}-{_digest_of_headers(name, text, own)}", make)
 
 
 def macros(header: str, flags: Sequence[Any]) -> list[str]:
@@ -146,7 +167,7 @@ def _defined(said: str) -> str:
 
 def _digest_of_headers(name: str, text: str, flags: Sequence[Any]) -> str:
     """The hash of a header, of the compiler and its flags, and of the headers in the folders that these name."""
-    digest = hashlib.sha256(repr((name, text, flags, version())).encode())
+    digest = hashlib.sha256(repr((name, text, flags, compiler(), version())).encode())
     for flag in flags:
         if str(flag).startswith("-I"):
             for path in sorted(Path(str(flag)[2:]).glob("*.h")):
@@ -189,10 +210,66 @@ def _version(*_: str) -> str:
     return run_compiler(["--version"])
 
 
+def check() -> None:
+    """Raise UserError if the compiler is missing, is not g++ 11 or newer, or makes no library that this process loads.
+
+    It takes a tenth of a second, once.
+    """
+    _check(*compiler())
+
+
 @cache
+def _check(*command: str) -> None:
+    called = f"the C++ compiler {version().splitlines()[0]} ({shlex.join(command)})"
+    with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
+        library = Path(folder, "probe.so")
+        try:
+            run_compiler(["-shared", "-fPIC", "-x", "c++", "-", "-o", library], PROBE)
+            ctypes.CDLL(str(library))
+        except UserError as error:
+            if "not_gxx" in str(error):
+                raise UserError(f"{called} is not g++ 11 or newer; install one ({INSTALL}) and set CXX to it") from None
+            raise UserError(
+                f"{called} cannot make a library: {error}; install it whole, with the C library's headers ({INSTALL}), "
+                "or set CXX to another g++"
+            ) from None
+        except OSError as error:
+            raise UserError(
+                f"{called} makes what this machine cannot load: {error}; add -static-libstdc++ to CXX, or set it to "
+                "another g++"
+            ) from None
+    for name in TOOLS:
+        tool(name)
+
+
+def takes(flag: str) -> bool:
+    """Whether the compiler knows a flag; it is asked once."""
+    return _takes(flag, *compiler())
+
+
+@cache
+def _takes(flag: str, *_: str) -> bool:
+    try:
+        run_compiler([flag, "-fsyntax-only", "-x", "c++", os.devnull])
+    except UserError:
+        return False
+    return True
+
+
 def tool(name: str) -> str:
-    """Path of a tool that comes with the compiler, such as readelf; in a conda environment its name has a prefix."""
-    return run_compiler([f"-print-prog-name={name}"]).strip()
+    """Path of a tool that comes with the compiler, such as readelf; in a conda environment its name has a prefix.
+
+    Raises UserError if it is not there.
+    """
+    return _tool(name, *compiler())
+
+
+@cache
+def _tool(name: str, *_: str) -> str:
+    path = shutil.which(run_compiler([f"-print-prog-name={name}"]).strip())
+    if not path:
+        raise UserError(f"there is no {name}, which belongs to the C++ compiler's binutils; install them ({INSTALL})")
+    return path
 
 
 def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
@@ -205,18 +282,23 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
         )
     except OSError:
         raise UserError(
-            f"there is no C++ compiler '{command[0]}'; install one (apt install g++, dnf install gcc-c++, "
-            "conda install gxx) or set CXX to yours"
+            f"there is no C++ compiler '{command[0]}'; install one ({INSTALL}) or set CXX to yours"
         ) from None
     if done.returncode:
-        raise UserError(_first_error(done.stderr) or f"{shlex.join(command)} failed: {done.stderr.strip()[-500:]}")
+        raise UserError(_first_error(done.stderr) or f"{command[0]}: exit status {done.returncode}")
     return done.stdout
 
 
 def _first_error(stderr: str) -> str | None:
-    """The first error of g++ or clang++ as `file:line: message`, or None."""
-    found = re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE)
-    return f"{shown(found[1])}: {found[2]}" if found else None
+    """The first error of the compiler as `file:line: message`; else what it, the assembler or the linker says."""
+    if full := re.search(r"No space left on device|Disk quota exceeded", stderr):
+        places = f"{_cache()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
+        return f"the C++ compiler cannot write a file: {full[0]}; make room in {places}"
+    if found := re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE):
+        return f"{shown(found[1])}: {found[2]}"
+    lines = stderr.strip().splitlines()
+    said = [line for line in lines if re.match(r"\S*(?:ld|as)(?:\.\w+)?: |\S+: (?:fatal )?error: ", line)]
+    return next(iter([*said, *lines[-1:]]), None)
 
 
 def shown(path: Path | str) -> str:

@@ -72,6 +72,8 @@ COMPILE = (
     "-Werror=vla",  # CUDA has no arrays of variable length
     f"-ffile-prefix-map={ROOT}={ANYWHERE}",
 )
+#: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that nobody uses any more.
+LINK = ("-Wl,--gc-sections,--undefined=emulator_shared,--undefined=emulator_first", "-Wl,--exclude-libs,ALL")
 
 
 def build(
@@ -127,9 +129,7 @@ def _build(kernel: Kernel, instances: Sequence[str], output: Path, flags: Iterab
         alignments, variables = _symbols(kernel, compiled)
         shared.write_text(_shared_memory(alignments, variables))
         library = Path(folder, output.name)
-        run_compiler(
-            ["-shared", shared, compiled, *objects, "-Wl,--gc-sections,--undefined=emulator_shared", "-o", library]
-        )
+        run_compiler(["-shared", shared, compiled, *objects, *LINK, "-o", library])
         for instance, used in static_shared_bytes(_shared_arrays(_listed(library), alignments), instances).items():
             if used > DEFAULT_SHARED_BYTES:
                 raise UserError(
@@ -310,11 +310,17 @@ def _refuse_initial_value(kernel: Kernel, symbol: str) -> None:
 
 
 def _shared_memory(alignments: Mapping[str, tuple[int, bool]], variables: Sequence[str]) -> str:
-    """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and how all are aligned."""
+    """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and how all are aligned.
+
+    No array is the first of the TLS segment: g++ 13 and newer come to what they keep there themselves, such as whether
+    an array was constructed, by the address of the segment's begin.
+    """
     extern = sorted(name for name, (_, is_extern) in alignments.items() if is_extern)
     labels = "".join(f".globl {name}\n.hidden {name}\n.type {name}, @tls_object\n{name}: .zero 1\n" for name in extern)
     words = json.dumps(json.dumps([alignments, variables]))
     return (
+        '.section .tdata,"awT",@progbits\n.globl emulator_first\n.hidden emulator_first\n'
+        ".type emulator_first, @tls_object\nemulator_first: .zero 1\n"
         f'.section .tbss,"awT",@nobits\n{labels}'
         '.section .rodata.emulator_shared,"a"\n.globl emulator_shared\n.protected emulator_shared\n'
         f'emulator_shared: .asciz {words}\n.section .note.GNU-stack,"",@progbits\n'
@@ -346,7 +352,7 @@ def _shared_arrays(
     """All SharedArrays of a library, in the order of their declarations, by its symbol table and their alignments."""
     found = []
     for mangled, symbol, offset, size in symbols["TLS"]:
-        if not symbol.startswith("guard variable for "):  # g++ notes there that an array was constructed
+        if mangled in alignments and not symbol.startswith("guard variable for "):
             owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", symbol)
             name, alignment = symbol.rsplit("::", 1)[-1], alignments[mangled][0]
             found.append(SharedArray(owner and owner[1], name, offset, size, alignment))

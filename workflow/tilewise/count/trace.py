@@ -23,8 +23,8 @@ import numpy as np
 import psutil
 
 from tilewise import UserError
-from tilewise.build import emulator
-from tilewise.build.cpp import shown, tool
+from tilewise.build import cpp, emulator
+from tilewise.build.cpp import shown, tool, version
 from tilewise.build.emulator import (
     FOLDER,
     RESERVED_SHARED_BYTES,
@@ -72,7 +72,6 @@ TRACED = [
     "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
     "--param=tsan-instrument-func-entry-exit=0",
     "--param=tsan-distinguish-volatile=1",
-    "-ftrivial-auto-var-init=pattern",  # a register that nobody set holds no 0 by chance
     "-fno-tree-sink",  # a load goes into the `if` that uses it
     "-fno-tree-dce",  # a load that nobody uses goes
     "-fno-tree-dse",  # a store that a later one overwrites goes
@@ -94,6 +93,10 @@ TRACED = [
     "-fno-gcse",  # this and the next only cost time: they come after the calls of the tracer are placed
     "-fno-schedule-insns2",
 ]
+
+#: A register that nobody set holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
+#: marked, by cuda_emulator.cpp.
+MARKED = "-ftrivial-auto-var-init=pattern"
 
 #: The emulator's source that watches.
 RUNTIME = "tracer.cpp"
@@ -351,7 +354,18 @@ def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
 
 def build(kernel: Kernel, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `emulator.build` with every access to memory watched."""
-    return emulator.build(kernel, instances, output, flags=TRACED, runtime=RUNTIME)
+    flags = [*TRACED, *([MARKED] if cpp.takes(MARKED) else [])]
+    return emulator.build(kernel, instances, output, flags=flags, runtime=RUNTIME)
+
+
+def lacking() -> list[str]:
+    """What traces with this compiler may miss, in a line; usually nothing."""
+    if cpp.takes(MARKED):
+        return []
+    return [
+        f"{version().splitlines()[0]} lacks {MARKED}: a read of a variable that nobody set may be missed; set CXX to "
+        "g++ 12 or newer to find it"
+    ]
 
 
 #: How tracer.cpp writes the place of an instruction into a text.

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The tests of the emulator and the tracer with other compilers than the default one: counts, faults and constructs.
+#
+#   tests/compilers.sh g++-11 'g++ -static-libstdc++'       with compilers of this machine
+#   sudo tests/compilers.sh --debian trixie g++-13 g++-14   with those of another Debian, in a root of its own
+#
+# The root lies in /opt, or in TILEWISE_ROOTS, is made by debootstrap if it is not there, and is kept.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+in_debian() {  # SUITE COMPILER...
+  local root=${TILEWISE_ROOTS:-/opt}/$1 packages="make python3-venv python3-dev ca-certificates ${*:2}"
+  [ -e "$root/etc/os-release" ] || debootstrap --variant=minbase "$1" "$root"
+  mkdir -p "$root/tilewise"
+  # What is mounted here goes with the shell: the repository, and how this machine reaches the network.
+  unshare --mount bash -euo pipefail -s -- "$root" "$packages" "${@:2}" <<'ROOT'
+    root=$1 packages=$2; shift 2
+    mount --bind . "$root/tilewise"
+    mount --rbind /dev "$root/dev"
+    mount -t proc proc "$root/proc"
+    for path in /etc/resolv.conf /etc/ssl /etc/pip.conf; do
+      [ ! -e $path ] || { [ -d $path ] && mkdir -p "$root$path" || touch "$root$path"; mount --bind $path "$root$path"; }
+    done
+    inside() { env PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
+    inside dpkg -s $packages >/dev/null 2>&1 ||
+      inside bash -c "apt-get update -qq && apt-get install -y -qq --no-install-recommends $packages >/dev/null"
+    inside make -C /tilewise VENV=/opt/tilewise /opt/tilewise/test
+    inside env PATH=/opt/tilewise/bin:/usr/bin:/bin /tilewise/tests/compilers.sh "$@"
+ROOT
+}
+
+if [ "${1:-}" = --debian ]; then
+  in_debian "${@:2}"
+  exit
+fi
+
+status=0
+for compiler in "${@:?name a compiler, such as g++-11}"; do
+  echo "== $($compiler --version | head -n 1) =="
+  CXX=$compiler python -m pytest tests/build/test_compilers.py \
+    tests/count/test_{constructs,emulator,microscope,people,trace}.py --durations 3 || status=$?
+done
+exit "$status"
