@@ -7,7 +7,7 @@ from tilewise.build import build
 from tilewise.count.trace import trace_points
 from tilewise.measure.task import Work
 from tilewise.study import registry
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 
 def built(points, kernels, device, folder, workers=1):

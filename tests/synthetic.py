@@ -7,7 +7,7 @@ import yaml
 
 from tilewise import ROOT
 from tilewise.build.build import unsupported
-from tilewise.study import columns, points, registry, tuning
+from tilewise.study import columns, points, registry, sweeps, tuning
 
 #: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = registry.load()
@@ -49,7 +49,7 @@ def config():
 def row(point, platform, backend="gpu", **changes):
     """A row of measurements.csv for a point; `changes` replace columns."""
     kernel = KERNELS[point.kernel]
-    launch = kernel.product(point)
+    launch = kernel.plan(point).product
     values = dict.fromkeys(columns.of("measurements", parameters())) | point.columns()
     values |= {
         "platform": platform,
@@ -188,7 +188,7 @@ def lines():
     """Rows of cache_lines.csv."""
     study = config()
     rows = []
-    for point in points.expand(study, KERNELS, "loop_orders"):
+    for point in sweeps.expand(study, KERNELS, "loop_orders"):
         if point.dtype == "float":
             row = {"kernel": point.kernel, "element_bytes": 4, **point.shape, **dict(point.parameters)}
             counts = {"multiply_adds": 1000, "l1_lines": 63 if point.n < 300 else 1000, "l2_lines": 1}
@@ -218,7 +218,7 @@ def variants(platform, backend="gpu"):
 def accuracy(platform, backend, study):
     """Rows of the accuracy gate, in which one accumulator fails and half parts have their limits."""
     rows = []
-    for at in points.expand(study, KERNELS, "accuracy_gate") if "accuracy_gate" in study["tasks"] else ():
+    for at in sweeps.expand(study, KERNELS, "accuracy_gate") if "accuracy_gate" in study["tasks"] else ():
         for kind in ("mixed", "along_k", "steep_along_k"):
             row = at.columns() | {"platform": platform, "operands": kind, "status": "ok", "message": ""}
             row |= {"claimed": KERNELS[at.kernel].claims_accuracy(kind, at.p)}
@@ -238,7 +238,7 @@ def energy(platform, backend, study):
     """Rows of the energy task, in which faster kernels take as many watts; none of a study without this task."""
     rows = []
     asked = "energy" in study["tasks"]
-    for at in points.expand(study, KERNELS, "energy", backend, emulators_shapes=False) if asked else ():
+    for at in sweeps.expand(study, KERNELS, "energy", backend, emulators_shapes=False) if asked else ():
         row = at.columns() | {"platform": platform, "status": "not_timed", "message": "emulated"}
         if backend == "gpu":
             gflops = _gflops(at)
@@ -258,7 +258,7 @@ def instructions(asked):
         kernel = KERNELS[point.kernel]
         if kernel.kind == "cuda":
             opcode = "DMMA.16x8x4" if point.kernel == "dmma" else {"double": "DFMA", "int32": "IMAD"}.get(point.dtype)
-            about = {"kernel": kernel.name, "dtype": point.dtype, "instance": kernel.product(point).instance}
+            about = {"kernel": kernel.name, "dtype": point.dtype, "instance": kernel.plan(point).product.instance}
             about["architecture"] = f"sm_{kernel.architecture or 90}"
             loop = {"instructions": 100, "multiply_add_instructions": 50, "multiply_add_share": 0.5}
             loop |= {"multiply_add": opcode or "FFMA", "shared_loads_32": 30, "integer": 20, "reused_operands": 25}
@@ -328,7 +328,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
     for task, entry in study["tasks"].items():
         if entry.get("method") in ("bandwidth", "overhead", "launch_limits", "tune", "accuracy", "energy"):
             continue
-        expanded = points.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
+        expanded = sweeps.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
         everything += expanded
         if "method" not in entry:
             took = {"platform": platform, "task": task, "wall_s": 12.5, "timed_s": 10.25, "remembered": 0}

@@ -9,8 +9,9 @@ import pytest
 from tilewise import KERNELS, UserError
 from tilewise.build import build, cuda
 from tilewise.study import registry
-from tilewise.study.points import expand, point
+from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.sweeps import expand
 
 CUDA = [kernel for kernel in registry.load().values() if kernel.kind == "cuda"]
 GPU = {"backend": "gpu", "gpu": {"compute_capability": "9.0"}, "host_compiler": "g++"}
@@ -30,7 +31,7 @@ def built(kernel, instances, device, folder):
 def some_instance(kernel, dtype):
     values = {"block": {"block_x": 16, "block_y": 16}, "tile": {"tile": 16}, "ntb": {"ntb": 3}}
     chosen = {name: value for parameter in kernel.parameters for name, value in values[parameter].items()}
-    [instance] = kernel.instances(point("t", kernel.name, dtype, 64, 64, 64, **chosen))
+    [instance] = kernel.plan(point("t", kernel.name, dtype, 64, 64, 64, **chosen)).instances
     return instance
 
 
@@ -55,7 +56,7 @@ def test_every_rung_compiles_as_it_is_tuned(kernel, capability, config, kernels,
     sweeps = [task for task, entry in config["tasks"].items() if entry.get("method", "sweep") == "sweep"]
     at = next(p for task in sweeps for p in expand(config, kernels, task) if p.kernel == kernel.name)
     device = GPU | {"gpu": {"compute_capability": capability}}
-    made = built(kernel, kernel.instances(at), device, tmp_path)
+    made = built(kernel, kernel.plan(at).instances, device, tmp_path)
     if capability == "8.0" and (kernel.architecture or kernel.capability == "9.0"):
         assert made["unsupported"].endswith("has 8.0")
         return
@@ -127,5 +128,5 @@ def test_a_missing_compiler_is_named_with_the_remedy(kernels, tmp_path, monkeypa
 
 
 def test_points_have_instances_that_the_build_knows(config, kernels):
-    [instance] = kernels["tiled"].instances(point("t", "tiled", "double", 1, 1, 1, tile=8))
+    [instance] = kernels["tiled"].plan(point("t", "tiled", "double", 1, 1, 1, tile=8)).instances
     assert build.symbol_of(instance) == "tiled_double_8"

@@ -28,10 +28,10 @@ def at(name="triton", dtype="float", n=256, p=128, m=512):
 
 
 def test_an_instance_says_what_triton_needs_to_know():
-    assert KERNELS["triton"].instances(at()) == ["matmul<float, 64, 128, 32, 8, ieee, 4, 3, true>"]
-    assert KERNELS["triton"].instances(at(m=510)) == ["matmul<float, 64, 128, 32, 8, ieee, 4, 3, false>"]
-    assert KERNELS["triton_tf32x3"].instances(at("triton_tf32x3"))[0].split(", ")[5] == "tf32x3"
-    [launch] = KERNELS["triton"].at(at())
+    assert KERNELS["triton"].plan(at()).instances == ("matmul<float, 64, 128, 32, 8, ieee, 4, 3, true>",)
+    assert KERNELS["triton"].plan(at(m=510)).instances == ("matmul<float, 64, 128, 32, 8, ieee, 4, 3, false>",)
+    assert KERNELS["triton_tf32x3"].plan(at("triton_tf32x3")).instances[0].split(", ")[5] == "tf32x3"
+    [launch] = KERNELS["triton"].plan(at()).launches
     assert launch.block == (128, 1, 1) and launch.grid == (16, 1, 1)
     assert [argument.value for argument in launch.arguments[3:]] == [256, 128, 512, 0, 0]
 
@@ -115,15 +115,15 @@ def test_every_type_really_compiles(kernel):
     pytest.importorskip("triton")
     for dtype in kernel.dtypes:
         for m in (512, 510):
-            cubin, entry = triton.compile_cubin(kernel, kernel.instances(at(kernel.name, dtype, m=m))[0], "9.0")
+            cubin, entry = triton.compile_cubin(kernel, kernel.plan(at(kernel.name, dtype, m=m)).instances[0], "9.0")
             assert cubin[:4] == b"\x7fELF" and entry["symbol"] == "matmul" and entry["dynamic_shared_bytes"] > 0
 
 
 def test_the_tuned_space_fits_a_multiprocessor(config):
     """Registers and shared memory are the compiler's affair; threads and the order of tiles are ours."""
-    from tilewise.study.points import expand
+    from tilewise.study.sweeps import expand
 
     points = expand(config, KERNELS, "triton")
     ours = [p for p in points if KERNELS[p.kernel].kind == "triton"]
     assert len({(p.kernel, p.dtype) for p in ours}) == 4 and len(ours) >= 30
-    assert all(launch.threads <= 1024 for p in ours for launch in KERNELS[p.kernel].at(p))
+    assert all(launch.threads <= 1024 for p in ours for launch in KERNELS[p.kernel].plan(p).launches)

@@ -9,8 +9,8 @@ import pytest
 from tilewise import UserError
 from tilewise.count import cache_lines
 from tilewise.report import data, figures, findings, tables
+from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel, LaunchEntry
 from tilewise.workflow import Study
 
 LINE, PAGE = 64, 4096

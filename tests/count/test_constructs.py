@@ -8,7 +8,7 @@ import sanitizer
 
 from tilewise.count.trace import Tracer, build
 from tilewise.study import points
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 FILES = [
     Path(__file__).with_name(f"{name}.cu") for name in ("constructs", "asynchrony", "clusters", "library", "hostile")

@@ -58,7 +58,11 @@ def fake_ncu(tmp_path, monkeypatch):
         """What is launched for each point, without a build."""
         return [
             SimpleNamespace(
-                key=at.label(), point=at, kernel=kernels[at.kernel], launches=kernels[at.kernel].at(at), files={"f": ""}
+                key=at.label(),
+                point=at,
+                kernel=kernels[at.kernel],
+                launches=kernels[at.kernel].plan(at).launches,
+                files={"f": ""},
             )
             for at in points
         ]
@@ -197,7 +201,7 @@ def test_points_cover_every_gpu_kernel_and_fit_a_device(config):
     rungs = {name for name, kernel in kernels.items() if kernel.kind == "cuda" and kernel.path.parent.name == "ladder"}
     assert {p.kernel for p in points if p.n == p.p == p.m} >= rungs
     assert len(set(points)) == len(points)
-    assert all(kernels[p.kernel].product(p).threads <= 1024 for p in points)
+    assert all(kernels[p.kernel].plan(p).product.threads <= 1024 for p in points)
 
 
 def test_under_ncu_a_launch_that_goes_wrong_costs_its_own_row(monkeypatch, tmp_path, capsys, device, config, kernels):

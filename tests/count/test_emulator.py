@@ -14,9 +14,10 @@ from tilewise.build.emulator import FOLDER, Emulator, LaunchError, build, check_
 from tilewise.measure import verify
 from tilewise.study import points
 from tilewise.study.device import EMULATED_LIMITS
+from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.launch import Array, Launch, Number
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel, LaunchEntry, load
+from tilewise.study.registry import load
 
 KERNELS = load()
 DTYPES = ("float", "double", "int32")
@@ -81,7 +82,7 @@ def emulators(tmp_path_factory):
             for kernel, choice in CHOICES
             for dtype in DTYPES
             if kernel == name
-            for instance in KERNELS[name].instances(point(name, dtype, (1, 1, 1), **choice))
+            for instance in KERNELS[name].plan(point(name, dtype, (1, 1, 1), **choice)).instances
         }
         built[name] = Emulator(build(KERNELS[name], sorted(instances), folder / f"{name}.so"))
     return built
@@ -123,7 +124,7 @@ def test_ucontext_gives_the_same(tmp_path):
     """The fallback for machines other than x86-64."""
     kernel, shape = KERNELS["tiled"], (33, 35, 70)
     at = point("tiled", "float", shape, tile=16)
-    library = build(kernel, kernel.instances(at), tmp_path / "tiled.so", flags=["-DEMULATOR_UCONTEXT"])
+    library = build(kernel, kernel.plan(at).instances, tmp_path / "tiled.so", flags=["-DEMULATOR_UCONTEXT"])
     A, B = operands("float", *shape)
     C = poisoned(A, B)
     product(kernel, at, Emulator(library), A, B, C)
@@ -242,7 +243,7 @@ def sgemm(folder, arguments=SGEMM_ARGUMENTS):
 
 def test_arguments_of_ones_own(tmp_path):
     kernel, at = sgemm(tmp_path), point("mine", "float", (33, 35, 70), tile=8)
-    emulator = Emulator(build(kernel, kernel.instances(at), tmp_path / "mine.so"))
+    emulator = Emulator(build(kernel, kernel.plan(at).instances, tmp_path / "mine.so"))
     A, B = operands("float", 33, 35, 70)
     C = poisoned(A, B)
     product(kernel, at, emulator, A, B, C)
@@ -281,7 +282,7 @@ def test_arguments_of_ones_own(tmp_path):
 )
 def test_arguments_that_do_not_fit_are_refused_before_anything_runs(tmp_path, arguments, message):
     kernel, at = sgemm(tmp_path, arguments), point("mine", "float", (4, 4, 4), tile=8)
-    emulator = Emulator(build(kernel, kernel.instances(at), tmp_path / "mine.so"))
+    emulator = Emulator(build(kernel, kernel.plan(at).instances, tmp_path / "mine.so"))
     A, B = operands("float", 4, 4, 4)
     C = poisoned(A, B)
     with pytest.raises(UserError, match=r"mine\.cu: mine") as refusal:
@@ -317,7 +318,7 @@ def test_blocks_of_a_cluster_reach_each_others_shared_memory(tmp_path):
     launch = LaunchEntry("mine", (), ("8",), (), ("2 * ceil_div(m, 16)", "n"), ("2", "3"))
     kernel = Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(launch,), folder=tmp_path)
     at = point("mine", "float", (6, 5, 37))
-    emulator = Emulator(build(kernel, kernel.instances(at), tmp_path / "mine.so"))
+    emulator = Emulator(build(kernel, kernel.plan(at).instances, tmp_path / "mine.so"))
     A, B = operands("float", 6, 5, 37)
     for order in ({}, {"reverse": True}, {"seed": 3}):
         C = poisoned(A, B)
@@ -387,7 +388,7 @@ def test_two_launches_with_a_workspace(tmp_path):
         at = point("mine", dtype, (19, 21, 37))
         A, B = operands(dtype, 19, 21, 37)
         C = poisoned(A, B)
-        product(kernel, at, Emulator(build(kernel, kernel.instances(at), tmp_path / f"{dtype}.so")), A, B, C)
+        product(kernel, at, Emulator(build(kernel, kernel.plan(at).instances, tmp_path / f"{dtype}.so")), A, B, C)
         assert within_bound(A, B, C)
 
 
@@ -472,8 +473,8 @@ __global__ void mine(const T* A, const T* B, T* C, int n, int p, int m)
 def test_bfloat16(tmp_path):
     entry = LaunchEntry("mine", ("dtype", "tile"), ("tile", "tile"), ("tile", "tile"))
     kernel, at = a_kernel(tmp_path, BFLOAT16, entry), point("mine", "bfloat16", (33, 35, 70), tile=8)
-    assert kernel.instances(at) == ["mine<__nv_bfloat16, 8>"]
-    emulator = Emulator(build(kernel, kernel.instances(at), tmp_path / "mine.so"))
+    assert kernel.plan(at).instances == ("mine<__nv_bfloat16, 8>",)
+    emulator = Emulator(build(kernel, kernel.plan(at).instances, tmp_path / "mine.so"))
     assert emulator.static_shared_bytes == {"mine<__nv_bfloat16, 8>": 256}
     A, B = verify.operands(np, "bfloat16", 33, 35, 70, 1)
     C = np.empty((33, 70), np.uint16)

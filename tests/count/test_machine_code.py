@@ -285,17 +285,17 @@ def test_the_recorded_table_is_of_the_code_that_was_measured(kernels):
         if kernel is None or kernel.kind != "cuda":
             continue
         at = data.point_of(row, kernel)
-        read = rows.loc[(row["kernel"], row["dtype"], kernel.product(at).instance)]
+        read = rows.loc[(row["kernel"], row["dtype"], kernel.plan(at).product.instance)]
         measured.add(read.name)
         assert read["registers"] == row["registers"]
-        if len(kernel.instances(at)) == 1:
+        if len(kernel.plan(at).instances) == 1:
             assert read["build_sha256"] == row["build_sha256"], read.name
             compared += 1
     for facts in ("accuracy", "energy"):  # their products are not timed, and may have parameters of their own
         for row in platform.facts[facts].to_dict("records"):
             kernel = kernels.get(row["kernel"])
             if kernel is not None and kernel.kind == "cuda":
-                product = kernel.product(data.point_of(row, kernel))
+                product = kernel.plan(data.point_of(row, kernel)).product
                 measured |= {(row["kernel"], row["dtype"], product.instance)} & set(rows.index)
     assert measured == set(rows.index) and compared > 200
 

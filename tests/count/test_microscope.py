@@ -11,7 +11,7 @@ from tilewise.build import emulator
 from tilewise.build.emulator import Emulator, places_of
 from tilewise.count.trace import build, trace
 from tilewise.study import points
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 HEAD = "const T* A, const T* B, T* C, int n, int p, int m"
 
@@ -128,7 +128,7 @@ def test_arrays_lie_as_nvidias_linker_places_them(tmp_path):
     each aligned relative to that, dynamic memory last."""
     kernel = kernel_of(tmp_path, LAYOUT)
     library = Emulator(build(kernel, ["mine<float>"], tmp_path / "mine.so"))
-    [launch] = kernel.at(points.point("t", "mine", "float", 1, 1, 1, block_x=1, block_y=1))
+    [launch] = kernel.plan(points.point("t", "mine", "float", 1, 1, 1, block_x=1, block_y=1)).launches
     arrays = library.shared_of(launch)
     places = dict(zip((array.name for array in arrays), (place - 1024 for place in places_of(arrays))))
     assert places == {"a": 0, "b": 144, "c": 208, "d": 224, "e": 4096, "z": 4160, "dynamic": 4176}

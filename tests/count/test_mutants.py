@@ -93,7 +93,7 @@ def libraries(tmp_path_factory):
     built = {}
     for name, choice in CHOICES.items():
         own = [points.point("t", name, dtype, 1, 1, 1, **choice) for dtype in ("float", "double", "int32")]
-        instances = [instance for point in own for instance in KERNELS[name].instances(point)]
+        instances = [instance for point in own for instance in KERNELS[name].plan(point).instances]
         built[name] = build(KERNELS[name], instances, folder / f"{name}.so")
     return built
 

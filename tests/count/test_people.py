@@ -8,7 +8,7 @@ import sanitizer
 
 from tilewise.count.trace import KINDS, Tracer, build
 from tilewise.study import points
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 FILE = Path(__file__).with_name("people.cu")
 LINES = FILE.read_text().splitlines()

@@ -7,7 +7,7 @@ from tilewise import ROOT, UserError
 from tilewise.build.cuda import compile_cubin
 from tilewise.build.functions import functions
 from tilewise.count.trace import build
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
 VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"

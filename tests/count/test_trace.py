@@ -18,7 +18,7 @@ from tilewise.count.trace import block_classes, build, left_out, trace, trace_po
 from tilewise.files import processes
 from tilewise.study import columns, points, registry
 from tilewise.study.device import EMULATED_LIMITS
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.schema import read_yaml
 
 KERNELS = registry.load()

@@ -5,7 +5,7 @@ from making import traced
 
 from tilewise.count.trace import trace
 from tilewise.study import columns, points, registry
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 KERNELS = registry.load()
 #: Each panel of 8 of k is a stage, filled one ahead. The loop reads the next stage's first row ahead, also at its end.

@@ -5,7 +5,7 @@ what the blocks of a cluster move between them."""
 import pytest
 
 from tilewise.count.trace import trace
-from tilewise.study.registry import Kernel, LaunchEntry
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 TEXT = """
 #include <cooperative_groups.h>

@@ -17,8 +17,9 @@ from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.accuracy import CHAIN, Model, compare
 from tilewise.measure.rows import failed
 from tilewise.study import columns
-from tilewise.study.points import expand, point
+from tilewise.study.points import point
 from tilewise.study.registry import load
+from tilewise.study.sweeps import expand
 
 THREE = ((1, 0), (0, 1), (0, 0))
 #: Wrong on purpose.

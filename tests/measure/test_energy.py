@@ -6,7 +6,8 @@ from making import work_of
 from tilewise import UserError
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.energy import WARM_UP_S, columns_of, repeated
-from tilewise.study.points import expand, point
+from tilewise.study.points import point
+from tilewise.study.sweeps import expand
 
 
 class Board:

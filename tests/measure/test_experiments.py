@@ -18,9 +18,10 @@ from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start
 from tilewise.study import columns, registry
-from tilewise.study.points import expand, point
+from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import load
+from tilewise.study.sweeps import expand
 from tilewise.workflow import Study
 
 KERNELS = load()
@@ -110,7 +111,7 @@ def emulators(tmp_path_factory):
     def instances(name):
         kernel = KERNELS[name]
         points = [point("", name, d, 32, 32, 32, **choice) for d in DTYPES for choice in CHOICES[name]]
-        return {instance for at in points for instance in kernel.instances(at)}
+        return {instance for at in points for instance in kernel.plan(at).instances}
 
     return {
         name: Emulator(build_emulated(KERNELS[name], sorted(instances(name)), folder / f"{name}.so"))
@@ -149,7 +150,7 @@ def test_sub_matrices_of_larger_arrays(tmp_path, dtype, shape):
     border = 3
     kernel = INSIDE
     at = point("", kernel.name, dtype, *shape, tile=8, border=border)
-    emulator = Emulator(build_emulated(kernel, kernel.instances(at), tmp_path / "inside.so"))
+    emulator = Emulator(build_emulated(kernel, kernel.plan(at).instances, tmp_path / "inside.so"))
     A, B = verify.operands(np, dtype, *shape, seed=524)
     C = poisoned(A, B, dtype)
     product(kernel, at, emulator, A, B, C)
@@ -169,7 +170,7 @@ def test_what_is_not_in_the_registry_compiles_too(capability):
         kernel = kernels[case.kernel]
         at = point("", kernel.name, dtype, 64, 64, 64, **case.parameters)
         if capability == "9.0" or not (kernel.architecture or kernel.capability):
-            found.append((kernel, kernel.instances(at)[0]))
+            found.append((kernel, kernel.plan(at).instances[0]))
     for kernel, instance in found:
         cubin, entry = cuda.compile_cubin(kernel, instance, capability)
         assert cubin and not entry["spill_bytes"]
@@ -200,7 +201,7 @@ def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
     kernel = registry.load(bandwidth.FOLDER)[probe.kernel]
     if TURNS[kernel.name] is None:
         return
-    [instance] = kernel.instances(point("", kernel.name, dtype, 64, 64, 64, **probe.parameters))
+    [instance] = kernel.plan(point("", kernel.name, dtype, 64, 64, 64, **probe.parameters)).instances
     cubin, _ = cuda.compile_cubin(kernel, instance, "9.0")
     (tmp_path / "probe.cubin").write_bytes(cubin)
     graphs = machine_code.functions(machine_code.disassemble(tmp_path / "probe.cubin"))
@@ -236,7 +237,7 @@ def test_pairs_that_climb_and_fall_are_exact_after_any_number_of_steps(dtype, st
     kernel = registry.load(bandwidth.FOLDER)[probe.kernel]
     at = point("", kernel.name, dtype, 1, steps, 9, **probe.parameters)
     assert probe.expected(None, None, at) == wanted
-    library = Emulator(build_emulated(kernel, kernel.instances(at), tmp_path / "pairs.so"))
+    library = Emulator(build_emulated(kernel, kernel.plan(at).instances, tmp_path / "pairs.so"))
     one, C = PRECISIONS[dtype].narrow(np, np.ones(1, np.float32)), np.zeros((1, 9), PRECISIONS[dtype].stored)
     product(kernel, at, library, one, one, C)
     assert (PRECISIONS[dtype].wide(np, C) == wanted).all()
@@ -500,7 +501,7 @@ def gpu(config, kernels, built_for_gpu):
 @pytest.mark.gpu
 def test_occupancy_is_what_cuda_says(gpu, kernels):
     here, builds, points = gpu
-    runs = [p for p in points if kernels[p.kernel].product(p).threads <= 1024]
+    runs = [p for p in points if kernels[p.kernel].plan(p).product.threads <= 1024]
     rows = occupancy.table(runs, kernels, builds, here, occupancy.cuda_api())
     table = columns.frame(rows, "occupancy", registry.parameters(kernels))
     assert len(table) > 50

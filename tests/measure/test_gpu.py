@@ -13,7 +13,8 @@ from tilewise.measure import task as measure
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.tune import Tune
 from tilewise.study import columns, registry
-from tilewise.study.points import expand, point
+from tilewise.study.points import point
+from tilewise.study.sweeps import expand
 
 pytestmark = pytest.mark.gpu
 LIBRARIES = [

@@ -20,7 +20,8 @@ from tilewise.measure import task as measure
 from tilewise.measure.methods import maximum_size as maximum
 from tilewise.measure.rows import median_run, timing
 from tilewise.study import columns, registry
-from tilewise.study.points import expand, point
+from tilewise.study.points import point
+from tilewise.study.sweeps import expand
 
 KERNEL = """
 template <typename T>

@@ -16,7 +16,7 @@ from tilewise.measure.methods.tune import Tune
 from tilewise.measure.task import Work
 from tilewise.measure.verify import Check
 from tilewise.study import columns, registry, tuning
-from tilewise.study.points import expand
+from tilewise.study.sweeps import expand
 from tilewise.workflow import Study
 
 KERNEL = """

@@ -139,7 +139,7 @@ def test_a_mutant_of_a_kernel_fails(kernels, tmp_path, name):
 
 def run(kernel, library, at):
     """Run a kernel on the emulator and verify its product as the measurements do."""
-    emulator.build(kernel, kernel.instances(at), library)
+    emulator.build(kernel, kernel.plan(at).instances, library)
     A, B, C = product(at.dtype, (at.n, at.p, at.m))
     verify.poison(C, at.dtype)
     emulator.product(kernel, at, emulator.Emulator(library), A, B, C)

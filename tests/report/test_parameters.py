@@ -14,7 +14,7 @@ from tilewise import ROOT, UserError
 from tilewise.build import build
 from tilewise.report import data, exhibits, figures, findings, layouts, render, tables
 from tilewise.study import columns, points, registry
-from tilewise.study.registry import LaunchEntry
+from tilewise.study.kernel import LaunchEntry
 
 FIVE = ("bm", "bn", "bk", "depth", "vector")
 EVIL = "<script>alert('a & b')</script>"

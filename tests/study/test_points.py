@@ -9,7 +9,8 @@ import yaml
 
 from tilewise import KERNELS, UserError
 from tilewise.study import registry
-from tilewise.study.points import check_unswept, expand, point
+from tilewise.study.points import point
+from tilewise.study.sweeps import check_unswept, expand
 from tilewise.workflow import Study
 
 SHAPES_OF_SOURCE_A = {  # (n, p, m); the source writes (n, m, p)

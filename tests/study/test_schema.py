@@ -120,8 +120,8 @@ def test_a_new_element_type_costs_no_edit_of_a_list(tmp_path, config, fp8):
         tmp_path, dtypes=["fp8"], workspaces=workspaces, parameters=["tile"], arguments=["w", {"fp8": "tile"}]
     )
     at = point("t", "mine", "fp8", 1, 1, 1, tile=8)
-    assert kernel.at(at)[0].arguments[1] == Number("fp8", 8.0)
-    assert [(space.dtype, space.bytes) for space in kernel.workspaces_at(at)] == [("fp8", 1)]
+    assert kernel.plan(at).launches[0].arguments[1] == Number("fp8", 8.0)
+    assert [(space.dtype, space.bytes) for space in kernel.plan(at).workspaces] == [("fp8", 1)]
     tasks = {"t": {"title": "t", "sweeps": [{"kernel": "mine", "dtype": "fp8", "shapes": "square"}]}}
     validate(config | {"tasks": tasks}, "config", "config.yaml")
 
@@ -150,7 +150,7 @@ def test_no_schema_lists_element_types():
 )
 def test_a_kernel_is_called_with_numbers_of_every_type(tmp_path, kind, value, given, bits):
     kernel = entry_of(tmp_path, arguments=[{kind: value}])
-    [number] = kernel.at(point("t", "mine", "float", 1, 1, 1))[0].arguments
+    [number] = kernel.plan(point("t", "mine", "float", 1, 1, 1)).launches[0].arguments
     assert number == Number("float" if kind == "dtype" else kind, given)
     assert number.packed().value == (given if bits is None else bits)
 
@@ -168,7 +168,7 @@ def test_a_kernel_is_called_with_numbers_of_every_type(tmp_path, kind, value, gi
 def test_a_number_that_its_type_cannot_hold_is_refused(tmp_path, argument, says):
     kernel = entry_of(tmp_path, arguments=[argument])
     with pytest.raises(UserError, match=f"mine.arguments: .*{says}"):
-        kernel.at(point("t", "mine", "float", 1, 1, 1))
+        kernel.plan(point("t", "mine", "float", 1, 1, 1))
 
 
 # Expressions of entries that no sweep names.

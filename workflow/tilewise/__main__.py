@@ -21,9 +21,9 @@ from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import MAX_THREADS_PER_BLOCK, numbers
 from tilewise.study.expressions import FUNCTIONS, evaluate
+from tilewise.study.kernel import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, LaunchEntry
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, LaunchEntry
 
 TABLE = {
     "global_load_requests": "global loads: requests of a warp",
@@ -69,7 +69,7 @@ def trace(kernel: Kernel, point: Point, options: argparse.Namespace) -> tuple[li
     )
     faults = [fault for fault in found if not fault.is_remark]
     n, p, m = options.shape
-    product = kernel.product(point)
+    product = kernel.plan(point).product
     assert product is not None  # a CUDA kernel has one
     block = "x".join(map(str, product.block if product.block[2] > 1 else product.block[:2]))
     lines = [str(fault) for fault in found]
@@ -333,7 +333,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     try:
         unmet = kernel.unmet(point)
         if not unmet:
-            kernel.at(point)
+            kernel.plan(point)
     except UserError as error:
         if registered:
             raise

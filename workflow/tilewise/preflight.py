@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tilewise import UserError
 from tilewise.files import remedy
 from tilewise.report import claims, data, tables
-from tilewise.study.registry import Kernel
+from tilewise.study.kernel import Kernel
 
 
 def check(kernels: Mapping[str, Kernel]) -> None:

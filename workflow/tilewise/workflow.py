@@ -16,7 +16,7 @@ from tilewise.files import digest
 from tilewise.measure import gpus, job
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
-from tilewise.study import durations, points, registry, slurm
+from tilewise.study import durations, registry, slurm, sweeps
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
@@ -96,10 +96,10 @@ class Study:
                 self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
             self.profiled = len(counters.cross_check_points(self.config, self.kernels))
             self.profiled += len(counters.full_size_points(config, self.kernels))
-        self._tuned = {task: points.tuned_kernels(config, self.kernels, task) for task in self.tunings}
+        self._tuned = {task: sweeps.tuned_kernels(config, self.kernels, task) for task in self.tunings}
         if not checked:
             named = {point.kernel for task in self.tasks for point in self.points(task)}
-            points.check_unswept(self.kernels, named.union(*self._tuned.values()))
+            sweeps.check_unswept(self.kernels, named.union(*self._tuned.values()))
         for task, other in itertools.combinations(self.tunings, 2):
             twice = [name for name in self._tuned[task] if name in self._tuned[other]]
             if twice:
@@ -122,7 +122,7 @@ class Study:
     def _expand(self, task: str, backend: str, gpu: str, emulated: bool) -> list[Point]:
         its = self.method(task)
         how = its.shapes, its.emulators_shapes, its.only_cuda, its.space
-        return points.expand(self.config, self.kernels, task, backend, *how, gpu, emulated)
+        return sweeps.expand(self.config, self.kernels, task, backend, *how, gpu, emulated)
 
     def points_on(self, platform: str, task: str) -> list[Point]:
         """The points of a task on a platform."""
@@ -232,7 +232,7 @@ class Study:
             if kernel.kind == "cuda":
                 at = [dataclasses.replace(point, n=shape["n"], p=shape["p"], m=shape["m"]) for shape in shapes]
                 taken = [each for each in at if kernel.unmet(each) is None]
-                own = None if taken or not kernel.emulated else points.at_smallest_shape(point, kernel, blocks=2)
+                own = None if taken or not kernel.emulated else sweeps.at_smallest_shape(point, kernel, blocks=2)
                 found |= dict.fromkeys(taken or [own or at[0]])
         return list(found)
 
@@ -274,8 +274,7 @@ class Study:
         found: list[Any] = [method.name, method.settings(self.config, where)]
         for point in self.points_on(wildcards.platform, wildcards.task):
             kernel = self.kernels[point.kernel]
-            launched = kernel.at(point), kernel.workspaces_at(point)
-            found.append(job.conditions(point, kernel, *launched, where, self.config))
+            found.append(job.conditions(point, kernel, kernel.plan(point), where, self.config))
             found.append([job.limits(job.backend_of(kernel, where), where, self.config), method.asks(kernel)])
             found.append(self._target(point.kernel, wildcards))
         return digest(found)
@@ -303,7 +302,7 @@ class Study:
             return ""  # nothing is known of registers there
         found = set()
         for point in set(self.timed_on(wildcards.platform, "sweep")):
-            launch = self.kernels[point.kernel].product(point)
+            launch = self.kernels[point.kernel].plan(point).product
             if launch:
                 choice = point.kernel, point.dtype, point.parameters
                 found.add((*choice, launch.instance, launch.block, launch.dynamic_shared_bytes))
@@ -326,7 +325,7 @@ class Study:
     def conditions_of_code(self, wildcards: Any) -> str:
         """The same for what is read of the machine code: the instances that make a product, and what compiles them."""
         products = {
-            (p.kernel, p.dtype, self.kernels[p.kernel].product(p)) for p in self.cuda_points(wildcards.platform)
+            (p.kernel, p.dtype, self.kernels[p.kernel].plan(p).product) for p in self.cuda_points(wildcards.platform)
         }
         instances = sorted({(*names, launch.instance) for *names, launch in products if launch})
         return digest([instances, self.backend_of(wildcards) == "emulator" and self.config["machine_code"]])

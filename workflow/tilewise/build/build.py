@@ -12,8 +12,8 @@ from tilewise import UserError
 from tilewise.build import cpp, cuda, emulator, triton
 from tilewise.build.cpp import beside, compile_library
 from tilewise.files import digest, processes, read_json, replacing, write_json
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 from tilewise.study.sources import EMULATOR, HOST_HEADERS
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
 
 def row_sha256(kernel: Kernel, point: Point, device: Device) -> str:
     """`build_sha256` of a point's row: that of its instances."""
-    return sha256_of(kernel, kernel.instances(point), device)
+    return sha256_of(kernel, kernel.plan(point).instances, device)
 
 
 def sha256_of(kernel: Kernel, instances: Sequence[str], device: Device) -> str:
@@ -118,7 +118,7 @@ def instances(points: Iterable[Point], kernels: Mapping[str, Kernel]) -> dict[st
     for point in points:
         kernel = kernels.get(point.kernel)
         if kernel and kernel.source:
-            found.setdefault(kernel.name, set()).update(kernel.instances(point))
+            found.setdefault(kernel.name, set()).update(kernel.plan(point).instances)
     return {name: sorted(found[name]) for name in sorted(found)}
 
 

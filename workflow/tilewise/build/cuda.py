@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
-from tilewise.study.registry import Kernel
+from tilewise.study.kernel import Kernel
 from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
 
 STANDARD = "c++17"

@@ -41,10 +41,10 @@ from tilewise.build.cpp import (
 from tilewise.files import digest, replacing
 from tilewise.study.device import DEFAULT_SHARED_BYTES, EMULATED_LIMITS
 from tilewise.study.expressions import evaluate
+from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Argument, Array, Launch, Number, TensorMap, Three, Workspace
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
 from tilewise.study.sources import EMULATOR, HOST_HEADERS, INCLUDE, code_of
 
 FOLDER = EMULATOR
@@ -683,9 +683,9 @@ def product(
 ) -> None:
     """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     limits = EMULATED_LIMITS if device is None else device["limits"]
-    spaces = kernel.workspaces_at(point, device)
+    spaces = kernel.plan(point, device).workspaces
     libraries = dict.fromkeys(library.instances, library)
-    run(libraries, kernel.at(point, device), spaces, {"A": A, "B": B, "C": C}, limits, **order)
+    run(libraries, kernel.plan(point, device).launches, spaces, {"A": A, "B": B, "C": C}, limits, **order)
 
 
 def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:

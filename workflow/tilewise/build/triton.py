@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewise import UserError
+from tilewise.study.kernel import Kernel
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
 
 #: Triton's names of element types, by those of C++.
 _ELEMENTS = {"float": "fp32", "double": "fp64", "int": "i32", "__half": "fp16", "__nv_bfloat16": "bf16"}

@@ -16,9 +16,9 @@ from tilewise.build.cpp import beside, compile_library
 from tilewise.build.emulator import FOLDER
 from tilewise.files import processes
 from tilewise.study import columns, registry
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
 from tilewise.study.sources import INCLUDE
 
 
@@ -45,10 +45,10 @@ def count(
 
 
 def _rows(kernel: Kernel, points: Sequence[Point], model: Mapping[str, Any], output: Path) -> list[dict[str, Any]]:
-    instances = dict.fromkeys(kernel.instances(point)[0] for point in points)
+    instances = dict.fromkeys(kernel.plan(point).instances[0] for point in points)
     symbols = {instance: f"count_{number}" for number, instance in enumerate(instances)}
     library = _build(kernel, symbols, output)
-    return [_count(library[symbols[kernel.instances(point)[0]]], kernel, point, model) for point in points]
+    return [_count(library[symbols[kernel.plan(point).instances[0]]], kernel, point, model) for point in points]
 
 
 def _build(kernel: Kernel, symbols: Mapping[str, str], output: Path) -> ctypes.CDLL:

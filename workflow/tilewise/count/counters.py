@@ -30,10 +30,11 @@ from tilewise.build import build
 from tilewise.measure import gpus
 from tilewise.measure.job import Job, prepare
 from tilewise.study import columns, registry
-from tilewise.study.points import Point, expand, point
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point, point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
 from tilewise.study.schema import read_yaml
+from tilewise.study.sweeps import expand
 
 #: Column -> the counters of the hardware that add up to it.
 METRICS = {
@@ -133,7 +134,7 @@ def full_size_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], g
 
 def keys(at: Point, kernel: Kernel) -> dict[str, Any]:
     """The columns that name a point that is counted."""
-    launch = kernel.product(at)
+    launch = kernel.plan(at).product
     assert launch
     return at.columns() | {"block_x": launch.block[0], "block_y": launch.block[1]}
 
@@ -196,7 +197,7 @@ def count(
         if function not in found["Kernel Name"]:
             raise UserError(f"ncu's launches are not in order: {found['Kernel Name']} for {function}; see {log}")
         row = rows.setdefault(job.key, keys(job.point, job.kernel))
-        product = job.kernel.product(job.point)
+        product = job.kernel.plan(job.point).product
         for column, names in counted.items():
             if not found.keys() >= {*names}:
                 continue

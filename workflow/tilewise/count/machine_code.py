@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilewise import UserError
 from tilewise.build import build, cuda
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 
 if TYPE_CHECKING:
     import networkx as nx  # of the extra `compiler`, like the rest of what reading machine code needs
@@ -278,6 +278,6 @@ def table(
 
 
 def _product(kernel: Kernel, point: Point) -> str:
-    launch = kernel.product(point)
+    launch = kernel.plan(point).product
     assert launch is not None  # a CUDA kernel has one
     return launch.instance

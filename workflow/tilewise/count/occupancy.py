@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewise.build.build import Builds
+from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Launch
 from tilewise.study.points import Point, point
-from tilewise.study.registry import Kernel
 
 Rows = list[dict[str, Any]]
 
@@ -90,7 +90,7 @@ def table(
     rows: dict[tuple, dict] = {}
     for at in points:
         kernel = kernels[at.kernel]
-        launch = kernel.product(at, device)
+        launch = kernel.plan(at, device).product
         entry = _entry(builds, kernel, launch)
         if launch is None or entry is None:
             continue
@@ -116,7 +116,7 @@ def tile_choice(
     for dtype in kernel.dtypes:
         rows: Rows = []
         for tile in widths:
-            launch = kernel.product(point("", kernel.name, dtype, tile, tile, tile, tile=tile), device)
+            launch = kernel.plan(point("", kernel.name, dtype, tile, tile, tile, tile=tile), device).product
             entry = _entry(builds, kernel, launch)
             if launch is not None and entry is not None:
                 row = {"platform": device["platform"], "kernel": kernel.name, "dtype": dtype, "tile": tile}

@@ -38,10 +38,10 @@ from tilewise.build.emulator import (
 from tilewise.measure import verify
 from tilewise.study import columns, points, registry
 from tilewise.study.expressions import evaluate
+from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Launch, TensorMap, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, Precision
-from tilewise.study.registry import Kernel
 from tilewise.study.sources import code_of
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def trace_point(
         raise UserError(f"{kernel.name} cannot be traced: the emulator does not run it: {kernel.reason}")
     if library is None:
         with tempfile.TemporaryDirectory() as folder:
-            library = build(kernel, kernel.instances(point), Path(folder, f"{kernel.name}.so"))
+            library = build(kernel, kernel.plan(point).instances, Path(folder, f"{kernel.name}.so"))
             return Tracer(library, kernel, limit, convention).trace(point, seed, blocks, stop)
     return Tracer(library, kernel, limit, convention).trace(point, seed, blocks, stop)
 
@@ -294,7 +294,7 @@ def _of_kernel(
 ) -> tuple[dict[Point, tuple[Row, list[Fault]]], dict[Point, Row | None]]:
     """What becomes of each point of one kernel, which is compiled once, with all instances."""
     taken = [point for point in (*examined, *counted) if kernel.emulated and not kernel.unmet(point)]
-    instances = sorted({instance for point in taken for instance in kernel.instances(point)})
+    instances = sorted({instance for point in taken for instance in kernel.plan(point).instances})
     tracer: Tracer | UserError | None = None
     if instances:
         try:
@@ -337,7 +337,7 @@ def _covers(kernel: Kernel) -> tuple:
 
 def block_classes(kernel: Kernel, point: Point) -> dict[Three, int]:
     """The kinds of blocks that `_counted` tells apart: a dict from one block (x, y, z) of each to their number."""
-    [launch] = kernel.at(point)
+    [launch] = kernel.plan(point).launches
     itemsize = PRECISIONS[point.dtype].itemsize
     height, width = (int(evaluate(size, kernel.variables(point))) for size in _covers(kernel))
     across: dict[tuple, list[int]] = {}  # along x a tile begins at a column of B and C
@@ -423,7 +423,7 @@ def _operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> li
         _Operand(name, PRECISIONS[point.dtype], shape, written, "F" if name in columns else "C")
         for name, shape, written in own
     ]
-    for workspace in kernel.workspaces_at(point):
+    for workspace in kernel.plan(point).workspaces:
         found.append(_Operand(workspace.name, PRECISIONS[workspace.dtype], workspace.shape, False))
     return found
 
@@ -464,7 +464,7 @@ class Tracer:
         self.limit = limit
         self.convention = convention or Convention()
         self.launched = 0  # the launch that began last
-        self.launches = cache(kernel.at)
+        self.plan = cache(kernel.plan)
         self.unit = 4  # bytes that a cell of the tracer stands for
         self.together = False  # whether the blocks of a point wait for each other, so that they run at the same time
         self.path = Path(library)
@@ -580,7 +580,7 @@ class Tracer:
         """Make the arrays what a run begins with."""
         arrays["A"][:], arrays["B"][:] = operands
         verify.poison(arrays["C"], point.dtype, self.kernel.reads_c)
-        for workspace in self.kernel.workspaces_at(point):
+        for workspace in self.plan(point).workspaces:
             arrays[workspace.name].view(np.uint8).fill(0xFF)
 
     def _depends(
@@ -613,7 +613,7 @@ class Tracer:
             places.insert(0, (shown(stopped.file.decode()), stopped.line))
         # Not every one has a line: what overflows a stack may be the emulator itself.
         file, line = next((at for at in places if at[1]), (shown(self.kernel.path), None))
-        place = _Place(self.launches(point)[self.launched], [], [])
+        place = _Place(self.plan(point).launches[self.launched], [], [])
         text = f"{place.name_thread(stopped.thread)} of {place.name_block(stopped.block)} {how_of(stopped)}"
         if stopped.how == 1:
             text += f" after {self.limit:g} s of computing (--limit, trace.limit_s)"
@@ -625,7 +625,7 @@ class Tracer:
         """All arrays by name in the tracer's memory, zeroed, with a cell per `unit` bytes or per element if that is
         smaller, for a `with` statement."""
         operands = _operands(self.kernel, point, self.convention.columns)
-        for launch in self.launches(point):
+        for launch in self.plan(point).launches:
             self.emulator.check(launch)
             self.emulator.check_elements(launch, {operand.name: operand.precision.cpp for operand in operands})
         number = len(operands)
@@ -668,7 +668,7 @@ class Tracer:
         """One run from `operands` on, as `_run` has it; if a block waits for one that would run after it, once more
         with the blocks in the other order, and then with all of them at the same time."""
         ways: list[dict[str, bool]] = [{"blocks_reversed": reverse}, {"blocks_reversed": not reverse}]
-        if all(map(fits_together, self.launches(point))) and not blocks:
+        if all(map(fits_together, self.plan(point).launches)) and not blocks:
             ways = [{"together": True}] if self.together else [*ways, {"together": True}]
         for way in ways:
             self.together = "together" in way
@@ -693,7 +693,7 @@ class Tracer:
         """One run of all launches: `counting` traffic, `watching` for faults, or both. Shared memory that is watched
         holds the 4 bytes `unwritten` everywhere when a block begins."""
         self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop)), ctypes.c_uint32(unwritten))
-        for number, launch in enumerate(self.launches(point)):
+        for number, launch in enumerate(self.plan(point).launches):
             self.launched = number
             shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
@@ -735,7 +735,7 @@ class Tracer:
 
     def _too_aligned(self, point: Point) -> Iterator[tuple[str, Fault]]:
         """A Fault by name for each shared array that asks for more alignment than the device gives."""
-        for launch in self.launches(point):
+        for launch in self.plan(point).launches:
             for array in self.emulator.shared_of(launch):
                 if array.alignment > RESERVED_SHARED_BYTES:
                     text = (
@@ -749,7 +749,7 @@ class Tracer:
 
     def _faults(self, point: Point) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""
-        launches, operands = self.launches(point), _operands(self.kernel, point, self.convention.columns)
+        launches, operands = self.plan(point).launches, _operands(self.kernel, point, self.convention.columns)
         precision = PRECISIONS[point.dtype]
         for variable in self.variables:
             shape = (-(-variable.size // precision.itemsize),) if variable.size > precision.itemsize else ()
@@ -924,7 +924,7 @@ def _about(kernel: Kernel, point: Point) -> Row:
     """The columns of a row that name its point; without a block if the point has no launch."""
     row = {name: value for name, value in point.columns().items() if name != "task"}
     with contextlib.suppress(UserError):
-        product = kernel.product(point)
+        product = kernel.plan(point).product
         assert product is not None  # a CUDA kernel has one
         row |= {"block_x": product.block[0], "block_y": product.block[1]}
     return row

@@ -1,16 +1,16 @@
 """A point made concrete for one machine: what to launch, from which build, and what is known of its row before."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilewise.build.build import Builds, sha256_of
 from tilewise.files import digest
 from tilewise.study import columns
-from tilewise.study.launch import Launch, Workspace
+from tilewise.study.kernel import Kernel
+from tilewise.study.launch import Launch, Plan, Workspace
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 
 #: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
 Row = dict[str, Any]
@@ -45,19 +45,17 @@ def prepare(
 ) -> Job:
     """A point as a Job. Its row has the status `error` until it is run, or already the reason why it cannot be."""
     backend = backend_of(kernel, device["backend"])
-    launches = kernel.at(point, device)
-    product = kernel.product_among(launches)
-    workspaces = kernel.workspaces_at(point, device)
+    plan = kernel.plan(point, device)
+    product = plan.product
     row: Row = dict.fromkeys(columns.of("measurements", kernel.columns)) | point.columns()
     row |= {"platform": device["platform"], "status": "error", "message": "", "samples": 0}
     if product:
         row |= dict(zip(("block_x", "block_y", "grid_x", "grid_y"), (*product.block[:2], *product.grid[:2])))
     files: dict[str, tuple[str, str]] = {}
     if kernel.source:
-        names = list(dict.fromkeys(launch.instance for launch in launches)) or kernel.instances(point)
-        row["build_sha256"] = sha256_of(kernel, names, device)
+        row["build_sha256"] = sha256_of(kernel, plan.instances, device)
         built = builds[kernel.name]
-        entries = {name: built["instances"][name] for name in names}
+        entries = {name: built["instances"][name] for name in plan.instances}
         broken = next((entry["error"] for entry in entries.values() if "error" in entry), None)
         if built["unsupported"]:
             row |= {"status": "unsupported", "message": built["unsupported"]}
@@ -70,32 +68,32 @@ def prepare(
             dataclasses.replace(launch, dynamic_shared_bytes=entries[launch.instance]["dynamic_shared_bytes"])
             if "dynamic_shared_bytes" in entries[launch.instance]
             else launch
-            for launch in launches
+            for launch in plan.launches
         )
+        plan = dataclasses.replace(plan, launches=launches)
         if product and "registers" in own:
             row["registers"] = own["registers"]
             row["shared_bytes"] = own["shared_bytes"] + product.dynamic_shared_bytes
     else:
         row["build_sha256"] = digest([kernel.name, device["versions"].get(str(kernel.library))])
-    asked = conditions(point, kernel, launches, workspaces, device["backend"], config)
+    asked = conditions(point, kernel, plan, device["backend"], config)
     key = digest([asked, row["build_sha256"], _circumstances(backend, kernel, device)])
-    return Job(key, backend, kernel, point, row, launches, workspaces, files)
+    return Job(key, backend, kernel, point, row, plan.launches, plan.workspaces, files)
 
 
 def conditions(
     point: Point,
     kernel: Kernel,
-    launches: Sequence[Launch],
-    workspaces: Sequence[Workspace],
+    plan: Plan,
     where: str,
     config: Mapping[str, Any],
 ) -> list[Any]:
     """All that a row depends on except its build and the machine, on a platform whose backend is `where`."""
     return [
         point.columns(),
-        [kernel.kind, kernel.library, kernel.reads_c, kernel.instances(point)],
-        [dataclasses.asdict(launch) | {"note": ""} for launch in launches],
-        [dataclasses.asdict(workspace) for workspace in workspaces],
+        [kernel.kind, kernel.library, kernel.reads_c, plan.instances],
+        [dataclasses.asdict(launch) | {"note": ""} for launch in plan.launches],
+        [dataclasses.asdict(workspace) for workspace in plan.workspaces],
         settings(backend_of(kernel, where), where, config),
     ]
 

@@ -30,8 +30,8 @@ from tilewise.measure.journal import Journal
 from tilewise.measure.rows import NOT_BUILT, median_run
 from tilewise.measure.words import told
 from tilewise.study import columns, registry
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 
 LOG = logging.getLogger(__name__)
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.

@@ -21,9 +21,10 @@ from tilewise.measure.rows import NOT_BUILT
 from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import METHODS, SHAPE, WHOLE
 from tilewise.study.device import read as read_device
-from tilewise.study.points import Point, in_words
-from tilewise.study.registry import Kernel
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
 from tilewise.study.schema import read_yaml
+from tilewise.study.sweeps import in_words
 
 PUBLISHED = ROOT / "report" / "published"
 RECORDED = ROOT / "report" / "recorded"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilewise.study.kernel import Kernel
 from tilewise.study.launch import TensorMap
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 
 WARP = 32
 #: A warp of the kernels whose threads compute thread_n x thread_m lies over C as so many threads.
@@ -71,7 +71,7 @@ def tiling(kernel: Kernel, point: Point, device: Mapping[str, Any] | None = None
 
     Raises UserError if an expression of the registry's entry cannot be evaluated.
     """
-    launch = kernel.product(point, device) if kernel.kind == "cuda" else None
+    launch = kernel.plan(point, device).product if kernel.kind == "cuda" else None
     if launch is None:
         return None
     chosen = dict(point.parameters)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from tilewise.report import claims, drawings, figures, layouts, notes
 from tilewise.report.data import Evidence
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
-from tilewise.study.registry import Kernel
+from tilewise.study.kernel import Kernel
 
 #: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
 FIGURES = "figures"

@@ -23,9 +23,9 @@ from tilewise.report.data import COUNTED, Evidence, Platform, point_of, within
 from tilewise.report.limits import SCHEDULERS, WARP, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
 
 _CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 
@@ -692,7 +692,7 @@ def _of_row(row: Mapping[str, Any], gpu: Platform, evidence: Evidence) -> dict[s
     at = point_of(row, kernel) if kernel and kernel.kind == "cuda" else None
     if kernel is None or at is None or kernel.unmet(at):
         return {"instance": "", "architecture": "", "limiter": ""}
-    launch, capability = kernel.product(at, gpu.device), gpu.device["gpu"]["compute_capability"]
+    launch, capability = kernel.plan(at, gpu.device).product, gpu.device["gpu"]["compute_capability"]
     assert launch is not None
     found: dict[str, Any] = {"instance": launch.instance, "architecture": cuda.architecture(kernel, capability)}
     if pd.isna(row["registers"]):
@@ -953,7 +953,8 @@ def _work(row: Mapping[str, Any], evidence: Evidence) -> float:
     if kernel is None or at is None:
         return work
     sizes = (at, *(dataclasses.replace(at, n=at.n * times, m=at.m * times) for times in (MANY, 2 * MANY)))
-    blocks, of_large, of_larger = (math.prod(launch.grid) for launch in map(kernel.product, sizes) if launch)
+    products = (kernel.plan(size).product for size in sizes)
+    blocks, of_large, of_larger = (math.prod(launch.grid) for launch in products if launch)
     return work if of_large == of_larger else work * blocks * MANY**2 / of_large
 
 

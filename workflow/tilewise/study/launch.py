@@ -9,6 +9,9 @@ import numpy as np
 from tilewise.study.precision import PRECISIONS
 
 Three = tuple[int, int, int]
+#: What TMA has: the widths of its swizzles in bytes, and the most elements of a box along a dimension.
+SWIZZLES = (0, 32, 64, 128)
+MAX_BOX = 256
 
 #: The types of whole numbers that a kernel can be called with, in addition to the element types.
 INTEGERS: dict[str, Any] = {
@@ -79,6 +82,21 @@ class TensorMap:
     swizzle: int = 0
     strides: tuple[int, ...] = ()
 
+    @property
+    def refused(self) -> str:
+        """What TMA requires instead of this (CUDA driver API, cuTensorMapEncodeTiled); "" if it takes it."""
+        itemsize = PRECISIONS[self.dtype].itemsize
+        pitch, inner = self.shape[-1] * itemsize, self.box[-1] * itemsize
+        if len(self.shape) > 1 and pitch % 16:
+            return f"rows of a multiple of 16 B for its tensor map of {self.array}, not of {pitch} B"
+        if inner % 16:
+            return f"a box of rows of a multiple of 16 B for its tensor map of {self.array}, not of {inner} B"
+        if self.swizzle and inner > self.swizzle:
+            return f"a box of rows of at most the swizzle's {self.swizzle} B for its tensor map of {self.array}"
+        if max(self.box) > MAX_BOX:
+            return f"a box of at most {MAX_BOX} elements along a dimension for its tensor map of {self.array}"
+        return ""
+
 
 Argument = Array | Number | TensorMap
 
@@ -110,3 +128,14 @@ class Launch:
     def threads(self) -> int:
         """Threads of one block."""
         return self.block[0] * self.block[1] * self.block[2]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a kernel runs for a point: its launches in order, among them the one that stands for it in tables, the
+    arrays that it needs in addition to A, B and C, and its template instances, such as `tiled<float, 32>`."""
+
+    launches: tuple[Launch, ...]
+    product: Launch | None
+    workspaces: tuple[Workspace, ...]
+    instances: tuple[str, ...]

@@ -122,7 +122,7 @@ class Product:
 
     def facts(self, job: Job) -> dict[str, int]:
         """What the loaded kernel tells of itself, as columns: of the launch that stands for the product."""
-        product = job.kernel.product(job.point)
+        product = job.kernel.plan(job.point).product
         name = product.instance if product else None
         [(function, launch)] = [pair for pair in zip(self.functions, job.launches) if pair[1].instance == name][-1:]
         shared = function.static_shared_bytes + launch.dynamic_shared_bytes

@@ -24,8 +24,8 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import NOT_BUILT, cause, failed, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 
 MEASURED, PREDICTED = "measured", "predicted"
 #: The CPU loop with which products are compared too, as source a does; only up to so many multiply-adds.

@@ -22,9 +22,9 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import cause
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
 
 LOG = logging.getLogger(__name__)
 FOLDER = KERNELS / "bandwidth"
@@ -199,7 +199,7 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
 
     def job(n: int, p: int, m: int) -> Job:
         at = point("bandwidth", kernel.name, dtype, n, p, m, **probe.parameters)
-        builds = build({kernel.name: kernel.instances(at)}, {kernel.name: kernel}, device, folder)
+        builds = build({kernel.name: kernel.plan(at).instances}, {kernel.name: kernel}, device, folder)
         return prepare(at, kernel, builds, device, work.config)
 
     try:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tilewise.study.points import Point, refuse_too_many_threads
-from tilewise.study.registry import Kernel
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
+from tilewise.study.sweeps import refuse_too_many_threads
 
 if TYPE_CHECKING:
     from tilewise.measure.task import Work

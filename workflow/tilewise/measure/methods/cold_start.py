@@ -25,9 +25,9 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import NOT_BUILT, cause
 from tilewise.measure.task import Work, measure_task
 from tilewise.study import columns
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
 
 #: In the order of the clock. `load` is the loading of the compiled kernel, `total` the whole call.
 STEPS = "context allocate copy_in load kernel copy_out free total".split()

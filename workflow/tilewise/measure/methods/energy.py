@@ -17,8 +17,8 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import NOT_BUILT, failed, or_failed, outcome
 from tilewise.measure.task import Work
 from tilewise.study import columns
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 
 #: Seconds before the counter is read, and between two looks at the clock.
 WARM_UP_S, BATCH_S = 0.5, 0.05

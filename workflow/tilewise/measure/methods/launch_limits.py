@@ -20,8 +20,8 @@ from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.device import DEFAULT_SHARED_BYTES
+from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.registry import Kernel
 
 LOG = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class LaunchLimits(Method):
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """Any number of threads is welcome, but a kernel has to be one launch."""
         for point in points:
-            if len(kernels[point.kernel].at(point)) > 1 or kernels[point.kernel].workspaces:
+            if len(kernels[point.kernel].plan(point).launches) > 1 or kernels[point.kernel].workspaces:
                 raise UserError(f"{place}: {point.kernel} is several launches; launch_limits is for kernels of one")
 
     def run(self, work: Work) -> Tables:

@@ -16,9 +16,10 @@ from tilewise.measure.rows import NOT_BUILT, or_failed
 from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
-from tilewise.study.points import UNIT, Point
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.registry import Kernel
+from tilewise.study.sweeps import UNIT
 
 LOG = logging.getLogger(__name__)
 #: The share of the budget that is planned with: the rate falls with n (H200: by 2% from n = 32768 to 54328).
@@ -115,7 +116,7 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work, 
 
         def fits(units: int) -> bool:
             n = units * unit
-            spaces = kernel.workspaces_at(dataclasses.replace(point, n=n, p=n, m=n), work.device)
+            spaces = kernel.plan(dataclasses.replace(point, n=n, p=n, m=n), work.device).workspaces
             return device.allocates([n * n * itemsize] * 3 + [space.bytes for space in spaces] + [spare] * bool(spare))
 
         return unit * largest(fits, theoretical // unit)

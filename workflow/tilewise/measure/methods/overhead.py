@@ -44,7 +44,7 @@ class Overhead(Method):
 def _measured(work: Work) -> job.Row:
     kernel, at = registry.load(bandwidth.FOLDER)[KERNEL], point(work.task, KERNEL, "float", 1, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
-        builds = build({KERNEL: kernel.instances(at)}, {KERNEL: kernel}, work.device, folder)
+        builds = build({KERNEL: kernel.plan(at).instances}, {KERNEL: kernel}, work.device, folder)
         empty = job.prepare(at, kernel, builds, work.device, work.config)
         row = empty.row
         if empty.files:

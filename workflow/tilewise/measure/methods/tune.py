@@ -15,7 +15,8 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import NOT_BUILT
 from tilewise.measure.task import Work, run_jobs
 from tilewise.study import columns, tuning
-from tilewise.study.points import Parameters, Point, in_words
+from tilewise.study.points import Parameters, Point
+from tilewise.study.sweeps import in_words
 
 #: A warp gets registers in units of this many; the registers of a block's warps lie on one multiprocessor.
 REGISTER_UNIT = 256

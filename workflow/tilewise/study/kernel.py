@@ -1,0 +1,307 @@
+"""A kernel as an entry of the registry describes it, and what it runs for a point."""
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tilewise import KERNELS, UserError
+from tilewise.study.device import MAX_CLUSTER_BLOCKS, numbers
+from tilewise.study.expressions import LARGEST, ceil_div, evaluate
+from tilewise.study.launch import (
+    SWIZZLES,
+    Argument,
+    Array,
+    Launch,
+    Number,
+    Plan,
+    TensorMap,
+    Three,
+    Workspace,
+    number_types,
+)
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.sources import code_of, files_of
+
+#: What a library entry may call, and where it runs.
+LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
+#: What a kernel is called with unless its entry says otherwise.
+DEFAULT_ARGUMENTS = ("A", "B", "C", "n", "p", "m")
+#: Names that an expression may use beside the parameters: those of a point.
+POINT_NAMES = ("n", "p", "m", "itemsize")
+
+
+@dataclass(frozen=True)
+class LaunchEntry:
+    """A launch as the registry says it, in expressions; the registry's head explains the keys."""
+
+    function: str
+    template: tuple = ()
+    block: tuple = ()
+    covers: tuple = ()
+    grid: tuple = ()
+    cluster: tuple = ()
+    dynamic_shared_bytes: str | int = 0
+    arguments: tuple = DEFAULT_ARGUMENTS
+    when: str | bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One entry of the registry; the registry's head explains the fields.
+
+    The methods raise UserError, with the place in the registry, for an expression that cannot be evaluated or gives
+    what no launch can have. `device` is the content of device.json; None stands for the emulated device. `tuned` is the
+    kernel's part of tuned.yaml: choices by GPU, element type and class of shapes.
+    """
+
+    name: str
+    title: str
+    kind: str
+    dtypes: tuple
+    source: str | None = None
+    parameters: tuple = ()
+    least: Mapping[str, int] = field(default_factory=dict)
+    space: Mapping[str, tuple] = field(default_factory=dict)
+    space_requires: tuple = ()
+    tuned: Mapping[str, Mapping] = field(default_factory=dict)
+    launches: tuple[LaunchEntry, ...] = ()
+    workspaces: Mapping[str, Mapping] = field(default_factory=dict)
+    requires: tuple = ()
+    reads_c: bool = False
+    architecture: str | None = None
+    capability: str | None = None
+    emulated: bool = True
+    reason: str = ""
+    faulty: bool = False
+    accuracy: Mapping[str, Any] = field(default_factory=dict)
+    library: str | None = None
+    folder: Path = KERNELS
+
+    @property
+    def path(self) -> Path:
+        """The source file of a kernel that has one."""
+        return self.folder / str(self.source)
+
+    @property
+    def files(self) -> list[Path]:
+        """The source file and every file that it includes, at any depth; nothing for a library call."""
+        return files_of(self.path) if self.source else []
+
+    @cached_property
+    def code(self) -> list[str]:
+        """The texts of `files`, as they were when somebody first asked."""
+        return [code_of(path) for path in self.files]
+
+    @property
+    def launched(self) -> bool:
+        """Whether it is compiled for a GPU and launched there on a grid: of CUDA C++ or of Triton."""
+        return self.kind in ("cuda", "triton")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on the GPU, if there is one."""
+        return self.launched or LIBRARIES.get(self.library or "") == "gpu"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold its parameters: one each, and block_x and block_y for `block`."""
+        return tuple(c for name in self.parameters for c in (("block_x", "block_y") if name == "block" else (name,)))
+
+    def claims_accuracy(self, operands: str, p: int) -> bool:
+        """Whether it claims to be as accurate as SGEMM in sums of p products of this kind of operands."""
+        return operands in self.accuracy.get("claims", ()) and p >= self.accuracy.get("from_p", 1)
+
+    # ---- What runs --------------------------------------------------------------------------------------------------
+
+    def variables(self, point: Point) -> dict[str, int]:
+        """The numbers that every expression may use: the point's shape, its parameters, the element's size in bytes."""
+        return point.shape | {"itemsize": PRECISIONS[point.dtype].itemsize} | dict(point.parameters)
+
+    def plan(self, point: Point, device: Mapping[str, Any] | None = None) -> Plan:
+        """What runs for a point. Without a grid, as on the CPU, there are instances and no launches.
+
+        `product` is the launch of the function that has the kernel's name, or else the last one.
+        """
+        values = self._at(point)
+        of_device = self._at(point, numbers(device))
+        workspaces = {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}
+        entries = self._serving(values) if self.launched else self.entries()
+        instances = [self._instance(key, entry, values) for key, entry in entries]
+        launches = tuple(
+            _launch(key, entry, instance, of_device, workspaces)
+            for (key, entry), instance in zip(entries, instances)
+            if self.launched
+        )
+        named = [launch for launch in launches if launch.instance.split("<")[0] == self.name]
+        product = (named or [*launches])[-1] if launches else None
+        return Plan(launches, product, tuple(workspaces.values()), tuple(dict.fromkeys(instances)))
+
+    def unmet(self, point: Point, tuning: bool = False) -> str | None:
+        """The first condition that the point breaks: one of `requires`, or of a tensor map; None if there is none.
+
+        The conditions of the tuner's `space` count only if `tuning`.
+        """
+        values = self._at(point)
+        wanted = {"requires": self.requires} | ({"space.requires": self.space_requires} if tuning else {})
+        for key, conditions in wanted.items():
+            for condition in conditions:
+                if not values.value(key, condition):
+                    return condition
+        if not any(isinstance(a, Mapping) and "tensor_map" in a for entry in self.launches for a in entry.arguments):
+            return None
+        arguments = (argument for launch in self.plan(point).launches for argument in launch.arguments)
+        refused = (argument.refused for argument in arguments if isinstance(argument, TensorMap))
+        return next(filter(None, refused), None)
+
+    def covered(self, point: Point) -> list[int]:
+        """The rows and columns of C that a block of each launch makes, as far as the launches say it."""
+        values = self._at(point, numbers(None))
+        sizes = [values.value(f"{key}covers", size) for key, entry in self.entries() for size in entry.covers]
+        return [size for size in sizes if isinstance(size, int)]
+
+    def entries(self) -> list[tuple[str, LaunchEntry]]:
+        """The launches of the entry, each with the words before its keys in messages."""
+        if len(self.launches) == 1:
+            return [("", self.launches[0])]
+        return [(f"launches.{number}.", entry) for number, entry in enumerate(self.launches)]
+
+    def _at(self, point: Point, of_device: Mapping[str, int] | None = None) -> "_Values":
+        """The kernel's expressions at a point; with `of_device`, those that may use the device's numbers."""
+        place = f"{self.folder / 'registry.yaml'}: {self.name}"
+        return _Values(place, point, {**(of_device or {}), **self.variables(point)})
+
+    def _serving(self, values: "_Values") -> list[tuple[str, LaunchEntry]]:
+        found = [(key, entry) for key, entry in self.entries() if values.value(f"{key}when", entry.when)]
+        if not found:
+            label = values.point.label()
+            raise UserError(f"{values.place}.launches: none serves {label}; correct the conditions in `when`")
+        return found
+
+    def _instance(self, key: str, entry: LaunchEntry, values: "_Values") -> str:
+        if not self.source:
+            return self.name
+        words = []
+        for word in entry.template:
+            value = PRECISIONS[values.point.dtype].cpp if word == "dtype" else values.value(f"{key}template", word)
+            words.append(str(value).lower() if isinstance(value, bool) else str(value))
+        return f"{entry.function}<{', '.join(words)}>" if words else entry.function
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The expressions of an entry at one point: `place` is the entry's in messages, `names` what they may use."""
+
+    place: str
+    point: Point
+    names: Mapping[str, int]
+
+    def value(self, key: str, expression: Any) -> Any:
+        """The value of an expression. Raises UserError with its place."""
+        try:
+            return evaluate(expression, self.names)
+        except (UserError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            why = error if isinstance(error, UserError) else f"'{expression}': {error} for {self.point.label()}"
+            raise UserError(f"{self.place}.{key}: {why}") from None
+
+    def whole(self, key: str, expression: Any, least: int = 1) -> int:
+        """The value of an expression, which must be a whole number of at least `least`."""
+        value = self.value(key, expression)
+        if isinstance(value, int | float) and least <= value <= LARGEST and value == int(value):
+            return int(value)
+        bound = f"at most {LARGEST}" if isinstance(value, int | float) and value > LARGEST else f"at least {least}"
+        raise UserError(
+            f"{self.place}.{key}: '{expression}' is {value} for {self.point.label()}; it must be a whole number of "
+            f"{bound}"
+        )
+
+    def three(self, key: str, expressions: tuple) -> Three:
+        """The values along x, y and z; 1 for those that are not given."""
+        x, y, z = (*(self.whole(key, expression) for expression in expressions), 1, 1, 1)[:3]
+        return x, y, z
+
+
+def _launch(key: str, entry: LaunchEntry, instance: str, at: _Values, workspaces: Mapping[str, Workspace]) -> Launch:
+    cluster = at.three(f"{key}cluster", entry.cluster)
+    grid = at.three(f"{key}grid", entry.grid)
+    if entry.covers:
+        rows, columns = (at.whole(f"{key}covers", size) for size in entry.covers)
+        grid = (ceil_div(at.point.m, columns), ceil_div(at.point.n, rows), 1)
+    blocks = cluster[0] * cluster[1] * cluster[2]
+    if blocks > MAX_CLUSTER_BLOCKS:
+        raise UserError(
+            f"{at.place}.{key}cluster: {blocks} blocks for {at.point.label()}; a device takes at most "
+            f"{MAX_CLUSTER_BLOCKS} in a cluster"
+        )
+    if any(size % part for size, part in zip(grid, cluster)):
+        raise UserError(
+            f"{at.place}.{key}cluster: a grid of {_by(grid)} blocks is not a multiple of clusters of {_by(cluster)} "
+            f"for {at.point.label()}; round the grid up"
+        )
+    return Launch(
+        instance,
+        at.three(f"{key}block", entry.block),
+        grid,
+        tuple(_argument(f"{key}arguments", argument, at, workspaces) for argument in entry.arguments),
+        at.whole(f"{key}dynamic_shared_bytes", entry.dynamic_shared_bytes, least=0),
+        cluster,
+        entry.note,
+    )
+
+
+def _by(sizes: Three) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def _argument(key: str, argument: Any, at: _Values, workspaces: Mapping[str, Workspace]) -> Argument:
+    if isinstance(argument, Mapping) and "tensor_map" in argument:
+        return _tensor_map(key, argument, at, workspaces)
+    if isinstance(argument, Mapping):
+        [(kind, expression)] = argument.items()
+        return _number(key, at.point.dtype if kind == "dtype" else kind, expression, at)
+    if argument in ("A", "B", "C", *workspaces):
+        return Array(argument)
+    return _number(key, "int", argument, at)
+
+
+def _number(key: str, kind: str, expression: Any, at: _Values) -> Number:
+    if kind not in number_types():
+        raise UserError(f"{at.place}.{key}: a number of type {kind}; there are {', '.join(number_types())}")
+    if Number(kind, 0).whole:
+        return Number(kind, at.whole(key, expression, least=-(2**63)))
+    value = at.value(key, expression)
+    if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+        return Number(kind, float(value))
+    raise UserError(f"{at.place}.{key}: '{expression}' is {value} for {at.point.label()}; it must be a number")
+
+
+def _tensor_map(key: str, argument: Mapping, at: _Values, workspaces: Mapping[str, Workspace]) -> TensorMap:
+    name, point = argument["tensor_map"], at.point
+    arrays: dict[str, tuple[str, tuple[int, ...]]] = {
+        "A": (point.dtype, (point.n, point.p)),
+        "B": (point.dtype, (point.p, point.m)),
+        "C": (point.dtype, (point.n, point.m)),
+    } | {space.name: (space.dtype, space.shape) for space in workspaces.values()}
+    if name not in arrays:
+        known = ", ".join(arrays)
+        raise UserError(f"{at.place}.{key}: a tensor map of '{name}', which is not an array; there are {known}")
+    dtype, shape = arrays[name]
+    box = tuple(at.whole(f"{key}.box", size) for size in argument["box"])
+    strides = tuple(at.whole(f"{key}.strides", size) for size in argument.get("strides", ()))
+    swizzle = at.whole(f"{key}.swizzle", argument.get("swizzle", 0), least=0)
+    if len(box) != len(shape) or len(strides or box) != len(shape):
+        raise UserError(f"{at.place}.{key}: the box of {name} has {len(box)} sizes; the array has {len(shape)}")
+    if swizzle not in SWIZZLES:
+        raise UserError(f"{at.place}.{key}.swizzle: {swizzle}; TMA has {', '.join(map(str, SWIZZLES))}")
+    return TensorMap(name, dtype, shape, box, swizzle, strides)
+
+
+def _workspace(name: str, entry: Mapping, at: _Values) -> Workspace:
+    dtype = at.point.dtype if entry["dtype"] == "dtype" else entry["dtype"]
+    shape = tuple(at.whole(f"workspaces.{name}.shape", size) for size in entry["shape"])
+    return Workspace(name, dtype, shape, PRECISIONS[dtype].itemsize * math.prod(shape))

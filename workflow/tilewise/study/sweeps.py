@@ -1,0 +1,258 @@
+"""The points of the study: every combination that a task of the config asks for, as plain data."""
+
+import dataclasses
+import difflib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tilewise import UserError
+from tilewise.study import tuning
+from tilewise.study.device import MAX_THREADS_PER_BLOCK
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Parameters, Point
+from tilewise.study.precision import PRECISIONS
+
+#: If a method chooses the shapes, its sizes are multiples of this for a kernel whose launches depend on what divides
+#: them; such a kernel is built for a product of this size.
+UNIT = 16
+#: How many choices of parameters are tried for a kernel that no sweep names.
+MOST_EXAMPLES = 100
+
+
+def listed(value: Any) -> list:
+    """A value of the config that may be one or several, as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def one_of(value: str, known: Mapping[str, Any], place: str) -> Any:
+    """known[value]; UserError with the nearest name if there is no such key."""
+    if value not in known:
+        raise UserError(f"{place}: there is no '{value}'; {nearest(value, known)}")
+    return known[value]
+
+
+def nearest(value: str, known: Iterable[str]) -> str:
+    """Words that lead from a name that is not known to one that is."""
+    known = list(known)
+    near = difflib.get_close_matches(value, known, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+
+
+def expand(
+    config: Mapping[str, Any],
+    kernels: Mapping[str, Kernel],
+    task: str,
+    backend: str = "gpu",
+    shapes: bool = True,
+    emulators_shapes: bool = True,
+    only_cuda: bool = False,
+    space: bool = False,
+    gpu: str = "",
+    emulated: bool = False,
+) -> list[Point]:
+    """The points of one task, in the order of the config, each once.
+
+    `config` is a validated config, `kernels` the registry. A point that breaks a condition of its kernel drops out if
+    the sweep names others of the same kernel, element type and shape. On the backend `emulator` CUDA kernels run at
+    those of the emulator's shapes that they take (not if `emulators_shapes` is false), or else at the smallest shape
+    that they take, and library calls for the GPU drop out; the CPU's loops and libraries are the same everywhere. If
+    `shapes` is false, the task's method chooses the shapes, and a point stands for its kernel with its parameters; if
+    `only_cuda` is true, it is for CUDA kernels alone. If `space` is true, a parameter that a sweep does not name has
+    every value of the kernel's `space`. A sweep with `only_timed: true` has no points on the emulator, and none if
+    `emulated` is true. A sweep with `tuned: true` takes the parameters that it does not name from the registry: those
+    of the class of each shape on `gpu`, a platform's name. On the emulator it takes those of all its shapes. Raises
+    UserError for a point that cannot be right on any device.
+    """
+    found: dict[Point, None] = {}
+    for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
+        where = f"tasks.{task}.sweeps.{number}"
+        if sweep.get("only_timed") and (emulated or backend == "emulator"):
+            continue
+        named = _shapes(config, sweep, where) if shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
+        for name in listed(sweep["kernel"]):
+            kernel = one_of(name, kernels, f"{where}.kernel")
+            if kernel.faulty:
+                raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
+            if only_cuda:
+                refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
+            in_emulator = backend == "emulator" and kernel.launched and shapes and emulators_shapes
+            for dtype in listed(sweep["dtype"]):
+                check_dtype(kernel, dtype, where)
+                at = {} if sweep.get("tuned") else dict.fromkeys(["any"], _choices(kernel, sweep, where, space))
+                for shape in named if sweep.get("tuned") else ():
+                    word = tuning.shape_class(shape)
+                    at.setdefault(word, _choices(kernel, _tuned(kernel, dtype, word, gpu, sweep, where), where))
+                everywhere = list(dict.fromkeys(itertools.chain.from_iterable(at.values())))
+                for shape in config["emulator"]["shapes"] if in_emulator else named:
+                    choices = everywhere if in_emulator or "any" in at else at[tuning.shape_class(shape)]
+                    asked = [Point(task, name, dtype, **shape, parameters=choice) for choice in choices]
+                    broken = {each: kernel.unmet(each, space) for each in asked}
+                    possible = [each for each, condition in broken.items() if condition is None]
+                    if not possible and not in_emulator:
+                        label, condition = asked[0].label(), broken[asked[0]]
+                        raise UserError(f"{where}: {label}: {name} requires {condition}; choose other sizes")
+                    found |= dict.fromkeys(possible)
+                if in_emulator and not space:
+                    asked = [Point(task, name, dtype, 1, 1, 1, choice) for choice in everywhere]
+                    served = {(each.dtype, each.parameters) for each in found if each.kernel == name}
+                    lonely = [each for each in asked if (dtype, each.parameters) not in served]
+                    found |= dict.fromkeys(filter(None, (at_smallest_shape(each, kernel) for each in lonely)))
+    if backend == "emulator":
+        return [each for each in found if kernels[each.kernel].kind != "library" or not kernels[each.kernel].on_gpu]
+    return list(found)
+
+
+def at_smallest_shape(point: Point, kernel: Kernel, blocks: int = 1) -> Point | None:
+    """The point at the smallest shape that its kernel takes, whose rows and columns are `blocks` times as many if it
+    takes that too; None if there is none of sizes up to 512.
+
+    Tried are powers of two and the multiples of what the kernel's numbers say: its parameters and what a block covers.
+    """
+    numbers = {value for _, value in point.parameters} | set(kernel.covered(point))
+    sizes = {32, 64, 128, 256, 512} | {k * number for number in numbers for k in (1, 2, 3) if 8 <= k * number <= 512}
+    shapes = sorted(itertools.product(sizes, repeat=3), key=lambda shape: (math.prod(shape), shape))
+    tried = (dataclasses.replace(point, n=n, p=p, m=m) for n, p, m in shapes)
+    found = next((each for each in tried if kernel.unmet(each) is None), None)
+    larger = found and dataclasses.replace(found, n=blocks * found.n, m=blocks * found.m)
+    return larger if larger and kernel.unmet(larger) is None else found
+
+
+def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]:
+    if "shapes" not in sweep:
+        raise UserError(f"{where}: the key 'shapes' is missing; name one of {', '.join(config['shapes'])}")
+    return [s for name in listed(sweep["shapes"]) for s in one_of(name, config["shapes"], f"{where}.shapes")]
+
+
+def _tuned(kernel: Kernel, dtype: str, word: str, gpu: str, sweep: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """A sweep with the parameters that it lacks as the registry has them for a GPU and a class of shapes."""
+    types = tuning.nearest(kernel.tuned, gpu) if kernel.tuned else {}
+    if dtype not in types:
+        raise UserError(
+            f"{where}.tuned: {kernel.folder / tuning.FILE} has no choice of {kernel.name} for {dtype}; name the "
+            f"parameters here ({', '.join(kernel.parameters) or 'none'}), or add a choice: docs/kernels.md tells how"
+        )
+    return tuning.nearest(types[dtype], word) | dict(sweep)
+
+
+def refuse_other_kinds(kernel: Kernel, kernels: Mapping[str, Kernel], method: str, where: str) -> None:
+    """UserError if the kernel of a sweep is not a CUDA kernel, for a method that serves no others."""
+    if not kernel.launched:
+        cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
+        raise UserError(f"{where}.kernel: {method} is for CUDA kernels, and {kernel.name} is not one; there are {cuda}")
+
+
+def check_dtype(kernel: Kernel, dtype: str, where: str) -> None:
+    """UserError if a kernel does not take the element type of a sweep."""
+    one_of(dtype, PRECISIONS, f"{where}.dtype")
+    if dtype not in kernel.dtypes:
+        raise UserError(f"{where}.dtype: {kernel.name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
+
+
+def in_words(parameters: Parameters) -> dict[str, Any]:
+    """Parameters as a sweep of the config names them: block_x and block_y are one, `block: 32x8`."""
+    values = dict(parameters)
+    block = {"block": f"{values.pop('block_x')}x{values.pop('block_y')}"} if "block_x" in values else {}
+    return block | values
+
+
+def tuned_kernels(config: Mapping[str, Any], kernels: Mapping[str, Kernel], task: str) -> list[str]:
+    """The kernels of a task that tunes, in the order of the config. Raises what `expand` would raise for its sweeps,
+    but for conditions: it looks at names only, since a space may be large."""
+    found: dict[str, None] = {}
+    for number, sweep in enumerate(config["tasks"][task]["sweeps"]):
+        where = f"tasks.{task}.sweeps.{number}"
+        _shapes(config, sweep, where)
+        for name in listed(sweep["kernel"]):
+            kernel = one_of(name, kernels, f"{where}.kernel")
+            refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
+            for dtype in listed(sweep["dtype"]):
+                check_dtype(kernel, dtype, where)
+            _axes(kernel, sweep, where, space=True)
+            found[name] = None
+    return list(found)
+
+
+def _choices(kernel: Kernel, sweep: Mapping[str, Any], where: str, space: bool = False) -> list[Parameters]:
+    """Every combination of the sweep's parameters, and of those of the kernel's `space` if that is asked for."""
+    chosen = itertools.product(*_axes(kernel, sweep, where, space))
+    return [tuple(itertools.chain.from_iterable(values)) for values in chosen]
+
+
+def _axes(kernel: Kernel, sweep: Mapping[str, Any], where: str, space: bool) -> list[list[Parameters]]:
+    """The values of each parameter, as columns."""
+    if space:
+        if sweep.get("tuned"):
+            raise UserError(f"{where}.tuned: this task looks for the choice that the registry is to have; remove it")
+        sweep = {key: list(values) for key, values in kernel.space.items()} | dict(sweep)
+    given = [key for key in sweep if key not in ("kernel", "dtype", "shapes", "tuned", "only_timed")]
+    takes = ", ".join(kernel.parameters) or "no parameter"
+    for key in given:
+        if key not in kernel.parameters:
+            near = difflib.get_close_matches(key, kernel.parameters, n=1)
+            hint = f"did you mean '{near[0]}'? It takes {takes}" if near else f"it takes {takes}"
+            raise UserError(f"{where}: {kernel.name} does not take '{key}'; {hint}")
+    for key in kernel.parameters:
+        if key not in given:
+            more = f", or give its entry in {kernel.folder / 'registry.yaml'} a `space`" if space else ""
+            raise UserError(f"{where}: {kernel.name} needs '{key}'; it takes {takes}{more}")
+    return [_values(key, kernel, sweep, where) for key in kernel.parameters]
+
+
+def _values(key: str, kernel: Kernel, sweep: Mapping[str, Any], where: str) -> list[Parameters]:
+    """The values that a sweep gives one parameter, each as columns."""
+    if key == "block":
+        sizes = [[int(size) for size in text.split("x")] for text in listed(sweep[key])]
+        return [(("block_x", x), ("block_y", y)) for x, y in sizes]
+    least = kernel.least.get(key, 1)
+    for value in listed(sweep[key]):
+        if not isinstance(value, int) or value < least:
+            raise UserError(f"{where}.{key}: {value!r}; {kernel.name} takes whole numbers of at least {least}")
+    return [((key, int(value)),) for value in listed(sweep[key])]
+
+
+def check_unswept(kernels: Mapping[str, Kernel], swept: Iterable[str]) -> None:
+    """Evaluate every kernel that no sweep names once, at its smallest shape, so that a mistake in its entry is found.
+
+    Raises UserError if its launches can be evaluated for none of the choices of parameters that are tried.
+    """
+    known = set(swept)
+    for kernel in (kernel for name, kernel in kernels.items() if name not in known):
+        errors = []
+        for example in itertools.islice(_examples(kernel), MOST_EXAMPLES):
+            try:
+                at = at_smallest_shape(example, kernel)
+                if at:
+                    kernel.plan(at)
+                    break
+            except UserError as error:
+                errors.append(error)
+        else:
+            if errors:
+                raise errors[0]
+
+
+def _examples(kernel: Kernel) -> Iterator[Point]:
+    """Points with choices of parameters that a kernel may take: tuned ones, those of its space, and powers of two."""
+    choices = [choice for types in kernel.tuned.values() for classes in types.values() for choice in classes.values()]
+    choices += [kernel.space] if kernel.space else []
+    for number in (16, 32, 64, 128, 8, 4, 2, 1):
+        numbers = {name: max(number, kernel.least.get(name, number)) for name in kernel.parameters}
+        choices.append(numbers | ({"block": f"{number}x4"} if "block" in numbers else {}))
+    for choice in choices:
+        sweep = {key: list(value) if isinstance(value, tuple) else value for key, value in choice.items()}
+        for parameters in _choices(kernel, sweep, str(kernel.folder / "registry.yaml")):
+            yield Point("", kernel.name, kernel.dtypes[0], 1, 1, 1, parameters)
+
+
+def refuse_too_many_threads(points: Iterable[Point], kernels: Mapping[str, Kernel], place: str) -> None:
+    """UserError if a point's block has more threads than any device takes."""
+    for each in points:
+        for launch in kernels[each.kernel].plan(each).launches:
+            if launch.threads > MAX_THREADS_PER_BLOCK:
+                block = " x ".join(str(size) for size in launch.block if size > 1)
+                raise UserError(
+                    f"{place}: {each.label()}: a block of {block} = {launch.threads} threads; "
+                    f"CUDA allows {MAX_THREADS_PER_BLOCK}, for example 32x32"
+                )
