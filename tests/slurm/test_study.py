@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 
 import pandas as pd
 import pytest
@@ -17,7 +16,7 @@ def quick(cluster, emulated, tmp_path_factory):
     from cluster import Run
 
     clone = emulated(tmp_path_factory.mktemp("slurm") / "clone", {"emulated": {"gres": "gpu:1"}})
-    return clone, Run(cluster, clone, *QUICK, "--slurm-keep-successful-logs").ends()
+    return clone, Run(cluster, clone, *QUICK, "--tilewise-keep-successful-logs").ends()
 
 
 @pytest.mark.slow
@@ -82,17 +81,6 @@ def test_the_page_names_nodes_and_what_was_counted_was_counted_once(quick):
 
 
 @pytest.mark.slow
-def test_tasks_in_one_job_are_measured_one_after_the_other(quick):
-    clone, _ = quick
-    for log in (clone / "logs/slurm").glob("group_measure*/*.log"):
-        # Each task is a step of its own; Snakemake says so once inside the step and once outside.
-        starts = [match.start() for match in re.finditer(r"^localrule \w+:", log.read_text(), re.MULTILINE)]
-        ends = [match.start() for match in re.finditer(r"^Finished jobid", log.read_text(), re.MULTILINE)]
-        assert 0 < len(starts) <= 4, log
-        assert all(start < end < after for start, end, after in zip(starts, ends[::2], [*starts[1:], sys.maxsize])), log
-
-
-@pytest.mark.slow
 def test_rerunning_a_task_submits_only_its_own_job(quick, start):
     clone, _ = quick
     run = start(clone, *QUICK, "--forcerun", "measure", "--", "task3").ends()
@@ -100,16 +88,6 @@ def test_rerunning_a_task_submits_only_its_own_job(quick, start):
     assert state == "COMPLETED"
     assert "measure" in comment
     assert (clone / "results/emulated/tables/task3.csv").is_file()
-
-
-@pytest.mark.slow
-def test_builds_share_a_submission(quick, start):
-    clone, _ = quick  # after the whole study: the target that connects the builds is not made again
-    wanted = [f"results/emulated/build/{name}" for name in ("naive", "tiled")]
-    run = start(clone, *QUICK, "--forcerun", "build", "--", *wanted).ends()
-    [(state, comment)] = run.jobs().values()
-    assert state == "COMPLETED"
-    assert "build" in comment
 
 
 def test_platforms_run_side_by_side_and_both_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):
