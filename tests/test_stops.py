@@ -173,7 +173,7 @@ def test_a_second_run_is_refused_in_words_and_a_killed_one_takes_its_scripts_alo
     run.kill()
     run.wait()
     wait_until(lambda: not ours(clone), 20, "the end of the script")
-    assert snakemake(clone, "results/emulator/target.json", "--forcerun", "target").returncode == 0
+    assert snakemake(clone, "results/emulator/device.json", "--forcerun", "probe").returncode == 0
 
 
 def test_a_copy_without_git_does_not_say_that_it_is_clean(clone):

@@ -33,7 +33,7 @@ def probed_and_built(emulated, tmp_path_factory):
     )
     command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "config/cluster.yaml"]
     environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
-    target = ["--", "results/emulated/build/naive"]
+    target = ["--", "results/emulated/device.json"]
     subprocess.run([*command, *target], cwd=clone, env=environment, check=True, capture_output=True, timeout=200)
     return clone
 

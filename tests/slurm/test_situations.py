@@ -1,5 +1,5 @@
-"""What a cluster answers to settings that do not fit, each tried on a real Slurm with one small job: the run names rule, platform
-and Slurm's reason within a minute, once, and says where its answers are explained."""
+"""What a cluster answers to settings that do not fit, each tried on a real Slurm with one small job: the run names the
+rule, the platform and Slurm's reason within a minute, once, and says where Slurm's answers are explained."""
 
 import json
 import re
