@@ -19,7 +19,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 import snakemake_logger_plugin_tilewise as plugin
-from tilewise import outcome, progress, stopping
+from tilewise import progress, stopping
 from tilewise.measure.words import told
 
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])
@@ -239,7 +239,7 @@ def test_the_end_of_a_run_counts_what_is_not_right_and_repeats_the_pages_notes(h
     (folder / "results/notes.json").write_text('["figure task3: no rows"]')
     assert ended(handler) == [
         "3 of 6 points are not right: mine incorrect (2), big timeout (1); see What failed and why in the report",
-        "the report lacks: figure task3: no rows",
+        "the report lacks a piece: figure task3: no rows",
         "nothing to be done",
     ]
 
@@ -255,11 +255,6 @@ def test_faults_of_kernels_are_told_at_once_and_not_those_on_purpose_or_remarks(
     handler.emit(starts(0, rule="trace"))
     handler.emit(event(LogEvent.JOB_FINISHED, job_id=0))
     assert ended(handler)[:2] == [f"{race} (all faults: the.log)", f"{order} (all faults: the.log)"]
-
-
-def test_notes_of_another_make_are_passed_over(tmp_path):
-    (tmp_path / "notes.json").write_text("half [")
-    assert outcome.notes(tmp_path / "notes.json") == outcome.notes(tmp_path / "none.json") == []
 
 
 # ---- A script -------------------------------------------------------------------------------------------------------

@@ -85,9 +85,9 @@ class Run:
     def output(self):
         return self.log.read_text()
 
-    def last_words(self):
-        """The lines at the end that say what failed."""
-        return [line for line in self.output.splitlines() if line.startswith("Slurm ")]
+    def failures(self):
+        """What the run said of each job that failed, by its name: the cause, and where its logs are."""
+        return dict(re.findall(r"^(\S.*) failed:\n((?:.*\n)+?\(.*\))$", self.output, re.MULTILINE))
 
     @property
     def snakemakes_log(self):

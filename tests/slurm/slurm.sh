@@ -13,7 +13,7 @@
 # PREFIX  a tree of unpacked Debian packages (dpkg -x) to take Slurm from; default the installed one
 # CGROUP  CgroupPlugin, default cgroup/v1, which also starts where cgroups cannot be used
 set -euo pipefail
-action=$1 state=$(realpath -m "$2") prefix=${PREFIX:-}
+action=${1:-} state=$(realpath -m "${2:-.}") prefix=${PREFIX:-}
 lib=$prefix/usr/lib/x86_64-linux-gnu sbin=$prefix/usr/sbin node=$(hostname -s)
 export SLURM_CONF=$state/slurm.conf
 if [ -n "$prefix" ]; then export LD_LIBRARY_PATH=$lib:$lib/slurm-wlm; fi

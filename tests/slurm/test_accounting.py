@@ -2,12 +2,10 @@
 
 import json
 import re
-import signal
 
 import pandas as pd
 import pytest
 import yaml
-from waiting import wait_until
 
 pytestmark = pytest.mark.slow
 PROBE = "results/emulated/device.json"
@@ -34,25 +32,21 @@ def with_settings(clone):
     return change
 
 
-def test_an_account_or_a_quality_of_service_that_is_not_there_is_said_with_its_remedy(accounting, with_settings, start):
+def test_an_account_or_a_quality_of_service_that_is_not_there_is_said(accounting, with_settings, start):
     platforms = {
         "account": {"backend": "emulator", "slurm": {"account": "nobodys"}},
         "service": {"backend": "emulator", "slurm": {"qos": "best"}},
     }
     targets = [f"results/{name}/device.json" for name in platforms]
     run = start(with_settings(**platforms), "--", *targets, on=accounting).ends(status=1, seconds=100)
-    lines = set(run.last_words())
-    assert len(lines) == 2
-    [account] = [line for line in lines if "platform=account" in line]
-    [service] = [line for line in lines if "platform=service" in line]
-    assert re.search("nobodys appears to be invalid.*sacctmgr show assoc", account)
-    assert re.search("Invalid qos specification; correct `qos`", service)
-    assert "Trying to restart" not in run.output
+    said = run.failures()
+    assert "nobodys' appears to be invalid" in said["probe on account"]
+    assert "Invalid qos specification" in said["probe on service"]
     assert not run.jobs()
 
 
 def test_the_efficiency_report_has_the_jobs_of_the_run_and_sacct_follows_them(accounting, with_settings, start):
-    options = ("--slurm-status-command", "sacct", "--slurm-efficiency-report")
+    options = ("--tilewise-status-command", "sacct", "--tilewise-efficiency-report")
     run = start(with_settings({"account": "study"}), *options, "--", PROBE, on=accounting).ends()
     [number] = run.jobs()
     assert "Account=study" in accounting("scontrol", "show", "job", str(number))
@@ -60,20 +54,6 @@ def test_the_efficiency_report_has_the_jobs_of_the_run_and_sacct_follows_them(ac
     report = pd.read_csv(path)
     assert set(report.MainJobID) == {number}
     assert set(report.RuleName) == {"rule_probe_wildcards_emulated"}
-
-
-def test_a_job_whose_node_fails_runs_again_on_that_node_if_no_other_fits(accounting, with_settings, start):
-    node = accounting("hostname", "-s")
-    run = start(with_settings({"extra": f"--nodelist={node}"}), "--", PROBE, on=accounting)
-    wait_until(lambda: any(accounting.jobs()[job][0] == "RUNNING" for job in set(accounting.running()) - run.before))
-    [job] = set(accounting.running()) - run.before
-    accounting.end("slurmd", signal.SIGKILL)
-    accounting("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
-    accounting.signal(job, signal.SIGKILL)
-    accounting.script("daemon", "slurmd")
-    run.ends()
-    assert [state for state, _ in run.jobs().values()] == ["NODE_FAIL", "COMPLETED"]
-    assert "excluded" not in run.output
 
 
 def test_nodes_measures_on_each_of_two_nodes_whatever_their_names(accounting, with_settings, start):
@@ -91,7 +71,7 @@ def test_nodes_measures_on_each_of_two_nodes_whatever_their_names(accounting, wi
         expected = {
             "rule_probe_wildcards_small-1": ("(null)", "(null)"),
             "rule_probe_wildcards_small-2": ("(null)", probed[0]),
-            "rule_measure-small-1_measure": (probed[0], "(null)"),
-            "rule_measure-small-2_measure": (probed[1], "(null)"),
+            "rule_measure_wildcards_small-1_task4": (probed[0], "(null)"),
+            "rule_measure_wildcards_small-2_task4": (probed[1], "(null)"),
         }.get(comment, ("(null)", "(null)"))
         assert asked.groups() == expected, comment

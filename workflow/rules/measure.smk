@@ -53,7 +53,7 @@ rule occupancy:
     threads: study.cores_of
     resources:
         **study.measuring_job(durations.OCCUPANCY_S),
-        mem_mb=4000,
+        mem_mb=study.memory_of,
         cpus_per_task=study.cpus_of,
     params:
         conditions=study.conditions_of_occupancy,

@@ -10,7 +10,7 @@ rule probe:
         "logs/{platform}/probe.log",
     resources:
         **study.gpu_job(durations.PROBE_S),
-        mem_mb=4000,
+        mem_mb=study.memory_of,
         cpus_per_task=study.cpus_of,
     params:
         backend=study.backend_of,

@@ -67,4 +67,5 @@ def pending() -> dict[str, str] | str:
         return str(error)
     if answer.returncode:
         return answer.stderr.strip()
-    return dict(line.split("|", 1) for line in answer.stdout.splitlines())
+    lines = (line.partition("|") for line in answer.stdout.splitlines())
+    return {number: reason for number, _, reason in lines}

@@ -1,5 +1,6 @@
 """How a run ended: what of its results is not right, what the page could not show, and where the page is."""
 
+import contextlib
 import csv
 import re
 from collections import Counter
@@ -17,7 +18,8 @@ RIGHT = ("ok", "not_timed", "unsupported", "invalid_launch")
 def words(end: str, platforms: Iterable[str], folder: Path = RESULTS) -> Iterator[str]:
     """The last lines of a run that ended as `end` says."""
     yield from filter(None, [wrong(folder / name / "measurements.csv" for name in platforms)])
-    yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
+    with contextlib.suppress(OSError, ValueError):  # a damaged file is the page's affair: here the run has ended
+        yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
     page = folder / "report.html"
     yield f"{end}; the report is {page.resolve()}" if page.is_file() else end
 

@@ -375,12 +375,13 @@ class Study:
         }
 
     def seconds_of(self, wildcards: Any) -> float:
-        """How long a task takes, from recorded runs."""
+        """How long a task takes, from recorded runs, with its builds."""
         return self._seconds(wildcards.platform, wildcards.task)
 
     def _seconds(self, platform: str, task: str) -> float:
         asked, backend = len(self.points_on(platform, task)), self.platforms[platform]["backend"]
-        return durations.of_task(task, asked, asked * self.method(task).points_per_point, backend)
+        builds = durations.BUILD_S * len(self._used(platform, task))
+        return builds + durations.of_task(task, asked, asked * self.method(task).points_per_point, backend)
 
     def _runs(self, platform: str, task: str) -> int:
         """How many lines the journal of a task has in the end, if no point fails."""

@@ -12,6 +12,8 @@ RECORDED = ROOT / "report" / "recorded"
 POINT_S = {"gpu": 2.0, "emulator": 0.2}
 #: Seconds before the first point of a task.
 START_S = 3
+#: Seconds to compile a kernel.
+BUILD_S = 3
 #: Seconds of the other steps, on two cores in November 2026: to describe a machine, to trace kernels and loops, to read
 #: all machine code, to tabulate the occupancy, and to profile a launch.
 PROBE_S, TRACE_S, INSTRUCTIONS_S, OCCUPANCY_S, PROFILE_S = 20, 30, 60, 20, 2
