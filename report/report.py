@@ -521,8 +521,13 @@ rung(
     reaches {this('percent_of_ceiling')} % of its ceiling where pipelined reached {last('percent_of_ceiling')}.
     """,
     """
-    What is left is partly the end: the last of {ceil_div(this('waves'), 1)} waves of blocks does not fill the
-    multiprocessors, so {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all places stay empty.
+    {only if this('waves') > 1} What is left is partly the end: the last of {ceil_div(this('waves'), 1)} waves of
+    blocks does not fill the multiprocessors, so {100 * (1 - this('waves') / ceil_div(this('waves'), 1))} % of all
+    places stay empty.
+    """,
+    """
+    {only if this('waves') < 1} The product has too few blocks for the multiprocessors: {100 * (1 - this('waves'))} %
+    of all places stay empty.
     """,
     idea="for (int step = 0; step < steps; ++step) {",
 )
@@ -548,9 +553,14 @@ rung(
 rung(
     "stream_k",
     """
-    As many blocks as there are multiprocessors take tiles in turn, and the last tiles are cut into equal shares:
-    {this('waves')} wave instead of {last('waves')}. The loop is that of the ring ({this('multiply_add_percent')} %
-    multiply-adds), and it reaches {this('percent_of_ceiling')} % of its ceiling.
+    As many blocks as there are multiprocessors take tiles in turn, and the last tiles are cut into equal shares.
+    """,
+    """
+    {only if this('waves') < last('waves')} That is {this('waves')} wave instead of {last('waves')}.
+    """,
+    """
+    The loop is that of the ring ({this('multiply_add_percent')} % multiply-adds), and it reaches
+    {this('percent_of_ceiling')} % of its ceiling.
     """,
     """
     {only if rate(kernel='stream_k', cube=1024) > 1.05 * rate(kernel='tma_ring', cube=1024)} It decides where there are

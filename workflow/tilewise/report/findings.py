@@ -319,13 +319,14 @@ def _ladder_points(ladder, label):
     sentence = f"The fastest kernel of the study is `{fastest['kernel']}`"
     if fastest["choice"]:
         sentence += f" with {fastest['choice']}"
+    compared = []
     if pd.notna(fastest["speedup_over_naive"]) and fastest["kernel"] != "naive":
-        sentence += f", {_times(fastest['speedup_over_naive'])} the speed of the best naive kernel"
+        compared.append(f"{_times(fastest['speedup_over_naive'])} the speed of the best naive kernel")
     if pd.notna(fastest["percent_of_anchor"]):
-        sentence += f" and {rounded(fastest['percent_of_anchor'])}\u00a0% of cuBLAS"
+        compared.append(f"{rounded(fastest['percent_of_anchor'])}\u00a0% of cuBLAS")
     if pd.notna(fastest["percent_of_peak"]):
-        sentence += f"; it reaches {rounded(fastest['percent_of_peak'])}\u00a0% of the chip's vector peak"
-    points.append(f"{sentence}.")
+        compared.append(f"{rounded(fastest['percent_of_peak'])}\u00a0% of the chip's vector peak")
+    points.append(f"{sentence}: {_listed(compared)}." if compared else f"{sentence}.")
     naive = rows.get("naive", {})
     if pd.notna(naive.get("speedup_over_cpu")):
         published = naive["published_speedup_over_cpu"]
@@ -420,11 +421,12 @@ def double_cost(evidence: Evidence, published: pd.DataFrame) -> str:
         own = own[own["n"] == own["n"].max()].set_index("dtype")
         if {"float", "double"} <= set(own.index):
             more = 100 * (own.loc["double", "time_ms"] / own.loc["float", "time_ms"] - 1)
+            one, two = own.loc["float", "choice"], own.loc["double", "choice"]
+            blocks = f"{one} for both" if one == two else f"{one} for float and {two} for double"
             lines.append(
                 f"Source a found that double is {claim:g}\u00a0% slower than float, each with its best block, and that "
                 f"another block is best for double. On {_label(evidence, gpu)} double takes {rounded(more)}\u00a0% "
-                f"longer; the best block is {own.loc['float', 'choice']} for float and "
-                f"{own.loc['double', 'choice']} for double."
+                f"longer; the best block is {blocks}."
             )
     return "\n\n".join(lines)
 
@@ -485,8 +487,8 @@ def shared_rate(evidence: Evidence, limits: pd.DataFrame) -> str:
             for row in tiled.to_dict("records"):
                 counted = row["hardware_wavefronts_per_100"]
                 asked = row["wavefronts_per_100"] if pd.isna(counted) else counted
-                if pd.notna(asked) and asked > 0:
-                    most = 100 * 64 * passes / asked
+                most = 100 * 64 * passes / asked if asked > 0 else math.nan
+                if row["gflops"] <= most:  # else the emulator counted reads that the compiler joins
                     said += (
                         f". For 100 multiply-adds a warp of `tiled` ({row['choice']}) takes "
                         f"{rounded(asked)} passes, which "
@@ -868,12 +870,13 @@ def largest_rates(evidence: Evidence) -> str:
         rates = {int(n): rate for n, rate in zip(beside["n"], beside["gflops"])} | rates
         at_once = int(held["active_blocks"].iloc[0]) * gpu.device["gpu"]["sms"]
         shown = sorted(rates)[-4:]
-        said = ", ".join(f"{rounded(rates[n])} GFLOP/s at n = {n:,}" for n in shown)
-        rows = ", ".join(f"{rounded(at_once * 128 / n)}" for n in shown)
+        said = _listed([f"{rounded(rates[n])} GFLOP/s at n = {n:,}" for n in shown])
+        rows = _listed([rounded(at_once * 128 / n) for n in shown])
         lines.append(
             f"On {_label(evidence, gpu)} the naive kernel makes {said}. {at_once} blocks of 128 × 8 run at once; these "
             f"are {rows} rows of blocks. Blocks of one column read the same part of B, which the L2 cache has to fetch "
-            "once for all rows that run together; with less than one row, for each anew. That is arithmetic: what the "
+            "once for all rows that run together; with less than one row, each row fetches it again. That is "
+            "arithmetic: what the "
             "L2 cache fetches was not counted."
         )
     return "\n\n".join(lines)

@@ -935,6 +935,8 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     )
     clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
     used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured), row["dtype"])
+    if pd.isna(wavefronts) and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
+        used["shared memory"] = math.nan
     name, share = limited_by(used)
     others = sorted((part, other) for other, part in used.items() if part < share)  # what is not known is not less
     second = others[-1] if others else (math.nan, "")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise import ROOT
+from tilewise.study import columns
 
 RECORDED = ROOT / "report" / "recorded"
 #: Seconds of a point without a recorded one: to verify and time it on a GPU, and to run it on the emulator.
@@ -29,13 +30,13 @@ def recorded(folder: Path = RECORDED) -> dict[str, tuple[int, float]]:
     """
     found: dict[str, tuple[int, float]] = {}
     for path in sorted(folder.glob("*/measurements.csv")):
-        rows = pd.read_csv(path, usecols=["task", "time_ms", "samples"])
+        rows = columns.read(path, "measurements", partly=True)
         for task, points in rows.groupby("task"):
             seconds = len(points) + (points["time_ms"] * points["samples"]).sum() / 1000
             facts = path.parent / "facts" / f"{task}.csv"
             if facts.is_file():
                 whole = pd.read_csv(facts)
-                if "wall_s" in whole and not whole["remembered"].any():
+                if {"wall_s", "remembered"} <= set(whole) and len(whole) and not whole["remembered"].any():
                     seconds = float(whole["wall_s"].iloc[0])
             found[str(task)] = max(found.get(str(task), (0, 0.0)), (len(points), seconds), key=lambda each: each[1])
     return found
