@@ -105,8 +105,8 @@ def build(
             built = map(_compile, todo)
         for number, (unit, entries) in enumerate(zip(todo, built), 1):
             for instance, entry in entries.items():
-                place = {"file": str(unit.path.parent / entry["file"])} if "file" in entry else {}
-                found[unit.kernel.name]["instances"][instance] |= entry | place
+                file = {"file": str(unit.path.parent / entry["file"])} if "file" in entry else {}
+                found[unit.kernel.name]["instances"][instance] |= entry | file
             wrong = next((entry["error"] for entry in entries.values() if "error" in entry), None)
             LOG.info("built %d/%d %s: %s", number, len(todo), unit.kernel.name, wrong or ", ".join(entries))
     return found
