@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cards import H200, smi
 from clones import snakemake
-from snakemake.scheduling.job_scheduler import JobScheduler
 
-from tilewise import ROOT, UserError, workflow
+from tilewise import UserError, workflow
+from tilewise.study import slurm
 from tilewise.workflow import Study
 
 
@@ -55,13 +55,13 @@ def test_a_job_that_times_nothing_takes_one_core(config):
     assert study.cores_of(at("task1a", "emulator")) == 1 and study.cores_of(at("cpu", "emulator")) == 8
 
 
-def test_the_counters_ask_for_a_gpu_and_for_seconds_by_what_they_profile(clone, config):
+def test_the_counters_ask_for_a_gpu_and_for_time_by_what_they_profile(clone, config):
     run = snakemake(clone, "--dry-run", "--configfile", "config/cluster.yaml", "--", "results/gpu/counters.csv")
     [said] = re.findall(r"^rule counters:.*?resources: (.*?)$", run.stdout + run.stderr, re.MULTILINE | re.DOTALL)
     resources = dict(each.split("=") for each in said.split(", "))
     profiled = Study(config | {"platforms": {"gpu": {"backend": "gpu"}}}).profiled
     assert resources["gpu"] == "1" and resources["cpus_per_task"] == "4" and resources["mem_mb"] == "8000"
-    assert int(resources["seconds"]) == 2 * profiled > 300
+    assert int(resources["runtime"]) == slurm.minutes(2 * profiled) > 20
 
 
 def test_every_rule_has_its_name_for_itself(config):
@@ -129,9 +129,3 @@ def test_every_kernel_is_traced_at_a_shape_that_it_takes(config, monkeypatch):
     assert shapes["naive", None] == (33, 35, 70) and study.kernels["naive"].unmet(next(iter(traced)))
     asked = {(point.kernel, point.dtype, point.parameters) for point in before}
     assert {(point.kernel, point.dtype, point.parameters) for point in traced} == asked
-
-
-def test_snakemake_has_the_clock_that_the_study_stops():
-    """study.smk takes it from the scheduler; in a Snakemake that names it otherwise this would do nothing."""
-    assert "job_rate_limiter" in JobScheduler.__init__.__code__.co_names
-    assert "job_rate_limiter" in (ROOT / "workflow/rules/study.smk").read_text()

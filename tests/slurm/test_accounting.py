@@ -40,7 +40,7 @@ def test_an_account_or_a_quality_of_service_that_is_not_there_is_said(accounting
     targets = [f"results/{name}/device.json" for name in platforms]
     run = start(with_settings(**platforms), "--", *targets, on=accounting).ends(status=1, seconds=100)
     said = run.failures()
-    assert "nobodys' appears to be invalid" in said["probe on account"]
+    assert "nobodys appears to be invalid" in said["probe on account"]
     assert "Invalid qos specification" in said["probe on service"]
     assert not run.jobs()
 
