@@ -1,4 +1,5 @@
-# `make report` measures this machine and renders results/report.html; `make test` runs the whole test suite.
+# `make quick` runs a short study and renders results/report.html; `make report` runs the whole study; `make test` runs
+# the tests.
 PYTHON ?= python3
 CORES ?= all
 VENV := .venv
@@ -10,7 +11,7 @@ PYTEST ?= -m "not slow"
 EXTRAS := $(if $(shell command -v nvidia-smi),-gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: report test lint clean
+.PHONY: quick report test lint clean
 
 # $(call step,what,command): a line with how long it took; what the command prints is shown if it fails. pip's warnings,
 # such as those of an index that is not there, are no failures.
@@ -20,6 +21,9 @@ pip = $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
 report: $(VENV)/run$(EXTRAS)
 	@exec python -m snakemake --cores $(CORES) -- all
+
+quick: $(VENV)/run$(EXTRAS)
+	@exec python -m snakemake --cores $(CORES) --configfile config/quick.yaml -- all
 
 test: $(VENV)/test$(EXTRAS)
 	@python -m pytest $(PYTEST)

@@ -12,6 +12,7 @@ rule trace:
         cache_lines="results/cache_lines.csv",
     log:
         "logs/trace.log",
+    threads: workflow.cores
     resources:
         **study.cpu_job(durations.TRACE_S),
         mem_mb=4000,

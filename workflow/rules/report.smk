@@ -60,6 +60,7 @@ rule show:
     log:
         "logs/{platform}/show.log",
     localrule: True
+    threads: workflow.cores
     script:
         "../scripts/show.py"
 

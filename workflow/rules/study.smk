@@ -31,9 +31,15 @@ except UserError as error:
 
 if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm, whose progress the run shows
     progress.EXPECTED |= study.expected()
+    if all(os.path.relpath(path) != "config/quick.yaml" for path in workflow.configfiles):
+        progress.HINT = "; `make quick` runs a shorter study"
     if study.remark:
         print(study.remark, file=sys.stderr)
     progress.FAULTY |= {os.path.relpath(kernel.path) for kernel in study.kernels.values() if kernel.faulty}
+
+
+if config["platforms"] == "auto":
+    config["platforms"] = study.platforms  # the jobs need not look at the machine again
 
 
 wildcard_constraints:
@@ -51,6 +57,6 @@ onstart:
     try:
         # Snakemake's own lock would stay when a run is killed; the system frees this one.
         held.enter_context(files.alone("results/.run.lock", wait_s=2, what="the same files"))
-        preflight.check(study.kernels)
+        preflight.check(study.kernels, remote="slurm" in config)
     except UserError as error:
         raise SystemExit(str(error))

@@ -8,6 +8,7 @@ import pandas as pd
 
 from tilewise.count import cache_lines, counters, trace
 from tilewise.files import processes, script, write_csv
+from tilewise.measure import place
 from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
@@ -18,7 +19,7 @@ with script(snakemake.log[0]):
     # A point that is run whole is counted by that; of others a few blocks are run.
     alike = dict.fromkeys(dataclasses.replace(point, task="trace") for point in asked)
     counted = [point for point in alike if point not in examined]
-    workers = snakemake.resources.cpus_per_task
+    workers = place.cores(snakemake.threads)
     with tempfile.TemporaryDirectory() as folder, processes(workers, "traced kernels") as pool:
         loops = pool.submit(cache_lines.count, study.loop_points(), study.kernels, shapes["cache_lines"], folder)
         traced, counts, faults = trace.trace_points(examined, counted, study.kernels, folder, shapes["limit_s"], pool)

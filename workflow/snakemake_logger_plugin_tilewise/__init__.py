@@ -22,6 +22,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from tilewise import UserError, configfiles, outcome, progress, stopping
 
+#: A run of more seconds says at its start how long it takes.
+NOTICEABLE_S = 60
 #: Seconds between two lines in a pipe, and between two looks at the journals; and the most lines for what is at work.
 PAUSE_S, LOOK_S, LINES = 10.0, 0.25, 4
 
@@ -56,7 +58,11 @@ class LogHandler(LogHandlerBase):
         if event == LogEvent.WORKFLOW_STARTED:
             self.begun, self.said = True, []
         elif event == LogEvent.RUN_INFO:
-            self.screen = Screen(progress.Run(record.stats), self.stream)
+            run = progress.Run(record.stats)
+            _, seconds = run.look()
+            self.screen = Screen(run, self.stream)
+            if seconds > NOTICEABLE_S:
+                self._say(f"this run takes {progress.in_words(seconds).removesuffix(' left')}{progress.HINT}")
         elif event == LogEvent.JOB_INFO and screen:
             log = Path(record.log[0]) if record.log else None
             screen.run.jobs[record.jobid] = progress.Job(record.rule_name, record.wildcards, log, not record.local)

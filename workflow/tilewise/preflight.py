@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 
 from tilewise import UserError
+from tilewise.build import cpp
 from tilewise.files import remedy
 from tilewise.report import claims, data, tables
 from tilewise.study.kernel import Kernel
 
 
-def check(kernels: Mapping[str, Kernel]) -> None:
-    """Raise UserError if no page can be made of the claims, the published and the recorded data."""
+def check(kernels: Mapping[str, Kernel], remote: bool) -> None:
+    """Raise UserError if no page can be made of the claims, the published and the recorded data, or if this machine has
+    no compiler that can do; the jobs of a cluster are `remote` and compile elsewhere."""
+    if not remote:
+        cpp.check()
     entries, published = claims.load(), data.published(kernels=kernels)
     evidence = data.load([], kernels=kernels)  # the recorded runs
     if not evidence.gpus:
