@@ -23,6 +23,7 @@ from tilewise.report.data import CLAIMS, Evidence, Platform, within
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.expressions import evaluate as evaluate_expression
+from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import read_yaml, validate
 
 #: The verdicts.
@@ -281,7 +282,10 @@ class Machine:
     def peak(self, dtype):
         """The vector peak of the datasheet, in GFLOP/s."""
         self._needs_gpu()
-        return _entry(self.platform.device["gpu"]["peak_gflops"] or {}, dtype, "peak_gflops")
+        known = self.platform.device["gpu"]["peak_gflops"] or {}
+        if dtype in PRECISIONS and dtype not in known:
+            raise Untestable(f"the peak of this GPU in {dtype} is not known")
+        return _entry(known, dtype, "peak_gflops")
 
     def _needs_gpu(self):
         if not self.platform.has_gpu:

@@ -334,6 +334,8 @@ def load(
 
     measured = _joined(platform.measurements for platform in everyone)
     facts = {name: _joined(platform.facts[name] for platform in everyone) for name in (*METHODS, *WHOLE)}
+    # A recorded probe without its sizes tells nothing.
+    facts["maximum_size"] = facts["maximum_size"].dropna(subset=["theoretical_n", "allocatable_n", "timed_n"])
     read = [(each.name, each.facts["counters"].head(None if each.has_gpu else 0)) for each in everyone]
     facts["counters"] = _joined(table.assign(platform=name) for name, table in read)
     # Recorded tables may have parameters that no kernel has today; every table that has parameters has them all.

@@ -392,7 +392,7 @@ def gate(evidence: Evidence) -> str:
 def energy(evidence: Evidence, published: pd.DataFrame) -> str:
     """How much further a joule goes in the best kernel than in the library's float product, on each GPU."""
     rows = tables.energy(evidence, published)
-    rows = rows[rows["gflop_per_joule"].notna()]
+    rows = rows.dropna(subset=["gflop_per_joule", "joules_per_product"])
     lines = []
     for gpu in evidence.gpus:
         own = rows[rows["platform"] == gpu.name]
@@ -404,7 +404,7 @@ def energy(evidence: Evidence, published: pd.DataFrame) -> str:
                 f"On {_label(evidence, gpu)}, a product of floats costs "
                 f"{rounded(sgemm['joules_per_product'])} J in cuBLAS "
                 f"({rounded(sgemm['gflop_per_joule'])} GFLOP/J) and {rounded(best['joules_per_product'])} J in "
-                f"`{best['kernel']}` ({rounded(best['gflop_per_joule'])} GFLOP/J, at {rounded(best['watts'])} W)."
+                f"`{best['kernel']}` ({rounded(best['gflop_per_joule'])} GFLOP/J)."
             )
     return "\n\n".join(lines)
 
