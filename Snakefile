@@ -10,7 +10,7 @@ rule all:
     input:
         "results/report.html",
         expand("results/{platform}/tables/{name}.csv", platform=study.platforms, name=[*study.tasks, *tables.OVERVIEW]),
-        ["results/strict.txt"] if config.get("strict") else [],
+        "results/outcome.txt",
     localrule: True
 
 
@@ -19,4 +19,4 @@ include: "workflow/rules/measure.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/count.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/strict.smk"
+include: "workflow/rules/outcome.smk"

@@ -229,16 +229,16 @@ def test_a_target_that_is_taken_for_a_configfile_is_named():
 
 
 def test_published_and_claims_are_checked_before_a_run(kernels, monkeypatch, tmp_path):
-    preflight.check(kernels)
+    preflight.check(kernels, remote=True)
     published = shutil.copytree(data.PUBLISHED, tmp_path / "published")
     rows = (published / "a.csv").read_text().splitlines(keepends=True)
     (published / "a.csv").write_text("".join(row for row in rows if "Table 3" not in row))
     monkeypatch.setattr(data.published, "__defaults__", (published, None))
     with pytest.raises(UserError, match="report/published: a figure is missing"):
-        preflight.check(kernels)
+        preflight.check(kernels, remote=True)
     monkeypatch.undo()
     entries = claims.load()
     entries[3]["quantity"] = "time(kernle='naive')"
     monkeypatch.setattr(claims, "load", lambda: entries)
     with pytest.raises(UserError, match=rf"report/claims.yaml: {entries[3]['id']}.quantity: .*kernle"):
-        preflight.check(kernels)
+        preflight.check(kernels, remote=True)

@@ -67,7 +67,7 @@ def test_the_counters_ask_for_a_gpu_and_for_time_by_what_they_profile(clone, con
 def test_every_rule_has_its_name_for_itself(config):
     assert {
         "all",
-        "build",
+        "show",
         "measure",
         "collect",
         "occupancy",
@@ -92,8 +92,7 @@ def test_machine_code_belongs_to_all_on_a_gpu_and_elsewhere_only_if_asked_for(co
     asked.parent.mkdir(parents=True)
     asked.touch()
     assert study.instructions_of({"platform": "emulator"}) == ["results/emulator/instructions.csv"]
-    assert "results/here/build/naive" in study.code_of(Wildcards(platform="here"))
-    sources = [Path(path).name for path in study.code_of(Wildcards(platform="emulator"))]
+    sources = [Path(path).name for path in study.cuda_sources_of(Wildcards(platform="here"))]
     assert "naive.cu" in sources and "kij.cpp" not in sources
 
 

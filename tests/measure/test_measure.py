@@ -150,13 +150,16 @@ def test_a_torn_journal_is_passed_over(study, tmp_path):
 SCRIPT = """
 import json, sys
 from pathlib import Path
+from tilewise.build import build
 from tilewise.measure import task as measure
 from tilewise.study import registry
 from tilewise.study.points import point
 folder, request = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
 points = [point("t", "mine", "float", n, 7, 9, block_x=32, block_y=1) for n in range(1, 41)]
-work = measure.Work("t", points, registry.load(folder), {"mine": folder / "build/mine"}, request["device"],
-                    request["config"], folder / "samples", folder / "journal")
+kernels = registry.load(folder)
+builds = build.build(build.instances(points, kernels), kernels, request["device"], folder / "build")
+work = measure.Work("t", points, kernels, builds, request["device"], request["config"], folder / "samples",
+                    folder / "journal")
 rows, _ = measure.measure_task(work)
 print(len(rows), set(rows.status))
 """

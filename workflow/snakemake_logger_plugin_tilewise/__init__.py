@@ -42,7 +42,7 @@ class LogHandler(LogHandlerBase):
         self.said: list[str] = []  # without a run
         self.errors: list[str] = []  # that belong to no job, or to the one whose failure is told next
         self.failed: dict[int, str] = {}
-        self.begun = self.closed = False
+        self.begun = self.closed = self.finished = False
         stopping.obey()  # before the Snakefile is read, which takes seconds
         try:
             configfiles.check()
@@ -106,6 +106,9 @@ class LogHandler(LogHandlerBase):
         job = self.screen.run.jobs.pop(number, None) if self.screen else None
         if not job or stopping.asked():
             return
+        if job.rule == outcome.RULE:  # all is there; the last words name what is not right
+            self.finished = True
+            return
         slurms = "\n".join(takewhile(lambda line: not line.startswith(" "), message.splitlines()))
         said = [slurms] if job.submitted else []
         text = "\n".join(filter(None, [*said, progress.cause(job.log, job.at)])) or "\n".join(self.errors)
@@ -121,7 +124,7 @@ class LogHandler(LogHandlerBase):
             yield "stopped; the same command goes on where this run was"
         elif self.failed:
             yield f"{len(self.failed)} failed, see above; the same command goes on where this run was"
-        elif self.errors:
+        elif self.errors and not self.finished:
             yield from self.errors
         elif self.begun:
             took = f"done in {self.screen.run.clock()}" if self.screen else "nothing to be done"

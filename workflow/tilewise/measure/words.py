@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+#: How the message of a CPU loop begins that would take longer than the config grants: no fault of the loop.
+BEYOND_BUDGET = "would take about"
+
 
 def told(row: Mapping[str, Any]) -> str:
     """A finished row in a line for a log: status, time, rate, noise, and how near its errors come to their bound."""

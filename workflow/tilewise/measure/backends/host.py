@@ -15,6 +15,7 @@ from tilewise.measure import verify
 from tilewise.measure.backends import Setting
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
+from tilewise.measure.words import BEYOND_BUDGET
 from tilewise.study.precision import PRECISIONS
 
 Multiply = Callable[[Any, Any, Any], None]
@@ -55,7 +56,7 @@ class Backend:
             predicted = _seconds(multiply, A, B, C) * p / few
             budget = config["cpu"]["budget_s"][self.where]
             if predicted > budget:
-                return failed(job, "timeout", f"would take about {predicted:.0f} s; cpu.budget_s is {budget:g} s")
+                return failed(job, "timeout", f"{BEYOND_BUDGET} {predicted:.0f} s; cpu.budget_s is {budget:g} s")
             A, B = verify.operands(np, dtype, n, p, m, config["seed"])
             times: list[float] = []
             verify.poison(C, dtype)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilewise import UserError
+from tilewise import KERNELS, UserError
 from tilewise.build.build import build
 from tilewise.measure import accuracy, tensor_core
 from tilewise.measure.backends import Setting
@@ -23,9 +23,10 @@ from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import NOT_BUILT, cause, failed, or_failed
 from tilewise.measure.task import Work
-from tilewise.study import columns, registry
+from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.sources import files_of
 
 MEASURED, PREDICTED = "measured", "predicted"
 #: The CPU loop with which products are compared too, as source a does; only up to so many multiply-adds.
@@ -90,8 +91,7 @@ class Accuracy(Method):
     points_per_point = 3
 
     def sources(self) -> list[Path]:
-        """As Method says."""
-        return registry.load()[LOOP].files
+        return files_of(KERNELS / "host" / f"{LOOP}.cpp")
 
     def asks(self, kernel: Kernel) -> Any:
         """As Method says."""
