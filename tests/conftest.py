@@ -2,6 +2,7 @@
 
 import os
 
+import filelock
 import hypothesis
 import pytest
 import yaml
@@ -76,12 +77,26 @@ def device():
 
 
 @pytest.fixture(scope="session")
-def built_for_gpu(tmp_path_factory):
-    """A function that builds the kernels of some points for a GPU, on all cores; all tests share what is built."""
+def shared(tmp_path_factory):
+    """A folder that the workers of pytest-xdist have in common."""
     folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    return lambda points, kernels, device: built(points, kernels, device, folder / "built_for_gpu", os.cpu_count())
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def built_for_gpu(shared):
+    """A function that builds the kernels of some points for a GPU, on all cores; all tests share what is built."""
+    return lambda points, kernels, device: built(points, kernels, device, shared / "built_for_gpu", os.cpu_count())
+
+
+@pytest.fixture(autouse=True)
+def alone_on_the_gpu(request, shared):
+    """One test at a time uses the GPU, because another one would disturb its times."""
+    if not request.node.get_closest_marker("gpu"):
+        yield
+        return
+    with filelock.FileLock(shared / "gpu.lock"):
+        yield
 
 
 @pytest.fixture(scope="session")
