@@ -70,7 +70,7 @@ rule instructions:
         "results/{platform}/instructions.csv",
     log:
         "logs/{platform}/instructions.log",
-    threads: 4
+    threads: workflow.cores
     resources:
         **study.cpu_job(durations.INSTRUCTIONS_S),
         mem_mb=4000,

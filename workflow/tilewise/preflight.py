@@ -15,9 +15,9 @@ def check(kernels: Mapping[str, Kernel], remote: bool) -> None:
     if not remote:
         cpp.check()
     entries, published = claims.load(), data.published(kernels=kernels)
-    evidence = data.load([], kernels=kernels)  # the recorded runs
-    if not evidence.gpus:
+    if not any(data.RECORDED.glob("*/device.json")):
         return
+    evidence = data.load([], kernels=kernels)  # the recorded runs
     claims.check(entries, evidence)
     try:
         tables.maximum_size(evidence, published)
