@@ -270,3 +270,13 @@ def test_a_mistake_in_tuned_yaml_is_named(tuned, tmp_path, text, message):
     (tmp_path / "tuned.yaml").write_text(text)
     with pytest.raises(UserError, match=re.escape(message)):
         registry.load(tmp_path)
+
+
+def test_a_kernel_that_no_small_shape_suits_keeps_its_points_on_the_emulator(config, kernels):
+    """They are at the sweep's own shape, which is not run: a row says so."""
+    large = dataclasses.replace(kernels["naive"], requires=("n > 1000",))
+    points = expand(config, kernels | {"naive": large}, "task1b", "emulator")
+    assert points and shapes(points) == {(1024, 1024, 1024)}
+    assert len({p.parameters for p in points}) == len(
+        {p.parameters for p in expand(config, kernels, "task1b", "emulator")}
+    )

@@ -22,8 +22,6 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from tilewise import UserError, configfiles, outcome, progress, stopping
 
-#: A run of more seconds says at its start how long it takes.
-NOTICEABLE_S = 60
 #: Seconds between two lines in a pipe, and between two looks at the journals; and the most lines for what is at work.
 PAUSE_S, LOOK_S, LINES = 10.0, 0.25, 4
 
@@ -61,7 +59,7 @@ class LogHandler(LogHandlerBase):
             run = progress.Run(record.stats)
             _, seconds = run.look()
             self.screen = Screen(run, self.stream)
-            if seconds > NOTICEABLE_S:
+            if progress.HINT:
                 self._say(f"this run takes {progress.in_words(seconds).removesuffix(' left')}{progress.HINT}")
         elif event == LogEvent.JOB_INFO and screen:
             log = Path(record.log[0]) if record.log else None

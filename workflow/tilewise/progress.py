@@ -24,7 +24,7 @@ TRUSTED_S = 20
 #: Seconds and points of each task on each platform, by (platform, task). Snakemake hands a logger nothing of the
 #: study, so study.smk fills this in.
 EXPECTED: dict[tuple[str, str], tuple[float, int]] = {}
-#: What a run says at its start after how long it takes.
+#: What the whole study says at its start after how long it takes; other runs say neither.
 HINT = ""
 #: Sources of kernels that are faulty on purpose.
 FAULTY: set[str] = set()

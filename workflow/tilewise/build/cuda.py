@@ -40,7 +40,7 @@ def compiler() -> str:
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:
     """Compile one template instance for a compute capability such as "9.0".
 
-    Returns the cubin and what a manifest tells of it: its symbol, registers, static shared bytes and spill bytes.
+    Returns the cubin and its entry for `build`: symbol, registers, static shared bytes and spill bytes.
     Raises UserError with the compiler's first error.
     """
     compiler()

@@ -27,13 +27,13 @@ def missing() -> str:
     """Why Triton's kernels cannot be compiled here; empty if they can."""
     if importlib.util.find_spec("triton"):
         return ""
-    return "the Python package triton is missing: `pip install -e '.[triton]'`, then run with `--forcerun build`"
+    return "the Python package triton is missing: `pip install -e '.[triton]'`, then run with `--forcerun measure`"
 
 
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:
     """Compile one instance for a compute capability such as "9.0"; needs the package triton.
 
-    Returns the cubin and what a manifest tells of it: its symbol and dynamic shared bytes. Raises UserError with the
+    Returns the cubin and its entry for `build`: symbol and dynamic shared bytes. Raises UserError with the
     compiler's last line.
     """
     import triton

@@ -6,6 +6,7 @@ was measured under the same conditions.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import logging
@@ -32,6 +33,7 @@ from tilewise.measure.words import told
 from tilewise.study import columns, registry
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.sweeps import LARGEST_SIDE
 
 LOG = logging.getLogger(__name__)
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.
@@ -78,7 +80,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     second waits a minute, then raises UserError.
     """
     start = time.monotonic()
-    jobs = work.jobs()
+    jobs = [_emulated(job, work.config) for job in work.jobs()]
     keys = {job.key: _keys(job, work.config["timing"]) for job in jobs}
     with Journal(work.journal) as remembered:
         rows = remembered.rows
@@ -107,6 +109,15 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     spent = {"wall_s": time.monotonic() - start, "timed_s": timed_s}
     facts = {"platform": work.device["platform"], "task": work.task, "points": len(jobs), "remembered": known} | spent
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
+
+
+def _emulated(job: Job, config: Mapping[str, Any]) -> Job:
+    """A job of the emulator at a shape that is none of its own cannot be run: no smaller one suits its kernel."""
+    shape = job.point.shape
+    if job.backend != "emulator" or max(shape.values()) <= LARGEST_SIDE or shape in config["emulator"]["shapes"]:
+        return job
+    message = f"no shape of up to {LARGEST_SIDE} suits this kernel; add one that does to emulator.shapes in the config"
+    return dataclasses.replace(job, row=job.row | {"status": "unsupported", "message": message})
 
 
 def _keys(job: Job, timing: Mapping[str, Any]) -> list[str]:

@@ -40,6 +40,10 @@ def nearest(value: str, known: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
 
 
+#: A shape that is chosen for the emulator has at most so many rows and columns: more would take minutes.
+LARGEST_SIDE = 512
+
+
 def expand(
     config: Mapping[str, Any],
     kernels: Mapping[str, Kernel],
@@ -57,13 +61,13 @@ def expand(
     `config` is a validated config, `kernels` the registry. A point that breaks a condition of its kernel drops out if
     the sweep names others of the same kernel, element type and shape. On the backend `emulator` CUDA kernels run at
     those of the emulator's shapes that they take (not if `emulators_shapes` is false), or else at the smallest shape
-    that they take, and library calls for the GPU drop out; the CPU's loops and libraries are the same everywhere. If
-    `shapes` is false, the task's method chooses the shapes, and a point stands for its kernel with its parameters; if
-    `only_cuda` is true, it is for CUDA kernels alone. If `space` is true, a parameter that a sweep does not name has
-    every value of the kernel's `space`. A sweep with `only_timed: true` has no points on the emulator, and none if
-    `emulated` is true. A sweep with `tuned: true` takes the parameters that it does not name from the registry: those
-    of the class of each shape on `gpu`, a platform's name. On the emulator it takes those of all its shapes. Raises
-    UserError for a point that cannot be right on any device.
+    that they take, or at one of the sweep's, for a row that says so; library calls for the GPU drop out; the CPU's
+    loops and libraries are the same everywhere. If `shapes` is false, the task's method chooses the shapes, and a
+    point stands for its kernel with its parameters; if `only_cuda` is true, it is for CUDA kernels alone. If `space`
+    is true, a parameter that a sweep does not name has every value of the kernel's `space`. A sweep with `only_timed:
+    true` has no points on the emulator, and none if `emulated` is true. A sweep with `tuned: true` takes the
+    parameters that it does not name from the registry: those of the class of each shape on `gpu`, a platform's name.
+    On the emulator it takes those of all its shapes. Raises UserError for a point that cannot be right on any device.
     """
     found: dict[Point, None] = {}
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
@@ -98,7 +102,10 @@ def expand(
                     asked = [Point(task, name, dtype, 1, 1, 1, choice) for choice in everywhere]
                     served = {(each.dtype, each.parameters) for each in found if each.kernel == name}
                     lonely = [each for each in asked if (dtype, each.parameters) not in served]
-                    found |= dict.fromkeys(filter(None, (at_smallest_shape(each, kernel) for each in lonely)))
+                    for each in lonely:
+                        own = (dataclasses.replace(each, n=s["n"], p=s["p"], m=s["m"]) for s in named)
+                        suited = at_smallest_shape(each, kernel) or next((p for p in own if not kernel.unmet(p)), None)
+                        found |= dict.fromkeys([suited] if suited else [])
     if backend == "emulator":
         return [each for each in found if kernels[each.kernel].kind != "library" or not kernels[each.kernel].on_gpu]
     return list(found)
@@ -106,12 +113,13 @@ def expand(
 
 def at_smallest_shape(point: Point, kernel: Kernel, blocks: int = 1) -> Point | None:
     """The point at the smallest shape that its kernel takes, whose rows and columns are `blocks` times as many if it
-    takes that too; None if there is none of sizes up to 512.
+    takes that too; None if there is none of sizes up to LARGEST_SIDE.
 
     Tried are powers of two and the multiples of what the kernel's numbers say: its parameters and what a block covers.
     """
     numbers = {value for _, value in point.parameters} | set(kernel.covered(point))
-    sizes = {32, 64, 128, 256, 512} | {k * number for number in numbers for k in (1, 2, 3) if 8 <= k * number <= 512}
+    multiples = {k * number for number in numbers for k in (1, 2, 3)}
+    sizes = {32, 64, 128, 256, 512} | {size for size in multiples if 8 <= size <= LARGEST_SIDE}
     shapes = sorted(itertools.product(sizes, repeat=3), key=lambda shape: (math.prod(shape), shape))
     tried = (dataclasses.replace(point, n=n, p=p, m=m) for n, p, m in shapes)
     found = next((each for each in tried if kernel.unmet(each) is None), None)
