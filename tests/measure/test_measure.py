@@ -83,6 +83,12 @@ def test_a_hang_ends_only_its_own_point(study):
     assert "2 s" in rows.message[1]
 
 
+def test_a_shape_beyond_the_emulators_own_is_a_row_that_says_so(study):
+    rows = study(sizes=(4, 1000))
+    assert rows.status.tolist() == ["ok", "unsupported"]
+    assert rows.message[1].startswith("no shape of up to 512 suits this kernel; add one")
+
+
 def test_a_worker_may_write_its_files_after_the_last_point(study, monkeypatch, tmp_path):
     slow = tmp_path / "python"
     slow.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"; sleep 1; touch "{tmp_path}/written"\n')
