@@ -199,7 +199,7 @@ REGISTRY = {
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
     "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gate"}, {"gate"}),
-    "workspaces": (put(*MINE, "workspaces", "turned", "dtype", value="float"), {"two"}, {"two"}),
+    "workspaces": (put(*MINE, "workspaces", "turned", "dtype", value="double"), {"two"}, {"two"}),
     "launches": (lambda kernels: kernels["mine"]["launches"].reverse(), {"two"}, {"two"}),
     "function": (put(*PLAIN, "function", value="other"), {"one"}, {"one"}),
     "template": (put(*PLAIN, "template", value=["dtype", "tile"]), {"one"}, {"one"}),
