@@ -13,6 +13,10 @@ LEFT = {
     "_handle": "ctypes has no other way to close a library, which the emulator does between kernels",
     "_actions": "argparse has no other list of its options",
 }
+#: Lines that stay, with the reason.
+LINES = {
+    "sys.executable = shlex.quote(sys.executable)": "Snakemake does not quote it, so no clone could lie under a blank",
+}
 PLACES = ("Snakefile", "workflow/**/*.py", "workflow/**/*.smk", "profiles/**/*.yaml", "slurm/*.yaml", "Makefile")
 #: What no file names: Snakemake's folder and exceptions, its objects' inside, and code in a profile.
 NEVER = (
@@ -37,4 +41,4 @@ def test_no_private_name_of_another_package_is_used_but_those_with_a_reason():
 def test_nothing_reaches_into_snakemake():
     code = [(place, line.split("#")[0]) for place, line in lines()]
     found = [place for place, line in code if re.search(NEVER, re.sub(r"tilewise\.workflow", "", line))]
-    assert [place for place in found if ": rm -rf " not in place] == []
+    assert [place for place in found if ": rm -rf " not in place and place.split(": ", 1)[1] not in LINES] == []

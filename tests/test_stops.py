@@ -176,11 +176,6 @@ def test_a_second_run_is_refused_in_words_and_a_killed_one_takes_its_scripts_alo
     assert snakemake(clone, "results/emulator/device.json", "--forcerun", "probe").returncode == 0
 
 
-def test_a_copy_without_git_does_not_say_that_it_is_clean(clone):
-    device = json.loads((clone / "results/emulator/device.json").read_text())
-    assert device["commit"] is None and device["dirty"] is None
-
-
 def test_what_a_killed_run_left_unfinished_is_made_again_without_advice(clone, tracing):
     run = tracing()
     (clone / TRAFFIC).write_text("half a li")

@@ -1,6 +1,7 @@
 # The config, read and checked before any rule is made: `study` is what the other files ask for platforms and tasks.
 import contextlib
 import os
+import shlex
 import sys
 
 from snakemake_interface_executor_plugins.settings import ExecMode
@@ -8,6 +9,9 @@ from tilewise import UserError, files, preflight, progress, stopping
 from tilewise.report import figures, tables
 from tilewise.study.schema import read_yaml
 from tilewise.workflow import Study
+
+# Snakemake writes the path of Python into a script's command as it is, so a clone in a folder with a blank would not run.
+sys.executable = shlex.quote(sys.executable)
 
 try:
     read_yaml("config/config.yaml")  # names the file and line of a mistake, which Snakemake's own message leaves out
