@@ -229,7 +229,7 @@ class _Values:
 def _launch(key: str, entry: LaunchEntry, instance: str, at: _Values, workspaces: Mapping[str, Workspace]) -> Launch:
     cluster = at.three(f"{key}cluster", entry.cluster)
     grid = at.three(f"{key}grid", entry.grid)
-    if entry.covers:
+    if not entry.grid:
         rows, columns = (at.whole(f"{key}covers", size) for size in entry.covers)
         grid = (ceil_div(at.point.m, columns), ceil_div(at.point.n, rows), 1)
     blocks = cluster[0] * cluster[1] * cluster[2]
