@@ -443,7 +443,7 @@ def test_bandwidth_on_the_emulator_checks_and_measures_nothing(tmp_path, device,
     [
         ("add.cu", "+ B[row + col]", "- B[row + col]", ["memory_bandwidth", "ceiling"], "incorrect", "result is wrong"),
         ("multiply_add.cu", "x[c] * a + b", "x[c] * a", ["multiply_add_rate"], "incorrect", "result is wrong"),
-        ("multiply_add.cu", "T sum = 0;", "T sum = no;", ["multiply_add_rate"], "error", "no"),
+        ("multiply_add.cu", "T sum = 0;", "T sum = no;", ["multiply_add_rate"], "compile_error", "no"),
     ],
 )
 def test_a_probe_that_goes_wrong_costs_its_own_row(
