@@ -449,7 +449,8 @@ def test_broken_expressions(quantity, message, gpu, evidence):
     with pytest.raises(UserError, match=message):
         claims.evaluate(claim(quantity), gpu)
     entry = CLAIMS[0] | claim(quantity)
-    assert set(claims.verdicts([entry], evidence)["verdict"]) == {claims.BROKEN}, "the report goes on"
+    found = set(claims.verdicts([entry], evidence)["verdict"])  # without a GPU some functions have nothing to ask
+    assert claims.BROKEN in found <= {claims.BROKEN, claims.UNTESTED}, "the report goes on"
 
 
 def test_expressions_cannot_reach_into_python(gpu):
