@@ -400,11 +400,12 @@ def energy(evidence: Evidence, published: pd.DataFrame) -> str:
         kernels = own[(own["dtype"] == "float") & ~own["kernel"].isin(evidence.libraries)]
         if len(library) and len(kernels):
             best, sgemm = kernels.loc[kernels["gflop_per_joule"].idxmax()], library.iloc[0]
+            watts = "" if pd.isna(best["watts"]) else f", at {rounded(best['watts'])} W"
             lines.append(
                 f"On {_label(evidence, gpu)}, a product of floats costs "
                 f"{rounded(sgemm['joules_per_product'])} J in cuBLAS "
                 f"({rounded(sgemm['gflop_per_joule'])} GFLOP/J) and {rounded(best['joules_per_product'])} J in "
-                f"`{best['kernel']}` ({rounded(best['gflop_per_joule'])} GFLOP/J)."
+                f"`{best['kernel']}` ({rounded(best['gflop_per_joule'])} GFLOP/J{watts})."
             )
     return "\n\n".join(lines)
 
