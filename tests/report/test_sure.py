@@ -155,8 +155,8 @@ def test_the_largest_product_says_how_many_rows_of_blocks_run_together(gpu):
     facts = {"maximum_size": probes, "occupancy": held.astype(gpu.facts["occupancy"].dtypes)}
     evidence = dataclasses.replace(gpu, facts=gpu.facts | facts, gpu=gpu.gpu.head(0))
     words = findings.largest_rates(evidence)
-    assert "6,277 GFLOP/s at n = 8,192, 5,320 GFLOP/s at n = 53,706" in words
-    assert "264 blocks of 128 × 8 run at once; these are 4.1, 0.63 rows of blocks" in words
+    assert "6,277 GFLOP/s at n = 8,192 and 5,320 GFLOP/s at n = 53,706" in words
+    assert "264 blocks of 128 × 8 run at once; these are 4.1 and 0.63 rows of blocks" in words
 
 
 def test_the_conclusion_is_made_of_the_tables(gpu):
@@ -332,5 +332,5 @@ def test_the_page_says_which_roof_is_missing(gpu):
     )
     words = findings.missing_roofs(dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}))
     assert words == (
-        "**On Invented H200 one roof could not be measured:** memory bandwidth in float (incorrect: 1 &lt; 2 is wrong)."
+        "**On Invented H200 one roof could not be measured:** memory bandwidth in float (incorrect: 1 &#60; 2 is wrong)."
     )
