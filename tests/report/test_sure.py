@@ -332,5 +332,6 @@ def test_the_page_says_which_roof_is_missing(gpu):
     )
     words = findings.missing_roofs(dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}))
     assert words == (
-        "**On Invented H200 one roof could not be measured:** memory bandwidth in float (incorrect: 1 &#60; 2 is wrong)."
+        "**On Invented H200 one roof could not be measured:** memory bandwidth in float (incorrect: "
+        "1 &#60; 2 is wrong)."
     )

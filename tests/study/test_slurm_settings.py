@@ -12,7 +12,7 @@ from snakemake.iocontainers import Wildcards
 from tilewise import UserError
 from tilewise.files import alone
 from tilewise.measure import probe
-from tilewise.study import durations, slurm
+from tilewise.study import columns, durations, slurm
 from tilewise.study.schema import validate
 from tilewise.workflow import Study
 
@@ -114,10 +114,16 @@ def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tm
     assert asked("b-2") == ["--exclude=n4", "--nodelist=n5"]
 
 
+#: Task, ms and samples of recorded points.
+TIMED = (("a", 1, 5), ("a", 1, 5), ("b", 500, 4), ("c", None, 0))
+
+
 def test_times_come_from_the_recorded_run_by_the_number_of_points(tmp_path):
     folder = tmp_path / "card"
     (folder / "facts").mkdir(parents=True)
-    (folder / "measurements.csv").write_text("task,time_ms,samples\na,1,5\na,1,5\nb,500,4\nc,,0\n")
+    rows = [{"task": task, "time_ms": ms, "samples": count} for task, ms, count in TIMED]
+    table = columns.frame([row | {"platform": "card", "status": "ok"} for row in rows], "measurements")
+    table.to_csv(folder / "measurements.csv", index=False)
     (folder / "facts/a.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,a,30.5,20,2,0\n")
     (folder / "facts/b.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,b,0.5,0,1,1\n")
     seconds = functools.partial(durations.of_task, folder=tmp_path)
