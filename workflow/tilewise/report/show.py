@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -14,9 +15,7 @@ from tilewise.report.data import Evidence
 def show(folder: Path, of_tables: Iterable[str], of_figures: Iterable[str], workers: int) -> None:
     """Write files of the platform in `folder`, each named after a task or after an entry of OVERVIEW."""
     with processes(workers, "drew figures") as pool:
-        made = [pool.submit(_table, folder, path) for path in of_tables]
-        made += [pool.submit(_figure, folder, path) for path in of_figures]
-        for each in made:
+        for each in [pool.submit(_write, folder, path) for path in (*of_tables, *of_figures)]:
             each.result()
 
 
@@ -35,17 +34,11 @@ def _loaded(folder: Path) -> tuple[Evidence, pd.DataFrame]:
     return evidence, data.published(kernels=evidence.kernels)
 
 
-def _table(folder: Path, path: str) -> None:
+def _write(folder: Path, path: str) -> None:
+    """Write a table (.csv) or a figure (.svg)."""
     name, (evidence, published) = Path(path).stem, _loaded(folder)
-    if name in tables.OVERVIEW:
-        tables.save(lambda: tables.OVERVIEW[name](evidence, published), path)
+    kind: Any = tables if path.endswith(".csv") else figures
+    if name in kind.OVERVIEW:
+        kind.save(lambda: kind.OVERVIEW[name](evidence, published), path)
     else:
-        tables.save(lambda: tables.task(name, evidence.of(name), published), path)
-
-
-def _figure(folder: Path, path: str) -> None:
-    name, (evidence, published) = Path(path).stem, _loaded(folder)
-    if name in figures.OVERVIEW:
-        figures.save(lambda: figures.OVERVIEW[name](evidence, published), path)
-    else:
-        figures.save(lambda: figures.task(name, evidence.of(name), published), path)
+        kind.save(lambda: kind.task(name, evidence.of(name), published), path)
