@@ -1,4 +1,4 @@
-# Tilewise: a reproducible study of CUDA matrix multiplication. The README tells how to run it.
+# Tilewise: a reproducible study of CUDA matrix multiplication. The README shows how to run it.
 container: "docker://snakemake/snakemake:v9.27.1"
 
 
@@ -17,6 +17,6 @@ rule all:
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/measure.smk"
 include: "workflow/rules/tune.smk"
-include: "workflow/rules/count.smk"
+include: "workflow/rules/explain.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/outcome.smk"

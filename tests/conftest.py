@@ -6,14 +6,14 @@ import filelock
 import hypothesis
 import pytest
 import yaml
+from builders import built
 from clones import copy_repository
-from making import built
 from xdist.scheduler import LoadFileScheduling
 
 from tilewise import ROOT
 from tilewise.measure import gpus
 from tilewise.study import registry
-from tilewise.study.device import EMULATED_LIMITS
+from tilewise.study.device import EMULATED_LIMITS, Device
 
 # A busy machine is slower than hypothesis expects.
 hypothesis.settings.register_profile("study", deadline=None)
@@ -64,16 +64,8 @@ def kernels():
 
 @pytest.fixture(scope="session")
 def device():
-    """device.json of a machine without a GPU, as far as the measurements read it."""
-    return {
-        "platform": "emulator",
-        "backend": "emulator",
-        "gpu": None,
-        "limits": EMULATED_LIMITS,
-        "versions": {},
-        "cpu": {},
-        "host_compiler": "g++",
-    }
+    """A machine without a GPU."""
+    return Device("emulator", "emulator", limits=EMULATED_LIMITS, host_compiler="g++")
 
 
 @pytest.fixture(scope="session")

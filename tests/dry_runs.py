@@ -9,7 +9,7 @@ import sys
 
 import snakemake.cli
 
-from tilewise import preflight, workflow  # noqa: F401  what the rules import
+from tilewise import preflight, rules  # noqa: F401  what the rules import
 from tilewise.report import figures, tables  # noqa: F401
 
 for line in sys.stdin:

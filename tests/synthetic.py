@@ -6,16 +6,16 @@ import math
 import yaml
 
 from tilewise import ROOT
-from tilewise.build.build import unsupported
-from tilewise.study import columns, points, registry, sweeps, tuning
+from tilewise.compile.build import unsupported
+from tilewise.study import columns, points, registry, tuning
+from tilewise.study.device import Device
+from tilewise.study.sweeps import Reading, Target, expand
 
 #: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = registry.load()
-#: Columns of counts that the report does not use individually.
-MORE_COUNTS = ["global_store_requests", "shared_load_requests", "shared_store_requests", "shared_store_wavefronts"]
-BY_WAY = ["async_load_requests", "async_load_sectors", "tma_load_sectors", "tma_store_sectors", "matrix_load_requests"]
-BY_WAY += ["cluster_load_sectors", "cluster_store_sectors"]
-MORE_COUNTS += ["uninitialised", "divergence", "misaligned"]
+#: What the emulator counts of a kernel without copies by other ways; those came later, as some kinds of faults did.
+COUNTS = {name: 0 if name in columns.LATER["counters"] else 7 for name in columns.counts()}
+COUNTS |= {name: 7 for name in columns.FAULTS if name not in columns.LATER["traffic"]}
 #: GFLOP/s of a point at 8192 cubed, float, roughly those of an H200; double takes 1.7 times as long.
 _NAIVE = {8: 3200, 16: 4760, 32: 5340, 64: 5530, 128: 6180, 256: 5700}
 _TILED = {8: 5140, 16: 8140, 32: 8730}
@@ -82,16 +82,8 @@ def row(point, platform, backend="gpu", **changes):
 
 def failed(values, status, message):
     """The row of a point that did not run: its cause, without numbers."""
-    numbers = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops", "sm_clock_mhz"]
-    return (
-        values
-        | dict.fromkeys([*numbers, "relative_error", "bound_ratio"])
-        | {
-            "status": status,
-            "message": message,
-            "samples": 0,
-        }
-    )
+    numbers = [name for name in columns.FILES["measurements"] if name != "*" and columns.COLUMNS[name].type == "number"]
+    return values | dict.fromkeys(numbers) | {"status": status, "message": message, "samples": 0}
 
 
 def device(platform, backend, **different):
@@ -154,6 +146,21 @@ FULL_SIZE |= {"stall_barrier": 2.0, "stall_long_scoreboard": 1.0, "stall_mio_thr
 FULL_SIZE |= {"shared_load_wavefronts": 100_663_296, "shared_store_wavefronts": 33_554_432}
 
 
+def hardware():
+    """Rows of counters.csv for every rung of the float ladder: `naive` loads more often than all others."""
+    rows = []
+    for at in expand(config(), KERNELS, "ladder_float"):
+        if at.dtype == "float" and at.n == at.p == at.m and KERNELS[at.kernel].kind == "cuda":
+            work = at.n**3 // 32  # multiply-adds of warps
+            executed, loads = (5 * work, work) if at.kernel == "naive" else (3 * work // 2, work // 10)
+            row = {"kernel": at.kernel, "dtype": at.dtype, **at.shape, **dict(at.parameters), "l2_sectors": work}
+            row |= {"executed_instructions": executed, "shared_bank_conflicts": 0, "shared_load_wavefronts": loads}
+            row |= {"global_load_requests": loads, "shared_load_requests": loads, "shared_store_wavefronts": 0}
+            row |= dict.fromkeys(["global_store_requests", "shared_store_requests"], 0)
+            rows.append(row)
+    return rows
+
+
 def traffic(counted=True):
     """Rows of traffic.csv, or of counters.csv with a difference in one column."""
     rows = []
@@ -166,21 +173,15 @@ def traffic(counted=True):
         block = tile or 32
         rows.append(
             {"kernel": name, "dtype": "float", "n": 256, "p": 256, "m": 256, "block_x": block, "block_y": block}
-            | {
-                "tile": tile,
-                "ntb": None,
-                "global_load_requests": requests,
-                "global_load_sectors": requests * per_request,
-            }
+            | COUNTS
+            | {"tile": tile, "global_load_requests": requests, "global_load_sectors": requests * per_request}
             | {"global_store_sectors": 8192, "sectors_per_request": per_request, "shared_bank_conflicts": 0}
             | {"shared_load_wavefronts": 262_144 if counted else 250_000, "flop_per_byte": intensity / 2}
             | {"flop_per_byte_moved": intensity}
-            | dict.fromkeys(MORE_COUNTS, 7)
-            | dict.fromkeys(BY_WAY, 0)
             | {"races": 0, "out_of_bounds": 0}
         )
     if not counted:
-        rows.append(FULL_SIZE)
+        rows += [FULL_SIZE, *hardware()]
     return columns.frame(rows, "traffic" if counted else "counters", parameters())
 
 
@@ -188,7 +189,7 @@ def lines():
     """Rows of cache_lines.csv."""
     study = config()
     rows = []
-    for point in sweeps.expand(study, KERNELS, "loop_orders"):
+    for point in expand(study, KERNELS, "loop_orders"):
         if point.dtype == "float":
             row = {"kernel": point.kernel, "element_bytes": 4, **point.shape, **dict(point.parameters)}
             counts = {"multiply_adds": 1000, "l1_lines": 63 if point.n < 300 else 1000, "l2_lines": 1}
@@ -218,7 +219,7 @@ def variants(platform, backend="gpu"):
 def accuracy(platform, backend, study):
     """Rows of the accuracy gate, in which one accumulator fails and half parts have their limits."""
     rows = []
-    for at in sweeps.expand(study, KERNELS, "accuracy_gate") if "accuracy_gate" in study["tasks"] else ():
+    for at in expand(study, KERNELS, "accuracy_gate") if "accuracy_gate" in study["tasks"] else ():
         for kind in ("mixed", "along_k", "steep_along_k"):
             row = at.columns() | {"platform": platform, "operands": kind, "status": "ok", "message": ""}
             row |= {"claimed": KERNELS[at.kernel].claims_accuracy(kind, at.p)}
@@ -238,7 +239,7 @@ def energy(platform, backend, study):
     """Rows of the energy task, in which faster kernels take as many watts; none of a study without this task."""
     rows = []
     asked = "energy" in study["tasks"]
-    for at in sweeps.expand(study, KERNELS, "energy", backend, emulators_shapes=False) if asked else ():
+    for at in expand(study, KERNELS, "energy", Target(backend), Reading(emulators_shapes=False)) if asked else ():
         row = at.columns() | {"platform": platform, "status": "not_timed", "message": "emulated"}
         if backend == "gpu":
             gflops = _gflops(at)
@@ -252,7 +253,7 @@ def energy(platform, backend, study):
 
 def instructions(asked):
     """The loops of the products of some points: half of each are multiply-adds, on the tensor cores in `dmma` alone."""
-    kinds = dict.fromkeys(columns.FILES["instructions"].split()[8:-3], 0)
+    kinds = {name: 0 for name in columns.FILES["instructions"] if columns.COLUMNS[name].type == "whole"}
     rows = {}
     for point in asked:
         kernel = KERNELS[point.kernel]
@@ -315,6 +316,22 @@ def facts(platform, backend, study):
     }
 
 
+def _as_it_ran(values, point, machine):
+    """The row of a point, or that of its failure if the machine refuses it, cannot run it or takes too long."""
+    kernel, chosen, backend = KERNELS[point.kernel], dict(point.parameters), machine["backend"]
+    if backend == "emulator":
+        if point.kernel == "kij" and math.prod([point.n, point.p, point.m]) > 2**30:
+            return failed(values, "timeout", "one run would take longer than 5 s (cpu.budget_s.emulator)")
+        return values
+    gpu = Device(machine["platform"], backend, gpu=machine["gpu"])
+    if kernel.kind == "cuda" and unsupported(kernel, gpu):
+        return failed(values, "unsupported", unsupported(kernel, gpu))
+    if (point.kernel, point.dtype, chosen.get("tile"), chosen.get("ntb")) == ("multi_tile", "double", 32, 16):
+        refused = "CUDA_ERROR_INVALID_VALUE: 139264 B of shared memory, 232448 allowed"
+        return failed(values, "invalid_launch", refused)
+    return values
+
+
 def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
     """Write a complete platform into `folder`, whose name it gets; on a GPU one point is refused, one not verified.
 
@@ -328,30 +345,15 @@ def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
     for task, entry in study["tasks"].items():
         if entry.get("method") in ("bandwidth", "overhead", "launch_limits", "tune", "accuracy", "energy"):
             continue
-        expanded = sweeps.expand(study, KERNELS, task, backend, shapes=entry.get("method") != "maximum_size")
+        expanded = expand(study, KERNELS, task, Target(backend), Reading(shapes=entry.get("method") != "maximum_size"))
         everything += expanded
         if "method" not in entry:
             took = {"platform": platform, "task": task, "wall_s": 12.5, "timed_s": 10.25, "remembered": 0}
             took = columns.frame([took | {"points": len(expanded)}], "sweep")
             took.to_csv(folder / "facts" / f"{task}.csv", index=False)
-        for point in expanded:
-            values = row(point, platform, backend)
-            if entry.get("method") == "maximum_size":
-                n = maximum_size(platform, backend)["timed_n"]
-                values |= {"n": n, "p": n, "m": n}
-            chosen = dict(point.parameters)
-            refused = point.kernel == "multi_tile" and point.dtype == "double"
-            if backend == "gpu" and refused and (chosen["tile"], chosen["ntb"]) == (32, 16):
-                values = failed(
-                    values, "invalid_launch", "CUDA_ERROR_INVALID_VALUE: 139264 B of shared memory, 232448 allowed"
-                )
-            of = KERNELS[point.kernel]
-            why = unsupported(of, machine) if backend == "gpu" and of.kind == "cuda" else ""
-            if why:
-                values = failed(values, "unsupported", why)
-            if backend == "emulator" and point.kernel == "kij" and math.prod([point.n, point.p, point.m]) > 2**30:
-                values = failed(values, "timeout", "one run would take longer than 5 s (cpu.budget_s.emulator)")
-            rows.append(values)
+        n = maximum_size(platform, backend)["timed_n"]
+        other = {"n": n, "p": n, "m": n} if entry.get("method") == "maximum_size" else {}
+        rows += [_as_it_ran(row(point, platform, backend) | other, point, machine) for point in expanded]
     measurements = columns.frame(rows, "measurements", parameters())
     (folder / "tasks").mkdir()
     for task, part in measurements.groupby("task"):

@@ -6,17 +6,18 @@ import shutil
 
 import pytest
 import yaml
-from making import work_of
+from builders import work_of
 
 from tilewise import ROOT, UserError, configfiles, files, preflight
+from tilewise.evidence import PUBLISHED, load_platform, published
 from tilewise.measure import task as measure
 from tilewise.measure.journal import Journal
-from tilewise.report import claims, data
+from tilewise.report import claims
+from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study import device as devices
 from tilewise.study.points import point
 from tilewise.study.schema import read_yaml, validate
-from tilewise.workflow import Study
 
 
 def truncate(path):
@@ -61,23 +62,23 @@ READ = {
     "config.yaml": study_of,
     "quick.yaml": lambda path: configfiles.check(["--cores", "1", "--configfile", str(path), "-n"]),
     "kernels/registry.yaml": lambda path: registry.load(path.parent),
-    "kernels/tiled.cu": lambda path: registry.load(path.parent.parent / "kernels"),
+    "kernels/textbook/tiled.cu": lambda path: registry.load(path.parents[1]),
     "claims.yaml": claims.load,
-    "published/a.csv": lambda path: data.published(path.parent),
-    "nvidia-h200/device.json": lambda path: data.load_platform(path.parent, recorded=True),
-    "nvidia-h200/config.json": lambda path: data.load_platform(path.parent, recorded=True),
-    "nvidia-h200/measurements.csv": lambda path: data.load_platform(path.parent, recorded=True),
-    "nvidia-h200/facts/task1a.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
-    "nvidia-h200/facts/cold_start.csv": lambda path: data.load_platform(path.parent.parent, recorded=True),
-    "nvidia-h200/traffic.csv": lambda path: data.load_platform(path.parent, recorded=True),
-    "nvidia-h200/occupancy.csv": lambda path: data.load_platform(path.parent, recorded=True),
-    "nvidia-h200/instructions.csv": lambda path: data.load_platform(path.parent, recorded=True),
+    "published/a.csv": lambda path: published(path.parent),
+    "nvidia-h200/device.json": lambda path: load_platform(path.parent, recorded=True),
+    "nvidia-h200/config.json": lambda path: load_platform(path.parent, recorded=True),
+    "nvidia-h200/measurements.csv": lambda path: load_platform(path.parent, recorded=True),
+    "nvidia-h200/facts/task1a.csv": lambda path: load_platform(path.parent.parent, recorded=True),
+    "nvidia-h200/facts/cold_start.csv": lambda path: load_platform(path.parent.parent, recorded=True),
+    "nvidia-h200/traffic.csv": lambda path: load_platform(path.parent, recorded=True),
+    "nvidia-h200/occupancy.csv": lambda path: load_platform(path.parent, recorded=True),
+    "nvidia-h200/instructions.csv": lambda path: load_platform(path.parent, recorded=True),
     "platform.json": devices.read,
 }
 #: What may be so: a file that need not be there, and what others notice.
 ALLOWED = {("nvidia-h200/facts/cold_start.csv", "missing"), ("nvidia-h200/facts/task1a.csv", "missing")}
 # The compiler names the line; a registry that ends early may be valid; the config then names kernels in vain.
-ALLOWED |= {("kernels/tiled.cu", "truncated"), ("kernels/registry.yaml", "truncated")}
+ALLOWED |= {("kernels/textbook/tiled.cu", "truncated"), ("kernels/registry.yaml", "truncated")}
 ALLOWED |= {(f"nvidia-h200/{name}.csv", "missing") for name in ("traffic", "occupancy", "instructions")}
 # A recorded run may lack these too; its tasks are then those of the study.
 ALLOWED |= {("nvidia-h200/config.json", "missing"), ("nvidia-h200/measurements.csv", "missing")}
@@ -230,10 +231,10 @@ def test_a_target_that_is_taken_for_a_configfile_is_named():
 
 def test_published_and_claims_are_checked_before_a_run(kernels, monkeypatch, tmp_path):
     preflight.check(kernels, remote=True)
-    published = shutil.copytree(data.PUBLISHED, tmp_path / "published")
-    rows = (published / "a.csv").read_text().splitlines(keepends=True)
-    (published / "a.csv").write_text("".join(row for row in rows if "Table 3" not in row))
-    monkeypatch.setattr(data.published, "__defaults__", (published, None))
+    folder = shutil.copytree(PUBLISHED, tmp_path / "published")
+    rows = (folder / "a.csv").read_text().splitlines(keepends=True)
+    (folder / "a.csv").write_text("".join(row for row in rows if "Table 3" not in row))
+    monkeypatch.setattr(published, "__defaults__", (folder, None))
     with pytest.raises(UserError, match="report/published: a figure is missing"):
         preflight.check(kernels, remote=True)
     monkeypatch.undo()

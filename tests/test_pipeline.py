@@ -215,7 +215,12 @@ BAD = {
         ["shapes.square.0.n"],
     ),
     "too many threads": ("config/config.yaml", "8x128", "64x32", ["2048 threads", "1024"]),
-    "a missing source": ("kernels/registry.yaml", "source: tiled.cu", "source: tile.cu", ["tile.cu", "no file"]),
+    "a missing source": (
+        "kernels/registry.yaml",
+        "source: textbook/tiled.cu",
+        "source: tile.cu",
+        ["tile.cu", "no file"],
+    ),
     "broken YAML": ("kernels/registry.yaml", "naive:\n", "naive: [\n", ["registry.yaml:", "brackets"]),
     "a bracket left open": ("config/config.yaml", "[16, 32]", "[16, 32", ["config/config.yaml:", "brackets"]),
     "a kernel's name twice": (
@@ -250,16 +255,20 @@ def test_a_kernel_that_does_not_compile_costs_its_own_rows(finished, tmp_path):
     clone, _ = finished
     broken = tmp_path / "broken"
     shutil.copytree(clone, broken)
-    edit(broken / "kernels/tiled.cu", "T sum = 0;", "T sum = zero;")
+    edit(broken / "kernels/textbook/tiled.cu", "T sum = 0;", "T sum = zero;")
     before = pd.read_csv(broken / "results/emulator/measurements.csv")
     done = snakemake(broken, *QUICK)
     said = done.stdout + done.stderr
     assert done.returncode == 0 and "Traceback" not in said, said
-    line = next(i for i, t in enumerate((broken / "kernels/tiled.cu").read_text().splitlines(), 1) if "zero;" in t)
+    line = next(
+        i for i, t in enumerate((broken / "kernels/textbook/tiled.cu").read_text().splitlines(), 1) if "zero;" in t
+    )
     rows = pd.read_csv(broken / "results/emulator/measurements.csv")
     own = rows.kernel == "tiled"
     assert set(rows.status[own]) == {"compile_error"} and len(rows) == len(before)
-    assert all(message.startswith(f"kernels/tiled.cu:{line}: ") and "zero" in message for message in rows.message[own])
+    assert all(
+        message.startswith(f"kernels/textbook/tiled.cu:{line}: ") and "zero" in message for message in rows.message[own]
+    )
     assert rows.status[~own].tolist() == before.status[before.kernel != "tiled"].tolist()
     traffic = pd.read_csv(broken / "results/traffic.csv")
     assert set(traffic.status[traffic.kernel == "tiled"]) == {"compile_error"}

@@ -8,6 +8,7 @@ from tilewise import ROOT
 LEFT = {
     "_asdict": "documented, of a named tuple",
     "_replace": "documented, of a named tuple",
+    "_value_": "documented, of an enumeration",
     "_exit": "documented, of os",
     "_fields_": "documented, of a structure of ctypes",
     "_handle": "ctypes has no other way to close a library, which the emulator does between kernels",

@@ -19,7 +19,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 import snakemake_logger_plugin_tilewise as plugin
-from tilewise import progress, stopping
+from tilewise import outcome, progress, stopping
 from tilewise.measure.words import told
 
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])
@@ -93,41 +93,66 @@ def test_a_tasks_journal_tells_its_points_beside_those_of_an_earlier_run():
         journal.write('{"key": "half a li')
     job.look()
     assert (job.done, job.points) == (1, 6)
-    assert job.now == "naive float 8x8x8: ok, 12.35 ms, 98,765.4 GFLOP/s, noise 1.2 %, error 0.004 of its bound"
+    assert job.now == " naive float 8x8x8: ok, 12.35 ms, 98,765.4 GFLOP/s, noise 1.2 %, error 0.004 of its bound"
 
 
-def test_the_time_left_is_as_expected_at_first_and_then_as_seen():
+def test_the_time_left_follows_the_pace_of_parallel_jobs_and_is_not_said_before_it_is_known():
     run = progress.Run(COUNTS)
-    assert run.look(run.began) == (0, 80), "two tasks and a page"
+    assert run.look(run.began) == (0, None), "two tasks and a page"
     for number, task in enumerate(("task1a", "task2a")):
         run.jobs[number] = progress.Job("measure", {"platform": "emulator", "task": task}, began=run.began)
-    shares = [run.look(run.began + seconds)[0] for seconds in range(0, 60, 5)]
-    assert shares == sorted(shares), "the bar does not go back"
+    assert run.look(run.began + 1)[1] is None
+    assert run.look(run.began + 2.5) == (5 / 80, 2.5 * 75 / 5), "both are at work: half of their time"
+    looks = [run.look(run.began + seconds) for seconds in range(0, 60, 5)]
+    assert looks == sorted(looks, key=lambda look: look[0]), "the bar does not go back"
     for number in (0, 1):
-        run.finish(number)
-    share, left = run.look(run.began + 600)
-    assert share == 0.75 and 100 < left < 200, "ten times as slow as expected: the page too, or nearly so"
+        run.finished.append(run.jobs.pop(number))
+    assert run.look(run.began + 600) == (0.75, 200), "ten times as slow as expected: the page too"
 
 
-def test_a_long_job_without_points_is_not_forgotten_and_its_time_left_does_not_explode():
+def test_the_trace_reports_its_points(monkeypatch, folder):
+    monkeypatch.setattr(progress, "EXPECTED", {("", "trace"): (60.0, 20)})
+    (folder / "results/journal").mkdir()
+    run = progress.Run({"trace": 1, "total": 1})
+    assert (run.look(run.began), run.seconds) == ((0, None), 60)
+    run.jobs[0] = progress.Job("trace", {}, began=run.began)
+    line = json.dumps({"key": "k", "row": POINT | {"status": "ok", "traffic": {"races": 0}, "faults": []}})
+    (folder / "results/journal/trace.jsonl").write_text(f"\n{line}\n" * 5)
+    assert run.look(run.began)[0] == 0.25
+    assert run.at_work()[0].startswith("trace 5/20 naive float 8x8x8: ok")
+    (folder / "results/journal/trace.jsonl").write_text(f"\n{line}\n" * 20)
+    assert progress.Job("trace", {}).points == 20, "a kernel was edited since: all is traced again"
+
+
+def test_a_long_job_without_points_is_not_forgotten():
     run = progress.Run({"page": 1, "total": 1})
     run.jobs[0] = progress.Job("page", {}, began=run.began)
     assert run.look(run.began + 10)[0] == 0.5
     assert run.look(run.began + 100)[0] == 0.9, "it is not done yet"
-    assert run.look(run.began + 100)[1] < 20
+
+
+def test_the_task_whose_journal_grew_last_is_shown_first():
+    run = progress.Run(COUNTS)
+    for number, task in enumerate(("task1a", "task2a")):
+        run.jobs[number] = progress.Job("measure", {"platform": "emulator", "task": task})
+    for task in ("task1a", "task2a", "task1a"):
+        add_points(1, task)
+        run.look(run.began)
+        assert run.at_work()[0].startswith(f"{task} ")
 
 
 def test_a_job_that_slurm_has_not_started_is_not_at_work_and_its_time_does_not_run():
     run = progress.Run(COUNTS)
     run.jobs[0] = progress.Job("measure", {"platform": "emulator", "task": "task1a"}, began=run.began - 100)
     run.wait({0: "Priority"})
-    assert run.at_work() == [] and run.look()[0] == 0
+    assert run.at_work() == [] and run.look(time.monotonic())[0] == 0
     run.wait({})
-    assert run.at_work() == ["task1a 0/10"] and run.look()[0] < 0.01
+    assert run.at_work() == ["task1a 0/10"] and run.look(time.monotonic())[0] < 0.01
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(5, "less than a minute left"), (360, "about 6 min left"), (7300, "about 2 h 2 min left")]
+    ("seconds", "words"),
+    [(None, ""), (5, "less than a minute left"), (360, "about 6 min left"), (7300, "about 2 h 2 min left")],
 )
 def test_a_time_left_in_words(seconds, words):
     assert progress.in_words(seconds) == words
@@ -164,6 +189,12 @@ def test_in_a_pipe_a_line_tells_the_point_without_escape_codes(handler, folder):
     assert "\x1b" not in handler.stream.getvalue() and "\r" not in handler.stream.getvalue()
 
 
+def test_the_whole_study_says_at_its_start_how_long_it_takes_and_what_is_shorter(handler, monkeypatch):
+    monkeypatch.setattr(progress, "HINT", "; `make quick` runs a shorter study")
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    assert ended(handler)[0] == "this run takes about 1 min; `make quick` runs a shorter study"
+
+
 def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder):
     handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
     for _ in range(2):  # it was tried again
@@ -176,7 +207,7 @@ def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder):
         "measure task1a on emulator failed:",
         "kernels/a.cu:7: 'zero' is not declared",
         "(the.log)",
-        "1 failed, see above; the same command goes on where this run was",
+        "1 failed, see above; the same command continues this run",
     ]
 
 
@@ -205,7 +236,7 @@ def test_a_stopped_run_says_so_at_once_and_how_to_go_on_and_calls_nothing_failed
     handler.emit(fails(0))
     assert ended(handler) == [
         "stopping: what was measured is kept",
-        "stopped; the same command goes on where this run was",
+        "stopped; the same command continues this run",
     ]
 
 
@@ -223,8 +254,9 @@ def test_without_a_run_snakemakes_words_are_shown(handler):
 
 
 def test_a_dry_run_looks_as_snakemakes_own(capsys):
-    asked = SimpleNamespace(**SETTINGS | {"dryrun": True, "stdout": True, "quiet": set(), "show_failed_logs": False})
-    plugin.LogHandler(asked, None).emit(event(None, text="Building DAG of jobs..."))
+    handler = plugin.LogHandler(SimpleNamespace(**SETTINGS | {"dryrun": True, "stdout": True}), None)
+    assert not handler.has_filter and not handler.has_formatter, "Snakemake adds its own"
+    handler.emit(event(None, text="Building DAG of jobs..."))
     assert "Building DAG of jobs..." in capsys.readouterr().out
 
 
@@ -277,8 +309,8 @@ def test_a_script_tells_its_log_and_leaves_the_screen_to_snakemake(tmp_path):
     assert (done.returncode, done.stdout + done.stderr) == (1, "")
     first, *rest = log.read_text().splitlines()
     assert first.endswith(" 1/2 a point") and rest == ["a library's words", "", "tilewise: a.cu:1: wrong; correct it"]
-    assert progress.cause(log) == "a.cu:1: wrong; correct it"
-    assert progress.cause(log, since=time.time() + 9) == "", "the log of an earlier run"
+    assert outcome.cause(log) == "a.cu:1: wrong; correct it"
+    assert outcome.cause(log, since=time.time() + 9) == "", "the log of an earlier run"
 
 
 # ---- A terminal -----------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 import re
 
 import yaml
+from builders import trace
 
-from tilewise import ROOT
-from tilewise.count import trace
+from tilewise import KERNELS, ROOT
 from tilewise.study import registry
 
 README = (ROOT / "README.md").read_text()
@@ -24,9 +24,15 @@ def test_the_example_kernel_works_as_the_readme_says(tmp_path):
     assert sweep["kernel"] == kernel.name and sweep["dtype"] in kernel.dtypes
     x, y = (int(size) for size in sweep["block"].split("x"))
     for dtype in kernel.dtypes:
-        row, faults = trace.trace(kernel, dtype, (33, 35, 70), block_x=x, block_y=y)
+        row, faults = trace(kernel, dtype, (33, 35, 70), block_x=x, block_y=y)
         assert not faults, faults[0]
         assert row["races"] == row["out_of_bounds"] == 0
+
+
+def test_the_list_of_kernels_names_every_kernel_once():
+    listed = re.findall(r"\]\(([^)]+)\.cu\)", (KERNELS / "README.md").read_text())
+    files = [*KERNELS.glob("textbook/*.cu"), *KERNELS.glob("ladder/*.cu")]
+    assert sorted(listed) == sorted(str(file.relative_to(KERNELS).with_suffix("")) for file in files)
 
 
 def test_every_link_leads_somewhere():

@@ -207,6 +207,7 @@ REGISTRY = {
     "covers": (put(*PLAIN, "covers", value=["tile", 1]), {"one"}, {"one"}),
     "grid": (put(*LAST, "grid", value=[128]), {"two"}, {"two"}),
     "cluster": (put(*LAST, "cluster", value=[2]), {"two"}, {"two"}),
+    "cooperative": (put(*LAST, "cooperative", value=True), {"two"}, {"two"}),
     "dynamic_shared_bytes": (put(*LAST, "dynamic_shared_bytes", value=64), {"two"}, {"two"}),
     "arguments": (put(*LAST, "arguments", value=["A", "turned", "C", "n", "p", "m + 1"]), {"two"}, {"two"}),
     "when": (put("mine", "launches", 0, "when", value="m < 0"), {"two"}, {"two"}),

@@ -113,8 +113,13 @@ def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A small study whose machine is known already."""
+    """A small study whose machine is known already, and whose trace takes longer than another run needs to start."""
     folder = small_study(tmp_path_factory.mktemp("stops") / "clone")
+    path = folder / "config/config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["tasks"]["ladder_float"] = synthetic.config()["tasks"]["ladder_float"]
+    config["shapes"] = synthetic.config()["shapes"]
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
     assert snakemake(folder, "results/emulator/device.json").returncode == 0
     return folder
 
@@ -130,6 +135,7 @@ def tracing(clone):
     def start():
         (clone / TRAFFIC).unlink(missing_ok=True)
         (clone / "logs/trace.log").unlink(missing_ok=True)
+        (clone / "results/journal/trace.jsonl").unlink(missing_ok=True)  # what stopped traces have kept
         command = [sys.executable, "-m", "snakemake", "--cores", "2", TRAFFIC]
         environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
@@ -150,7 +156,7 @@ def test_a_stopped_run_ends_in_seconds_with_the_same_words(clone, tracing, how, 
     whom(run.pid, how)
     said, _ = run.communicate(timeout=20)
     lines = said.splitlines()[-2:]
-    assert lines == ["stopping: what was measured is kept", "stopped; the same command goes on where this run was"]
+    assert lines == ["stopping: what was measured is kept", "stopped; the same command continues this run"]
     assert run.returncode and "Traceback" not in said and "failed" not in said
     assert not ours(clone) and not (clone / TRAFFIC).exists()
 
@@ -185,20 +191,12 @@ def test_what_a_killed_run_left_unfinished_is_made_again_without_advice(clone, t
     assert done.returncode == 0 and "rule trace" in done.stdout, done.stdout + done.stderr
 
 
-NOTEBOOK = """# # A page
-# %% tags=["parameters"]
-folders = []
-# %% tags=["needed"]
-from pathlib import Path
-import time
-Path("{begun}").touch()
-{work}
-"""
+HEAD = "with script(snakemake.log[0]):"
 
 
 @pytest.fixture
 def page(tmp_path):
-    """A function that starts to render the page of a finished run from a notebook that does some work."""
+    """A function that starts to render the page of a finished run, after some work."""
     clone = copy_repository(tmp_path / "clone")
     results = synthetic.write(clone / "results/emulator", "emulator", with_traffic=True)
     (results / "figures").mkdir()
@@ -207,7 +205,9 @@ def page(tmp_path):
     (clone / "results/report.html").write_text("the old page")
 
     def run(work):
-        (clone / "report/report.py").write_text(NOTEBOOK.format(begun=tmp_path / "begun", work=work))
+        script = (ROOT / "workflow/scripts/page.py").read_text()
+        begin = f"{HEAD}\n    Path({str(tmp_path / 'begun')!r}).touch()\n    {work}"
+        (clone / "workflow/scripts/page.py").write_text(script.replace(HEAD, begin))
         command = [sys.executable, "-m", "snakemake", "--cores", "1", "--allowed-rules", "page"]
         command += ["--", "results/report.html"]
         environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
@@ -222,20 +222,20 @@ def test_the_old_page_stays_if_the_new_one_fails(page):
     said, _ = run("import tilewise; raise tilewise.UserError('no evidence')").communicate(timeout=100)
     assert "no evidence" in said and "Traceback" not in said
     assert path.read_text() == "the old page"
-    assert run("print('new')").wait(100) == 0
-    assert "<pre>new" in path.read_text()
+    assert run("pass").wait(100) == 0
+    assert "<h1" in path.read_text()
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_old_page_stays_if_rendering_is_stopped(page, how):
     run, path, begun = page
-    rendering = run("time.sleep(60)")
-    wait_until(begun.exists, message="the notebook")
+    rendering = run("import time; time.sleep(60)")
+    wait_until(begun.exists, message="the page's script")
     os.killpg(rendering.pid, how)
     said, _ = rendering.communicate(timeout=30)
     assert rendering.returncode and path.read_text() == "the old page"
     assert "Traceback" not in said
-    assert how == signal.SIGKILL or said.endswith("stopped; the same command goes on where this run was\n"), said
+    assert how == signal.SIGKILL or said.endswith("stopped; the same command continues this run\n"), said
     files = {name.name for name in path.parent.iterdir() if name.is_file()}
     assert files <= {"report.html", ".run.lock", ".run.lock.owner"}, "nothing is left behind"
 
@@ -256,6 +256,16 @@ def test_a_clone_may_lie_anywhere(tmp_path):
     measured = pd.read_csv(clone / "results/emulator/tasks/task1a.csv")
     assert set(measured.status) == {"ok"}
     assert pd.read_csv(clone / "results/traffic.csv").races.notna().any()
-    traced = [sys.executable, "-m", "tilewise", "trace", "kernels/naive.cu", "--shape", "33x35x70", "--block", "32x8"]
+    traced = [
+        sys.executable,
+        "-m",
+        "tilewise",
+        "trace",
+        "kernels/textbook/naive.cu",
+        "--shape",
+        "33x35x70",
+        "--block",
+        "32x8",
+    ]
     done = subprocess.run(traced, **pipes)
     assert done.returncode == 0 and "naive" in done.stdout, done.stderr

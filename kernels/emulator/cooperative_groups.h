@@ -7,7 +7,7 @@ namespace cooperative_groups {
 
 class thread_block {
 public:
-    static void sync(EMULATOR_PLACE) { __syncthreads(file, line); }
+    static void sync(EMULATOR_POINT) { __syncthreads(file, line, column); }
     static unsigned thread_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
     static unsigned num_threads() { return blockDim.x * blockDim.y * blockDim.z; }
     static unsigned size() { return num_threads(); }
@@ -51,7 +51,7 @@ inline cluster_group this_cluster() { return {}; }
 
 class grid_group {
 public:
-    static constexpr bool is_valid() { return true; }
+    static bool is_valid() { return emulator::is_cooperative(); }
     static void sync(EMULATOR_PLACE) { emulator::synchronise_grid(file, line); }
     static unsigned long long num_blocks() { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
     static unsigned long long block_rank() { return blockIdx.x + 1ull * gridDim.x * (blockIdx.y + 1ull * gridDim.y * blockIdx.z); }

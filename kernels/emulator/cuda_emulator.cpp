@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <ucontext.h>
+#include <utility>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
@@ -114,6 +115,7 @@ struct Fiber {
     uint3 index{};                    // its threadIdx
     const char* file = "";            // where it waits
     int line = 0;
+    unsigned column = 0;              // of a barrier of the block
     bool predicate = false;           // what it brings to a barrier that adds up
     const void* pc = nullptr;         // of an asm statement
     const void* object = nullptr;     // what it waits for, if that is no barrier of the block
@@ -165,7 +167,9 @@ char* window()
 
 // ---- A kernel that cannot go on: no end, a division by zero, a stack that is full, an address that nobody has ---------
 
-enum class End : std::int32_t { reached, time, division, stack, address, instruction, waits, never };
+#define EMULATOR_ENDS(end) \
+    end(reached) end(time) end(division) end(stack) end(address) end(instruction) end(waits) end(never)
+enum class End : std::int32_t { EMULATOR_ENDS(EMULATOR_LISTED) };
 
 // What Python reads of how a run ended. `pc` is from the library's begin; 0 if it is not in there.
 struct Stopped {
@@ -272,7 +276,7 @@ std::vector<Fiber*> sleeping;                // for something that another threa
 std::vector<Fiber*> asking;                  // again and again
 bool something_happened;                     // since they asked last
 unsigned in_vain;                            // how often they have asked since something happened
-bool abandoned, descending;
+bool abandoned, descending, cooperative;
 std::string message;                         // why a run was given up that nobody watches
 std::uint64_t seed;                          // of the order between barriers; 0: as they started
 std::vector<std::uint32_t> alive;            // the lanes of each warp that have not ended
@@ -309,6 +313,12 @@ void shuffle(Items& items)
     }
 }
 
+// The lanes of a warp that are threads: the last warp of a block may have fewer than 32.
+unsigned threads_of_warp(unsigned warp)
+{
+    const unsigned first = warp * 32 % slots_of_block, rest = threads_of_block - first;
+    return rest < 32 ? (1u << rest) - 1 : ~0u;
+}
 unsigned live_lanes(const Group& group) { return group.mask & alive[group.warp]; }
 
 // All lanes of a group are here, or are given up: they go on, one after the other, so that what they do next is still
@@ -328,6 +338,12 @@ void go_on(std::size_t number)
         std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
                       group.here, group.warp, group.mask, never, group.their_mask);
         watch::divergence(text, group.file, group.line);
+    }
+    if (const unsigned ended = group.mask & ~alive[group.warp] & threads_of_warp(group.warp)) {
+        char text[160];
+        std::snprintf(text, sizeof text, "the mask 0x%x names lanes 0x%x of warp %u, which have ended; nobody waits for them",
+                      group.mask, ended, group.warp % (slots_of_block / 32));
+        watch::remark(text, group.file, group.line);
     }
     group.act(group.records, group.here);
     Observer::warp_goes_on();
@@ -356,31 +372,44 @@ std::string thread_name(unsigned thread)
 
 std::string where(const Fiber* fiber)
 {
-    const std::string at = fiber->pc ? watch::place(fiber->pc, fiber->file, fiber->line) : "line " + std::to_string(fiber->line);
-    return "waits at " + at +
-           (fiber->why ? " for " + fiber->why(fiber->object, fiber->detail) : " for the other threads of the block");
+    return fiber->pc ? watch::place(fiber->pc, fiber->file, fiber->line) : "line " + std::to_string(fiber->line);
 }
 
-// Nothing can go on any more: who waits for what, one sentence for all threads that wait at one line.
+std::string what(const Fiber* fiber)
+{
+    return fiber->why ? fiber->why(fiber->object, fiber->detail) : "the other threads of the block";
+}
+
+// Nothing can go on any more: who waits, for what, and where those are who should have come.
 void report_deadlock()
 {
     std::vector<Fiber*> all = sleeping;
     all.insert(all.end(), waiting.begin(), waiting.end());
     all.insert(all.end(), asking.begin(), asking.end());
     std::sort(all.begin(), all.end(), [](Fiber* a, Fiber* b) { return a->thread < b->thread; });
-    std::string text;
-    std::vector<Fiber*> told;
+    std::vector<std::pair<Fiber*, unsigned>> places;  // the first thread that waits at each, and how many others do
     for (Fiber* fiber : all) {
-        const auto same = [&](Fiber* f) {
-            return f->line == fiber->line && f->pc == fiber->pc && !std::strcmp(f->file, fiber->file);
-        };
-        if (std::any_of(told.begin(), told.end(), same)) continue;
-        told.push_back(fiber);
-        const auto others = std::count_if(all.begin(), all.end(), same) - 1;
-        text += (text.empty() ? "" : "; ") + thread_name(fiber->thread) + " " + where(fiber);
-        if (others) text += ", as " + std::to_string(others) + (others > 1 ? " others do" : " other does");
+        const auto same = std::find_if(places.begin(), places.end(), [&](const auto& place) {
+            Fiber* f = place.first;
+            return f->line == fiber->line && f->pc == fiber->pc && what(f) == what(fiber) && !std::strcmp(f->file, fiber->file);
+        });
+        if (same == places.end()) places.push_back({fiber, 0});
+        else ++same->second;
     }
-    watch::deadlock(text, all[0]->file, all[0]->line, all[0]->pc);
+    const auto who = [](const auto& place) {
+        std::string text = thread_name(place.first->thread);
+        if (place.second) text += " and " + std::to_string(place.second) + (place.second > 1 ? " others" : " other");
+        return text + (place.second ? " wait" : " waits");
+    };
+    const Fiber* first = places[0].first;
+    std::string others;
+    for (std::size_t i = 1; i < std::min<std::size_t>(places.size(), 3); ++i)
+        others += (i > 1 ? "; " : "") + who(places[i]) + " at " + where(places[i].first) + " for " + what(places[i].first);
+    if (places.size() > 3) others += "; others wait at " + std::to_string(places.size() - 3) + " more places";
+    if (const std::size_t ended = order.size() - all.size())
+        others += (others.empty() ? "" : "; ") + std::to_string(ended) + (ended > 1 ? " threads have ended" : " thread has ended");
+    if (others.empty()) others = "all threads wait here, and nobody is left to come";
+    watch::deadlock(who(places[0]) + " at " + where(first) + "\n  for " + what(first) + "\n  but " + others, first->file, first->line, first->pc);
 }
 
 constexpr unsigned most_looks = 1000;
@@ -440,7 +469,7 @@ bool release()
         std::string elsewhere = " is not here";
         for (const auto* list : {&waiting, &sleeping, &asking})
             for (const Fiber* f : *list)
-                if (is_it(f)) elsewhere = " " + where(f);
+                if (is_it(f)) elsewhere = " waits at " + where(f) + " for " + what(f);
         for (const Group& other : groups)
             if (&other != &group && other.warp == group.warp && other.here >> missing & 1)
                 elsewhere = " waits at line " + std::to_string(other.line) +
@@ -579,12 +608,14 @@ unsigned thread_count() { return threads_of_block; }
 unsigned block_threads() { return slots_of_block; }
 unsigned block_rank() { return current->thread / slots_of_block; }
 unsigned first_rank() { return block_rank() / cluster_size * cluster_size; }
+bool is_cooperative() { return cooperative; }
 bool is_random() { return seed != 0; }
 std::uint64_t random_number() { return (seed = seed * 6364136223846793005u + 1442695040888963407u) >> 33; }
 
-unsigned synchronise(bool predicate, const char* file, int line)
+unsigned synchronise(bool predicate, const char* file, int line, unsigned column)
 {
     Fiber* self = current;
+    self->column = column;
     self->asked = nullptr;
     self->predicate = predicate;
     self->pc = nullptr;
@@ -664,6 +695,9 @@ void cluster_wait(const char* file, int line, const void* pc) { wait_at(own_barr
 
 void grid_synchronise(const char* file, int line)
 {
+    if (!cooperative)
+        watch::trap(thread_name(current->thread) + " synchronises the grid in a launch that is not cooperative; a GPU ends it there "
+                        "(`cooperative` of the registry, --cooperative)", file, line);
     if (cluster_blocks != grid_blocks()) {
         current->file = file;
         current->line = line;
@@ -735,6 +769,11 @@ void give_up(const std::string& text, const char* file, int line)
 }  // namespace
 bool accesses(const void*, unsigned, bool, const void*) { return true; }
 void atomic(const void*, unsigned, bool, const void*) {}
+void reads_only(const void*, unsigned, const void*) {}
+void guard(const void*, unsigned, const void*) {}
+void sum_begins(const void*, unsigned, unsigned, const void*) {}
+void sums_end(unsigned) {}
+void remark(const std::string&, const char*, int) {}
 void release(Known&) {}
 void acquire(const Known&) {}
 void join(const unsigned*, unsigned) {}
@@ -749,7 +788,7 @@ void unit_reads(const void*, unsigned, const void*, unsigned) {}
 void proxy_fence() {}
 void global_request(const void*, unsigned, bool, unsigned) {}
 void block_request(const void*, unsigned) {}
-void goes_by(unsigned) {}
+void goes_by(Way) {}
 void asynchrony(const std::string& text, const char* file, int line, const void*, bool last)
 {
     if (last) give_up(text, file, line);
@@ -767,7 +806,8 @@ void trap(const std::string& text, const char* file, int line) { give_up(text, f
 /// How many seconds all the launches from now on may compute together; 0: as long as they like.
 extern "C" __attribute__((visibility("default"))) void emulator_limit(double seconds) { emulator::seconds_left = seconds; }
 
-/// How the last run ended.
+/// How the last run ended, and the names by which its `how` is known.
+extern "C" __attribute__((visibility("default"))) const char emulator_ends[] = EMULATOR_ENDS(EMULATOR_NAMED);
 extern "C" __attribute__((visibility("default"))) const void* emulator_stopped() { return &emulator::stopped; }
 
 /// Where the shared arrays of the next launches lie: `offsets` are theirs in the library's TLS segment of `bytes` bytes,
@@ -803,10 +843,12 @@ extern "C" __attribute__((visibility("hidden"))) void* __tls_get_addr(EmulatorTl
 /// (`blocks_reversed`, `reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
 /// of the kernel's arguments. `blocks`, if not null, holds the numbers (counted along x, y, then z) of the `block_count`
 /// blocks to run, with all of their clusters; otherwise all of the grid's run. `cluster`, which divides `grid`, says how
-/// many blocks run together, unless all_together says that all do. Returns 1, or 0 if the run was given up.
+/// many blocks run together, unless all_together says that all do; only if the launch `is_cooperative` may the grid meet at
+/// a barrier. Returns 1, or 0 if the run was given up.
 extern "C" __attribute__((visibility("default"))) int emulator_run(
     const emulator::Instance* instance, const unsigned* block, const unsigned* grid, const unsigned* cluster, void* const* arguments,
-    int reverse, int blocks_reversed, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count, int all_together)
+    int reverse, int blocks_reversed, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count, int all_together,
+    int is_cooperative)
 {
     using namespace emulator;
     blockDim = {block[0], block[1], block[2]};
@@ -822,6 +864,7 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
     emulator::seed = seed;
     clusterDim = {cluster[0], cluster[1], cluster[2]};
     cluster_size = cluster[0] * cluster[1] * cluster[2];
+    cooperative = is_cooperative;
     cluster_blocks = all_together ? grid_blocks() : cluster_size;
     if (cluster_blocks > most_cluster_blocks) std::abort();
     threads_of_block = block[0] * block[1] * block[2];
@@ -889,3 +932,12 @@ extern "C" __attribute__((visibility("default"))) int emulator_run(
 
 /// Why the last run was given up, if nobody watched it; else "".
 extern "C" __attribute__((visibility("default"))) const char* emulator_message() { return emulator::message.c_str(); }
+
+/// What the threads have printed since the last call; `size`: its bytes.
+extern "C" __attribute__((visibility("default"))) const char* emulator_printed(std::uint64_t* size)
+{
+    static std::string text;
+    text = std::exchange(emulator::printed, {});
+    *size = text.size();
+    return text.data();
+}

@@ -6,6 +6,7 @@
 // keeps an array that is only read or only written, which g++ would otherwise replace by nothing.
 #pragma once
 
+#include <array>
 #include <cfloat>
 #include <climits>
 #include <cmath>
@@ -15,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <limits>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -61,6 +64,11 @@ constexpr int warpSize = 32;
 
 namespace emulator {
 
+/// What cuda::std is made of.
+namespace standard {
+using namespace ::std;
+}
+
 // What headers of the emulator use that a kernel includes itself: there the standard library's names are hidden.
 template <typename T>
 using IfNumber = std::enable_if_t<std::is_arithmetic_v<T>>;
@@ -96,7 +104,7 @@ struct Instance {
 template <typename P>
 constexpr char kind_of()
 {
-    return std::is_pointer_v<P> ? 'p' : std::is_integral_v<P> ? 'i' : std::is_floating_point_v<P> ? 'f' : 'o';
+    return std::is_pointer_v<P> ? 'p' : std::is_integral_v<P> || std::is_enum_v<P> ? 'i' : std::is_floating_point_v<P> ? 'f' : 'o';
 }
 
 template <typename P>
@@ -146,7 +154,8 @@ constexpr Instance instance(Thread thread, void (*)(P...))
 #define __global__
 #define __device__
 #define __host__
-#define __constant__
+// The host may set it before a launch: g++ must not take its value for known.
+#define __constant__ __attribute__((used))
 #define __managed__
 #define __grid_constant__
 #define __shared__ __attribute__((tls_model("global-dynamic"), used)) thread_local
@@ -155,6 +164,7 @@ constexpr Instance instance(Thread thread, void (*)(P...))
 #define __cluster_dims__(...)
 #define __maxnreg__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
+#define __inline_hint__
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
 

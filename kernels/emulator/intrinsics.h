@@ -41,6 +41,28 @@ __forceinline__ T atomically(T* address, F change)
     return exchange(address, change);
 }
 
+int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void reads_only(const void* address, unsigned size);
+/// Tells the tracer that a copy reads or writes these bytes, `piece` by `piece`; false if it is no place to touch.
+bool touches(const void* address, std::size_t bytes, std::size_t piece, bool write);
+void move_bytes(void* to, const void* from, std::size_t bytes);
+void fill_bytes(void* to, int value, std::size_t bytes);
+
+// In the widest pieces that the addresses and the size allow. g++ would show the tracer copies of some sizes alone.
+__forceinline__ void* copied(void* to, const void* from, std::size_t bytes)
+{
+    const std::size_t all = reinterpret_cast<std::size_t>(to) | reinterpret_cast<std::size_t>(from) | bytes | 16;
+    const bool reads = touches(from, bytes, all & -all, false), writes = touches(to, bytes, all & -all, true);
+    if (reads && writes) move_bytes(to, from, bytes);
+    return to;
+}
+__forceinline__ void* filled(void* to, int value, std::size_t bytes)
+{
+    const std::size_t all = reinterpret_cast<std::size_t>(to) | bytes | 16;
+    if (touches(to, bytes, all & -all, true)) fill_bytes(to, value, bytes);
+    return to;
+}
+
 template <typename T>
 using Same = typename std::common_type<T>::type;  // no deduction from this argument
 
@@ -119,7 +141,12 @@ __forceinline__ T atomicCAS_system(T* address, emulator::Same<T> expected, emula
     {                                                                                                                 \
         return *address;                                                                                              \
     }
-EMULATOR_LOAD(__ldg)
+template <typename T>
+__forceinline__ T __ldg(const T* address)
+{
+    emulator::reads_only(address, sizeof(T));
+    return *address;
+}
 EMULATOR_LOAD(__ldca)
 EMULATOR_LOAD(__ldcg)
 EMULATOR_LOAD(__ldcs)

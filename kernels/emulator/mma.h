@@ -11,6 +11,8 @@ void multiply_fragments(int m, int n, int k, int kind, bool half_sums, const flo
                         float* d, const char* file, int line);
 /// All lanes of the warp come here; the matrix at `address` has rows (or columns) that are `pitch` bytes apart.
 void whole_warp(const void* address, unsigned pitch, const char* file, int line);
+/// Lane l holds what lane l ^ lanes_turned() would hold: not always the same, for on a GPU nobody knows which.
+int lanes_turned();
 }  // namespace emulator
 
 namespace nvcuda::wmma {
@@ -34,7 +36,7 @@ struct Stored<precision::tf32> {
     using type = float;
 };
 
-/// Lane l holds elements l, l + 32, ... of the matrix, row by row. On a GPU the lanes of a warp hold each element of A
+/// A lane holds elements l, l + 32, ... of the matrix, row by row, where l is its holder(). On a GPU the lanes of a warp hold each element of A
 /// and B twice, unless it is a double; so num_elements counts them twice.
 template <typename Use, int M, int N, int K, typename T, typename Layout = void>
 struct fragment {
@@ -53,14 +55,17 @@ inline void fill_fragment(Fragment& f, T value)
     for (int i = 0; i < f.num_elements; ++i) f.x[i] = value;
 }
 
-inline int lane_number() { return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32; }
+inline int holder()
+{
+    return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 ^ emulator::lanes_turned();
+}
 
 template <typename Use, int M, int N, int K, typename T, typename Layout, typename From>
 __forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const From* from, unsigned pitch, EMULATOR_PLACE)
 {
     emulator::whole_warp(from, pitch * sizeof(From), file, line);
     for (int i = 0; i < f.own; ++i) {
-        const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
+        const int e = holder() + 32 * i, row = e / f.columns, column = e % f.columns;
         f.x[i] = f.x[i + f.num_elements - f.own] =
             from[emulator::is_same<Layout, row_major> ? row * pitch + column : column * pitch + row];
     }
@@ -70,7 +75,7 @@ __forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, cons
 {
     emulator::whole_warp(from, pitch * sizeof(From), file, line);
     for (int i = 0; i < f.own; ++i) {
-        const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
+        const int e = holder() + 32 * i, row = e / f.columns, column = e % f.columns;
         f.x[i] = from[layout == mem_row_major ? row * pitch + column : column * pitch + row];
     }
 }
@@ -79,7 +84,7 @@ __forceinline__ void store_matrix_sync(To* to, const fragment<accumulator, M, N,
 {
     emulator::whole_warp(to, pitch * sizeof(To), file, line);
     for (int i = 0; i < f.own; ++i) {
-        const int e = lane_number() + 32 * i, row = e / f.columns, column = e % f.columns;
+        const int e = holder() + 32 * i, row = e / f.columns, column = e % f.columns;
         to[layout == mem_row_major ? row * pitch + column : column * pitch + row] = f.x[i];
     }
 }
@@ -94,7 +99,7 @@ inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix
     float own_a[32], own_b[32], own_c[32], own_d[32];
     for (int i = 0; i < a.own; ++i) own_a[i] = a.x[i];
     for (int i = 0; i < b.own; ++i) own_b[i] = b.x[i];
-    for (int i = 0; i < c.own; ++i) own_c[i] = bytes ? 0 : c.x[i];  // sums of 16 products of bytes are exact in a float
+    for (int i = 0; i < c.own; ++i) own_c[i] = bytes ? 0.0f : static_cast<float>(c.x[i]);  // sums of 16 products of bytes are exact in a float
     constexpr int kind = emulator::is_same<T, __half> ? 0 : emulator::is_same<T, __nv_bfloat16> ? 1 : 2;
     emulator::multiply_fragments(M, N, K, kind, emulator::is_same<D, __half>, own_a, own_b, own_c, own_d, file, line);
     for (int i = 0; i < d.own; ++i) {
@@ -110,11 +115,11 @@ inline void mma_sync(fragment<accumulator, 8, 8, 4, double>& d, const fragment<m
                      EMULATOR_PLACE)
 {
     for (int i = 0; i < 2; ++i) {
-        const int e = lane_number() + 32 * i, row = e / 8, column = e % 8;
+        const int e = holder() + 32 * i, row = e / 8, column = e % 8;
         double sum = c.x[i];
         for (int k = 0; k < 4; ++k) {
-            const double x = __shfl_sync(~0u, a.x[0], 4 * row + k, 32, file, line);
-            sum = fma(x, __shfl_sync(~0u, b.x[0], 8 * k + column, 32, file, line), sum);
+            const double x = __shfl_sync(~0u, a.x[0], (4 * row + k) ^ emulator::lanes_turned(), 32, file, line);
+            sum = fma(x, __shfl_sync(~0u, b.x[0], (8 * k + column) ^ emulator::lanes_turned(), 32, file, line), sum);
         }
         d.x[i] = sum;
     }

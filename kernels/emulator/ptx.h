@@ -1,4 +1,4 @@
-// Inline PTX: what build/ptx.py makes of an asm statement. ptx.cpp interprets it.
+// Inline PTX: what microscope/ptx.py makes of an asm statement. The files in ptx/ interpret it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,20 @@ struct Source {
     int line;
 };
 
-/// Runs statement `number` of emulator_ptx_sources; `values` are its operands, outputs first.
-void run(unsigned number, std::uint64_t* values, unsigned count);
+/// A variable that an output is written to.
+struct Place {
+    void* at;
+    unsigned bytes;
+};
+template <typename T>
+__forceinline__ Place place(T& value)
+{
+    return {&value, sizeof value};
+}
+
+/// Runs statement `number` of emulator_ptx_sources; `values` are its operands, outputs first. With `places` it takes the
+/// values of the outputs from there, and leaves them there.
+void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places = nullptr, unsigned place_count = 0);
 
 template <char CONSTRAINT, typename T>
 __forceinline__ void put(std::uint64_t& slot, T value)  // a copy: `&A[0]` of a __restrict__ A binds to no reference

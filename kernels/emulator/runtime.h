@@ -1,5 +1,5 @@
 // What the parts of the emulator's runtime share: the scheduler (cuda_emulator.cpp), the warp's own functions (warp.cpp),
-// the interpreter of PTX (ptx.cpp), and whoever watches (tracer.cpp).
+// the interpreter of PTX (ptx/), and whoever watches (tracer.cpp).
 #pragma once
 
 #include "cuda_emulator.h"
@@ -8,6 +8,11 @@
 
 #include <string>
 #include <vector>
+
+// A list that Python reads too is written once, as a macro LIST(item): LIST(EMULATOR_LISTED) are the names of an enum, and
+// LIST(EMULATOR_NAMED) is a text with the same names, separated by blanks.
+#define EMULATOR_LISTED(name) name,
+#define EMULATOR_NAMED(name) #name " "
 
 namespace emulator {
 
@@ -50,7 +55,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
               const char* file, int line);
 
 /// __syncthreads() that also adds up the threads whose `predicate` holds; returns how many there are.
-unsigned synchronise(bool predicate, const char* file, int line);
+unsigned synchronise(bool predicate, const char* file, int line, unsigned column);
 
 /// The barrier of a cluster: threads arrive, and wait until all that have not ended have arrived. Who arrives `relaxed`
 /// shows nothing of what it did before.
@@ -60,7 +65,7 @@ void cluster_wait(const char* file, int line, const void* pc);
 /// The barrier of the whole grid. Gives the run up if the blocks do not run together.
 void grid_synchronise(const char* file, int line);
 
-/// What units that work beside the threads (ptx.cpp) are asked by the scheduler.
+/// What units that work beside the threads (ptx/copies.cpp) are asked by the scheduler.
 struct Units {
     void (*block_starts)();
     bool (*deliver)();  // finishes the next piece of work that is under way; false if there is none
@@ -77,10 +82,26 @@ using Known = std::vector<std::uint32_t>;
 /// barrier counts, stores of boxes.
 extern unsigned wgmma_of_warp, copies_of_barrier, stores, workers;
 
+/// The way of an access: cp.async, ldmatrix, TMA, to the shared memory of another block of the cluster, what TMA brings to
+/// further blocks; or that of plain loads and stores. By the first three it is counted in its space, too.
+#define EMULATOR_WAYS(way) way(by_copy) way(by_matrix) way(by_tma) way(to_block) way(multicast)
+enum Way { EMULATOR_WAYS(EMULATOR_LISTED) plain };
+
+int lanes_turned();  // as mma.h has it
+
 namespace watch {
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
 void atomic(const void* address, unsigned size, bool write, const void* pc);  // a strong access: no race with others
+/// A load by the path of what nobody writes while the kernel runs.
+void reads_only(const void* address, unsigned bytes, const void* pc);
+/// From now on these bytes of shared memory are an mbarrier, which threads do not write; with a pc of null they are none.
+void guard(const void* address, unsigned bytes, const void* pc);
+/// A product (wgmma) of the running thread's group number `group` is going to write a register; those of groups before
+/// `end` are written.
+void sum_begins(const void* address, unsigned bytes, unsigned group, const void* pc);
+void sums_end(unsigned end);
+void remark(const std::string& text, const char* file, int line);
 void release(Known& to);           // what the running thread has done and knows is now known to `to`
 void acquire(const Known& from);
 void join(const unsigned* threads, unsigned count);  // they all know now what any of them knows
@@ -100,9 +121,7 @@ void proxy_fence();
 void global_request(const void* address, unsigned bytes, bool write, unsigned blocks = 1);
 /// The same to shared memory, counted if it is another block's.
 void block_request(const void* address, unsigned bytes);
-/// By which way the accesses go that are told from now on: 0 cp.async, 1 ldmatrix, 5 plain loads and stores.
-void goes_by(unsigned way);
-constexpr unsigned by_copy = 0, by_matrix = 1, plain = 5;
+void goes_by(Way way);                               // the accesses that are told from now on
 void asynchrony(const std::string& text, const char* file, int line, const void* pc,
                 bool last = false);  // last: gives up
 std::string place(const void* pc, const char* file, int line);  // in words

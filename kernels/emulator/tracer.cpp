@@ -39,9 +39,14 @@ namespace emulator {
 namespace {
 
 enum Space { global, shared };
-enum Kind { race, out_of_bounds, uninitialised, divergence, misaligned, asynchrony, deadlock, trapped };
 
 // ---- What Python reads ----------------------------------------------------------------------------------------------
+
+// What a fault can be. Python reads these names; it has the words for each.
+#define EMULATOR_KINDS(kind) \
+    kind(race) kind(out_of_bounds) kind(uninitialised) kind(divergence) kind(misaligned) kind(asynchrony) \
+    kind(deadlock) kind(trap) kind(ended)
+enum class Kind : std::int32_t { EMULATOR_KINDS(EMULATOR_LISTED) };
 
 struct Traffic {
     // units: sectors of global, wavefronts of shared memory; more: cache lines of global, bank conflicts of shared memory
@@ -49,7 +54,8 @@ struct Traffic {
 };
 
 struct Fault {
-    std::int32_t kind, space, write, other_write;
+    Kind kind;
+    std::int32_t space, write, other_write;
     std::int32_t size, array, launch;     // bytes of the access; its array, or -1; number of the launch
     std::int64_t offset;                  // bytes from the array's begin, or the index of an array expression
     std::uint64_t address;
@@ -58,11 +64,9 @@ struct Fault {
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], home[3], thread, other_thread;  // home: the block whose shared memory it is
     std::uint64_t count;
-    char text[600];  // what happened, if it is said here
+    char text[1200];  // what happened, if it is said here
 };
 
-// Which way an access goes, if not that of plain loads and stores. By the first three it is counted in its space, too.
-enum Way { by_copy, by_matrix, by_tma, to_block, multicast, plain };
 struct Counts {
     Traffic space[2][2];    // [space][write]
     Traffic way[plain][2];  // [way][write]
@@ -79,6 +83,7 @@ struct Cell {
     std::uint32_t write_stamp, read_stamp, second_read_stamp, first_read_stamp;
     std::uint16_t writer, first_reader, reader, second_reader, write_site, read_site;
     std::uint16_t coming;  // 1 + the instruction of a copy that is under way
+    std::uint16_t mark;    // 1 + the instruction that made an mbarrier here; in global memory, that reads what nobody writes
 };
 
 struct Array {
@@ -230,7 +235,7 @@ void report(const Fault& fault)
         ++same->count;
     else
         faults.push_back(fault);
-    if (stopping) abandon();
+    if (stopping && fault.kind != Kind::ended) abandon();
 }
 
 // ---- Counting -------------------------------------------------------------------------------------------------------
@@ -450,7 +455,7 @@ Fault fault_of(Kind kind, const Access& access)
                                                 unsigned thread = 0, unsigned site = 0, bool write = false)
 {
     Fault fault = fault_of(kind, access);
-    if (kind == race) {
+    if (kind == Kind::race) {
         if (stamp < block_start || thread < wgmma_of_warp) set_block(fault.other_block, block_at(stamp, thread));
         fault.other_thread = in_words(thread);
         fault.other_write = write;
@@ -461,7 +466,7 @@ Fault fault_of(Kind kind, const Access& access)
 
 [[gnu::noinline, gnu::cold]] void report_under_way(const Access& access, unsigned coming)
 {
-    Fault fault = fault_of(asynchrony, access);
+    Fault fault = fault_of(Kind::asynchrony, access);
     fault.other_pc = sites[coming - 1].pc - library_begin;
     report(fault);
 }
@@ -472,6 +477,7 @@ inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
     if (cell.first_read_stamp < launch_start) {
         cell.first_read_stamp = clock_now;
         cell.first_reader = reader;
+        if (space == global) cell.mark = 0;  // of an earlier launch
     }
     if (cell.reader != reader && (cell.read_stamp >= last_barrier || cluster_blocks > 1) && at_the_same_time(cell.read_stamp, cell.reader, space)) {
         cell.second_read_stamp = cell.read_stamp;
@@ -480,6 +486,19 @@ inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
     cell.read_stamp = clock_now;
     cell.reader = reader;
     cell.read_site = site;
+}
+
+// A write to what an mbarrier is made of, or to what the launch has read as if nobody wrote it. False if neither is so.
+[[gnu::noinline, gnu::cold]] bool report_marked(const Access& access, Cell& cell, bool is_written)
+{
+    const bool is_live = access.space == shared ? is_written : cell.first_read_stamp >= launch_start;
+    const unsigned site = std::exchange(cell.mark, 0) - 1;
+    if (!is_live) return false;
+    Fault fault = fault_of(Kind::race, access);
+    fault.other_pc = sites[site].pc - library_begin;
+    fault.other_write = 4;
+    report(fault);
+    return true;
 }
 
 // Looks the units of an access up in their cells and marks them. One fault per access is enough.
@@ -497,15 +516,16 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             faulty = true;
         }
         if ((!access.write || access.atomic) && !is_written && !initialised && !unknown_is_fine) {
-            if (!faulty) report_access(uninitialised, access);
+            if (!faulty) report_access(Kind::uninitialised, access);
             faulty = true;
         }
         if (is_written && whole && !(access.atomic && sites[cell->write_site].atomic) &&
             at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
-            if (!faulty) report_access(race, access, cell->write_stamp, cell->writer, cell->write_site, true);
+            if (!faulty) report_access(Kind::race, access, cell->write_stamp, cell->writer, cell->write_site, true);
             faulty = true;
         }
         if (access.write) {
+            if (cell->mark && !faulty) faulty = report_marked(access, *cell, is_written);
             std::uint32_t stamp = 0;
             unsigned reader = 0;
             if (access.space == global && cell->first_read_stamp >= launch_start && cell->first_read_stamp < block_start &&
@@ -521,7 +541,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
                 reader = cell->second_reader;
             }
             if (stamp && whole && !faulty) {
-                report_access(race, access, stamp, reader, cell->read_site, false);
+                report_access(Kind::race, access, stamp, reader, cell->read_site, false);
                 faulty = true;
             }
             cell->write_stamp = clock_now;
@@ -568,7 +588,7 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
             access.begin = arrays[k].begin;
         }
     }
-    report_access(out_of_bounds, access);
+    report_access(Kind::out_of_bounds, access);
 }
 
 // Finds the array of an access to shared memory; reports it if it is in none. False also for what does not count.
@@ -579,12 +599,18 @@ inline void examine(const Access& access, Cell* cell, unsigned site, bool initia
     int owner = offset < shared_bytes ? shared_owner[cell_at(offset)] : -1;
     const std::uint64_t last = cell_at(offset + access.size - 1);
     const bool inside = owner >= 0 && last < shared_owner.size() && shared_owner[last] == owner;
-    // Outside: named by the array that begins last before it.
-    for (std::size_t k = 0; !inside && k < shared_array_begin.size(); ++k)
-        if (shared_array_begin[k] <= offset && (owner < 0 || shared_array_begin[k] > shared_array_begin[owner])) owner = k;
+    // Outside: named by the array that it starts in, or that ends or begins nearest to it.
+    std::uint64_t nearest = UINT64_MAX;
+    for (std::size_t k = 0; !inside && offset < window_alignment / 2 && k < shared_array_begin.size(); ++k) {
+        const std::uint64_t begin = shared_array_begin[k], end = begin + shared_array_bytes[k];
+        const std::uint64_t distance = offset < begin ? begin - offset : offset < end ? 0 : offset - end + 1;
+        if (distance > nearest || (distance == nearest && begin < shared_array_begin[owner])) continue;
+        nearest = distance;
+        owner = k;
+    }
     access.array = owner;
     access.begin = owner < 0 ? window : window + shared_array_begin[owner];
-    if (!inside) report_access(out_of_bounds, access);
+    if (!inside) report_access(Kind::out_of_bounds, access);
     return inside;
 }
 
@@ -607,7 +633,7 @@ std::vector<Known> heard;                          // of each block: what any of
         for (unsigned t = place * slots_of_block; t < (place + 1) * slots_of_block && t < row.size(); ++t)
             if (row[t]) met[running] |= 1u << rank;
         if (!(met[running] >> rank & 1)) {
-            Fault fault = fault_of(asynchrony, access);
+            Fault fault = fault_of(Kind::asynchrony, access);
             fault.other_write = 2;  // not started
             report(fault);
             met[running] |= 1u << rank;
@@ -624,7 +650,7 @@ void examine_ends()
         if (heard[rank].size() > thread && heard[rank][thread] >= last.stamp) continue;
         running = thread;
         blockIdx = last.block;
-        Fault fault = fault_of(asynchrony, last.access);
+        Fault fault = fault_of(Kind::asynchrony, last.access);
         fault.other_write = 3;  // may have ended
         report(fault);
     }
@@ -649,7 +675,7 @@ void examine_ends()
     if (access.address - stack < stack_bytes) return;
     if (access.address >= library_begin && access.address < library_end) {
         if (access_array(access, operand_count) || !access.write) return;
-        Fault fault = fault_of(out_of_bounds, access);
+        Fault fault = fault_of(Kind::out_of_bounds, access);
         (thread_name(running) + " writes constant memory, or what is no variable of the kernel").copy(fault.text, sizeof fault.text - 1);
         stopping = true;
         report(fault);
@@ -658,8 +684,10 @@ void examine_ends()
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
     if (shared_begin - access.address <= window_bytes || access.address - shared_begin < cluster_blocks * window_alignment) access.space = shared;  // a negative index
     stopping = true;  // nothing of the kernel's is there: the access itself could crash
-    report_access(out_of_bounds, access);
+    report_access(Kind::out_of_bounds, access);
 }
+
+bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic);
 
 // A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
 [[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
@@ -675,8 +703,10 @@ void examine_ends()
         if (offset < shared_bytes) access.array = shared_owner[cell_at(offset)];
         access.begin = access.array < 0 ? 0 : access.address - offset + shared_array_begin[access.array];
     }
-    stopping = true;  // the CPU's own wide loads might crash, too
-    report_access(misaligned, access);
+    stopping |= access.size > 8;  // the CPU's own wide loads might crash, too
+    report_access(Kind::misaligned, access);
+    const unsigned piece = (access.address | access.size) & -(access.address | access.size);
+    for (unsigned offset = 0; offset < access.size; offset += piece) access_any(access.address + offset, piece, access.write, access.atomic);
 }
 
 // Most of a kernel's accesses are to shared memory, and most of them reads of what threads of the block wrote before the
@@ -755,26 +785,59 @@ template <unsigned size, bool write>
     return access_memory(at, size, write, false);
 }
 
+// Below the frame of the function that is running there is no variable.
+[[gnu::noinline, gnu::cold]] void report_below_frame(std::uintptr_t at, unsigned size, bool write)
+{
+    Fault fault = fault_of(Kind::out_of_bounds, {at, size, write, last_access, shared, -1, at});
+    fault.other_write = 6;  // before a variable of the thread's own
+    stopping |= write;
+    report(fault);
+}
+
+// Registers that products are going to write: neighbours of one instruction are one entry.
+struct Sums {
+    std::uintptr_t begin, end;
+    unsigned group;
+    const void* pc;
+};
+std::vector<std::vector<Sums>> sums_of;  // of each thread
+unsigned sums_count;                     // of all
+
+[[gnu::noinline]] void examine_sums(std::uintptr_t at, unsigned size, bool write)
+{
+    for (const Sums& sums : sums_of[running]) {
+        if (at + size <= sums.begin || at >= sums.end) continue;
+        Fault fault = fault_of(Kind::asynchrony, {at, size, write, last_access, shared, -1, at});
+        fault.other_pc = reinterpret_cast<std::uintptr_t>(sums.pc) - 1 - library_begin;
+        fault.other_write = 7;  // a register that a product is going to write
+        return report(fault);
+    }
+}
+
 // Whether the address is in the thread's own arrays, most of which are registers on a GPU. What units do is no thread's.
-[[gnu::always_inline]] inline bool is_own(std::uintptr_t at, unsigned size, const void* pc)
+[[gnu::always_inline]] inline bool is_own(std::uintptr_t at, unsigned size, bool write, const void* pc)
 {
     last_access = reinterpret_cast<std::uintptr_t>(pc) - 1;
     if (__builtin_expect(out_of_time, false)) stop(End::time, last_access);
-    return current && at - reinterpret_cast<std::uintptr_t>(current->stack) < stack_bytes && at % size == 0;
+    if (!current || at - reinterpret_cast<std::uintptr_t>(current->stack) >= stack_bytes || at % size) return false;
+    const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    if (__builtin_expect(at < frame, false)) report_below_frame(at, size, write);
+    if (__builtin_expect(sums_count != 0, false)) examine_sums(at, size, write);
+    return true;
 }
 
 // False if it is no place to touch: there is no such memory, or the GPU would refuse the address.
 bool accessed(const void* address, unsigned size, bool write, const void* pc, bool atomic = false)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    return is_own(at, size, pc) || access_memory(at, size, write, atomic);
+    return is_own(at, size, write, pc) || access_memory(at, size, write, atomic);
 }
 
 template <unsigned size, bool write>
 [[gnu::always_inline]] inline void accessed(const void* address, const void* pc)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (!is_own(at, size, pc)) access_sized<size, write>(at);
+    if (!is_own(at, size, write, pc)) access_sized<size, write>(at);
 }
 
 // ---- The run --------------------------------------------------------------------------------------------------------
@@ -824,6 +887,8 @@ void Observer::block_starts()
     known_blocks.resize(wgmma_of_warp);
     knows_blocks = false;
     told_here.clear();
+    sums_of.assign(wgmma_of_warp, {});
+    sums_count = 0;
     emulator::block_starts.push_back({block_start, blockIdx});
     for (unsigned rank = 0; watching && rank < cluster_blocks; ++rank)
         std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin + rank * window_alignment), (shared_bytes + 3) / 4, poison);
@@ -855,7 +920,7 @@ void Observer::barrier_releases(const Fibers& fibers)
     const unsigned rank = rank_of(first.thread);
     last_barrier = last_barriers[rank] = clock_now;
     share_what_units_did(fibers);
-    Fault fault = new_fault(divergence);
+    Fault fault = new_fault(Kind::divergence);
     set_block(fault.block, cluster_index[rank]);
     fault.file = first.file;
     fault.line = first.line;
@@ -866,9 +931,10 @@ void Observer::barrier_releases(const Fibers& fibers)
         return;
     }
     for (const Fiber* fiber : fibers)
-        if (fiber->line != first.line || std::strcmp(fiber->file, first.file)) {
+        if (fiber->line != first.line || fiber->column != first.column || std::strcmp(fiber->file, first.file)) {
             fault.thread = in_words(fiber->thread);
             fault.other_line = fiber->line;
+            fault.other_write = fiber->line == first.line;  // at another barrier of the line
             report(fault);
             return;
         }
@@ -1041,6 +1107,62 @@ void finished(Known& to, unsigned worker)
     to[worker] = clock_now++;
 }
 
+void reads_only(const void* address, unsigned bytes, const void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (const Array& array : arrays) {
+        if (!watching || at - array.begin >= array.bytes || at - array.begin + bytes > array.bytes) continue;
+        const Access access{at, bytes, false, reinterpret_cast<std::uintptr_t>(pc) - 1, global, int(&array - arrays.data()), array.begin};
+        const unsigned site = site_at(access.pc, global, false, bytes);
+        Cell* const first = array.cells + cell_at(at - array.begin);
+        for (Cell* cell = first; cell != first + units(bytes); ++cell) {
+            if (cell->write_stamp >= launch_start) {
+                Fault fault = fault_of(Kind::race, access);
+                fault.other_pc = sites[cell->write_site].pc - library_begin;
+                fault.other_write = 5;
+                return report(fault);
+            }
+            if (cell->first_read_stamp < launch_start) {
+                cell->first_read_stamp = clock_now;
+                cell->first_reader = running;
+            }
+            cell->mark = site + 1;
+        }
+    }
+}
+
+void sum_begins(const void* address, unsigned bytes, unsigned group, const void* pc)
+{
+    if (!watching) return;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    auto& own = sums_of[running];
+    const auto same = std::find_if(own.begin(), own.end(), [&](const Sums& s) { return s.pc == pc && at >= s.begin && at <= s.end; });
+    if (same == own.end()) {
+        own.push_back({at, at + bytes, group, pc});
+        ++sums_count;
+    } else {
+        same->end = std::max(same->end, at + bytes);
+        same->group = group;
+    }
+}
+
+void sums_end(unsigned end)
+{
+    if (!watching) return;
+    auto& own = sums_of[running];
+    const auto rest = std::remove_if(own.begin(), own.end(), [&](const Sums& s) { return s.group < end; });
+    sums_count -= own.end() - rest;
+    own.erase(rest, own.end());
+}
+
+void guard(const void* address, unsigned bytes, const void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (!watching || !in_arrays(at)) return;
+    const unsigned mark = pc ? asynchronous_site(pc, true) + 1 : 0;
+    for (Cell* cell = shared_cell(at); cell != shared_cell(at) + units(bytes); ++cell) cell->mark = mark;
+}
+
 std::uint32_t now() { return clock_now++; }
 
 void meet(const Known& arrived)
@@ -1066,7 +1188,7 @@ bool needs_proxy_fence(std::uint32_t stamp, unsigned thread, unsigned site)
 
 void report_unfenced(const Access& access, unsigned thread, unsigned site)
 {
-    Fault fault = fault_of(emulator::asynchrony, access);
+    Fault fault = fault_of(Kind::asynchrony, access);
     fault.other_pc = sites[site].pc - library_begin;
     fault.other_thread = in_words(thread);
     fault.other_write = 1;  // no fence.proxy.async
@@ -1087,7 +1209,7 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
         if (!in_arrays(access.address)) {
             access.size = bytes;
             stopping = true;
-            report_access(out_of_bounds, access);
+            report_access(Kind::out_of_bounds, access);
             return;
         }
         if (!find_shared(access)) return;
@@ -1142,9 +1264,9 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
         if (cell.coming) {
             report_under_way(access, cell.coming);
         } else if (cell.write_stamp < block_start) {
-            report_access(uninitialised, access);
+            report_access(Kind::uninitialised, access);
         } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
-            report_access(race, access, cell.write_stamp, cell.writer, cell.write_site, true);
+            report_access(Kind::race, access, cell.write_stamp, cell.writer, cell.write_site, true);
         } else if (needs_proxy_fence(cell.write_stamp, cell.writer, cell.write_site)) {
             report_unfenced(access, cell.writer, cell.write_site);
         } else {
@@ -1177,7 +1299,7 @@ void block_request(const void* address, unsigned bytes)
     if (counting && rank_at(reinterpret_cast<std::uintptr_t>(address)) != block_rank())
         add_row(traffic.way[to_block][1], reinterpret_cast<std::uintptr_t>(address), bytes);
 }
-void goes_by(unsigned which) { way = static_cast<Way>(which); }
+void goes_by(Way which) { way = which; }
 
 // Python puts the place in words: the line of the asm statement, and the line that calls the function around it.
 std::string place(const void* pc, const char*, int)
@@ -1189,19 +1311,20 @@ std::string place(const void* pc, const char*, int)
 
 void asynchrony(const std::string& text, const char* file, int line, const void* pc, bool last)
 {
-    report(said(emulator::asynchrony, text, file, line, pc));
+    report(said(Kind::asynchrony, text, file, line, pc));
     if (last) abandon();
 }
-void divergence(const std::string& text, const char* file, int line) { report(said(emulator::divergence, text, file, line)); }
-void misaligned(const std::string& text, const char* file, int line) { report(said(emulator::misaligned, text, file, line)); }
+void divergence(const std::string& text, const char* file, int line) { report(said(Kind::divergence, text, file, line)); }
+void remark(const std::string& text, const char* file, int line) { report(said(Kind::ended, text, file, line)); }
+void misaligned(const std::string& text, const char* file, int line) { report(said(Kind::misaligned, text, file, line)); }
 void deadlock(const std::string& text, const char* file, int line, const void* pc)
 {
-    report(said(emulator::deadlock, text, file, line, pc));
+    report(said(Kind::deadlock, text, file, line, pc));
     abandon();
 }
 void trap(const std::string& text, const char* file, int line)
 {
-    report(said(trapped, text, file, line));
+    report(said(Kind::trap, text, file, line));
     abandon();
 }
 
@@ -1262,6 +1385,12 @@ EXPORT int tracer_variables(int count, const std::uint64_t* offsets, const std::
     return 0;
 }
 
+/// Whether the last run left variable `k` other than it found it.
+EXPORT int tracer_changed(int k)
+{
+    return std::memcmp(initial[k].data(), reinterpret_cast<const void*>(arrays[operand_count + k].begin), initial[k].size()) != 0;
+}
+
 /// The bytes of the smallest access that was smaller than a cell of the last run, or of a cell if there was none.
 EXPORT unsigned tracer_finest() { return finest; }
 
@@ -1278,8 +1407,9 @@ EXPORT void tracer_free()
 
 /// Before a run, which is one launch or several. `count` is whether to count traffic, `watch` whether to look for races
 /// and reads of what was never written, `stop` whether to give up at the first fault, `unwritten` the 4 bytes that shared
-/// memory holds everywhere when a block begins. Forgets all earlier runs.
-EXPORT void tracer_prepare(int count, int watch, int stop, std::uint32_t unwritten)
+/// memory holds everywhere when a block begins. Forgets all earlier runs, except what they left in the kernel's variables
+/// if it is the same program that launches `again`.
+EXPORT void tracer_prepare(int count, int watch, int stop, int again, std::uint32_t unwritten)
 {
     poison = unwritten;
     counting = count;
@@ -1287,7 +1417,7 @@ EXPORT void tracer_prepare(int count, int watch, int stop, std::uint32_t unwritt
     stopping = stop;
     for (Array& array : arrays)
         if (array.cells) madvise(array.cells, units(array.bytes) * sizeof(Cell), MADV_DONTNEED);  // zero again
-    restore_variables();
+    if (!again) restore_variables();
     traffic = {};
     way = plain;
     faults.clear();
@@ -1320,7 +1450,11 @@ EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* size
         std::fill(shared_owner.begin() + cell_at(places[k]), shared_owner.begin() + units(places[k] + sizes[k]), k);
 }
 
-/// Of global memory, then of shared memory, loads and stores; then of each Way the same.
+/// The names of each Kind, by which a Fault's `kind` is known, and of each Way but the plain one.
+EXPORT const char tracer_kinds[] = EMULATOR_KINDS(EMULATOR_NAMED);
+EXPORT const char tracer_ways[] = EMULATOR_WAYS(EMULATOR_NAMED);
+
+/// Loads and stores of global memory, then of shared memory; then the same of each Way.
 EXPORT const Traffic* tracer_traffic() { return traffic.space[0]; }
 
 EXPORT const Fault* tracer_faults(int* count)
@@ -1381,7 +1515,7 @@ void __tsan_func_exit() {}
 
 void __ubsan_handle_out_of_bounds(const OutOfBounds* expression, std::intptr_t index)
 {
-    Fault fault = new_fault(out_of_bounds);
+    Fault fault = new_fault(Kind::out_of_bounds);
     fault.space = shared;
     fault.file = expression->location.file;
     fault.line = expression->location.line;
@@ -1396,7 +1530,7 @@ void __ubsan_handle_out_of_bounds(const OutOfBounds* expression, std::intptr_t i
 void __ubsan_handle_type_mismatch_v1(const Mismatch* access, std::uintptr_t address)
 {
     if (!current || address - reinterpret_cast<std::uintptr_t>(current->stack) >= stack_bytes) return;
-    Fault fault = new_fault(out_of_bounds);
+    Fault fault = new_fault(Kind::out_of_bounds);
     fault.space = shared;
     fault.file = access->location.file;
     fault.line = access->location.line;

@@ -1,6 +1,7 @@
 // Votes, shuffles and their like: each is one `together` with a record per lane.
 
 #include <cfenv>
+#include <cstdarg>
 #include <cstdio>
 
 namespace emulator {
@@ -223,6 +224,30 @@ void atomic_access(const void* address, unsigned size)
     asks(address, size, __builtin_return_address(0));
     watch::atomic(address, size, true, __builtin_return_address(0));
 }
+// As much as a GPU keeps of it.
+std::string printed;
+constexpr std::size_t most_printed = 1 << 20;
+int print(const char* format, ...)
+{
+    char text[4096];
+    std::va_list arguments;
+    va_start(arguments, format);
+    const int length = std::vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length > 0) printed.append(text, std::min({std::size_t(length), sizeof text - 1, most_printed - printed.size()}));
+    return length;
+}
+int lanes_turned() { return descending || seed ? 21 : 0; }
+void reads_only(const void* address, unsigned size) { watch::reads_only(address, size, __builtin_return_address(0)); }
+bool touches(const void* address, std::size_t bytes, std::size_t piece, bool write)
+{
+    bool inside = true;
+    for (std::size_t offset = 0; inside && offset < bytes; offset += piece)
+        inside = watch::accesses(static_cast<const char*>(address) + offset, piece, write, __builtin_return_address(0));
+    return inside;
+}
+void move_bytes(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+void fill_bytes(void* to, int value, std::size_t bytes) { std::memset(to, value, bytes); }
 void trap(const char* text, const char* file, int line) { watch::trap(thread_name(thread_number()) + text, file, line); }
 long long tick()
 {

@@ -7,10 +7,24 @@
 #include <type_traits>
 
 #define EMULATOR_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+// With the column, for a line may hold two barriers. g++ knows it by this struct of the standard library alone.
+namespace std {
+struct source_location {
+    struct __impl {
+        const char *_M_file_name, *_M_function_name;
+        unsigned _M_line, _M_column;
+    };
+};
+}  // namespace std
+namespace emulator {
+using Point = std::source_location::__impl;
+}
+#define EMULATOR_POINT \
+    EMULATOR_PLACE, unsigned column = static_cast<const emulator::Point*>(__builtin_source_location())->_M_column
 
 namespace emulator {
 
-unsigned synchronise(bool predicate, const char* file, int line);
+unsigned synchronise(bool predicate, const char* file, int line, unsigned column);
 void synchronise_warp(unsigned mask, const char* file, int line);
 unsigned active_mask(const char* file, int line);
 void fence(int scope);  // 0: of the block, 1: of the device, 2: of the system
@@ -54,6 +68,7 @@ namespace emulator {
 void arrive_in_cluster(bool relaxed, const char* file, int line);
 void wait_in_cluster(const char* file, int line);
 void synchronise_grid(const char* file, int line);
+bool is_cooperative();
 void* map_shared(const void* address, unsigned rank, const char* file, int line);
 unsigned rank_of_address(const void* address);
 unsigned rank_in_cluster();
@@ -88,10 +103,10 @@ inline dim3 __clusterGridDimInClusters()
     return {gridDim.x / d.x, gridDim.y / d.y, gridDim.z / d.z};
 }
 
-inline void __syncthreads(EMULATOR_PLACE) { emulator::synchronise(false, file, line); }
-inline int __syncthreads_count(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate != 0, file, line); }
-inline int __syncthreads_or(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate != 0, file, line) != 0; }
-inline int __syncthreads_and(int predicate, EMULATOR_PLACE) { return emulator::synchronise(predicate == 0, file, line) == 0; }
+inline void __syncthreads(EMULATOR_POINT) { emulator::synchronise(false, file, line, column); }
+inline int __syncthreads_count(int predicate, EMULATOR_POINT) { return emulator::synchronise(predicate != 0, file, line, column); }
+inline int __syncthreads_or(int predicate, EMULATOR_POINT) { return emulator::synchronise(predicate != 0, file, line, column) != 0; }
+inline int __syncthreads_and(int predicate, EMULATOR_POINT) { return emulator::synchronise(predicate == 0, file, line, column) == 0; }
 inline void __syncwarp(unsigned mask = 0xffffffff, EMULATOR_PLACE) { emulator::synchronise_warp(mask, file, line); }
 inline unsigned __activemask(EMULATOR_PLACE) { return emulator::active_mask(file, line); }
 inline void __threadfence_block() { emulator::fence(0); }

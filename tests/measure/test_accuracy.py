@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import yaml
-from making import work_of
+from builders import work_of
 from test_tensor_core import ERRORS
 
 from tilewise import ROOT, UserError
@@ -19,7 +19,7 @@ from tilewise.measure.rows import failed
 from tilewise.study import columns
 from tilewise.study.points import point
 from tilewise.study.registry import load
-from tilewise.study.sweeps import expand
+from tilewise.study.sweeps import Target, expand
 
 THREE = ((1, 0), (0, 1), (0, 0))
 #: Wrong on purpose.
@@ -279,7 +279,7 @@ def test_what_did_not_compile_is_not_run(kernels, device, config, tmp_path):
 def test_without_a_gpu_the_model_predicts(kernels, device, config, tmp_path):
     tasks = {"t": {"method": "accuracy", "sweeps": config["tasks"]["accuracy_gate"]["sweeps"]}}
     method = METHODS["accuracy"]
-    points = expand(config | {"tasks": tasks}, kernels, "t", "emulator", method.shapes, method.emulators_shapes, True)
+    points = expand(config | {"tasks": tasks}, kernels, "t", Target("emulator"), method.reading)
     method.check(points, kernels, "tasks.t")
     points = [at for at in points if at.p == 256] + [point("t", "naive", "float", 99, 256, 99, block_x=8, block_y=8)]
     work = work_of(points, kernels, device, config, tmp_path)

@@ -1,13 +1,13 @@
 """Energy per product: what is counted, from a GPU that is played by a clock and a counter."""
 
 import pytest
-from making import work_of
+from builders import work_of
 
 from tilewise import UserError
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.energy import WARM_UP_S, columns_of, repeated
 from tilewise.study.points import point
-from tilewise.study.sweeps import expand
+from tilewise.study.sweeps import Target, expand
 
 
 class Board:
@@ -53,7 +53,7 @@ def test_the_columns_follow():
 
 def test_without_a_gpu_the_rows_say_so(kernels, device, config, tmp_path):
     method = METHODS["energy"]
-    points = expand(config, kernels, "energy", "emulator", method.shapes, method.emulators_shapes, method.only_cuda)
+    points = expand(config, kernels, "energy", Target("emulator"), method.reading)
     method.check(points, kernels, "tasks.energy")
     points = [at for at in points if at.kernel in ("naive", "clusters")]
     measurements, rows = method.run(work_of(points, kernels, device, config, tmp_path))

@@ -6,23 +6,24 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from making import built, work_of
+from builders import built, product, work_of
 
 from tilewise import UserError
-from tilewise.build import cuda
-from tilewise.build.emulator import Emulator, product
-from tilewise.build.emulator import build as build_emulated
-from tilewise.count import machine_code, occupancy
-from tilewise.measure import probe, verify
+from tilewise.compile import cuda
+from tilewise.explain import machine_code, occupancy
+from tilewise.measure import probe
 from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start
-from tilewise.study import columns, registry
+from tilewise.microscope.compile import build as build_emulated
+from tilewise.microscope.emulator import Emulator
+from tilewise.rules import Study
+from tilewise.study import columns, registry, verify
+from tilewise.study.device import Device
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import load
-from tilewise.study.sweeps import expand
-from tilewise.workflow import Study
+from tilewise.study.sweeps import Target, expand
 
 KERNELS = load()
 DTYPES = ("float", "double", "int32")
@@ -70,20 +71,18 @@ LIMITS = {
         ("7.5", 1024, 16, 64, 0),
     )
 }
-H200 = {
-    "platform": "h200",
-    "backend": "gpu",
-    "gpu": {
+H200 = Device(
+    "h200",
+    "gpu",
+    gpu={
         "sms": 132,
         "compute_capability": "9.0",
         "memory_bandwidth_gb_s": 4800.0,
         "peak_gflops": {"float": 66908.2, "double": 33454.1, "int32": 33454.1},
     },
-    "limits": LIMITS["9.0"],
-    "versions": {},
-    "cpu": {},
-    "host_compiler": "g++",
-}
+    limits=LIMITS["9.0"],
+    host_compiler="g++",
+)
 
 
 def poisoned(A, B, dtype):
@@ -97,7 +96,7 @@ def asked(config, kernels, task, backend="gpu"):
     its = METHODS[config["tasks"][task].get("method", "sweep")]
     if its.on_request:
         return []
-    return expand(config, kernels, task, backend, its.shapes, its.emulators_shapes, its.only_cuda)
+    return expand(config, kernels, task, Target(backend), its.reading)
 
 
 # ---- Kernels ---------------------------------------------------------------------------------------------------------
@@ -164,7 +163,7 @@ def test_sub_matrices_of_larger_arrays(tmp_path, dtype, shape):
 
 @pytest.mark.parametrize("capability", ARCHITECTURES)
 def test_what_is_not_in_the_registry_compiles_too(capability):
-    kernels = registry.load(bandwidth.FOLDER)
+    kernels = registry.load(bandwidth.PROBES)
     found = [(INSIDE, f"{INSIDE.name}<float, 16, 3>")]
     for case, dtype in bandwidth.CASES:
         kernel = kernels[case.kernel]
@@ -198,7 +197,7 @@ TAKES_ITS_PLACE = ("LD", "ST", "BAR", "FFMA", "HFMA2", "HADD2", "HMUL2", "HGMMA"
 
 @pytest.mark.parametrize(("probe", "dtype"), bandwidth.CASES, ids=lambda each: getattr(each, "quantity", each))
 def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
-    kernel = registry.load(bandwidth.FOLDER)[probe.kernel]
+    kernel = registry.load(bandwidth.PROBES)[probe.kernel]
     if TURNS[kernel.name] is None:
         return
     [instance] = kernel.plan(point("", kernel.name, dtype, 64, 64, 64, **probe.parameters)).instances
@@ -220,9 +219,9 @@ def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
 @pytest.mark.parametrize(("probe", "dtype"), bandwidth.CASES, ids=lambda each: getattr(each, "quantity", each))
 def test_every_probe_is_right_on_the_emulator(probe, dtype, device, config, kernels, tmp_path):
     work = work_of([], kernels, device, config, tmp_path)
-    row = bandwidth._row(probe, dtype, registry.load(bandwidth.FOLDER)[probe.kernel], work, tmp_path)
+    row = bandwidth._row(probe, dtype, registry.load(bandwidth.PROBES)[probe.kernel], work, tmp_path)
     assert (row["status"], row["message"]) == ("ok", "emulated: verified, not measured")
-    gpu = H200["gpu"] | {"sm_clock_mhz": 1980, "peak_gflops": {dtype: 1.0}}
+    gpu = H200.gpu | {"sm_clock_mhz": 1980, "peak_gflops": {dtype: 1.0}}
     ceiling = probe.ceiling(gpu, dtype)
     assert ceiling is None or ceiling > 0
     at = point("", probe.kernel, dtype, *(probe.shape or (64, 64, 64)), **probe.parameters)
@@ -234,7 +233,7 @@ def test_every_probe_is_right_on_the_emulator(probe, dtype, device, config, kern
 def test_pairs_that_climb_and_fall_are_exact_after_any_number_of_steps(dtype, steps, wanted, tmp_path):
     """bfloat16 has 8 bits: chains that only climbed would stand still at 256."""
     probe = bandwidth.PAIRS
-    kernel = registry.load(bandwidth.FOLDER)[probe.kernel]
+    kernel = registry.load(bandwidth.PROBES)[probe.kernel]
     at = point("", kernel.name, dtype, 1, steps, 9, **probe.parameters)
     assert probe.expected(None, None, at) == wanted
     library = Emulator(build_emulated(kernel, kernel.plan(at).instances, tmp_path / "pairs.so"))
@@ -255,9 +254,11 @@ def test_the_roofs_of_shared_memory_and_of_the_caches_are_those_of_the_chip():
 
 
 def test_a_probe_that_the_gpu_does_not_run_is_a_row(device, config, kernels, tmp_path):
-    ampere = device | {"backend": "gpu", "gpu": H200["gpu"] | {"compute_capability": "8.0", "sm_clock_mhz": 1410}}
+    ampere = dataclasses.replace(
+        device, backend="gpu", gpu=H200.gpu | {"compute_capability": "8.0", "sm_clock_mhz": 1410}
+    )
     work = work_of([], kernels, ampere, config, tmp_path)
-    kernel = registry.load(bandwidth.FOLDER)["tensor_products"]
+    kernel = registry.load(bandwidth.PROBES)["tensor_products"]
     row = bandwidth._row(bandwidth.TENSOR, "half", kernel, work, tmp_path)
     assert (row["status"], "measured" in row) == ("unsupported", False) and "sm_90a" in row["message"]
 
@@ -303,7 +304,7 @@ def test_ragged_edges_and_multiples_take_the_same_number_of_tiles(config):
 
 
 def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kernels):
-    points = [p for p in expand(config, kernels, "rectangular", "emulator") if p.kernel == "tiled_exact"]
+    points = [p for p in expand(config, kernels, "rectangular", Target("emulator")) if p.kernel == "tiled_exact"]
     assert {(p.n, p.p, p.m) for p in points} == {(64, 64, 64), (32, 64, 96)}
 
 
@@ -416,7 +417,8 @@ def test_cold_start_says_why_a_process_failed(emulated, config, device, kernels,
     monkeypatch.setattr(cold_start, "REPEATS", 1)
     some = [p for p in points["cold_start"] if p.n == 64]
     jobs = work_of(some, kernels, device, config, tmp_path, builds).jobs()
-    facts = columns.frame(cold_start.calls(jobs, device | {"backend": "gpu"}, config["seed"]), "cold_start")
+    on_gpu = dataclasses.replace(device, backend="gpu")
+    facts = columns.frame(cold_start.calls(jobs, on_gpu, config["seed"]), "cold_start")
     if not (facts.status == "ok").all():
         assert len(facts) == 4 and set(facts.status) == {"error"}
         assert facts.message.str.len().min() > 5 and facts.ms.isna().all()
@@ -449,11 +451,11 @@ def test_bandwidth_on_the_emulator_checks_and_measures_nothing(tmp_path, device,
 def test_a_probe_that_goes_wrong_costs_its_own_row(
     file, right, wrong, lost, status, message, tmp_path, device, config, kernels, monkeypatch
 ):
-    broken = shutil.copytree(bandwidth.FOLDER, tmp_path / "bandwidth")
+    broken = shutil.copytree(bandwidth.PROBES, tmp_path / "bandwidth")
     text = (broken / file).read_text()
     assert right in text
     (broken / file).write_text(text.replace(right, wrong))
-    monkeypatch.setattr(bandwidth, "FOLDER", broken)
+    monkeypatch.setattr(bandwidth, "PROBES", broken)
     _, facts = METHODS["bandwidth"].run(work_of([], kernels, device, config, tmp_path))
     its = facts.quantity.str.startswith(tuple(lost))
     assert its.any() and not its.all()
@@ -482,7 +484,7 @@ def test_ceilings_of_the_roofline():
     low, high = bandwidth.ceilings(memory)
     assert (low["quantity"], low["measured"], low["datasheet"]) == ("ceiling_at_0.25_flop_per_byte", 1000, 1200)
     assert (high["quantity"], high["measured"], high["unit"]) == ("ceiling_at_4_flop_per_byte", 16000, "GFLOP/s")
-    assert bandwidth.ARITHMETIC.ceiling(H200["gpu"], "double") == 33454.1
+    assert bandwidth.ARITHMETIC.ceiling(H200.gpu, "double") == 33454.1
 
 
 # ---- On a GPU --------------------------------------------------------------------------------------------------------

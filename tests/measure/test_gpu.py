@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from making import work_of
+from builders import work_of
 
 from tilewise import UserError
 from tilewise.measure import probe
@@ -14,7 +14,7 @@ from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.tune import Tune
 from tilewise.study import columns, registry
 from tilewise.study.points import point
-from tilewise.study.sweeps import expand
+from tilewise.study.sweeps import Target, expand
 
 pytestmark = pytest.mark.gpu
 LIBRARIES = [
@@ -60,9 +60,8 @@ def test_every_kernel_and_dtype_is_right_on_ragged_shapes(run, config, kernels):
     points = []
     for task in config["tasks"]:
         if config["tasks"][task].get("method", "sweep") == "sweep":
-            points += [
-                p for p in expand(config | shapes, kernels, task, "emulator") if kernels[p.kernel].kind == "cuda"
-            ]
+            expanded = expand(config | shapes, kernels, task, Target("emulator"))
+            points += [p for p in expanded if kernels[p.kernel].kind == "cuda"]
     points = list({dataclasses.replace(p, task="t"): None for p in points})[::7]
     rows = run(points)
     assert set(rows.status) == {"ok"}, rows[rows.status != "ok"].message.tolist()
@@ -177,7 +176,7 @@ def with_line(kernels, folder, line):
     old = "    C[static_cast"
     assert old in text
     (folder / "naive.cu").write_text(text.replace(old, f"    {line}\n{old}"))
-    return kernels | {"naive": dataclasses.replace(kernels["naive"], folder=folder)}
+    return kernels | {"naive": dataclasses.replace(kernels["naive"], folder=folder, source="naive.cu")}
 
 
 def naive(n, block=(32, 8)):

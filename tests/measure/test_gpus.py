@@ -8,7 +8,8 @@ from clones import snakemake
 
 from tilewise import UserError
 from tilewise.measure import gpus, lease, probe
-from tilewise.workflow import Study
+from tilewise.rules import Study
+from tilewise.study.device import Device
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_refusal_is_one_line_of_the_run(machine, clone):
 
 
 def described(name, platform="here"):
-    return {"platform": platform, "backend": "gpu", "gpu": {"name": name, "driver": "580.1"}, "cpu": probe.processor()}
+    return Device(platform, "gpu", gpu={"name": name, "driver": "580.1"}, cpu=probe.processor())
 
 
 @pytest.mark.parametrize(("name", "uuid"), [("NVIDIA A100-SXM4-40GB", "GPU-aa1100"), ("Tesla T4", "GPU-bb2200")])

@@ -10,13 +10,15 @@ from cards import H200, smi
 
 from tilewise import UserError
 from tilewise.measure import lease
+from tilewise.study.device import Device
 
-DEVICE = {"platform": "two-gpus", "backend": "gpu", "gpu": {"name": "NVIDIA H200"}}
+DEVICE = Device("two-gpus", "gpu", gpu={"name": "NVIDIA H200"})
 CARDS = [H200 | {"uuid": "GPU-a"}, H200 | {"uuid": "GPU-b"}]
 HOLDER = """
 import sys, time
 from tilewise.measure import lease
-device = {"platform": "p", "backend": "gpu", "gpu": {"name": "NVIDIA H200"}}
+from tilewise.study.device import Device
+device = Device("p", "gpu", gpu={"name": "NVIDIA H200"})
 with lease.one_gpu(device, sys.argv[1]) as uuid:
     import os
     print(uuid, os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
@@ -62,6 +64,6 @@ def test_two_jobs_have_different_gpus_and_a_third_waits(holder, tmp_path):
 
 
 def test_no_gpu_is_taken_where_there_is_none(tmp_path):
-    with lease.one_gpu({"platform": "emulator", "backend": "emulator"}, tmp_path) as uuid:
+    with lease.one_gpu(Device("emulator", "emulator"), tmp_path) as uuid:
         assert uuid is None
     assert not list(tmp_path.iterdir())

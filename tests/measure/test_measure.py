@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from making import work_of
+from builders import work_of
 from waiting import has_ended, wait_until
 
 from tilewise.measure import task as measure
@@ -21,7 +21,7 @@ from tilewise.measure.methods import maximum_size as maximum
 from tilewise.measure.rows import median_run, timing
 from tilewise.study import columns, registry
 from tilewise.study.points import point
-from tilewise.study.sweeps import expand
+from tilewise.study.sweeps import Reading, Target, expand
 
 KERNEL = """
 template <typename T>
@@ -156,15 +156,16 @@ def test_a_torn_journal_is_passed_over(study, tmp_path):
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from tilewise.build import build
+from tilewise.compile import build
 from tilewise.measure import task as measure
 from tilewise.study import registry
+from tilewise.study.device import Device
 from tilewise.study.points import point
 folder, request = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
 points = [point("t", "mine", "float", n, 7, 9, block_x=32, block_y=1) for n in range(1, 41)]
 kernels = registry.load(folder)
-builds = build.build(build.instances(points, kernels), kernels, request["device"], folder / "build")
-work = measure.Work("t", points, kernels, builds, request["device"], request["config"], folder / "samples",
+builds = build.build(build.instances(points, kernels), kernels, Device(**request["device"]), folder / "build")
+work = measure.Work("t", points, kernels, builds, Device(**request["device"]), request["config"], folder / "samples",
                     folder / "journal")
 rows, _ = measure.measure_task(work)
 print(len(rows), set(rows.status))
@@ -176,7 +177,7 @@ def test_a_killed_run_resumes_where_it_was(study, tmp_path, device, config):
     slow = "if (col == 0) for (volatile int i = 0; i < 30000000; ++i) {}"
     study(also=slow, sizes=(50,))
     request = tmp_path / "request.json"
-    request.write_text(json.dumps({"device": device, "config": config}))
+    request.write_text(json.dumps({"device": dataclasses.asdict(device), "config": config}))
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(request)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     first = subprocess.Popen(command, env=environment, start_new_session=True)
@@ -198,7 +199,7 @@ def test_a_killed_run_resumes_where_it_was(study, tmp_path, device, config):
 def test_a_worker_does_not_outlive_its_task(study, tmp_path, device, config):
     study(also="for (volatile int i = 0; n < 41; ++i) {}", sizes=(50,))  # others never end
     request = tmp_path / "request.json"
-    request.write_text(json.dumps({"device": device, "config": config}))
+    request.write_text(json.dumps({"device": dataclasses.asdict(device), "config": config}))
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(request)]
     task = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
 
@@ -301,7 +302,7 @@ def test_the_theoretical_size_is_that_of_source_a():
 
 
 def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels, monkeypatch):
-    points = expand(config, kernels, "task1c", "emulator", shapes=False)
+    points = expand(config, kernels, "task1c", Target("emulator"), Reading(shapes=False))
     work = work_of(points, kernels, device, config, tmp_path)
     rows, facts = maximum.MaximumSize().run(work)
     fact = facts.iloc[0]

@@ -10,13 +10,13 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
-from making import work_of
+from builders import work_of
 
 from tilewise.measure.backends import Attempt
 from tilewise.measure.methods import accuracy, cold_start, energy, launch_limits, maximum_size
 from tilewise.measure.rows import failed
-from tilewise.measure.verify import Check
 from tilewise.study.points import point
+from tilewise.study.verify import Check
 
 RIGHT = Check(True, 0.0, 0.0, "")
 NAIVE, TILED = {"block_x": 16, "block_y": 16}, {"tile": 16}
@@ -68,7 +68,7 @@ def wrong(job):
 )
 def test_the_largest_product(fails, status, message, work, monkeypatch):
     device = Device(fails)
-    monkeypatch.setattr(maximum_size, "device_of", lambda setting: device)
+    monkeypatch.setattr(maximum_size, "bench_of", lambda setting: device)
     rows, facts = maximum_size.MaximumSize().run(work)
     assert rows.set_index("kernel").status.to_dict() == {"naive": status, "tiled": "ok"}
     assert rows.message[0] == message
@@ -77,7 +77,7 @@ def test_the_largest_product(fails, status, message, work, monkeypatch):
 
 
 def test_launches_that_may_be_refused(work, monkeypatch):
-    monkeypatch.setattr(launch_limits, "device_of", lambda setting: Device(raises))
+    monkeypatch.setattr(launch_limits, "bench_of", lambda setting: Device(raises))
     rows, facts = launch_limits.LaunchLimits().run(work)
     assert rows.set_index("kernel").status.to_dict() == {"naive": "error", "tiled": "ok"}
     assert rows.message[0] == "MemoryError: no such amount" and list(facts.kernel) == ["tiled"]
@@ -176,7 +176,7 @@ def test_energy(work, monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
     naive, tiled = energy._measured(work)
     assert (naive["status"], naive["message"]) == ("error", "MemoryError: no such amount")
-    assert (tiled["status"], tiled["message"].startswith("NVML does not tell")) == ("unsupported", True)
+    assert (tiled["status"], tiled["message"].startswith("NVML does not report")) == ("unsupported", True)
 
 
 @pytest.fixture

@@ -1,18 +1,19 @@
 """The overhead of an isolated time: an empty kernel of one thread, timed as sweeps are."""
 
 import copy
+import dataclasses
 from pathlib import Path
 
 import pytest
 import yaml
-from making import work_of
+from builders import work_of
 from snakemake.utils import update_config
 
 from tilewise import ROOT
 from tilewise.measure import probe
 from tilewise.measure.methods import METHODS, overhead
+from tilewise.rules import Study
 from tilewise.study import columns
-from tilewise.workflow import Study
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "compute_capability": "9.0", "sms": 132}
 
@@ -32,7 +33,7 @@ def timed(monkeypatch, device, config, kernels, tmp_path):
             yield job.key, job.row | answer
 
         monkeypatch.setattr(overhead, "run_jobs", run_jobs)
-        here = device | {"platform": "nvidia-h200", "backend": "gpu", "gpu": GPU}
+        here = dataclasses.replace(device, platform="nvidia-h200", backend="gpu", gpu=GPU)
         measured, facts = METHODS["overhead"].run(work_of([], kernels, here, config, tmp_path))
         assert measured.empty
         return facts

@@ -5,7 +5,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from tilewise.measure import place
+from tilewise.measure import where
 from tilewise.measure.journal import Journal
 
 NAMES = ("one", "two", "three", "four", "five", "six", "seven")
@@ -19,21 +19,21 @@ def repository(tmp_path, monkeypatch):
         command = ["git", "-C", str(tmp_path / "clone"), "-c", "user.name=me", "-c", "user.email=me@here", *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    (tmp_path / "clone/kernels").mkdir(parents=True)
-    (tmp_path / "clone/kernels/naive.cu").write_text("void naive() {}\n")
+    (tmp_path / "clone/kernels/textbook").mkdir(parents=True)
+    (tmp_path / "clone/kernels/textbook/naive.cu").write_text("void naive() {}\n")
     (tmp_path / "clone/README.md").write_text("Read me.\n")
     subprocess.run(["git", "init", "-q", str(tmp_path / "clone")], check=True)
     git("add", ".")
     git("commit", "-qm", "first")
-    monkeypatch.setattr(place, "ROOT", tmp_path / "clone")
-    place.source.cache_clear()
+    monkeypatch.setattr(where, "ROOT", tmp_path / "clone")
+    where.source.cache_clear()
     yield tmp_path / "clone", git
-    place.source.cache_clear()
+    where.source.cache_clear()
 
 
 def now():
-    place.source.cache_clear()  # as a new process has it
-    return place.source()
+    where.source.cache_clear()  # as a new process has it
+    return where.source()
 
 
 def test_a_row_says_its_commit_and_the_changes_and_new_files_of_what_measures(repository):
@@ -43,11 +43,11 @@ def test_a_row_says_its_commit_and_the_changes_and_new_files_of_what_measures(re
     (folder / "README.md").write_text("Another text.\n")
     (folder / "notes.txt").write_text("Nobody measures with notes.\n")
     assert now() == {"commit": commit, "changes": ""}
-    (folder / "kernels/naive.cu").write_text("void naive() { }\n")
+    (folder / "kernels/textbook/naive.cu").write_text("void naive() { }\n")
     (folder / "kernels/mine.cu").write_text("void mine() {}\n")
     (folder / "config").mkdir()
     (folder / "config/mine.yaml").write_text("seed: 7\n")
-    changed = "kernels/naive.cu, config/mine.yaml (new), kernels/mine.cu (new)"
+    changed = "kernels/textbook/naive.cu, config/mine.yaml (new), kernels/mine.cu (new)"
     assert now() == {"commit": commit, "changes": changed}
     git("add", ".")
     git("commit", "-qm", "second")
@@ -63,12 +63,12 @@ def test_of_many_changes_a_row_names_the_first(repository):
 
 
 def test_a_copy_without_history_or_a_machine_without_git_does_not_say_that_it_is_clean(tmp_path, monkeypatch):
-    monkeypatch.setattr(place, "ROOT", tmp_path)
+    monkeypatch.setattr(where, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert now() == {"commit": "", "changes": ""}
     monkeypatch.setenv("PATH", str(tmp_path))
     assert now() == {"commit": "", "changes": ""}
-    place.source.cache_clear()
+    where.source.cache_clear()
 
 
 def test_a_row_of_the_journal_keeps_the_commit_that_it_was_measured_with(repository, tmp_path):

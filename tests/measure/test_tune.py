@@ -9,15 +9,15 @@ from unittest.mock import MagicMock
 import pytest
 
 from tilewise import UserError
-from tilewise.build import build
+from tilewise.compile import build
 from tilewise.measure.backends import Setting
 from tilewise.measure.methods import tune
 from tilewise.measure.methods.tune import Tune
 from tilewise.measure.task import Work
-from tilewise.measure.verify import Check
+from tilewise.rules import Study
 from tilewise.study import columns, registry, tuning
-from tilewise.study.sweeps import expand
-from tilewise.workflow import Study
+from tilewise.study.sweeps import Reading, expand
+from tilewise.study.verify import Check
 
 KERNEL = """
 template <typename T, int TILE, int MODE>
@@ -71,7 +71,7 @@ def study(tmp_path, config):
 
 def work_of(study, device, folder, **changes):
     """The Work of the tuning, with all variants built."""
-    points = study.points_on(device["platform"], "tune")
+    points = study.points_on(device.platform, "tune")
     wanted = build.instances(points, study.kernels)
     builds = build.build(wanted, study.kernels, device, folder / "variants", workers=2)
     work = Work("tune", points, study.kernels, builds, device, study.config, folder / "samples", folder / "journal")
@@ -151,10 +151,10 @@ def test_variants_are_built_once_and_what_a_kill_left_is_used(study, device, tmp
 
 @pytest.fixture
 def h200(device):
-    """device.json of a GPU, as far as the tuner reads it."""
+    """A GPU, as far as the tuner needs it."""
     gpu = {"name": "NVIDIA H200", "compute_capability": "9.0", "sms": 132, "driver": "580"}
-    limits = device["limits"] | {"registers_per_sm": 65536}
-    return device | {"platform": "nvidia-h200", "backend": "gpu", "gpu": gpu, "limits": limits}
+    limits = device.limits | {"registers_per_sm": 65536}
+    return dataclasses.replace(device, platform="nvidia-h200", backend="gpu", gpu=gpu, limits=limits)
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_registers_and_threads_are_checked_before_a_launch(study, h200, tmp_path
     [launch] = job.launches
 
     def refused(**entry):
-        found = tune._refused(job, {"mine": {launch.instance: entry}}, h200["limits"])
+        found = tune._refused(job, {"mine": {launch.instance: entry}}, h200.limits)
         return found and found["message"]
 
     assert refused(registers=255, shared_bytes=1000) is None, "64 threads may have 255"
@@ -347,7 +347,7 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
             monkeypatch.setattr(cuda, name, value)
         monkeypatch.setattr(cuda.verify, "poison", lambda *_: None)
         rows: list[dict] = []
-        device = h200 | {"gpu": h200["gpu"] | {"l2_bytes": 1000}}
+        device = dataclasses.replace(h200, gpu=h200.gpu | {"l2_bytes": 1000})
         config = study.config | {"tuning": study.config["tuning"] | settings}
         cuda.Backend(Setting(device, config, tmp_path)).screen(jobs, rows.append)
         assert next(clock, None) is None
@@ -403,7 +403,7 @@ def test_every_choice_of_the_registry_is_a_variant_that_the_tuner_tries(kernels)
                 n, p, m = AT[word]
                 sweep = {"kernel": name, "dtype": dtype, "shapes": "at", **choice}
                 asked = {"tasks": {"t": {"sweeps": [sweep]}}, "shapes": {"at": [{"n": n, "p": p, "m": m}]}}
-                assert len(expand(asked, kernels, "t", space=True)) == 1, (name, dtype, word)
+                assert len(expand(asked, kernels, "t", reading=Reading(space=True))) == 1, (name, dtype, word)
 
 
 def test_the_ladder_is_tuned_as_a_whole(kernels, config):

@@ -10,6 +10,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import markupsafe
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,10 +18,13 @@ import synthetic
 import yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from prose import said
 from snakemake.utils import update_config
 
 from tilewise import ROOT
-from tilewise.report import claims, data, exhibits, figures, findings, notes, render, tables
+from tilewise.evidence import load_evidence
+from tilewise.explain import scatter
+from tilewise.report import claims, figures, findings, markup, notes, render, rows, runs, sections, tables
 from tilewise.study import columns, registry
 
 GPUS = {
@@ -30,8 +34,8 @@ GPUS = {
     "nvidia-t4": {"name": "Tesla T4", "compute_capability": "7.5", "sms": 40, "peak_gflops": None},
 }
 FAILURES = ("incorrect", "invalid_launch", "out_of_memory", "compile_error", "timeout", "unsupported", "error")
-TIMES = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "run_low_ms", "run_high_ms", "batch_ms"]
-NUMBERS = [*TIMES, "noise", "gflops", "sm_clock_mhz", "relative_error", "bound_ratio"]
+NUMBERS = [name for name in columns.of("measurements", ()) if columns.COLUMNS[name].type == "number"]
+TIMES = [name for name in NUMBERS if name.endswith("_ms")]
 
 
 def quick():
@@ -141,14 +145,14 @@ def damage(folder, generator):
         (folder / "config.json").unlink()
 
 
-def assert_whole(notebook):
-    """No output of a page has a note, or tells a number that nobody knows."""
-    assert render.notes_of(notebook) == []
-    for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
-            for words in output.get("data", {}).values():
-                prose = re.sub(r"<svg.*?</svg>|<details.*?</details>|<[^>]*>", "", words, flags=re.DOTALL)
-                assert not re.search(r"\b(nan|inf|None|NA)\b", prose), prose
+def assert_whole(page):
+    """No part of a page has a note, or shows a number that nobody knows."""
+    for name in sections.names_of():
+        text = page.section(name)
+        assert notes.found(text) == []
+        prose = re.sub(r"<svg.*?</svg>|<details.*?</details>|<[^>]*>", "", text, flags=re.DOTALL)
+        unknown = re.search(r".{,80}\b(nan|inf|None|NA)\b.{,80}", prose)
+        assert not unknown, unknown[0]
 
 
 # Shrinking a page takes minutes; the seed that is printed makes the same one again.
@@ -174,12 +178,12 @@ def test_evidence_of_every_kind_has_a_page_without_a_note(
         synthetic.write(folder / "recorded" / name, "gpu", with_traffic=True, **GPUS[name])
         change(folder / "recorded" / name, generator, how, lost)
         damage(folder / "recorded" / name, generator)
-    assert_whole(render.run(folders=[folder / "results" / name for name in here], recorded=folder / "recorded"))
+    assert_whole(render.load([folder / "results" / name for name in here], folder / "recorded"))
     shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def real_runs(tmp_path_factory):
     """Two real runs that are not the recorded one: three tasks on an H100, without a config, and a quick run."""
     folder = tmp_path_factory.mktemp("runs")
     for archive in (Path(__file__).parent / "runs").glob("*.tar.xz"):
@@ -189,13 +193,13 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["ladder-h100", "quick-h200"])
-def test_a_real_run_may_be_the_recorded_one(runs, tmp_path, name):
+def test_a_real_run_may_be_the_recorded_one(real_runs, tmp_path, name):
     here = synthetic.write(tmp_path / "emulator", "emulator", QUICK, with_traffic=True)
-    assert_whole(render.run(folders=[here], recorded=runs / name / "results"))
+    assert_whole(render.load([here], real_runs / name / "results"))
 
 
-def test_a_real_quick_run_has_a_page_of_its_own(runs, tmp_path):
-    assert_whole(render.run(folders=[runs / "quick-h200/results/nvidia-h200"], recorded=tmp_path / "none"))
+def test_a_real_quick_run_has_a_page_of_its_own(real_runs, tmp_path):
+    assert_whole(render.load([real_runs / "quick-h200/results/nvidia-h200"], tmp_path / "none"))
 
 
 @pytest.fixture
@@ -221,9 +225,9 @@ def _fail(*_, **__):
 @pytest.mark.parametrize(
     ("module", "name", "piece"),
     [
-        (figures, "peak", "Figure: Against the peak"),
-        (tables, "verification", "Table: Verified points"),
-        (findings, "clocks", "Text: clocks"),
+        (rows, "in_order", "Figure: Speed-up, float"),
+        (runs, "verification", "Table: Verified points"),
+        (scatter, "clocks", "Text: clocks"),
     ],
 )
 def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(small, tmp_path, monkeypatch, module, name, piece):
@@ -249,29 +253,32 @@ def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, monkeypatch
 def test_a_sentence_that_cannot_be_made_leaves_the_others(tmp_path):
     study = synthetic.config()
     study["tasks"] = {"ladder_float": study["tasks"]["ladder_float"]}
-    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)], recorded=tmp_path / "none")
-    rows = tables.climb(evidence, tables.CLIMB)
-    said = ["Wrong {this('gflops') + 'x'}.", "Right {this('gflops')}.", "Empty {this('gflops') / 0}."]
-    words = findings.rung(evidence, rows, tables.rungs(rows, evidence), "naive", *said)
-    assert len(notes.found(words)) == 1 and "Sentence: Wrong" in notes.found(words)[0]
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=study)], recorded=tmp_path / "none")
+    each = ("Wrong {{ this.gflops + 'x' }}.", "Right {{ this.gflops }}.", "Empty {{ this.gflops / 0 }}.")
+    block = "".join(f"{{% sentence %}}\n{words}\n{{% endsentence %}}\n" for words in each)
+    page = render.Page(evidence)
+    words = page.text(f'{{% call(this, last, gpu) rung("naive") %}}\n{block}{{% endcall %}}')
+    assert [note.partition(" cannot")[0] for note in notes.found(words)] == ["Sentence: None:2"]
     assert "Right" in words and "Empty" not in words
+    assert page.left_out == [("None:8", "float division by zero")]
 
 
 def test_a_sentence_compares_measured_numbers_without_their_ranges(tmp_path):
-    evidence = data.load([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
-    faster = "{only if time(kernel='naive', cube=1024) > 1.05 * time(kernel='tiled', cube=1024)} Tiles are faster."
-    assert findings.found(evidence, faster) == "Tiles are faster."
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
+    naive, tiled = (f"gpu.time(kernel='{name}', cube=1024)" for name in ("naive", "tiled"))
+    faster = f"{{% sentence if {naive} > 1.05 * {tiled} %}}Tiles are faster.{{% endsentence %}}"
+    assert said(evidence, f"{{% for gpu in gpus() %}}{faster}{{% endfor %}}") == "Tiles are faster."
 
 
 def test_files_of_tables_and_figures_that_cannot_be_made_say_so(tmp_path):
     tables.save(_fail, tmp_path / "gpu/tables/ladder.csv")
     figures.save(_fail, tmp_path / "gpu/figures/peak.svg")
     tables.save(lambda: pd.DataFrame({"kernel": ["naive"]}), tmp_path / "gpu/tables/fine.csv")
-    figures.save(lambda: figures._nothing("Nothing was timed."), tmp_path / "gpu/figures/fine.svg")
+    figures.save(lambda: figures.nothing("Nothing was timed."), tmp_path / "gpu/figures/fine.svg")
     places = [str(tmp_path / "gpu" / name) for name in ("figures/peak.svg", "tables/ladder.csv")]
     assert notes.read(tmp_path) == [f"{place} cannot be made: LookupError: <no> way" for place in places]
     shown = figures.save(_fail, tmp_path / "peak.svg") or (tmp_path / "peak.svg").read_text()
-    assert len(notes.found(exhibits.show_figure(shown, "<b>Peak.</b>").data)) == 1
+    assert len(notes.found(markup.missing_html(figures.missing(shown), "Peak"))) == 1
 
 
 NASTY = 'var(--x) `a` *b* _c_ <i>d</i> $e$ [f](#g) </script> & "h" \\ | ~~i~~ &amp; ![j](k)'
@@ -282,24 +289,24 @@ def test_the_text_of_a_user_is_shown_as_it_is(small, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "load", lambda *_, **__: kernels)
     found, page = small(title=NASTY)
     assert found == []
-    assert f">{html.escape(NASTY, quote=False)}<a class=" in page, "a heading"
-    assert f"<b>{notes.plain(NASTY)}.</b>" in page, "a caption"
-    assert notes.plain(NASTY) in page[: page.index("<main")], "the table of contents"
+    assert f">{html.escape(NASTY, quote=False)}".replace('"', "&quot;") + "<a class=" in page, "a heading"
+    assert f"<b>{markupsafe.escape(NASTY)}.</b>" in page, "a caption"
+    assert f">{markupsafe.escape(NASTY)}</a>" in page[: page.index("<main")], "the table of contents"
     assert "<i>d</i>" not in page and 'href="#g"' not in page
     assert "var(--x)" in (tmp_path / "results/figures/mine.svg").read_text()
 
 
 @pytest.mark.parametrize(("overhead", "remarks"), [(4.0, 1), (0.001, 0), (None, 0)])
 def test_the_overhead_of_an_isolated_time_is_told_beside_short_times(tmp_path, overhead, remarks):
-    evidence = data.load([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=QUICK)], recorded=tmp_path / "none")
     [gpu] = evidence.gpus
     measured = pd.DataFrame({"platform": ["gpu"], "overhead_us": [overhead]}).astype({"overhead_us": "float64"})
     gpu = dataclasses.replace(gpu, facts=gpu.facts | {"overhead": measured})
     evidence = dataclasses.replace(evidence, gpus=(gpu,), platforms=(gpu,))
-    table = tables.task("task4", evidence, data.published())
+    table = tables.task("task4", evidence)
     said = findings.overhead(table, evidence)
     assert said.count("4 µs of each time on Invented H200 are the overhead of an isolated run") == remarks
     assert ("times below 0.2 ms" in said) == bool(remarks)
     assert findings.overhead(table.assign(time_ms=1000.0), evidence) == ""
-    facts = dict(tables.provenance(evidence).itertuples(index=False))
+    facts = dict(runs.provenance(evidence).itertuples(index=False))
     assert facts.get("overhead of an isolated time") == (f"{overhead:.1f} µs" if overhead else None)

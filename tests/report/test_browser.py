@@ -279,14 +279,6 @@ def test_figures_follow_the_dark_scheme(context, file):
     assert text.evaluate("text => getComputedStyle(text).fill") == ink != paper
 
 
-def test_code_is_shown_on_request(context, file):
-    page = opened(context, file)
-    page.locator("nav summary").click()
-    assert not page.locator("pre.code").first.is_visible()
-    page.locator("#show-code").check()
-    assert page.locator("pre.code").first.is_visible()
-
-
 def test_without_scripts_the_page_reads(browser, file):
     context = browser.new_context(java_script_enabled=False, viewport={"width": 1440, "height": 900})
     page = opened(context, file)

@@ -5,8 +5,10 @@ import json
 import pandas as pd
 import pytest
 import synthetic
+from prose import section
 
-from tilewise.report import data, figures, findings, tables
+from tilewise.evidence import load_evidence
+from tilewise.report import figures, runs
 
 SLOWER = {"gpu-node7": 1.0, "gpu-node8": 1.05, "gpu-node9": 0.99}
 
@@ -36,11 +38,11 @@ def three(tmp_path_factory):
             untimed = rows[rows.kernel == "tiled"].head(1).assign(task="launch_limits", status="ok", time_ms=None)
             rows = pd.concat([rows, untimed, untimed])
             rows.to_csv(path, index=False)
-    return data.load([folder / name for name in SLOWER], recorded=folder / "none")
+    return load_evidence([folder / name for name in SLOWER], recorded=folder / "none")
 
 
 def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_one_is_named(three):
-    table = tables.cards(three).set_index("platform")
+    table = runs.cards(three).set_index("platform")
     assert list(table.index) == list(SLOWER)
     for name, factor in SLOWER.items():
         assert table.rate_percent[name] == pytest.approx(100 / factor)
@@ -49,16 +51,17 @@ def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_
     lost = ((timed.task == "task2a") & (timed.kernel == "tiled")).sum()
     assert lost > 0
     assert table.compared["gpu-node7"] == len(timed) - lost
-    words = findings.cards(tables.cards(three), three)
-    assert words.startswith("Three cards of the model Invented H200 were compared at ")
+    words = section(three, "17-appendix.md")
+    assert "Three cards of the model Invented H200 were compared at " in words
     assert "from the slowest to the fastest is 5.8 % of the median rate" in words
-    assert words.endswith("The slowest is GPU-gpu-node8 on node8, at 95.24 %.")
+    assert "The slowest is GPU-gpu-node8 on node8, at 95.24 %." in words
 
 
 def test_a_single_card_is_compared_with_none(tmp_path):
-    evidence = data.load([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none")
-    assert tables.cards(evidence).empty
-    assert findings.company(evidence) == []
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none")
+    assert runs.cards(evidence).empty
+    words = section(evidence, "17-appendix.md")
+    assert "was in use" not in words and "beside other work" not in words and "were compared at" not in words
 
 
 def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
@@ -67,17 +70,17 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
     rows = pd.read_csv(place / "measurements.csv")
     rows["alone"] = [False, True] * (len(rows) // 2) + [None] * (len(rows) % 2)
     rows.to_csv(place / "measurements.csv", index=False)
-    evidence = data.load([place], recorded=tmp_path / "none")
-    first, second = findings.company(evidence)
-    assert "was in use**: MIG is on, so that the card is divided; 2 other processes on it." in first
-    assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured beside other work" in second
-    facts = dict(tables.provenance(evidence).itertuples(index=False))
+    evidence = load_evidence([place], recorded=tmp_path / "none")
+    words = section(evidence, "17-appendix.md")
+    assert "was in use: MIG is on, so that the card is divided; 2 other processes on it." in words
+    assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured beside other work" in words
+    facts = dict(runs.provenance(evidence).itertuples(index=False))
     assert facts["beside us on the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"
 
 
 def test_what_changed_beyond_the_spread_between_two_machines(three):
     """node8's card takes 5 % more time, which the quartiles of most points do not cover."""
-    table = tables.platforms(three)
+    table = runs.platforms(three)
     other = table[table.other_machine.str.contains("node8")]
     assert set(table.platform) == {"gpu-node7"} and len(other) > 100
     assert other.faster.to_numpy() == pytest.approx(1.05)
@@ -85,17 +88,17 @@ def test_what_changed_beyond_the_spread_between_two_machines(three):
     assert (other.changed == apart).all() and apart.any()
     far = (table.faster - 1).abs()
     assert far.is_monotonic_decreasing, "the largest differences come first"
-    words = findings.platforms(table, three)
+    words = section(three, "16-machines.md")
     assert "In the median" in words and "node8" in words and "node9" in words
 
 
 def test_a_recorded_machine_stands_beside_this_one(tmp_path):
     here = synthetic.write(tmp_path / "gpu")
     synthetic.write(tmp_path / "recorded/nvidia-other")
-    alone = data.load([here], recorded=tmp_path / "recorded")
-    assert [gpu.name for gpu in alone.gpus] == ["gpu"] and tables.platforms(alone).empty
-    both = data.load([here], recorded=tmp_path / "recorded", beside=True)
+    alone = load_evidence([here], recorded=tmp_path / "recorded")
+    assert [gpu.name for gpu in alone.gpus] == ["gpu"] and runs.platforms(alone).empty
+    both = load_evidence([here], recorded=tmp_path / "recorded", beside=True)
     assert [(gpu.name, gpu.recorded) for gpu in both.gpus] == [("gpu", False), ("nvidia-other", True)]
-    table = tables.platforms(both)
+    table = runs.platforms(both)
     assert len(table) > 100 and not table.changed.any(), "the same invented times"
-    assert figures.missing(figures.platforms(tables.ladder(both, data.published()), both)) == ""
+    assert figures.missing(figures.draw("platforms", both)) == ""

@@ -3,11 +3,16 @@
 import dataclasses
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from prose import said, section
 
-from tilewise.report import data, figures, findings, tables
+from tilewise import RECORDED
+from tilewise.evidence import load_evidence
+from tilewise.explain import climb
+from tilewise.report import figures
 from tilewise.study import columns
 
 #: What `synthetic.facts` measures: the rate of float multiply-adds alone.
@@ -18,13 +23,13 @@ ROOF = 61e3
 def gpu(tmp_path_factory):
     """Evidence of a machine with a GPU, all invented."""
     folder = synthetic.write(tmp_path_factory.mktemp("results") / "nvidia-h200", with_traffic=True)
-    return data.load([folder], recorded=folder / "none")
+    return load_evidence([folder], recorded=folder / "none")
 
 
 @pytest.fixture(scope="module")
 def recorded():
     """Evidence of a machine without a GPU that has measured nothing: the repository's recorded run."""
-    return data.load([data.RECORDED / "nvidia-h200"])
+    return load_evidence([RECORDED / "nvidia-h200"])
 
 
 def changed(evidence, name, **values):
@@ -40,7 +45,7 @@ def only(table, **where):
 
 
 def test_the_ceiling_is_the_share_of_the_rate_of_multiply_adds(gpu):
-    found = only(tables.loops(gpu), kernel="tiled", dtype="float")
+    found = only(climb.loops(gpu), kernel="tiled", dtype="float")
     assert found["ceiling_gflops"] == pytest.approx(0.5 * ROOF, rel=1e-3)
     assert found["percent_of_ceiling"] == pytest.approx(100 * found["gflops"] / found["ceiling_gflops"])
     assert found["others_per_100"] == 100 and found["accesses_per_100"] == 60
@@ -53,20 +58,20 @@ def test_units_of_half_rate_leave_the_other_slots_free(gpu):
     roofs = gpu.facts["bandwidth"]
     double = roofs[roofs["quantity"] == "multiply_add_rate"].assign(dtype="double", measured=30e3)
     gpu = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, double], ignore_index=True)})
-    assert only(tables.loops(gpu), kernel="tiled", dtype="double")["ceiling_gflops"] == pytest.approx(30e3)
+    assert only(climb.loops(gpu), kernel="tiled", dtype="double")["ceiling_gflops"] == pytest.approx(30e3)
     third = changed(gpu, "instructions", multiply_add_share=1 / 3)
-    found = only(tables.loops(third), kernel="tiled", dtype="double")
+    found = only(climb.loops(third), kernel="tiled", dtype="double")
     assert found["ceiling_gflops"] == pytest.approx(20e3, rel=1e-3)
 
 
 def test_tensor_cores_and_devices_without_a_measured_rate_have_no_ceiling(gpu):
-    assert math.isnan(only(tables.loops(gpu), kernel="dmma", dtype="double")["ceiling_gflops"])
+    assert math.isnan(only(climb.loops(gpu), kernel="dmma", dtype="double")["ceiling_gflops"])
     unmeasured = changed(gpu, "bandwidth", measured=float("nan"))
-    assert tables.loops(unmeasured)["ceiling_gflops"].isna().all()
+    assert climb.loops(unmeasured)["ceiling_gflops"].isna().all()
 
 
 def test_rungs_stand_in_the_order_of_the_registry_with_the_library_last(gpu):
-    rungs = tables.rungs(tables.climb(gpu, "ladder_float"), gpu)
+    rungs = climb.rungs(climb.climb(gpu, "ladder_float"), gpu)
     names = list(rungs["kernel"])
     assert names[:3] == ["naive", "tiled", "multi_tile"] and names[-1] == "cublas"
     assert names[:-1] == [name for name in gpu.kernels if name in names[:-1]]
@@ -74,19 +79,19 @@ def test_rungs_stand_in_the_order_of_the_registry_with_the_library_last(gpu):
 
 
 def test_a_rung_is_compared_with_the_fastest_before_it(gpu):
-    rows = tables.climb(gpu, "ladder_float")
+    rows = climb.climb(gpu, "ladder_float")
     rates = {"naive": 10.0, "tiled": 30.0, "multi_tile": 20.0, "register_tile": 60.0, "cublas": 120.0}
     rows = rows[rows["kernel"].isin(rates)].assign(gflops=rows["kernel"].map(rates))
-    rungs = tables.rungs(rows, gpu).set_index("kernel")
+    rungs = climb.rungs(rows, gpu).set_index("kernel")
     assert list(rungs["before"]) == ["", "naive", "tiled", "tiled", ""]
     assert rungs.loc["multi_tile", "gain"] == pytest.approx(2 / 3)
     assert rungs.loc["register_tile", "gain"] == 2 and rungs.loc["register_tile", "percent_of_anchor"] == 50
 
 
 def test_the_best_choice_of_a_kernel_stands_for_it(gpu):
-    rows = tables.climb(gpu, "ladder_float")
+    rows = climb.climb(gpu, "ladder_float")
     slow = rows["walk"] == 80
-    rungs = tables.rungs(rows.assign(gflops=rows["gflops"].mask(slow, 1.0)), gpu)
+    rungs = climb.rungs(rows.assign(gflops=rows["gflops"].mask(slow, 1.0)), gpu)
     fast = rows[(rows["kernel"] == "pipelined") & ~slow & (rows["n"] == 8192)]
     assert only(rungs, kernel="pipelined")["walk"] == fast["walk"].iloc[0] != 80
 
@@ -97,13 +102,13 @@ def test_wavefronts_count_the_work_beyond_the_edges(gpu):
     at |= {"block_x": 32, "block_y": 32, "shared_load_wavefronts": 1048576, "shared_store_wavefronts": 0}
     counted = columns.frame([at | {"shared_bank_conflicts": 0}], "traffic", synthetic.parameters())
     gpu = dataclasses.replace(gpu, facts=gpu.facts | {"traffic": counted})
-    found = only(tables.rungs(tables.climb(gpu, "ladder_float"), gpu), kernel="multi_tile")
+    found = only(climb.rungs(climb.climb(gpu, "ladder_float"), gpu), kernel="multi_tile")
     assert found["wavefronts_per_100"] == pytest.approx(100 * 1048576 / (256**3 / 32) * 8 / 14, rel=0.02)
     assert found["conflict_percent"] == 0
 
 
 def test_occupancy_and_waves_follow_from_the_launch(recorded):
-    found = tables.rungs(tables.climb(recorded, "ladder_float"), recorded).set_index("kernel")
+    found = climb.rungs(climb.climb(recorded, "ladder_float"), recorded).set_index("kernel")
     assert found.loc["naive", "warps"] == 64  # as many as there are places
     assert found.loc["pipelined", "warps"] == 8  # 255 registers: one block of 256 threads
     assert found.loc["pipelined", "waves"] == pytest.approx((8192 / 128) * (8192 / 256) / 132)
@@ -112,7 +117,7 @@ def test_occupancy_and_waves_follow_from_the_launch(recorded):
 
 def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
     """Every recorded instance was read, and the ceiling is one: the best rungs come near it."""
-    loops = tables.instructions(recorded)
+    loops = climb.instructions(recorded)
     others = {*recorded.facts["accuracy"]["kernel"], *recorded.facts["energy"]["kernel"]}  # they time nothing
     assert set(loops[loops["gflops"].isna()]["kernel"]) <= others and (loops["other"] == 0).all()
     spilling = loops[loops["spills"] > 0]
@@ -124,83 +129,101 @@ def test_no_recorded_kernel_exceeds_its_ceiling(recorded):
 # ---- Sentences and figures -------------------------------------------------------------------------------------------
 
 
-def story(evidence, kernel, *sentences, **options):
-    rows = tables.climb(evidence, "ladder_float")
-    return findings.rung(evidence, rows, tables.rungs(rows, evidence), kernel, *sentences, **options)
+def story(evidence, kernel, *sentences):
+    return said(evidence, f'{{% call(this, last, gpu) rung("{kernel}") %}}\n{"".join(sentences)}{{% endcall %}}')
+
+
+PAIRS = (("faster", ">"), ("slower", "<"))
+
+
+def sentence(words, condition=""):
+    return f"{{% sentence {condition} %}}\n{words}\n{{% endsentence %}}\n"
 
 
 def test_sentences_about_a_rung(gpu):
-    said = story(
+    found = story(
         gpu,
         "tiled",
-        "{this('multiply_add_percent')} % against {last('instructions')} and {rung('naive', 'others_per_100')}.",
-        "This has no figure: {this('percent_of_theory') if false else this('wavefronts_per_100')}.",
-        "Row by row {row('instructions', kernel='pipelined', walk=80)}; {row('gflops', kernel='pipelined', walk=81)}.",
-        "Alone {roof('multiply_add_rate')}.",
+        sentence("{{ this.multiply_add_percent }} % against {{ last.instructions }}."),
+        sentence("{{ gpu.of('naive').others_per_100 }}; {{ gpu.of('no_such').gflops }}."),
+        sentence("This has no figure: {{ this.cards_elsewhere }}."),
+        sentence("Naive {{ gpu.of('naive').others_per_100 }}."),
+        sentence("Alone {{ gpu.roof('multiply_add_rate') }}."),
     )
-    assert "50\u00a0% against 100 and 100." in said and "Alone 61,000." in said
-    assert "the rate of `naive`" in said and "of cuBLAS." in said
-    assert "Row by row" not in said  # one of its two figures is not known
+    assert "50 % against 100." in found and "Naive 400. Alone 61,000." in found
+    assert "the rate of naive" in found and "of cuBLAS." in found
+    assert "no figure" not in found and "400;" not in found  # one of its two figures is not known
 
 
 def test_a_sentence_is_said_only_if_it_is_so(gpu):
-    faster, slower = (f"{{only if this('gflops') {sign} last('gflops')}} It is {sign}." for sign in "><")
-    said = story(gpu, "tiled", faster, slower)
-    assert "It is >." in said and "It is <." not in said and "only if" not in said
+    faster, slower = (sentence(f"It is {words}.", f"if this.gflops {sign} last.gflops") for words, sign in PAIRS)
+    found = story(gpu, "tiled", faster, slower)
+    assert "It is faster." in found and "It is slower." not in found
 
 
 def test_a_rung_that_was_not_timed_says_nothing(gpu):
-    assert story(gpu, "three_tf32", "{this('gflops')}") == ""
-    rows = tables.climb(gpu, "no such task")
-    assert tables.rungs(rows, gpu).empty
-    library = tables.climb(gpu, "ladder_float").query("anchor")
-    assert len(library) and tables.rungs(library, gpu).empty
+    assert story(gpu, "three_tf32", "{{ this.gflops }}") == ""
+    rows = climb.climb(gpu, "no such task")
+    assert climb.rungs(rows, gpu).empty
+    library = climb.climb(gpu, "ladder_float").query("anchor")
+    assert len(library) and climb.rungs(library, gpu).empty
 
 
 def test_a_run_without_machine_code_still_climbs(gpu):
     bare = dataclasses.replace(gpu, facts=gpu.facts | {"instructions": gpu.facts["instructions"].head(0)})
-    rungs = tables.rungs(tables.climb(bare, "ladder_float"), bare)
+    rungs = climb.rungs(climb.climb(bare, "ladder_float"), bare)
     assert rungs["gflops"].notna().all() and rungs["ceiling_gflops"].isna().all()
-    assert "TFLOP/s" in story(bare, "tiled", "{this('multiply_add_percent')} % of the loop.")
-    assert "of the loop" not in story(bare, "tiled", "{this('multiply_add_percent')} % of the loop.")
+    words = story(bare, "tiled", sentence("{{ this.multiply_add_percent }} % of the loop."))
+    assert "TFLOP/s" in words and "of the loop" not in words
     for figure in (figures.rungs(rungs, bare), figures.rung(rungs, "tiled", bare)):
         assert figures.svg(figure).count("<path") > 10
-    assert "No machine code was read" in figures.svg(figures.instructions(tables.loops(bare), bare))
+    assert "No machine code was read" in figures.svg(figures.draw("instructions", bare, climb.loops(bare)))
 
 
 def test_how_near_the_top_is(gpu):
-    rungs = tables.rungs(tables.climb(gpu, "ladder_float"), gpu)
-    said = findings.top(gpu, rungs)
-    for words in ("of cuBLAS's rate", "of what its loop allows", "of the rate that multiply-adds alone", "datasheet"):
-        assert words in said
-    on_tensor_cores = findings.top(gpu, rungs.assign(multiply_add="DMMA.16x8x4", ceiling_gflops=float("nan")))
-    assert "datasheet" not in on_tensor_cores and "cuBLAS" in on_tensor_cores
-    assert "tensor cores alone" not in on_tensor_cores, "not measured"
+    rungs = climb.rungs(climb.climb(gpu, "ladder_float"), gpu)
+    doubled = rungs.assign(dtype="double")
+
+    def said(evidence, rungs):
+        return section(evidence, "05-double.md", rungs_double=rungs, fastest=climb.fastest(rungs))
+
     roofs = gpu.facts["bandwidth"]
+    both = pd.concat([roofs, roofs.assign(dtype="double")], ignore_index=True)
+    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": both})
+    words = said(measured, doubled)
+    for each in ("of cuBLAS's rate", "of what its instructions allow", "that multiply-adds alone", "peak at 1,980 MHz"):
+        assert each in words
+    on_tensor_cores = doubled.assign(multiply_add="DMMA.16x8x4", ceiling_gflops=np.nan, percent_of_ceiling=np.nan)
+    words = said(gpu, on_tensor_cores)
+    assert "peak" not in words and "cuBLAS" in words
+    assert "tensor cores alone" not in words, "not measured"
     best = rungs.loc[~rungs["anchor"], "gflops"].max()
-    tensor = roofs.head(1).assign(quantity="tensor_rate", measured=best / 0.8)
+    tensor = roofs.head(1).assign(quantity="tensor_rate", dtype="double", measured=best / 0.8)
     measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
-    said = findings.top(measured, rungs.assign(multiply_add="DMMA.16x8x4"))
-    assert "80\u00a0% of the rate that the tensor cores alone reach" in said
+    assert "80 % of the rate that the tensor cores alone reach" in said(measured, on_tensor_cores)
+    tensor = tensor.assign(dtype="float")
+    measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
     drawn = figures.svg(figures.rungs(rungs.assign(multiply_add="DMMA.16x8x4"), measured))
     assert f"tensor cores alone, measured: {best / 800:.1f}" in drawn
 
 
 def test_the_ladder_has_its_lines(gpu):
-    drawn = figures.svg(figures.rungs(tables.rungs(tables.climb(gpu, "ladder_float"), gpu), gpu))
+    drawn = figures.svg(figures.rungs(climb.rungs(climb.climb(gpu, "ladder_float"), gpu), gpu))
     for words in (
         "cuBLAS: ",
         "multiply-adds alone, measured: 61.0",
-        "the datasheet's peak: 66.9",
-        "ceiling of the loop",
+        "peak at 1,980 MHz: 66.9",
+        "ceiling of its instructions",
     ):
         assert words in drawn
 
 
 def test_two_gpus_climb_side_by_side(gpu, tmp_path):
     other = synthetic.write(tmp_path / "nvidia-other")
-    both = data.load([other, synthetic.write(tmp_path / "nvidia-h200", with_traffic=True)], recorded=tmp_path / "none")
-    rungs = tables.rungs(tables.climb(both, "ladder_float"), both)
+    both = load_evidence(
+        [other, synthetic.write(tmp_path / "nvidia-h200", with_traffic=True)], recorded=tmp_path / "none"
+    )
+    rungs = climb.rungs(climb.climb(both, "ladder_float"), both)
     assert rungs["platform"].nunique() == 2
     said = story(both, "tiled", "{this('multiply_add_percent')} %.")
     assert said.count("TFLOP/s") == 2 and "nvidia-other" in said

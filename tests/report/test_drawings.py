@@ -1,5 +1,6 @@
 """The drawing of a kernel says what the registry says, and its lines of code are in the file."""
 
+import dataclasses
 import itertools
 import math
 import re
@@ -9,14 +10,15 @@ import matplotlib.colors
 import pytest
 import synthetic
 
-from tilewise import ROOT
-from tilewise.report import data, drawings, exhibits, figures, tables
+from tilewise.evidence import load_evidence
+from tilewise.explain import climb
+from tilewise.report import charts, drawings, figures, markup, sections, tables
 from tilewise.study.points import point
 
-NOTEBOOK = (ROOT / "report/report.py").read_text()
-IDEAS = dict(re.findall(r'^rung\(\n    "(\w+)",.*?^    idea="(.*?)",\n\)', NOTEBOOK, re.DOTALL | re.MULTILINE))
+SECTIONS = "".join(path.read_text() for path in sections.FOLDER.glob("*.md"))
+IDEAS = dict(re.findall(r'rung\("(\w+)", "(.*?)"\) %}', SECTIONS))
 RUNGS = set(IDEAS)
-IDEAS |= dict(re.findall(r'^ +"(\w+)": \(\n.*?^ +"([^"]+)",\n +\),', NOTEBOOK, re.DOTALL | re.MULTILINE))
+IDEAS |= dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', SECTIONS))
 CASES = {
     "naive": ({"block_x": 64, "block_y": 16}, (16, 64), (1, 32), (1, 1), None),
     "tiled": ({"tile": 16}, (16, 16), (2, 16), (1, 1), 16),
@@ -141,48 +143,58 @@ def test_the_lines_that_carry_an_idea_are_in_the_file(kernels, name):
 
 
 def test_every_rung_shows_its_idea(kernels):
-    assert set(re.findall(r'^rung\(\n    "(\w+)"', NOTEBOOK, re.MULTILINE)) == RUNGS and len(RUNGS) >= 11
+    assert set(re.findall(r'rung\("(\w+)", "', SECTIONS)) == RUNGS and len(RUNGS) >= 11
     with pytest.raises(LookupError, match="no line begins with 'nothing of the kind'"):
         drawings.excerpt(kernels["naive"], "nothing of the kind")
 
 
 def test_a_long_table_is_folded_to_the_best_and_the_baseline(tmp_path):
-    evidence = data.load([synthetic.write(tmp_path / "gpu")])
-    table = tables.task("ladder_float", evidence, data.published())
-    kept = table[exhibits.matters(table)]
-    assert len(table) > exhibits.MOST_ROWS >= len(kept) > 1
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+    table = tables.task("ladder_float", evidence)
+    kept = table[markup.matters(table)]
+    assert len(table) > markup.MOST_ROWS >= len(kept) > 1
     alone = kept.groupby(["kernel", "dtype", "n", "p", "m"])["kernel"].transform("size") == 1  # its own best
     assert (kept["best"].fillna(False) | kept["anchor"] | alone).all() and kept["anchor"].any()
-    page = exhibits.table_html(table, "sweep", "<b>The ladder.</b> All.", evidence, name="ladder")
+    page = markup.table_html(table, "sweep", "<b>The ladder.</b> All.", evidence, name="ladder")
     brief, whole = page.split("<details")
     assert brief.count("<tr") - 2 == len(kept) and whole.count("<tr") - 2 == len(table)
 
 
-def test_a_kernel_keeps_its_colour_and_marker(tmp_path):
-    evidence = data.load([synthetic.write(tmp_path / "gpu")])
-    looks = [
-        tuple(figures._look(name, evidence).values()) for name in evidence.kernels if name not in evidence.libraries
-    ]
+def test_a_kernel_has_a_colour_and_marker_of_its_own(tmp_path):
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+    looks = [tuple(charts.look(name, evidence).values()) for name in evidence.kernels if name not in evidence.libraries]
     assert len(set(looks)) == len(looks)
-    assert figures._look("cublas", evidence)["marker"] == "*"
+    assert charts.look("cublas", evidence)["marker"] == "*"
+
+
+def test_a_kernel_keeps_its_colour_and_marker_when_another_joins(tmp_path):
+    """Wherever the registry names the new kernel, which has a look that no other has."""
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+    kept = {name: charts.look(name, evidence) for name in evidence.kernels}
+    entries, mine = list(evidence.kernels.items()), ("mine", evidence.kernels["naive"])
+    for place in (0, len(entries) // 2, len(entries)):
+        joined = dataclasses.replace(evidence, kernels=dict([*entries[:place], mine, *entries[place:]]))
+        assert {name: charts.look(name, joined) for name in kept} == kept
+        assert charts.look("mine", joined) not in kept.values()
+    assert set(kept) <= set(charts.LOOKS), "a new kernel of the study has a place at the end of the list"
 
 
 def test_every_figure_speaks_the_same_language(tmp_path):
     """In lines and in points of any figure of a task, colour and marker are the kernel's; size says which product."""
-    evidence = data.load([synthetic.write(tmp_path / "gpu")])
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     looks = {
         (matplotlib.colors.to_hex(look["color"]), look["marker"])
-        for look in (figures._look(name, evidence) for name in evidence.kernels)
+        for look in (charts.look(name, evidence) for name in evidence.kernels)
     }
     seen = 0
     for name in ("task1a", "task2a", "task3", "dynamic_tile"):
-        for axis in figures.task(name, evidence, data.published()).axes:
+        for axis in figures.task(name, evidence).axes:
             for line in axis.lines:
                 if line.get_marker() not in ("None", None) and line.get_color() != "black":
                     assert (matplotlib.colors.to_hex(line.get_color()), line.get_marker()) in looks
                     seen += 1
     assert seen > 20
-    [axis] = figures.task("task1a", evidence, data.published()).axes
+    [axis] = figures.task("task1a", evidence).axes
     lines = {line.get_label().strip("_"): line for line in axis.lines}
     work = {words: math.prod(map(int, re.findall(r"\d+", words))) for words in lines}
     sizes = {words: line.get_markersize() for words, line in lines.items()}
@@ -193,12 +205,12 @@ def test_every_figure_speaks_the_same_language(tmp_path):
 
 def test_a_legend_has_four_entries_at_most_and_fits(tmp_path):
     """More lines are labelled where they end; of more sizes the least and the largest are named."""
-    evidence = data.load([synthetic.write(tmp_path / "gpu", with_traffic=True)])
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu", with_traffic=True)])
     names = "task1a task2a task3 dynamic_tile task4 integers cpu ladder_short loop_orders accuracy_gate cold_start tune"
-    drawn = [figures.task(name, evidence, data.published()) for name in names.split()]
-    drawn += [figures.OVERVIEW[name](evidence, data.published()) for name in ("rungs", "instructions", "cache_lines")]
-    rows = tables.climb(evidence, "ladder_double")
-    drawn.append(figures.rungs(tables.rungs(rows, evidence), evidence))
+    drawn = [figures.task(name, evidence) for name in names.split()]
+    drawn += [figures.OVERVIEW[name](evidence) for name in ("rungs", "instructions", "cache_lines")]
+    rows = climb.climb(evidence, "ladder_double")
+    drawn.append(figures.rungs(climb.rungs(rows, evidence), evidence))
     legends = [legend for figure in drawn for legend in (*figure.legends, *(axis.get_legend() for axis in figure.axes))]
     legends = [legend for legend in legends if legend]
     assert len(legends) > 10
@@ -214,10 +226,10 @@ def test_one_dot_is_a_sentence(tmp_path):
     sweep = {"kernel": ["tiled"], "dtype": "float", "shapes": "square", "tile": 32}
     study["shapes"]["square"] = [{"n": 512, "p": 512, "m": 512}]
     study["tasks"] = {"one": {"title": "One", "sweeps": [sweep]}}
-    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)])
-    figure = figures.task("one", evidence, data.published())
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=study)])
+    figure = figures.task("one", evidence)
     assert len(evidence.gpu) == 1
     assert figures.missing(figure) == "One point of this task was timed; its table has it."
-    shown = exhibits.show_figure(figure, "<b>One.</b> It.").data
+    shown = markup.missing_html(figures.missing(figure), "One")
     assert shown.startswith('<p class="none"') and "<svg" not in shown
-    assert exhibits.show_figure(figures.svg(figure), "<b>One.</b> It.").data == shown, "also if it was drawn before"
+    assert figures.missing(figures.svg(figure)) == figures.missing(figure), "also if it was drawn before"

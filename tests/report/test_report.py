@@ -1,7 +1,6 @@
 """The page: everything is on it, it loads nothing from elsewhere, and it never shows the emulator as a GPU."""
 
 import dataclasses
-import inspect
 import io
 import re
 from html.parser import HTMLParser
@@ -12,9 +11,11 @@ import jupytext
 import pandas as pd
 import pytest
 import synthetic
+from prose import said, section
 
 from tilewise import ROOT, UserError
-from tilewise.report import data, exhibits, figures, findings, render, tables
+from tilewise.evidence import load_evidence
+from tilewise.report import figures, findings, markup, render, runs, sections, tables
 
 TABLES = """
 Claims. CPU times. Best blocks, float. Blocks in double. The largest product. Best tiles, float. Best tiles, double.
@@ -26,7 +27,7 @@ Float results.
 The accuracy gate. Triton. Energy.
 Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
-Verified points. Provenance. How long it took. Limited by. Counters at full size."""
+Verified points. Provenance. Parts of the run. How long it took. Limited by. Counters at full size."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
@@ -127,7 +128,7 @@ def test_links_lead_somewhere(page, rendered):
     targets = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "href" in attrs]
     links = [link for link in links if not link.startswith("data:")]
-    beside = {link for link in links if link.startswith(f"{exhibits.FIGURES}/")}
+    beside = {link for link in links if link.startswith(f"{markup.FIGURES}/")}
     assert len(links) > len(beside) + 10
     assert {link.removeprefix("#") for link in links if link not in beside} <= targets
     assert len(beside) == len(FIGURES) and all((rendered.parent / link).is_file() for link in beside)
@@ -135,20 +136,21 @@ def test_links_lead_somewhere(page, rendered):
 
 def test_the_files_beside_the_page_are_its_figures(rendered):
     """Whole drawings in the colours of the light scheme, for a reader without scripts or with another program."""
-    files = sorted((rendered.parent / exhibits.FIGURES).iterdir())
+    files = sorted((rendered.parent / markup.FIGURES).iterdir())
     assert len(files) == len(FIGURES)
     for file in files:
         root = ElementTree.fromstring(file.read_text())
         assert root.tag.endswith("}svg") and "var(" not in file.read_text()
-    assert "#1c2530" in (rendered.parent / exhibits.FIGURES / "rungs.svg").read_text()
+    assert "#1c2530" in (rendered.parent / markup.FIGURES / "rungs.svg").read_text()
 
 
 def test_a_figure_of_an_older_page_is_removed(tmp_path):
-    (tmp_path / exhibits.FIGURES).mkdir()
-    (tmp_path / exhibits.FIGURES / "old.svg").write_text("<svg/>")
-    render.write(tmp_path / "report.html", '<figure id="figure-new"><svg style="fill:var(--ink)"></svg></figure>')
-    assert [file.name for file in (tmp_path / exhibits.FIGURES).iterdir()] == ["new.svg"]
-    assert "figure-new" in (tmp_path / "report.html").read_text()
+    (tmp_path / markup.FIGURES).mkdir()
+    (tmp_path / markup.FIGURES / "old.svg").write_text("<svg/>")
+    render.write(tmp_path / "report.html", "the page", {"new": '<svg style="fill:var(--ink)"></svg>'})
+    assert [file.name for file in (tmp_path / markup.FIGURES).iterdir()] == ["new.svg"]
+    assert (tmp_path / "report.html").read_text() == "the page"
+    assert "var(" not in (tmp_path / markup.FIGURES / "new.svg").read_text()
 
 
 def test_references_within_drawings_are_not_broken(rendered):
@@ -166,12 +168,12 @@ def test_recorded_times_are_labelled(rendered):
 
 def test_a_recorded_run_in_parts_says_so(tmp_path):
     synthetic.write(tmp_path / "nvidia-h200")
-    evidence = data.load([], recorded=tmp_path)
+    evidence = load_evidence([], recorded=tmp_path)
     [gpu] = evidence.gpus
     cards = pd.Series("GPU-1", index=gpu.measurements.index)
-    device = gpu.device | {"gpu": gpu.device["gpu"] | {"all_uuids": ["GPU-1"]}}
+    device = dataclasses.replace(gpu.device, gpu=gpu.device.gpu | {"all_uuids": ["GPU-1"]})
 
-    here = dataclasses.replace(gpu, device=device | {"backend": "emulator"})
+    here = dataclasses.replace(gpu, device=dataclasses.replace(device, backend="emulator"))
 
     def words(uuids):
         shown = dataclasses.replace(gpu, measurements=gpu.measurements.assign(gpu_uuid=uuids), device=device)
@@ -184,20 +186,19 @@ def test_a_recorded_run_in_parts_says_so(tmp_path):
 
 def test_a_gpu_run_does_not_claim_to_be_recorded(tmp_path):
     synthetic.write(tmp_path / "nvidia-h200")
-    evidence = data.load([tmp_path / "nvidia-h200"])
+    evidence = load_evidence([tmp_path / "nvidia-h200"])
     words = findings.origin(evidence)
     assert "Measured on Invented H200" in words and "recorded" not in words
 
 
 def test_findings_follow_the_data(tmp_path):
     synthetic.write(tmp_path / "gpu")
-    evidence, published = data.load([tmp_path / "gpu"]), data.published()
-    ladder = tables.ladder(evidence, published)
-    words = findings.summary(evidence, ladder, tables.verification(evidence), tables.failures(evidence))
-    assert "The fastest kernel of the study is `multi_tile` with tile 32, ntb 7" in words
+    evidence = load_evidence([tmp_path / "gpu"])
+    words = section(evidence, "17-appendix.md")
+    assert "The fastest kernel of the study is multi_tile with tile 32, ntb 7" in words
     assert "(source a: 103×)" in words
     assert "One point did not give a time or a product (1 invalid_launch)" in words
-    assert "double takes 67\u00a0% longer" in findings.double_cost(evidence, published)
+    assert "double takes 67 % longer" in section(evidence, "01-threads.md")
 
 
 @pytest.mark.parametrize(
@@ -222,22 +223,22 @@ def test_findings_follow_the_data(tmp_path):
     ],
 )
 def test_numbers_are_rounded_as_a_person_says_them(value, words):
-    assert findings.rounded(value) == words
+    assert sections.rounded(value) == words
 
 
 def test_prose_has_one_way_to_round():
     """Numbers of the prose go through `rounded`; a format of its own would be a second way."""
     source = (ROOT / "workflow/tilewise/report/findings.py").read_text()
-    formats = re.findall(r"\{[^{}]+:,?\.\d[gfe%]?\}", source.replace(inspect.getsource(findings.rounded), ""))
+    formats = re.findall(r"\{[^{}]+:,?\.\d[gfe%]?\}", source)
     assert formats == []
 
 
 def test_sentences_are_filled_in_or_left_out(tmp_path):
-    synthetic.write(tmp_path / "gpu")
-    evidence = data.load([tmp_path / "gpu"])
-    ratio = "time(task='integers', kernel='naive') / time(task='integers', kernel='tiled')"
-    assert findings.found(evidence, f"{{platform}}: {{{ratio}}}") == "Invented H200: 1.7"
-    assert findings.found(evidence, "{time(kernel='naive', cube=3)} ms") == "", "not measured, so left out"
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
+    ratio = "gpu.time(task='integers', kernel='naive') / gpu.time(task='integers', kernel='tiled')"
+    block = "{{% for gpu in gpus() %}}{{% sentence %}}{}{{% endsentence %}}{{% endfor %}}"
+    assert said(evidence, block.format(f"{{{{ gpu }}}}: {{{{ {ratio} }}}}")) == "Invented H200: 1.7"
+    assert said(evidence, block.format("{{ gpu.time(kernel='naive', cube=3) }} ms")) == "", "not measured, so left out"
 
 
 def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
@@ -252,8 +253,8 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     assert render.render(tmp_path / "report.html", [tmp_path / "gpu"]) == []
     text = (tmp_path / "report.html").read_text()
     assert '<a href="#My-own-kernel">' in text and 'id="My-own-kernel"' in text
-    evidence = data.load([tmp_path / "gpu"])
-    assert "mine" in set(tables.ladder(evidence, data.published())["kernel"])
+    evidence = load_evidence([tmp_path / "gpu"])
+    assert "mine" in set(tables.ladder(evidence)["kernel"])
 
 
 def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
@@ -278,19 +279,10 @@ def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
     study["shapes"]["others"] = [{"n": 100 * k, "p": 100, "m": 100} for k in range(1, 13)]
     sweep = {"kernel": ["multi_tile", "mine"], "dtype": "float", "shapes": "others", "tile": 32, "ntb": [1, 2, 4]}
     study["tasks"] = {"task3": {"title": "NTB", "sweeps": [sweep]}}
-    evidence = data.load([synthetic.write(tmp_path / "gpu", study=study)])
-    drawn = figures.svg(figures.task("task3", evidence, data.published()))
+    evidence = load_evidence([synthetic.write(tmp_path / "gpu", study=study)])
+    drawn = figures.svg(figures.task("task3", evidence))
     for words in ("multi_tile float, tile 32", "mine float, tile 32", "(1200, 100, 100)"):
         assert words in drawn
-
-
-def test_what_a_cell_prints_is_on_the_page_and_what_it_warns_of_is_not(tmp_path):
-    cells = ['# %% tags=["parameters"]', "import warnings", "# %%", "warnings.warn('beware')", "print('said')"]
-    (tmp_path / "report.py").write_text("\n".join(cells))
-    assert render.render(tmp_path / "report.html", [], tmp_path / "report.py") == []
-    page = (tmp_path / "report.html").read_text()
-    assert "<pre>said" in page
-    assert "UserWarning" not in page
 
 
 def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
@@ -310,9 +302,9 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
 
 
 def test_text_from_results_cannot_become_markup(tmp_path):
-    table = tables.failures(data.load([synthetic.write(tmp_path / "gpu")]))
+    table = runs.failures(load_evidence([synthetic.write(tmp_path / "gpu")]))
     table.loc[0, "message"] = "template <typename T> & more"
-    html = exhibits.table_html(table, "failures", "Failures.")
+    html = markup.table_html(table, "failures", "Failures.")
     assert "template &lt;typename T&gt; &amp; more" in html
 
 
@@ -334,18 +326,28 @@ def test_a_page_without_evidence_is_one_message(tmp_path):
         (1234.5, "speedup_over_cpu", "1,234×"),
         (99.96, "percent_of_anchor", "100.0"),
         (8192, "n", "8,192"),
-        (float("nan"), "time_ms", exhibits._MISSING),
+        (float("nan"), "time_ms", markup._MISSING),
         ("a < b", "message", "a &lt; b"),
     ],
 )
 def test_numbers(value, column, words):
-    assert exhibits.number(value, column) == words
+    assert markup.number(value, column) == words
 
 
-def test_the_report_is_a_notebook():
+def test_the_report_is_a_notebook_that_runs(tmp_path):
+    """Every cell, over a run of a few tasks; it shows every section."""
+    study = synthetic.config()
+    study["tasks"] = {name: study["tasks"][name] for name in ("task1a", "task3", "ladder_float")}
     notebook = jupytext.read(ROOT / "report/report.py")
-    assert any("parameters" in cell.metadata.get("tags", []) for cell in notebook.cells)
     assert notebook.cells[0].source.startswith("# ")
+    shown = []
+    names = {"shown": shown}
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            exec(cell.source.replace("display(", "shown.append("), names)
+        if "parameters" in cell.metadata.get("tags", []):
+            names |= {"folders": [synthetic.write(tmp_path / "gpu", study=study)], "recorded": tmp_path / "none"}
+    assert len(shown) == len(sections.names_of()) and "<h1" in shown[0].data
 
 
 def test_a_study_of_few_tasks(tmp_path):

@@ -7,15 +7,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from prose import section
 
-from tilewise.report import claims, data, findings, tables
-from tilewise.workflow import Study
+from tilewise.evidence import load_evidence
+from tilewise.explain import bottleneck, timings, traffic
+from tilewise.report import claims, runs, sections, tables
+from tilewise.rules import Study
+
+APPENDIX, CONCLUSION, ROOFS = "17-appendix.md", "16-machines.md", "11-roofs.md"
+SIZES = "10-shapes-and-sizes.md"
 
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory):
     folder = synthetic.write(tmp_path_factory.mktemp("sure") / "nvidia-h200", with_traffic=True)
-    return data.load([folder], recorded=folder / "none")
+    return load_evidence([folder], recorded=folder / "none")
 
 
 def with_rows(evidence, rows):
@@ -33,8 +39,8 @@ def naive_square(evidence):
 
 
 def test_one_run_says_nothing_about_what_lies_between_runs(gpu):
-    assert gpu.gpu["runs"].isna().all() and findings.between_runs(gpu) == ""
-    assert tables.describe(gpu.gpu, gpu)["between_percent"].isna().all()
+    assert gpu.gpu["runs"].isna().all() and "runs of a point agree" not in section(gpu, APPENDIX)
+    assert timings.describe(gpu.gpu, gpu)["between_percent"].isna().all()
 
 
 def test_what_lies_between_runs(gpu):
@@ -43,35 +49,33 @@ def test_what_lies_between_runs(gpu):
     factor = np.array([1.001, 1.015, 1.05, 1.03])
     rows = rows.assign(run_low_ms=rows["time_ms"], run_high_ms=rows["time_ms"] * factor)
     rows = rows.assign(sm_clock_min_mhz=[1980, 1980, 1700, 1980])
-    words = findings.between_runs(with_rows(gpu, rows))
-    assert (
-        "3 runs of a point agree within 1\u00a0% at 25\u00a0% of four points and within 2\u00a0% at 50\u00a0%" in words
-    )
-    assert "among the other 2 are one product of less than 10 µs and one product at a lowered clock" in words
-    assert words.endswith("The farthest apart are 5\u00a0%.")
-    found = tables.describe(with_rows(gpu, rows).gpu, gpu)["between_percent"]
+    words = section(with_rows(gpu, rows), APPENDIX)
+    assert "3 runs of a point agree within 1 % at 25 % of four points and within 2 % at 50 %" in words
+    assert "among the other 2 are one product of less than 10 µs and one product at a lowered clock. The" in words
+    assert "The farthest apart are 5 %." in words
+    found = timings.describe(with_rows(gpu, rows).gpu, gpu)["between_percent"]
     assert found.tolist() == pytest.approx([0.1, 1.5, 5, 3])
 
 
 def test_a_best_is_decided_by_its_runs_if_there_are_several(gpu):
     rows = naive_square(gpu).head(2).assign(time_ms=[5.0, 5.1], time_q1_ms=[4.99, 5.09], time_q3_ms=[5.01, 5.11])
-    [alone] = tables.best(tables.describe(with_rows(gpu, rows).gpu, gpu)).to_dict("records")
+    [alone] = timings.best(timings.describe(with_rows(gpu, rows).gpu, gpu)).to_dict("records")
     assert alone["decided"] is True
     rows = rows.assign(runs=3, run_low_ms=[4.9, 4.95], run_high_ms=[5.05, 5.2])
-    [several] = tables.best(tables.describe(with_rows(gpu, rows).gpu, gpu)).to_dict("records")
+    [several] = timings.best(timings.describe(with_rows(gpu, rows).gpu, gpu)).to_dict("records")
     assert several["decided"] is False
 
 
 @pytest.mark.parametrize(("high", "changed"), [(5.05, True), (5.15, False)])
 def test_machines_differ_if_the_ranges_of_their_runs_lie_apart(high, changed, tmp_path):
     folders = [synthetic.write(tmp_path / name) for name in ("nvidia-h200", "nvidia-h100")]
-    evidence = data.load(folders, recorded=tmp_path / "none")
+    evidence = load_evidence(folders, recorded=tmp_path / "none")
     rows = naive_square(evidence).groupby("platform", sort=False).head(1)
     assert len(rows) == 2
     rows = rows.assign(time_ms=[5.0, 5.2], time_q1_ms=[4.999, 5.199], time_q3_ms=[5.001, 5.201])
-    assert tables.platforms(with_rows(evidence, rows))["changed"].tolist() == [True], "the quartiles lie apart"
+    assert runs.platforms(with_rows(evidence, rows))["changed"].tolist() == [True], "the quartiles lie apart"
     rows = rows.assign(runs=3, run_low_ms=[4.9, 5.1], run_high_ms=[high, 5.3])
-    assert tables.platforms(with_rows(evidence, rows))["changed"].tolist() == [changed]
+    assert runs.platforms(with_rows(evidence, rows))["changed"].tolist() == [changed]
 
 
 def test_clocks(gpu):
@@ -80,10 +84,10 @@ def test_clocks(gpu):
         .head(3)
         .assign(sm_clock_mhz=[1980.0, 1965.0, 1500.0], sm_clock_min_mhz=[1980.0, 1724.0, 1490.0])
     )
-    words = findings.clocks(with_rows(gpu, rows))
-    assert "two points of 3 ran below 98\u00a0% of it" in words and "1,500 MHz in the median" in words
-    words = findings.clocks(with_rows(gpu, rows.assign(sm_clock_mhz=1979.0, sm_clock_min_mhz=None)))
-    assert "no point ran at less than 98\u00a0% of 1980 MHz" in words
+    words = section(with_rows(gpu, rows), APPENDIX)
+    assert "two points of 3 ran below 98 % of it" in words and "1,500 MHz in the median" in words
+    words = section(with_rows(gpu, rows.assign(sm_clock_mhz=1979.0, sm_clock_min_mhz=None)), APPENDIX)
+    assert "no point ran at less than 98 % of 1,980 MHz" in words
 
 
 @pytest.mark.parametrize(
@@ -93,15 +97,15 @@ def test_a_best_value_at_the_end_of_its_axis_is_marked(gpu, fastest, ends):
     rows = naive_square(gpu)
     times = [1.0 if (x, y) == fastest else 2.0 for x, y in zip(rows["block_x"], rows["block_y"])]
     changed = dataclasses.replace(gpu, gpu=rows.assign(time_ms=times).astype(gpu.gpu.dtypes))
-    [best] = tables.best(tables.describe(changed.gpu, gpu)).to_dict("records")
+    [best] = timings.best(timings.describe(changed.gpu, gpu)).to_dict("records")
     assert best["at_end"] == ends
-    swept = tables.sweep(changed.gpu, gpu, data.published())
+    swept = tables.sweep(changed.gpu, gpu)
     assert swept["at_end"].tolist().count(ends) >= 1 and set(swept["at_end"]) <= {"", ends}
 
 
 def test_two_values_have_no_inside(gpu):
     rows = naive_square(gpu).head(2)
-    [best] = tables.best(tables.describe(rows, gpu)).to_dict("records")
+    [best] = timings.best(timings.describe(rows, gpu)).to_dict("records")
     assert best["at_end"] == "", "nobody looked further"
 
 
@@ -116,19 +120,28 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
     rate = {8: 3204.0, 16: 4828.0, 128: 6283.0}
     kept = rows[rows["block_x"].isin(rate)]
     kept = kept.assign(gflops=kept["block_x"].map(rate), sm_clock_mhz=1980.0)
-    words = findings.block_shapes(with_rows(evidence, kept))
-    assert "8 × 128: 5 lines, 96\u00a0%; 16 × 64: 3 lines, 87\u00a0%; 128 × 8: 2 lines, 75\u00a0%" in words
-    assert "Look-ups are not" not in words
+    words = section(with_rows(evidence, kept), "01-threads.md")
+    assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 87 %." in words
+    assert "another reason" not in words and "do not explain" not in words, "one block needs fewest lines"
     slow = with_rows(evidence, kept.assign(gflops=kept["gflops"].where(kept["block_x"] != 128, 3000.0)))
-    assert findings.block_shapes(slow).endswith(
-        "128 × 8: 2 lines, 36\u00a0%. Look-ups are not what slows 128 × 8 down."
-    )
+    assert "87 %. The block 128 × 8 is slow for another reason than look-ups." in section(slow, "01-threads.md")
+    equal = evidence.facts["traffic"].assign(global_load_lines=2 * 256**3 // 32)
+    alike = dataclasses.replace(slow, facts=slow.facts | {"traffic": equal}, gpu=with_rows(evidence, kept).gpu)
+    alike = dataclasses.replace(alike, gpu=alike.gpu.assign(gflops=alike.gpu["gflops"].mask(lambda r: r < 4000, 5e3)))
+    said = section(alike, "01-threads.md")
+    assert "need 2 lines and reach 4,828 (16 × 64) to 6,283 GFLOP/s (128 × 8), which look-ups do not explain" in said
+    assert "Some blocks need more" not in said
     ncu = dict.fromkeys(gpu.facts["counters"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
-    ncu |= {"n": 4096, "p": 4096, "m": 4096, "block_x": 128, "block_y": 8, "profiled_ns": 1, "l1_hit_percent": 2.0}
-    counted = pd.DataFrame([ncu | {"l2_percent": 95.4}]).astype(gpu.facts["counters"].dtypes)
-    slow = dataclasses.replace(slow, facts=slow.facts | {"counters": counted})
-    said = "down; ncu counted at n = 4,096: hits in the first cache 2\u00a0%, the second cache busy 95\u00a0%."
-    assert findings.block_shapes(slow).endswith(said)
+    ncu |= {"block_x": 128, "block_y": 8, "profiled_ns": 1, "l1_hit_percent": 2.0, "l2_percent": 95.4}
+
+    def words_with_counts_at(n):
+        counted = pd.DataFrame([ncu | dict.fromkeys("npm", n)]).astype(gpu.facts["counters"].dtypes)
+        return section(dataclasses.replace(slow, facts=slow.facts | {"counters": counted}), "01-threads.md")
+
+    [n] = set(kept["n"])
+    said = f"look-ups; ncu counted at n = {n:,}: hits in the first cache 2 %, the second cache busy 95 %."
+    assert said in words_with_counts_at(n)
+    assert "slow for another reason than look-ups." in words_with_counts_at(n // 2), "another size explains nothing"
 
 
 def test_a_small_product_has_too_few_blocks_for_many_tiles(gpu):
@@ -137,59 +150,54 @@ def test_a_small_product_has_too_few_blocks_for_many_tiles(gpu):
     rows = rows[(chosen & (rows["n"] == 1024) & (rows["p"] == 1024) & (rows["m"] == 1024)).fillna(False)]
     rows = rows[rows["ntb"].isin([8, 16])]
     rate = rows["ntb"].map({8: 11_667.0, 16: 6_227.0})
-    words = findings.few_blocks(with_rows(gpu, rows.assign(gflops=rate)))
+    words = section(with_rows(gpu, rows.assign(gflops=rate)), "03-several-tiles.md")
     assert "NTB 8 reaches 11,667 GFLOP/s and NTB 16 6,227" in words
-    assert "128 blocks have become 64, and there are 132 multiprocessors" in words
-    assert findings.few_blocks(with_rows(gpu, rows.assign(gflops=1 / rate))) == "", (
-        "more tiles are faster: nothing falls"
-    )
+    assert "only 64 of 128 blocks remain for 132 multiprocessors" in words
+    faster = section(with_rows(gpu, rows.assign(gflops=1 / rate)), "03-several-tiles.md")
+    assert "blocks remain" not in faster, "more tiles are faster: nothing falls"
 
 
-def test_the_largest_product_says_how_many_rows_of_blocks_run_together(gpu):
+def test_the_rate_falls_towards_the_largest_product(gpu):
     probes = gpu.facts["maximum_size"].head(1)
     probes = pd.concat(
         [probes.assign(timed_n=n, time_ms=2e-6 * n**3 / rate) for n, rate in ((8192, 6277), (53706, 5320))]
     )
-    held = dict.fromkeys(gpu.facts["occupancy"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
-    held = pd.DataFrame([held | {"block_x": 128, "block_y": 8, "active_blocks": 2}])
-    facts = {"maximum_size": probes, "occupancy": held.astype(gpu.facts["occupancy"].dtypes)}
-    evidence = dataclasses.replace(gpu, facts=gpu.facts | facts, gpu=gpu.gpu.head(0))
-    words = findings.largest_rates(evidence)
-    assert "6,277 GFLOP/s at n = 8,192 and 5,320 GFLOP/s at n = 53,706" in words
-    assert "264 blocks of 128 × 8 run at once; these are 4.1 and 0.63 rows of blocks" in words
+    evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": probes}, gpu=gpu.gpu.head(0))
+    words = section(evidence, SIZES)
+    said = "On Invented H200 the naive kernel makes 6,277 GFLOP/s at n = 8,192 and 5,320 GFLOP/s at n = 53,706."
+    assert said in words and words.count("the naive kernel makes") == 1
 
 
 def test_the_conclusion_is_made_of_the_tables(gpu):
-    published = data.published()
-    ladder, limits = tables.ladder(gpu, published), tables.limits(gpu)
+    ladder, limits = tables.ladder(gpu), bottleneck.limits(gpu)
     verdicts = claims.verdicts(claims.load(), gpu)
-    words = findings.conclusion(gpu, ladder, limits, verdicts)
-    square = tables.largest_square(ladder).set_index(["kernel", "dtype"])
+    words = section(gpu, CONCLUSION)
+    square = timings.largest_square(ladder).set_index(["kernel", "dtype"])
     gain = square.loc[("naive", "float"), "time_ms"] / square.loc[("tiled", "float"), "time_ms"]
-    assert f"{findings.rounded(gain)}× as fast as the best naive kernel; source a found 2.5×" in words
-    counts = verdicts["verdict"].value_counts()
-    assert f"{counts[claims.HOLDS]} hold on this machine, {counts[claims.FAILS]} do not, and" in words
-    assert f"Of the {len(verdicts)} claims of the five sources" in words
+    assert f"{sections.rounded(gain)}× as fast as the best naive kernel (128 × 8); source a found 2.5×" in words
+    number = verdicts["id"].nunique()
+    said = f"the verdicts on the {number} claims of the five sources are: {claims.counts(verdicts)}"
+    holding = verdicts.loc[verdicts["of_claim"] == claims.Verdict.HOLDS, "id"].nunique()
+    assert f"are: holds {holding}, " in words
+    assert f"On Invented H200, {said}" in words
     limited = limits.assign(limited_by="shared memory", limit_percent=88.0)
-    said = findings.conclusion(gpu, ladder, limited, verdicts)
-    assert (
-        "shared memory for `naive` (88\u00a0% of its roof), shared memory for `tiled` (88\u00a0% of its roof) and"
-        in said
-    )
+    said = section(gpu, CONCLUSION, limited_by=limited)
+    assert "shared memory for naive (88 % of its roof), shared memory for tiled (88 % of its roof) and" in said
     best = ladder[(ladder["dtype"] == "float") & (ladder["n"] == 8192) & (ladder["p"] == 8192) & ~ladder["anchor"]]
-    kernels = best[~tables.made_of_short(best, gpu) & (best["m"] == 8192)]
+    kernels = best[~timings.made_of_short(best, gpu) & (best["m"] == 8192)]
     fastest = kernels.loc[kernels["time_ms"].idxmin()]
-    assert f"`{fastest['kernel']}`, makes {findings.rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
-    assert "what limits it most is shared memory (88\u00a0% of its roof)" in said
+    assert f"The fastest kernel on the CUDA cores, {fastest['kernel']}" in said
+    assert f", makes {sections.rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
+    assert "it is limited by shared memory (88 % of the roof)" in said
     naive = square.loc["naive"]["time_ms"]
-    assert f"Double takes {findings.rounded(naive['double'] / naive['float'])}× as long as float" in words
+    assert f"Double takes {sections.rounded(naive['double'] / naive['float'])}× as long as float" in words
     probe = gpu.facts["maximum_size"].iloc[0]
     share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
-    assert f"n = {probe['allocatable_n']:,}, {findings.rounded(share, 4)}\u00a0% of the theory" in words
+    assert f"n = {probe['allocatable_n']:,}, {sections.rounded(share, 4)} % of the theory" in words
     assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
     facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
     nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))
-    assert findings.conclusion(nothing, ladder.head(0), limits.head(0), verdicts.head(0)) == ""
+    assert section(nothing, CONCLUSION, limited_by=limits.head(0)) == ""
 
 
 def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
@@ -202,35 +210,36 @@ def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
     both = pd.concat([naive, edges]).assign(runs=3, run_low_ms=1.0, run_high_ms=1.005)
     both.loc[both.index[0], "run_high_ms"] = 1.5
     evidence = with_rows(gpu, both)
-    words = findings.conclusion(evidence, tables.ladder(gpu, data.published()), tables.limits(gpu), verdicts_of(gpu))
-    assert "a block of 128 × 8 is best and one of 8 × 128 makes 25\u00a0% of its rate" in words
-    assert "Edges that fill no tile cost 5\u00a0% of the rate" in words
+    words = section(evidence, CONCLUSION)
+    assert "a block of 128 × 8 is best and one of 8 × 128 makes 25 % of its rate" in words
+    assert "Edges that fill no tile cost 5 % of the rate" in words
     share = 100 * (1 - 1 / len(both))
-    assert f"in {share:.0f}\u00a0% of" in words.lower() and "the runs agree within 1\u00a0%" in words
+    assert f"in {share:.0f} % of" in words.lower() and "the runs agree within 1 %" in words
 
 
 def test_why_double_takes_longer(gpu):
-    """Twice the bytes are 9 sectors for 5, and 3 lines for 2; 1.66 times the time lies between."""
-    limits = tables.limits(gpu)
+    """Twice the bytes are 9 sectors for 5, and 3 lines for 2; where no roof is near, the cause is not settled."""
+    limits = bottleneck.limits(gpu)
     rows = limits[limits["kernel"] == "naive"].set_index("dtype", drop=False)
     known = {"float": (500.0, 200.0, 6287.0, "look-ups in L1", 75.0), "double": (900.0, 300.0, 3782.0, "L1", 68.0)}
     names = ["sectors_per_100", "lines_per_100", "gflops", "limited_by", "limit_percent"]
     for dtype, values in known.items():
         rows.loc[dtype, names] = values
-    said = findings.double_cause(gpu, rows)
+    said = section(gpu, "01-threads.md", limited_by=rows)
     assert "touches 9 sectors of 32 bytes and looks up 3 lines, one of the float kernel 5 and 2" in said
-    assert "1.8× the sectors, 1.5× the lines. It takes 1.7× the time, which is between the two." in said
-    assert "look-ups in L1 in float (75\u00a0%) and of L1 in double (68\u00a0%)" in said
+    assert "1.8× the sectors, 1.5× the lines." in said and "In double no resource is near its limit" in said
+    assert "look-ups in L1 in float (75 %) and L1 in double (68 %)" in said
     assert "units for double" not in said, "their rate was not measured"
     roofs = gpu.facts["bandwidth"]
     rate = roofs[roofs["quantity"] == "multiply_add_rate"].assign(dtype="double", measured=31_000.0)
     measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, rate])})
-    assert "uses 12\u00a0% of what the units for double can do, so they are not the cause" in findings.double_cause(
-        measured, rows
+    said = section(measured, "01-threads.md", limited_by=rows)
+    assert "The units for double are 12 % busy, so they are not the bottleneck" in said
+    rows.loc["double", "limit_percent"] = 95.0
+    assert "not settled" not in section(gpu, "01-threads.md", limited_by=rows)
+    assert "Why? For" not in section(gpu, "01-threads.md", limited_by=rows.assign(sectors_per_100=np.nan)), (
+        "not counted"
     )
-    rows.loc["double", "gflops"] = 2000.0
-    assert "It takes 3.1× the time, which is above both." in findings.double_cause(gpu, rows)
-    assert findings.double_cause(gpu, rows.assign(sectors_per_100=np.nan)) == "", "nobody counted"
 
 
 def with_shared_roof(evidence, passes):
@@ -240,15 +249,15 @@ def with_shared_roof(evidence, passes):
 
 
 def test_what_shared_memory_allows(gpu):
-    assert findings.shared_rate(gpu, tables.limits(gpu)) == "", "its rate was not measured"
+    assert "passes per second" not in section(gpu, "02-tiles.md"), "its rate was not measured"
     evidence = with_shared_roof(gpu, 256.0)
-    limits = tables.limits(gpu)
+    limits = bottleneck.limits(gpu)
     tiled = limits[(limits["kernel"] == "tiled") & (limits["dtype"] == "float")]
     tiled = tiled.assign(hardware_wavefronts_per_100=160.0, gflops=8192.0)
-    said = findings.shared_rate(evidence, tiled)
-    assert "makes 256 · 10⁹ passes per second, 98\u00a0% of one per cycle and multiprocessor" in said
+    said = section(evidence, "02-tiles.md", limited_by=tiled)
+    assert "sustains 256 billion passes per second, 98 % of the ideal one per cycle and multiprocessor" in said
     assert "33 TB/s, 7.6× what memory delivers" in said
-    assert "takes 160 passes, which allows 10,240 GFLOP/s; it makes 8,192, 80\u00a0% of that" in said
+    assert "takes 160 passes, which allows 10,240 GFLOP/s; it reaches 8,192, 80 % of that" in said
 
 
 def test_the_curve_of_tiles_per_block(gpu):
@@ -274,31 +283,30 @@ def test_the_curve_of_tiles_per_block(gpu):
     facts["occupancy"] = pd.DataFrame(held).astype(gpu.facts["occupancy"].dtypes)
     evidence = with_shared_roof(with_rows(gpu, pd.concat([floats, doubles])), 256.0)
     evidence = dataclasses.replace(evidence, facts=evidence.facts | facts)
-    said = findings.tile_curve(tables.tile_counts(evidence), evidence)
+    said = section(evidence, "03-several-tiles.md")
     shares = [100 * gflops / 64 * passes / 256 for gflops, passes in ((8300, 1.5), (13_800, 1.125))]
     # With 7 tiles of 32 columns, the last block of a row has places beyond the edge, whose passes count.
-    assert f"NTB 1: 150, {shares[0]:.0f}\u00a0%; NTB 7: 1" in said and f", {shares[1]:.0f}\u00a0%." in said
+    assert f"NTB 1: 150, {shares[0]:.0f} %; NTB 7: 1" in said and f", {shares[1]:.0f} %." in said
     assert "makes 1.06× the loads from global memory of tile 32 with NTB 1 and is 1.5× as fast, so fewer loads" in said
-    assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: the loss of a block does not" in said
+    assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: losing a resident block does not" in said
     slower = evidence.gpu["gflops"].where(evidence.gpu["tile"] != 16, 8000.0)
     slow = dataclasses.replace(evidence, gpu=evidence.gpu.assign(gflops=slower))
-    assert "so fewer loads" not in findings.tile_curve(tables.tile_counts(slow), slow)
+    assert "so fewer loads" not in section(slow, "03-several-tiles.md")
 
 
 def test_the_largest_products(gpu):
-    published = data.published()
     probe = gpu.facts["maximum_size"].head(1).assign(timed_n=50_000, allocatable_n=111_638, predicted_ms=512e3)
     own = probe.assign(timed_n=30_536, time_ms=12_148.65)
     ring = probe.assign(kernel="transposing_ring", timed_n=111_600, allocatable_n=111_600, time_ms=50_000.0)
     evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, ring])})
-    said = findings.largest_products(evidence, published)
+    said = section(evidence, SIZES)
     assert "n = 30,536 the naive kernel takes 12 s, and took 121 s there: 10× the speed" in said
-    assert "`transposing_ring` multiplies n = 111,600, the largest n that fits, in 50 s" in said
+    assert "transposing_ring multiplies n = 111,600, the largest n that fits, in 50 s" in said
     less = ring.assign(timed_n=111_584)
     other = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, less])})
-    assert "n = 111,584, of 111,600 that would fit, in 50 s" in findings.largest_products(other, published)
+    assert "n = 111,584, of 111,600 that would fit, in 50 s" in section(other, SIZES)
     assert "would take 512 s for n = 111,638, so it was timed at n = 50,000" in said
-    assert findings.largest_products(gpu, published) == "", "one kernel, at no size of the source's"
+    assert "On Invented H200:" not in section(gpu, SIZES), "one kernel, at no size of the source's"
 
 
 def test_the_intensity_is_that_of_the_timed_shape(gpu):
@@ -306,7 +314,7 @@ def test_the_intensity_is_that_of_the_timed_shape(gpu):
     row = {"kernel": "tiled", "tile": 32, "dtype": "float", "n": 8192, "p": 8192, "m": 8192}
     blocks, steps = (256 // 32) ** 2, 256 // 32
     counted = {"global_load_sectors": blocks * steps * 2 * 32 * 4, "global_store_sectors": blocks * 32 * 4}
-    found = tables.intensity(row | counted | dict.fromkeys(("counted_n", "counted_p", "counted_m"), 256), gpu)
+    found = traffic.intensity(row | counted | dict.fromkeys(("counted_n", "counted_p", "counted_m"), 256), gpu)
     loads, stores = 2 * 8192**3 / 8, 4 * 8192**2
     assert found == pytest.approx(2 * 8192**3 / (loads + stores))
 
@@ -324,14 +332,12 @@ def test_counts_are_of_shapes_that_blocks_divide(config):
 
 
 def test_the_page_says_which_roof_is_missing(gpu):
-    assert findings.missing_roofs(gpu) == "", "all were measured"
+    assert "could not be measured" not in section(gpu, ROOFS), "all were measured"
     roofs = gpu.facts["bandwidth"]
     broken = roofs["quantity"] == "memory_bandwidth"
     wrong = roofs.assign(
         status=roofs["status"].mask(broken, "incorrect"), message=roofs["message"].mask(broken, "1 < 2 is wrong")
     )
-    words = findings.missing_roofs(dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}))
-    assert words == (
-        "**On Invented H200 one roof could not be measured:** memory bandwidth in float (incorrect: "
-        "1 &#60; 2 is wrong)."
-    )
+    words = section(dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}), ROOFS)
+    said = "On Invented H200 one roof could not be measured: memory bandwidth in float (incorrect: 1 < 2 is wrong)."
+    assert said in words

@@ -7,14 +7,16 @@ import math
 import pandas as pd
 import pytest
 import synthetic
+from prose import section
 
 from tilewise import UserError
-from tilewise.build import build
-from tilewise.report import data, figures, findings, tables
-from tilewise.report.layouts import LAYOUTS
+from tilewise.compile import build
+from tilewise.evidence import Evidence, load_evidence, load_platform, published
+from tilewise.explain import timings, traffic
+from tilewise.report import figures, findings, headings, runs, tables
 from tilewise.study import columns, points
 
-PUBLISHED = data.published()
+PUBLISHED = published()
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +36,13 @@ def emulators_folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def emulator(recorded, emulators_folder):
     """Evidence of a machine without a GPU."""
-    return data.load([emulators_folder], recorded=recorded)
+    return load_evidence([emulators_folder], recorded=recorded)
 
 
 @pytest.fixture(scope="module")
 def gpu(recorded):
     """Evidence of a machine with a GPU: no recorded data is read."""
-    return data.load([recorded / "nvidia-h200"], recorded=recorded / "none")
+    return load_evidence([recorded / "nvidia-h200"], recorded=recorded / "none")
 
 
 def measured(*rows):
@@ -102,28 +104,36 @@ def test_published_rows_name_source_place_and_unit():
 
 
 def test_best_and_runner_up(gpu):
-    rows = tables.describe(measured(naive(8, 300), naive(32, 200, 0.01), naive(64, 203, 0.01), naive(16, 250)), gpu)
-    best = tables.best(rows).iloc[0]
+    rows = timings.describe(measured(naive(8, 300), naive(32, 200, 0.01), naive(64, 203, 0.01), naive(16, 250)), gpu)
+    best = timings.best(rows).iloc[0]
     assert (best["choice"], best["runner_up"], best["points_ran"]) == ("32 × 32", "64 × 16", "4 of 4")
     assert best["gap_percent"] == pytest.approx(1.5)
     assert not best["decided"], "quartile ranges that overlap decide nothing"
-    rows = tables.describe(measured(naive(32, 200, 0.001), naive(64, 203, 0.001)), gpu)
-    assert tables.best(rows).iloc[0]["decided"]
+    rows = timings.describe(measured(naive(32, 200, 0.001), naive(64, 203, 0.001)), gpu)
+    assert timings.best(rows).iloc[0]["decided"]
 
 
 def test_a_failed_point_is_never_best_and_never_blank(gpu):
     refused = synthetic.failed(naive(8, 1), "invalid_launch", "refused")
-    best = tables.best(tables.describe(measured(refused, naive(32, 200)), gpu)).iloc[0]
+    best = timings.best(timings.describe(measured(refused, naive(32, 200)), gpu)).iloc[0]
     assert (best["choice"], best["points_ran"]) == ("32 × 32", "1 of 2")
     rows = measured(refused)
     for layout in (tables.sweep, tables.winners):
-        row = layout(rows, gpu, PUBLISHED).iloc[0]
+        row = layout(rows, gpu).iloc[0]
         assert row["status"] == "invalid_launch"
         assert pd.isna(row["time_ms"])
 
 
+def test_a_block_whose_height_was_not_recorded_says_so(gpu):
+    rows = gpu.of("task1a").gpu.assign(block_y=pd.NA, grid_y=pd.NA)
+    described = timings.describe(rows[rows["kernel"] == "naive"].astype({"block_y": "Int64", "grid_y": "Int64"}), gpu)
+    assert described["choice"].str.fullmatch(r"\d+ × \?").all()
+    assert described["block"].str.fullmatch(r"\(\d+, \?\)").all()
+    assert described["grid"].str.fullmatch(r"\(\d+, \?\)").all()
+
+
 def test_table_1(gpu):
-    table = tables.task("task1a", gpu, PUBLISHED).set_index(["shape", "kernel"])
+    table = tables.task("task1a", gpu).set_index(["shape", "kernel"])
     row = table.loc[("(8192, 1024, 8192)", "naive")]
     assert row["published_ms"] == 290.632660
     assert (row["published_block"], row["published_grid"]) == ("(64, 16)", "(16, 512)")
@@ -135,7 +145,7 @@ def test_table_1(gpu):
 
 
 def test_table_2_matches_blocks(gpu):
-    table = tables.task("task1b", gpu, PUBLISHED)
+    table = tables.task("task1b", gpu)
     square = table[(table["shape"] == "(8192, 8192, 8192)") & (table["kernel"] == "naive")].set_index("block")
     assert set(square.index[square["published_ms"].isna()]) == {"(512, 2)", "(1024, 1)"}, "the source ends at 256 × 4"
     assert square["published_ms"].dropna().to_dict() == {
@@ -146,19 +156,19 @@ def test_table_2_matches_blocks(gpu):
 
 
 def test_table_3(gpu, emulator):
-    table = tables.task("task1c", gpu, PUBLISHED).set_index("quantity")
+    table = tables.task("task1c", gpu).set_index("quantity")
     assert table["published"]["largest n in theory"] == 31020
     assert table["published"]["largest n allocated"] == 30536
     assert table["published"]["share of the theory, %"] == pytest.approx(98.44, abs=0.005)
     assert table["published"]["naive at n = 30,536: rate, GFLOP/s"] == pytest.approx(2e-6 * 30536**3 / 121486.5)
-    here = tables.task("task1c", emulator, PUBLISHED)
+    here = tables.task("task1c", emulator)
     here = here[here["platform"] == "emulator"].set_index("quantity")
     assert pd.isna(here["measured"]["naive at n = 128: time, ms"]), "the emulator does not time anything"
     assert here["measured"]["largest n allocated"] == 128
 
 
 def test_table_5(gpu):
-    table = tables.task("task3", gpu, PUBLISHED)
+    table = tables.task("task3", gpu)
     found = table[table["published_ms"].notna()]
     assert found[["ntb", "tile"]].to_records(index=False).tolist() == [(n, 32) for n in (1, 2, 4, 6, 7, 8)]
     assert set(found["dtype"]) == {"float"}
@@ -169,7 +179,7 @@ def test_table_5(gpu):
 
 
 def test_ladder(gpu):
-    table = tables.ladder(gpu, PUBLISHED)
+    table = tables.ladder(gpu)
     square = table[(table["shape"] == "(8192, 8192, 8192)") & (table["dtype"] == "float")].set_index("kernel")
     ours = [name for name in square.index if name in ("naive", "tiled", "multi_tile")]
     assert ours == ["naive", "tiled", "multi_tile"]
@@ -193,25 +203,25 @@ def test_without_a_gpu_the_recorded_times_stand_in(emulator):
 
 def test_with_a_gpu_nothing_recorded_is_shown(recorded, tmp_path):
     own = synthetic.write(tmp_path / "other-gpu")
-    evidence = data.load([own], recorded=recorded)
+    evidence = load_evidence([own], recorded=recorded)
     assert set(evidence.labels) == {"other-gpu"}
     assert set(evidence.gpu["platform"]) == {"other-gpu"}
 
 
 def test_several_platforms_stand_side_by_side(recorded, tmp_path):
     folders = [recorded / "nvidia-h200", synthetic.write(tmp_path / "other-gpu")]
-    table = tables.task("task1a", data.load(folders), PUBLISHED)
+    table = tables.task("task1a", load_evidence(folders))
     first = table[table["shape"] == "(1024, 1024, 1024)"]
     assert first["platform"].tolist() == ["nvidia-h200", "other-gpu"] * 2
-    assert data.load(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", (
+    assert load_evidence(folders).labels["other-gpu"] == "Invented H200 (other-gpu)", (
         "two of the same kind have different labels"
     )
 
 
 def test_tables_say_what_the_emulator_verified(emulator, gpu):
-    table = tables.task("task2a", emulator, PUBLISHED)
+    table = tables.task("task2a", emulator)
     assert set(table.loc[table["kernel"] == "tiled", "emulator"]) == {"ok"}
-    assert "emulator" not in tables.task("task2a", gpu, PUBLISHED)
+    assert "emulator" not in tables.task("task2a", gpu)
 
 
 def test_one_wrong_emulated_product_shows(recorded, tmp_path):
@@ -220,17 +230,17 @@ def test_one_wrong_emulated_product_shows(recorded, tmp_path):
     rows = pd.read_csv(file)
     rows.loc[(rows["kernel"] == "tiled") & (rows["tile"] == 32) & (rows["dtype"] == "float"), "status"] = "incorrect"
     rows.to_csv(file, index=False)
-    evidence = data.load([folder], recorded=recorded)
-    table = tables.task("task2a", evidence, PUBLISHED)
+    evidence = load_evidence([folder], recorded=recorded)
+    table = tables.task("task2a", evidence)
     assert set(table.loc[(table["kernel"] == "tiled") & (table["tile"] == 32), "emulator"]) == {"incorrect"}
-    assert "incorrect" in set(tables.failures(evidence)["status"])
+    assert "incorrect" in set(runs.failures(evidence)["status"])
 
 
 def test_failures_and_verification(emulator):
-    failed = tables.failures(emulator)
+    failed = runs.failures(emulator)
     assert set(failed["status"]) == {"timeout", "invalid_launch"}
     assert (failed["message"] != "").all()
-    verified = tables.verification(emulator).set_index(["platform", "kernel", "dtype"])
+    verified = runs.verification(emulator).set_index(["platform", "kernel", "dtype"])
     assert verified.loc[("nvidia-h200", "multi_tile", "double"), ["points", "verified"]].tolist() == [37, 36]
 
 
@@ -243,8 +253,8 @@ def test_a_launch_that_should_be_refused_is_no_failure(recorded, tmp_path):
         .assign(task="launch_limits", status="invalid_launch", message="asked for", time_ms=None)
     )
     pd.concat([rows, refused]).to_csv(folder / "measurements.csv", index=False)
-    evidence = data.load([folder])
-    assert "launch_limits" not in set(tables.failures(evidence)["task"])
+    evidence = load_evidence([folder])
+    assert "launch_limits" not in set(runs.failures(evidence)["task"])
     assert "launch_limits" in set(evidence.gpu["task"])
 
 
@@ -253,7 +263,7 @@ def test_nor_does_it_stand_beside_the_times_of_other_tasks(recorded, tmp_path):
     rows = pd.read_csv(folder / "measurements.csv")
     refused = rows[(rows["kernel"] == "tiled") & (rows["tile"] == 32)].assign(status="invalid_launch")
     pd.concat([rows, refused.assign(task="launch_limits")]).to_csv(folder / "measurements.csv", index=False)
-    table = tables.task("task2a", data.load([folder], recorded=recorded), PUBLISHED)
+    table = tables.task("task2a", load_evidence([folder], recorded=recorded))
     assert set(table.loc[table["kernel"] == "tiled", "emulator"]) == {"ok"}
 
 
@@ -262,13 +272,13 @@ def test_a_task_alone_needs_only_its_own_file(recorded, tmp_path):
     for file in [*folder.glob("tasks/*.csv"), folder / "measurements.csv"]:
         if file.stem != "task3":
             file.unlink()
-    table = tables.task("task3", data.load([folder], "task3"), PUBLISHED)
+    table = tables.task("task3", load_evidence([folder], "task3"))
     assert table["time_ms"].notna().any()
 
 
 def test_nothing_measured_yet(tmp_path):
     with pytest.raises(UserError, match="run `make report`"):
-        data.load([tmp_path])
+        load_evidence([tmp_path])
 
 
 def test_a_missing_column_is_named(recorded, tmp_path):
@@ -276,11 +286,11 @@ def test_a_missing_column_is_named(recorded, tmp_path):
     rows = pd.read_csv(folder / "measurements.csv")
     rows.drop(columns="noise").to_csv(folder / "measurements.csv", index=False)
     with pytest.raises(UserError, match="'noise'"):
-        data.load([folder])
+        load_evidence([folder])
 
 
 def test_counted_against_hardware(emulator):
-    table = tables.counted_against_hardware(emulator)
+    table = traffic.counted_against_hardware(emulator)
     assert len(table) == 3 * len(columns.counts())
     by_count = table.groupby("count")["difference_percent"].max()
     assert by_count["global_load_sectors"] == 0
@@ -288,7 +298,7 @@ def test_counted_against_hardware(emulator):
 
 
 def test_what_the_tuner_found(gpu, emulator):
-    table = tables.tuning(gpu, PUBLISHED)
+    table = tables.tuning(gpu)
     assert table["shape"].tolist() == ["(4096, 4096, 4096)", "(8192, 8192, 8192)"]
     assert table["shape_class"].tolist() == ["medium", "large"]
     row = table.iloc[1]
@@ -298,13 +308,13 @@ def test_what_the_tuner_found(gpu, emulator):
     assert row["percent_of_anchor"] == pytest.approx(100 * 40 / 51, rel=0.01)
     ranks = tables.variants(gpu).set_index(["n", "tile_k"])["rank"]
     assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
-    words = findings.tuned(table, gpu)
+    words = section(gpu, "09-side-by-side.md")
     assert "made 8 trials of a variant at a shape; 2 failed." in words
-    assert "in 2 of 2 cases, at most by 33\u00a0%" in words
-    drawing = figures.svg(figures.task("tune", gpu, PUBLISHED))
+    assert "in 2 of 2 cases, at most by 33 %" in words
+    drawing = figures.svg(figures.task("tune", gpu))
     assert "register_tile, float" in drawing and "spills registers" in drawing
     # Without a GPU the recorded variants are shown beside what the emulator verified.
-    both = tables.tuning(emulator, PUBLISHED).set_index("platform")
+    both = tables.tuning(emulator).set_index("platform")
     assert both.loc["nvidia-h200", "gflops"].tolist() == [40_000, 40_000]
     assert both.loc["emulator", "gflops"].isna().all() and (both.loc["emulator", "variants"] == 4).all()
 
@@ -314,10 +324,10 @@ def test_what_the_tuner_found(gpu, emulator):
 
 @pytest.mark.parametrize("task", synthetic.config()["tasks"])
 def test_task_figures(task, emulator):
-    drawing = figures.svg(figures.task(task, emulator, PUBLISHED))
+    drawing = figures.svg(figures.task(task, emulator))
     assert drawing.startswith("<svg")
     assert "recorded" in drawing
-    assert drawing == figures.svg(figures.task(task, emulator, PUBLISHED)), "the same data gives the same file"
+    assert drawing == figures.svg(figures.task(task, emulator)), "the same data gives the same file"
 
 
 @pytest.mark.parametrize("task", synthetic.config()["tasks"])
@@ -326,23 +336,23 @@ def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, em
     """Of a run with one platform, the page takes the figures that were drawn of each task by itself."""
     whole = request.getfixturevalue(where)
     folder, kept = (recorded / "nvidia-h200", "none") if where == "gpu" else (emulators_folder, ".")
-    own = data.load([folder], task, recorded / kept)
-    assert figures.svg(figures.task(task, own, PUBLISHED)) == figures.svg(figures.task(task, whole, PUBLISHED))
+    own = load_evidence([folder], task, recorded / kept)
+    assert figures.svg(figures.task(task, own)) == figures.svg(figures.task(task, whole))
 
 
 def test_unstable_and_refused_points_are_marked(emulator):
-    assert "unstable: noise &gt; 1 %" in figures.svg(figures.task("task1a", emulator, PUBLISHED))
-    assert "did not run" in figures.svg(figures.task("task3", emulator, PUBLISHED))
+    assert "unstable: noise &gt; 1 %" in figures.svg(figures.task("task1a", emulator))
+    assert "did not run" in figures.svg(figures.task("task3", emulator))
 
 
 def test_overview_figures(emulator):
     words = {"peak": "cublas", "speedup": "times faster than naive", "roofline": "vector peak"}
-    words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of the loop"}
+    words |= {"cache_lines": "lines into the first cache", "rungs": "ceiling of its instructions"}
     words |= {"instructions": "on the CUDA cores", "past_the_peak": "peak of the float units"}
     words["accuracy_and_rate"] = "faster to the right"
     assert set(words) == set(figures.OVERVIEW)
     for name, draw in figures.OVERVIEW.items():
-        assert words[name] in figures.svg(draw(emulator, PUBLISHED))
+        assert words[name] in figures.svg(draw(emulator))
 
 
 def with_traffic(emulator, *rows):
@@ -359,7 +369,7 @@ def test_a_kernel_that_was_not_traced_is_not_clean(emulator):
     unsuited = {"kernel": "tiled", "tile": 8, "status": "unsupported", "message": "it requires n % 128 == 0"}
     counted = {"kernel": "tiled", "tile": 16, "global_load_requests": 3, "status": "ok"}
     here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "divergence": 2}, unsuited, counted)
-    table = tables.traffic(here)
+    table = traffic.traffic(here)
     assert table["searched"].tolist() == [
         "2 shapes",
         "not traced: it requires n % 128 == 0",
@@ -368,32 +378,30 @@ def test_a_kernel_that_was_not_traced_is_not_clean(emulator):
     faults = table[list(columns.FAULTS)]
     assert faults.loc[0].to_dict() == dict.fromkeys(columns.FAULTS, 0) | {"divergence": 2}
     assert faults.loc[1:].isna().all(axis=None)
-    words = findings.summary(here, tables.ladder(here, PUBLISHED), tables.verification(here), tables.failures(here))
-    assert "**The emulator found faults: naive (divergence)**" in words
+    words = section(here, "17-appendix.md")
+    assert "The emulator found faults: naive (divergence)" in words
     assert "The emulator did not search one kernel for faults (tiled)" in words
 
 
 def test_every_kind_of_fault_is_on_the_page(emulator):
-    others = tables.ladder(emulator, PUBLISHED), tables.verification(emulator), tables.failures(emulator)
     for column in columns.FAULTS:
         here = with_traffic(emulator, CLEAN | {column: 1})
-        assert f"naive ({columns.heading(column)})" in findings.summary(here, *others)
-        assert column in LAYOUTS["traffic"].of(tables.traffic(here))
+        assert f"naive ({columns.heading(column)})" in section(here, "17-appendix.md")
+        assert column in headings.of("traffic", traffic.traffic(here))
 
 
 def test_unused_reads_are_counted_and_no_fault(emulator):
     here = with_traffic(emulator, CLEAN, CLEAN | {"n": 9, "unused_reads": 5})
-    table = tables.traffic(here)
-    assert table["unused_reads"].tolist() == [5] and "unused_reads" in LAYOUTS["traffic"].of(table)
-    others = tables.ladder(emulator, PUBLISHED), tables.verification(emulator), tables.failures(emulator)
-    assert "found faults" not in findings.summary(here, *others)
+    table = traffic.traffic(here)
+    assert table["unused_reads"].tolist() == [5] and "unused_reads" in headings.of("traffic", table)
+    assert "found faults" not in section(here, "17-appendix.md")
 
 
 def test_a_shape_that_was_left_out_is_named_beside_the_others(emulator):
     left = {"n": 9, "status": "timeout", "message": "not done after 60 s"}
     here = with_traffic(emulator, CLEAN, left)
-    assert tables.traffic(here)["searched"].tolist() == ["1 shape; 1 not traced: not done after 60 s"]
-    assert tables.traffic(here)["global_load_requests"].tolist() == [3], "the row with counts"
+    assert traffic.traffic(here)["searched"].tolist() == ["1 shape; 1 not traced: not done after 60 s"]
+    assert traffic.traffic(here)["global_load_requests"].tolist() == [3], "the row with counts"
 
 
 def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_path):
@@ -403,22 +411,22 @@ def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_pat
     pd.concat([rows, own]).to_csv(folder / "measurements.csv", index=False)
     facts = pd.read_csv(folder / "facts/task1a.csv")
     facts.assign(points=facts["points"] + len(own)).to_csv(folder / "facts/task1a.csv", index=False)
-    table = tables.task("task1a", data.load([folder], recorded=recorded), PUBLISHED)
+    table = tables.task("task1a", load_evidence([folder], recorded=recorded))
     assert set(table.loc[table["kernel"] == "two_rows", "status"]) == {"incorrect"}
     assert "two_rows" not in set(table.loc[table["platform"] != "emulator", "kernel"])
 
 
 def test_kernels_that_the_emulator_does_not_run_are_named_with_the_reason(emulator, gpu):
-    assert "wgmma" not in set(tables.not_emulated(emulator)["kernel"])
+    assert "wgmma" not in set(runs.not_emulated(emulator)["kernel"])
     kernels = dict(emulator.kernels)
     kernels["wgmma"] = dataclasses.replace(kernels["wgmma"], emulated=False, reason="it uses what is new")
-    table = tables.not_emulated(dataclasses.replace(emulator, kernels=kernels))
+    table = runs.not_emulated(dataclasses.replace(emulator, kernels=kernels))
     assert ["wgmma", "it uses what is new"] in table[["kernel", "reason"]].values.tolist()
-    assert tables.not_emulated(dataclasses.replace(gpu, kernels=kernels)).empty
+    assert runs.not_emulated(dataclasses.replace(gpu, kernels=kernels)).empty
 
 
 def test_kernels_edited_since_they_were_recorded_are_named(recorded):
-    gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
+    gpu = load_platform(recorded / "nvidia-h200", recorded=True)
     rows = gpu.measurements[(gpu.measurements["kernel"] == "tiled") & (gpu.measurements["tile"] == 16)]
     tiled = synthetic.KERNELS["tiled"]
     hashes = {
@@ -430,8 +438,8 @@ def test_kernels_edited_since_they_were_recorded_are_named(recorded):
     other = dataclasses.replace(gpu, measurements=rows)
 
     def said(platform):
-        evidence = data.Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
-        table = tables.provenance(evidence).set_index("fact")
+        evidence = Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
+        table = runs.provenance(evidence).set_index("fact")
         return table.loc["kernels"].iloc[0]
 
     assert said(same) == "as measured, by the hash of every source"
@@ -439,18 +447,18 @@ def test_kernels_edited_since_they_were_recorded_are_named(recorded):
 
 
 def test_the_provenance_says_with_which_commits_and_changes_the_tasks_were_measured(recorded):
-    gpu = data.load_platform(recorded / "nvidia-h200", recorded=True)
-    rows, roofs, before = gpu.measurements, gpu.facts["bandwidth"], gpu.device["commit"]
+    gpu = load_platform(recorded / "nvidia-h200", recorded=True)
+    rows, roofs, before = gpu.measurements, gpu.facts["bandwidth"], gpu.device.commit
 
     def said(measured, facts, device=gpu.device):
         platform = dataclasses.replace(
             gpu, measurements=measured, facts=gpu.facts | {"bandwidth": facts}, device=device
         )
-        evidence = data.Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
-        return tables.provenance(evidence).set_index("fact").loc["commit"].iloc[0]
+        evidence = Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
+        return runs.provenance(evidence).set_index("fact").loc["commit"].iloc[0]
 
     assert said(rows, roofs) == before, "rows of before have no commit, device.json of then has"
-    plain = {name: value for name, value in gpu.device.items() if name not in ("commit", "dirty")}
+    plain = dataclasses.replace(gpu.device, commit="")
     assert said(rows, roofs, plain) == "unknown"
     silent = {name: table.iloc[:0] for name, table in gpu.facts.items()}
     gpu = dataclasses.replace(gpu, facts=silent)
@@ -465,7 +473,7 @@ def test_the_provenance_says_with_which_commits_and_changes_the_tasks_were_measu
 
 def test_the_origin_of_recorded_times_names_every_commit_once(emulator):
     [gpu] = emulator.gpus
-    assert f"commit `{gpu.device['commit'][:10]}`)" in findings.origin(emulator)
+    assert f"commit `{gpu.device.commit[:10]}`)" in findings.origin(emulator)
     rows = gpu.measurements.assign(commit="b0f6ce0967", changes="")
     rows.loc[rows["task"] == "task3", "changes"] = "kernels/mine.cu (new)"
     rows.loc[rows["task"] == "task4", "commit"] = "1234567890"
@@ -475,36 +483,36 @@ def test_the_origin_of_recorded_times_names_every_commit_once(emulator):
 
 
 def test_the_overhead_of_a_machine_has_a_table_and_a_bar(gpu, emulator):
-    [row] = tables.task("overhead", gpu, PUBLISHED).to_dict("records")
+    [row] = tables.task("overhead", gpu).to_dict("records")
     assert row["overhead_us"] == 4.25
-    assert "4.25 µs" in figures.svg(figures.task("overhead", gpu, PUBLISHED))
+    assert "4.25 µs" in figures.svg(figures.task("overhead", gpu))
     facts = {name: table.iloc[:0] if name == "overhead" else table for name, table in gpu.facts.items()}
     without = dataclasses.replace(gpu, facts=facts)
-    assert tables.task("overhead", without, PUBLISHED).empty
-    assert "No overhead was measured" in figures.svg(figures.task("overhead", without, PUBLISHED))
+    assert tables.task("overhead", without).empty
+    assert "No overhead was measured" in figures.svg(figures.task("overhead", without))
 
 
 def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):
-    gpu = dict(emulator.gpus[0].device["gpu"], peak_gflops=None)
-    device = dict(emulator.gpus[0].device, gpu=gpu)
+    first = emulator.gpus[0].device
+    device = dataclasses.replace(first, gpu=first.gpu | {"peak_gflops": None})
     evidence = dataclasses.replace(emulator, gpus=(dataclasses.replace(emulator.gpus[0], device=device),))
     for draw in figures.OVERVIEW.values():
-        drawing = figures.svg(draw(evidence, PUBLISHED))
+        drawing = figures.svg(draw(evidence))
         assert "vector peak" not in drawing or draw is not figures.OVERVIEW["roofline"]
 
 
 def test_what_a_task_no_longer_asked_for_left_behind_is_not_shown(tmp_path, recorded):
     study = synthetic.config()
     folder = synthetic.write(tmp_path / "other-gpu", study=study)
-    assert len(data.load([folder], recorded=recorded).facts["maximum_size"]) == 1
+    assert len(load_evidence([folder], recorded=recorded).facts["maximum_size"]) == 1
     del study["tasks"]["task1c"]
     (folder / "config.json").write_text(json.dumps(study))
-    assert data.load([folder], recorded=recorded).facts["maximum_size"].empty
+    assert load_evidence([folder], recorded=recorded).facts["maximum_size"].empty
 
 
 def test_figures_without_any_gpu_data_say_so(tmp_path):
-    evidence = data.load([synthetic.write(tmp_path / "emulator", "emulator")], recorded=tmp_path / "none")
-    assert "Nothing of this task was timed" in figures.svg(figures.task("task3", evidence, PUBLISHED))
-    assert tables.task("task3", evidence, PUBLISHED)["status"].eq("ok").all()
+    evidence = load_evidence([synthetic.write(tmp_path / "emulator", "emulator")], recorded=tmp_path / "none")
+    assert "Nothing of this task was timed" in figures.svg(figures.task("task3", evidence))
+    assert tables.task("task3", evidence)["status"].eq("ok").all()
     for draw in figures.OVERVIEW.values():
-        assert "<svg" in figures.svg(draw(evidence, PUBLISHED))
+        assert "<svg" in figures.svg(draw(evidence))

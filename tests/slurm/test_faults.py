@@ -125,7 +125,7 @@ def test_a_stopped_snakemake_takes_its_job_along_and_says_how_to_go_on(cluster, 
     job = in_the_middle(run)
     run.process.send_signal(how)
     run.ends(status=1, seconds=60)
-    assert run.output.endswith("stopped; the same command goes on where this run was\n")
+    assert run.output.endswith("stopped; the same command continues this run\n")
     wait_until(lambda: cluster.jobs()[job][0] == "CANCELLED", message=f"the end of {cluster.jobs()}")
     assert not (clone / CSV).exists()
     start(clone, "--", CSV).ends()

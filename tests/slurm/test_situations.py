@@ -51,7 +51,8 @@ def test_a_job_over_the_partitions_limit_is_told_with_slurms_reason_and_a_settin
     assert " left: " not in run.output, "what waits is not at work"
     run.process.send_signal(signal.SIGTERM)
     run.ends(status=1, seconds=60)
-    assert [state for state, _ in run.jobs().values()] == ["CANCELLED"]
+    # Slurm's accounting learns of it a moment later.
+    wait_until(lambda: [state for state, _ in run.jobs().values()] == ["CANCELLED"], 30, "the state in the accounting")
 
     # The remedy; on a login node without sacct, which the plugin asks by default.
     programs = tmp_path / "bin"

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from tilewise import KERNELS, UserError
+from tilewise.rules import Study
 from tilewise.study import registry
 from tilewise.study.points import point
-from tilewise.study.sweeps import check_unswept, expand
-from tilewise.workflow import Study
+from tilewise.study.sweeps import Target, check_unswept, expand
 
 SHAPES_OF_SOURCE_A = {  # (n, p, m); the source writes (n, m, p)
     (1024, 1024, 1024),
@@ -63,11 +63,11 @@ def test_a_sweep_that_is_only_timed_has_no_points_on_the_emulator(config, kernel
         "tasks": {"t": {"title": "t", "sweeps": [sweep | {"block": "8x8"}, sweep | {"only_timed": True}]}}
     }
     blocks = {
-        how: {dict(p.parameters)["block_x"] for p in expand(study, kernels, "t", **how_words)}
-        for how, how_words in {
-            "gpu": {},
-            "emulator": {"backend": "emulator"},
-            "traced": {"emulated": True},
+        how: {dict(p.parameters)["block_x"] for p in expand(study, kernels, "t", target)}
+        for how, target in {
+            "gpu": Target(),
+            "emulator": Target("emulator"),
+            "traced": Target(only_timed=False),
         }.items()
     }
     assert blocks == {"gpu": {8, 1024}, "emulator": {8}, "traced": {8}}
@@ -98,9 +98,9 @@ def test_a_point_asked_for_twice_is_one_point(config, kernels):
 
 def test_emulator_runs_cuda_kernels_at_its_own_shapes_and_cpu_loops_at_theirs(config, kernels):
     small = {(s["n"], s["p"], s["m"]) for s in config["emulator"]["shapes"]}
-    assert shapes(expand(config, kernels, "task3", "emulator")) == small
-    assert shapes(expand(config, kernels, "cpu", "emulator")) == SHAPES_OF_SOURCE_A | {(1100, 1100, 1100)}
-    assert not [p for p in expand(config, kernels, "task3", "emulator") if p.kernel == "cublas"]
+    assert shapes(expand(config, kernels, "task3", Target("emulator"))) == small
+    assert shapes(expand(config, kernels, "cpu", Target("emulator"))) == SHAPES_OF_SOURCE_A | {(1100, 1100, 1100)}
+    assert not [p for p in expand(config, kernels, "task3", Target("emulator")) if p.kernel == "cublas"]
 
 
 def test_label_names_the_point():
@@ -213,8 +213,9 @@ other-gpu:
 @pytest.fixture
 def tuned(tmp_path, config):
     """A function that expands one sweep with `tuned: true` for a platform."""
-    for path in (KERNELS / "tiled.cu", KERNELS / "naive.cu"):
-        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "textbook").mkdir()
+    for path in (KERNELS / "textbook/tiled.cu", KERNELS / "textbook/naive.cu"):
+        (tmp_path / "textbook" / path.name).symlink_to(path)
     entries = yaml.safe_load((KERNELS / "registry.yaml").read_text())
     entries = {name: entries[name] for name in ("naive", "tiled")}
     (tmp_path / "registry.yaml").write_text(yaml.safe_dump(entries))
@@ -224,7 +225,7 @@ def tuned(tmp_path, config):
     def points(gpu="nvidia-h200", backend="gpu", **sweep):
         asked = {"kernel": "tiled", "dtype": "float", "shapes": ["square", "square_1024", "square_1100"], "tuned": True}
         task = {"title": "t", "sweeps": [asked | sweep]}
-        return expand(config | {"tasks": {"t": task}}, kernels, "t", backend, gpu=gpu)
+        return expand(config | {"tasks": {"t": task}}, kernels, "t", Target(backend, gpu))
 
     return points
 
@@ -275,8 +276,8 @@ def test_a_mistake_in_tuned_yaml_is_named(tuned, tmp_path, text, message):
 def test_a_kernel_that_no_small_shape_suits_keeps_its_points_on_the_emulator(config, kernels):
     """They are at the sweep's own shape, which is not run: a row says so."""
     large = dataclasses.replace(kernels["naive"], requires=("n > 1000",))
-    points = expand(config, kernels | {"naive": large}, "task1b", "emulator")
+    points = expand(config, kernels | {"naive": large}, "task1b", Target("emulator"))
     assert points and shapes(points) == {(1024, 1024, 1024)}
     assert len({p.parameters for p in points}) == len(
-        {p.parameters for p in expand(config, kernels, "task1b", "emulator")}
+        {p.parameters for p in expand(config, kernels, "task1b", Target("emulator"))}
     )

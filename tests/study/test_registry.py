@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, registry
-from tilewise.study.device import EMULATED_LIMITS, numbers
+from tilewise.study.device import EMULATED, EMULATED_LIMITS, Device
 from tilewise.study.expressions import CONSTANTS, evaluate
 from tilewise.study.launch import Array
 from tilewise.study.points import Point, point
@@ -22,7 +22,7 @@ from tilewise.study.sweeps import expand as points_of
 
 REGISTRY = registry.load()
 #: The kernels whose grid follows from `covers`, with few parameters; those of the ladder are launched in many ways.
-CUDA = [kernel for kernel in REGISTRY.values() if kernel.kind == "cuda" and kernel.path.parent == KERNELS]
+CUDA = [kernel for kernel in REGISTRY.values() if kernel.kind == "cuda" and kernel.path.parent == KERNELS / "textbook"]
 sizes = st.integers(1, 200_000)
 
 
@@ -188,8 +188,8 @@ def test_a_workspace_of_negative_size_names_the_entry():
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True).filter(lambda name: name not in TAKEN)
 TAKEN = {
-    *columns.FIXED,
-    *numbers(None),
+    *columns.COLUMNS,
+    *EMULATED.numbers(),
     "n",
     "p",
     "m",
@@ -291,21 +291,21 @@ def test_a_registry_is_loaded_as_its_files_are(tmp_path):
     shutil.copytree(KERNELS, folder)
     first = registry.load(folder)
     assert first["naive"].code
-    code = folder / "naive.cu"
+    code = folder / "textbook/naive.cu"
     code.write_text(f"// mine\n{code.read_text()}")
     assert registry.load(folder)["naive"].code != first["naive"].code
     entries = folder / "registry.yaml"
     text = entries.read_text()
-    entries.write_text(text.replace("naive.cu", "absent.cu", 1))
+    entries.write_text(text.replace("textbook/naive.cu", "absent.cu", 1))
     with pytest.raises(UserError, match="absent"):
         registry.load(folder)
     entries.write_text(text)
-    assert registry.load(folder)["naive"].source == "naive.cu"
+    assert registry.load(folder)["naive"].source == "textbook/naive.cu"
 
 
 def test_every_source_has_an_entry():
     sources = {kernel.path for kernel in REGISTRY.values() if kernel.source}
-    patterns = ("*.cu", "ladder/*.cu", "host/*.cpp", "triton/*.py")
+    patterns = ("textbook/*.cu", "ladder/*.cu", "host/*.cpp", "triton/*.py")
     assert {path for pattern in patterns for path in KERNELS.glob(pattern)} == sources
 
 
@@ -331,7 +331,7 @@ def test_a_rung_has_launches_at_every_shape(name, config):
 
 
 RAGGED = [(1, 1, 1), (1, 1021, 1031), (1031, 1, 7), (997, 1009, 1013), (1100, 1100, 1100), (4096, 4096, 4096)]
-DEVICE = {"limits": EMULATED_LIMITS, "gpu": {"sms": 132}}
+DEVICE = Device("nvidia-h200", "gpu", limits=EMULATED_LIMITS, gpu={"sms": 132})
 
 
 def tuned(config, task, name):

@@ -1,5 +1,6 @@
 """What the config says about Slurm, and the guards of a job on a node: all that does not need Slurm itself."""
 
+import dataclasses
 import functools
 import json
 import multiprocessing
@@ -12,9 +13,10 @@ from snakemake.iocontainers import Wildcards
 from tilewise import UserError
 from tilewise.files import alone
 from tilewise.measure import probe
+from tilewise.resources import JobResources
+from tilewise.rules import Study
 from tilewise.study import columns, durations, slurm
 from tilewise.study.schema import validate
-from tilewise.workflow import Study
 
 
 def asked(config, platform):
@@ -58,8 +60,8 @@ def test_a_task_of_cpu_loops_asks_for_no_gpu_and_for_the_settings_of_all_jobs(co
 
     def resources(task):
         wildcards = Wildcards(fromdict={"platform": "mine", "task": task})
-        asked = study.measuring_job(seconds=1e6)
-        found = {"runtime": asked.pop("runtime")(wildcards, attempt=2), "cpus": study.cpus_of(wildcards)}
+        asked = JobResources(study).measuring_job(seconds=1e6)
+        found = {"runtime": asked.pop("runtime")(wildcards, attempt=2), "cpus": JobResources(study).cpus_of(wildcards)}
         found |= {name: value(wildcards) for name, value in asked.items()}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -84,7 +86,7 @@ def test_an_emulated_platform_asks_for_one_core_and_little_memory(config):
     study = Study(config | {"platforms": {"mine": {"backend": "emulator"}}}, remote=True)
     for wildcards in ({"platform": "mine"}, {"platform": "mine", "task": "task3"}):
         job = Wildcards(fromdict=wildcards)
-        assert study.cpus_of(job) == 1 and 1000 <= study.memory_of(job) < 1100
+        assert JobResources(study).cpus_of(job) == 1 and 1000 <= JobResources(study).memory_of(job) < 1100
 
 
 def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tmp_path, monkeypatch):
@@ -175,7 +177,7 @@ def test_the_second_of_two_processes_is_told_of_the_first_and_runs_when_it_has_e
 
 
 def test_another_kind_of_node_than_the_probes_is_refused(device):
-    here = device | {"cpu": probe.processor()}
+    here = dataclasses.replace(device, cpu=probe.processor())
     probe.check_here(here)
     with pytest.raises(UserError, match="another machine"):
-        probe.check_here(here | {"cpu": {"name": "another processor"}})
+        probe.check_here(dataclasses.replace(here, cpu={"name": "another processor"}))

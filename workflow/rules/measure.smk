@@ -1,8 +1,8 @@
 from tilewise.study import durations, slurm
 
 
-# A job that times the CPU takes every core of the machine: nothing else may run beside it. One that times a GPU takes a
-# GPU, and its share of the cores, so that a machine with several GPUs measures several tasks at a time.
+# A job that times the CPU takes every core of the machine: nothing else may run meanwhile. Each GPU has two jobs, with
+# their share of the cores: one starts Python and compiles while the other measures and holds the GPU's lease.
 rule measure:
     input:
         device="results/{platform}/device.json",
@@ -12,14 +12,14 @@ rule measure:
         facts="results/{platform}/facts/{task}.csv",
     log:
         "logs/{platform}/measure/{task}.log",
-    priority: study.length_of  # the longest first, so that several GPUs end at about the same time
-    threads: study.cores_of
+    priority: resources.length_of  # the longest first, so that several GPUs end at about the same time
+    threads: resources.cores_of
     resources:
-        **study.measuring_job(study.seconds_of),
-        mem_mb=study.memory_of,
-        cpus_per_task=study.cpus_of,
+        **resources.measuring_job(resources.seconds_of),
+        mem_mb=resources.memory_of,
+        cpus_per_task=resources.cpus_of,
     params:
-        conditions=study.conditions_of,
+        conditions=conditions.of_task,
         builds="results/{platform}/build",
         samples="results/{platform}/samples/{task}",
         journal="results/{platform}/journal/{task}.jsonl",
@@ -50,13 +50,13 @@ rule occupancy:
         tile_choice="results/{platform}/tile_choice.csv",
     log:
         "logs/{platform}/occupancy.log",
-    threads: study.cores_of
+    threads: resources.cores_of
     resources:
-        **study.measuring_job(durations.OCCUPANCY_S),
-        mem_mb=study.memory_of,
-        cpus_per_task=study.cpus_of,
+        **resources.measuring_job(durations.OCCUPANCY_S),
+        mem_mb=resources.memory_of,
+        cpus_per_task=resources.cpus_of,
     params:
-        conditions=study.conditions_of_occupancy,
+        conditions=conditions.of_occupancy,
         builds="results/{platform}/build",
     script:
         "../scripts/occupancy.py"

@@ -1,4 +1,5 @@
-from tilewise.report import data, figures, tables
+from tilewise.evidence import kept_files
+from tilewise.report import figures, sections, tables
 
 # The tables of a platform as a whole, in addition to those of its tasks.
 PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
@@ -49,7 +50,7 @@ rule show:
         facts=expand("results/{{platform}}/facts/{task}.csv", task=study.tasks),
         counters=study.counters_of,
         instructions=study.instructions_of,
-        kept=data.kept_files(),
+        kept=kept_files(),
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=[*study.tasks, *tables.OVERVIEW]),
         figures=report(
@@ -75,13 +76,13 @@ rule page:
         counters=study.counters_of,
         instructions=study.instructions_of,
         figures=expand("results/{platform}/figures/{task}.svg", platform=DRAWN, task=study.tasks),
-        kept=data.kept_files(),
-        notebook="report/report.py",
+        kept=kept_files(),
+        sections=expand("report/sections/{name}", name=sections.names_of()),
         template="report/template/report.html.j2",
         style="report/template/style.css",
         behaviour="report/template/page.js",
     output:
-        # Beside it lie its figures, in results/figures/, and its notes, in results/notes.json: made with it again.
+        # The same script writes its figures, to results/figures/, and its notes, to results/notes.json.
         report(
             update("results/report.html"),  # the old page stays until the new one is there
             caption="../../report/captions/page.rst",

@@ -1,4 +1,5 @@
-# The config, read and checked before any rule is made: `study` is what the other files ask for platforms and tasks.
+# Reads and checks the config before any rule exists: `study` knows the platforms and tasks, `conditions` what makes a
+# rule run again, `resources` what its jobs take.
 import contextlib
 import os
 import shlex
@@ -6,11 +7,13 @@ import sys
 
 from snakemake_interface_executor_plugins.settings import ExecMode
 from tilewise import UserError, files, preflight, progress, stopping
+from tilewise.conditions import Conditions
 from tilewise.report import figures, tables
+from tilewise.resources import JobResources
+from tilewise.rules import Study
 from tilewise.study.schema import read_yaml
-from tilewise.workflow import Study
 
-# Snakemake writes the path of Python into a script's command as it is, so a clone in a folder with a blank would not run.
+# Snakemake writes the path of Python into a script's command as it is, so a clone in a folder with a space would not run.
 sys.executable = shlex.quote(sys.executable)
 
 try:
@@ -33,8 +36,10 @@ try:
 except UserError as error:
     raise SystemExit(str(error))
 
+conditions, resources = Conditions(study), JobResources(study)
+
 if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm, whose progress the run shows
-    progress.EXPECTED |= study.expected()
+    progress.EXPECTED |= resources.expected()
     if all(os.path.relpath(path) != "config/quick.yaml" for path in workflow.configfiles):
         progress.HINT = "; `make quick` runs a shorter study"
     if study.remark:
@@ -61,6 +66,6 @@ onstart:
     try:
         # Snakemake's own lock would stay when a run is killed; the system frees this one.
         held.enter_context(files.alone("results/.run.lock", wait_s=2, what="the same files"))
-        preflight.check(study.kernels, remote="slurm" in config)
+        preflight.check(study.kernels, remote="slurm" in config, tasks=study.tasks)
     except UserError as error:
         raise SystemExit(str(error))

@@ -1,4 +1,4 @@
-from tilewise.report import data
+from tilewise.evidence import kept_files
 from tilewise.study import durations, slurm
 
 # Tuning: not part of `all`. `snakemake --cores all tune` builds every variant of the kernels' spaces, finds the best, and
@@ -15,14 +15,14 @@ for task in study.tunings:
             expand("results/{{platform}}/tune/{kernel}.csv", kernel=study.tuned_by(task)),
         log:
             f"logs/{{platform}}/measure/{task}.log",
-        threads: study.cores_of
+        threads: resources.cores_of
         resources:
-            **study.measuring_job(durations.TUNE_S),
+            **resources.measuring_job(durations.TUNE_S),
             mem_mb=8000,
-            cpus_per_task=study.cpus_of,
+            cpus_per_task=resources.cpus_of,
         params:
             task=task,
-            conditions=study.conditions_of_tuning(task),
+            conditions=conditions.of_tuning(task),
             builds="results/{platform}/variants",
             samples=f"results/{{platform}}/samples/{task}",
             journal=f"results/{{platform}}/journal/{task}.jsonl",
@@ -38,7 +38,7 @@ for task in study.tunings:
             variants=expand(
                 "results/{platform}/tune/{kernel}.csv", platform=study.platforms, kernel=study.tuned_by(task)
             ),
-            kept=data.kept_files(),
+            kept=kept_files(),
         output:
             tables=expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=task),
             figures=report(

@@ -1,6 +1,6 @@
 """Read the hardware's counters at the points that are also traced, and at full size."""
 
-from tilewise.count import counters
+from tilewise.explain import counters
 from tilewise.files import script, write_csv
 from tilewise.measure.lease import one_gpu
 from tilewise.study import registry
@@ -10,6 +10,6 @@ with script(snakemake.log[0]):
     kernels = registry.load(checked=True)
     device = read_device(snakemake.input.device)
     with one_gpu(device):
-        sms = device["gpu"]["sms"] if device["gpu"] else 1
+        sms = device.gpu["sms"] if device.gpu else 1
         found = counters.count_all(snakemake.config, kernels, snakemake.log[0], snakemake.params.choices, sms)
         write_csv(found, snakemake.output[0])

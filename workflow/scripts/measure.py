@@ -1,24 +1,27 @@
 """Build and measure one task by its method."""
 
 import contextlib
+import dataclasses
 
 from tilewise.files import script, write_csv
-from tilewise.measure import place
+from tilewise.measure import where
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here, processor
+from tilewise.rules import Study
 from tilewise.study.device import read as read_device
-from tilewise.workflow import Study
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     needs_gpu = study.needs_gpu(snakemake.wildcards)
-    if place.slurm_job() and not needs_gpu:
-        device |= {"cpu": processor()}  # a node for jobs without a GPU may have another one; the rows name it
+    if where.slurm_job() and not needs_gpu:
+        device = dataclasses.replace(
+            device, cpu=processor()
+        )  # a node for jobs without a GPU may have another one; the rows name it
     else:
         check_here(device)
-    source = place.source()  # before the build reads the sources
-    work = study.work(snakemake.wildcards.task, device, snakemake.params, place.cores(snakemake.threads))
+    source = where.source()  # before the build reads the sources
+    work = study.work(snakemake.wildcards.task, device, snakemake.params, where.cores(snakemake.threads))
     with one_gpu(device) if needs_gpu else contextlib.nullcontext():
         measurements, facts = study.method(work.task).run(work)
     if "commit" in facts:  # without rows in a journal, so that all of it was measured now

@@ -1,14 +1,14 @@
 """Tabulate the occupancy of every kernel of the study, and the tile width that it favours."""
 
-from tilewise.build import build
-from tilewise.count import occupancy
+from tilewise.compile import build
+from tilewise.explain import occupancy
 from tilewise.files import script, write_csv
-from tilewise.measure import place
+from tilewise.measure import where
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
+from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.device import read as read_device
-from tilewise.workflow import Study
 
 #: The kernel whose tile width is chosen at run time.
 ANY_TILE = "dynamic_tile"
@@ -17,11 +17,11 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     rows, chosen = [], []
-    if device["gpu"]:  # nothing is known about registers elsewhere
+    if device.gpu:  # nothing is known about registers elsewhere
         check_here(device)
-        points = study.timed_on(device["platform"], "sweep")
+        points = study.timed_on(device.platform, "sweep")
         wanted = build.instances(points, study.kernels)
-        workers = place.cores(snakemake.threads)
+        workers = where.cores(snakemake.threads)
         builds = build.build(wanted, study.kernels, device, snakemake.params.builds, workers)
         with one_gpu(device):
             rows = occupancy.table(points, study.kernels, builds, device, occupancy.cuda_api())

@@ -1,4 +1,4 @@
-"""Write a task's table and figure per platform: its results beside those published and, without a GPU, recorded."""
+"""Write a task's table and figure per platform, with the published results and, without a GPU, the recorded ones."""
 
 from pathlib import Path
 

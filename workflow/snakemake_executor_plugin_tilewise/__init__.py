@@ -1,8 +1,8 @@
-"""The executor `tilewise` of slurm/config.yaml: that of snakemake-executor-plugin-slurm, patient and talkative.
+"""The executor `tilewise` of slurm/config.yaml: snakemake-executor-plugin-slurm, with reports of why jobs wait.
 
-Only public methods are overridden. What version 2.8.0 does without them: if the Slurm controller does not answer, it
-forgets its jobs and waits for ever; it says nothing of jobs that Slurm does not start; without an account it looks for
-one in the user's old jobs; and it looks at jobs of minutes less and less often, up to every three minutes.
+It overrides public methods only. Without them version 2.8.0 loses its jobs and waits for ever if the Slurm controller
+does not answer; does not report jobs that Slurm does not start; without an account, takes one from the user's old jobs;
+and looks at jobs of minutes less and less often, up to every three minutes.
 """
 
 import getpass
@@ -17,7 +17,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 #: The most seconds between two looks at the jobs.
-LOOK_S = 10
+CHECK_S = 10
 
 
 class Executor(slurm.Executor):
@@ -25,14 +25,28 @@ class Executor(slurm.Executor):
 
     told = ""
 
+    def __init__(self, *arguments: Any) -> None:
+        self.ended: list[SubmittedJobInfo] = []  # since the last look, which a thread takes that super() starts
+        super().__init__(*arguments)
+
+    def report_job_success(self, job_info: SubmittedJobInfo) -> None:
+        """Tell Snakemake, and note that the plugin has not lost this job."""
+        self.ended.append(job_info)
+        super().report_job_success(job_info)
+
+    def report_job_error(self, job_info: SubmittedJobInfo, msg: str | None = None, **facts: Any) -> None:
+        """Tell Snakemake, and note that the plugin has not lost this job."""
+        self.ended.append(job_info)
+        super().report_job_error(job_info, msg, **facts)
+
     def get_account_arg(self, job: Any) -> Iterator[str]:
-        """The account of the settings, or else Slurm's own default."""
+        """The account of the settings, or else Slurm's default."""
         return super().get_account_arg(job) if job.resources.get("slurm_account") else iter([""])
 
     @property
     def next_seconds_between_status_checks(self) -> float:
-        """What the plugin says, but no more than LOOK_S."""
-        return min(super().next_seconds_between_status_checks, LOOK_S)
+        """The plugin's choice, at most CHECK_S."""
+        return min(super().next_seconds_between_status_checks, CHECK_S)
 
     @next_seconds_between_status_checks.setter
     def next_seconds_between_status_checks(self, seconds: float) -> None:
@@ -49,7 +63,12 @@ class Executor(slurm.Executor):
         ours = {each.job.jobid: waiting[each.external_jobid] for each in active_jobs if each.external_jobid in waiting}
         counts = Counter(ours.values()).most_common()
         self._tell("; ".join(f"jobs that wait in Slurm: {count}: {reason}" for reason, count in counts), ours)
-        async for job in super().check_active_jobs(active_jobs):
+        self.ended.clear()
+        known = [job async for job in super().check_active_jobs(active_jobs)]
+        if active_jobs and not known and not self.ended:  # the plugin's own query failed
+            self._tell("Slurm does not answer: no state of any job; waiting for it", {})
+            known = active_jobs
+        for job in known:
             yield job
 
     def _tell(self, text: str, waiting: dict[int, str]) -> None:

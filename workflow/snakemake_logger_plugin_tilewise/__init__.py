@@ -1,7 +1,7 @@
 """Snakemake's screen for this study: `logger: tilewise` in profiles/default/config.yaml.
 
-In a terminal it is a bar for the study and a line for each task at work; in a pipe, a line every ten seconds. Dry
-runs, and runs with --verbose, --printshellcmds, --debug-dag or --quiet, look as Snakemake's own.
+A terminal shows a bar and the jobs at work; a pipe gets a line every ten seconds. Dry runs, and runs with --verbose,
+--printshellcmds, --debug-dag or --quiet, get Snakemake's own words.
 """
 
 import logging
@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -16,61 +17,61 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
-from snakemake.logging import ColorizingTextHandler, DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from tilewise import UserError, configfiles, outcome, progress, stopping
 
-#: Seconds between two lines in a pipe, and between two looks at the journals; and the most lines for what is at work.
+#: Seconds between two lines in a pipe, and between two looks at the journals; the most lines for what is at work.
 PAUSE_S, LOOK_S, LINES = 10.0, 0.25, 4
 
 
 class LogHandler(LogHandlerBase):
-    """One for a run; Snakemake calls `emit` from a thread of its own."""
+    """One per run; Snakemake calls `emit` from a thread of its own."""
 
     writes_to_stream, writes_to_file, has_filter, has_formatter, needs_rulegraph = True, False, True, True, False
 
     def __post_init__(self) -> None:
         asked = self.common_settings
         self.stream: Any = sys.stdout if asked.stdout else sys.stderr
-        plain = asked.dryrun or asked.verbose or asked.printshellcmds or asked.debug_dag or asked.quiet
-        self.plain = _snakemakes_own(asked, self.stream) if plain else None
+        self.plain = bool(asked.dryrun or asked.verbose or asked.printshellcmds or asked.debug_dag or asked.quiet)
+        self.has_filter = self.has_formatter = not self.plain  # False: Snakemake adds its own
         self.screen: Screen | None = None
-        self.said: list[str] = []  # without a run
-        self.errors: list[str] = []  # that belong to no job, or to the one whose failure is told next
+        self.said: list[str] = []  # before a run, or without one
+        self.errors: list[str] = []  # that belong to no job, or to the one whose failure comes next
         self.failed: dict[int, str] = {}
         self.begun = self.closed = self.finished = False
-        stopping.obey()  # before the Snakefile is read, which takes seconds
+        stopping.obey()  # before Snakemake reads the Snakefile, which takes seconds
         try:
             configfiles.check()
         except UserError as error:
             sys.exit(str(error))
 
     def emit(self, record: Any) -> None:
-        """Take note of an event; what a user has to know at once is shown at once."""
-        if self.plain:
-            self.plain.handle(record)
-            return
+        """Take note of an event; show at once what a user has to know at once."""
         event, screen = getattr(record, "event", None), self.screen
-        if event == LogEvent.WORKFLOW_STARTED:
+        if self.plain:
+            if (text := self.format(record)) not in ("", "None"):  # Snakemake's formatter says "None" for no message
+                print(text, file=self.stream, flush=True)
+        elif event == LogEvent.WORKFLOW_STARTED:
             self.begun, self.said = True, []
         elif event == LogEvent.RUN_INFO:
             run = progress.Run(record.stats)
-            _, seconds = run.look()
+            run.look(run.began)
             self.screen = Screen(run, self.stream)
             if progress.HINT:
-                self._say(f"this run takes {progress.in_words(seconds).removesuffix(' left')}{progress.HINT}")
+                self._say(f"this run takes {progress.in_words(run.seconds).removesuffix(' left')}{progress.HINT}")
         elif event == LogEvent.JOB_INFO and screen:
             log = Path(record.log[0]) if record.log else None
             screen.run.jobs[record.jobid] = progress.Job(record.rule_name, record.wildcards, log, not record.local)
         elif event == LogEvent.JOB_FINISHED and screen:
             self.failed.pop(record.job_id, None)
-            job = screen.run.finish(record.job_id)
-            for line in outcome.faults(job.log, progress.FAULTY) if job and job.rule == "trace" else ():
-                self._say(line)
+            if job := screen.run.jobs.pop(record.job_id, None):
+                screen.run.finished.append(job)
+                for line in outcome.faults(job.log, progress.FAULTY) if job.rule == "trace" else ():
+                    self._say(line)
         elif event == LogEvent.JOB_ERROR and screen:
-            self._failure(record.jobid, record.rule_msg or "", record.log)
+            self._failure(screen.run.jobs.pop(record.jobid, None), record)
         elif hasattr(record, "waiting") and screen:  # Slurm's reasons, from snakemake_executor_plugin_tilewise
             screen.run.wait(record.waiting)
             self._say(record.getMessage())
@@ -82,7 +83,7 @@ class LogHandler(LogHandlerBase):
             self.said.append(record.getMessage())
 
     def close(self) -> None:
-        """End the display and say how the run ended; once, however often it is asked."""
+        """End the display and say how the run ended, at the first call."""
         if not self.plain and not self.closed:
             self.closed = True
             if self.screen:
@@ -92,41 +93,36 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def _say(self, text: str) -> None:
-        if stopping.asked() or not text:
-            return
-        if self.screen:
-            self.screen.say(text)
-        else:
-            print(text, file=self.stream, flush=True)
+        if text and not stopping.asked():
+            (self.screen.say if self.screen else lambda text: print(text, file=self.stream, flush=True))(text)
 
-    def _failure(self, number: int, message: str, logs: list[str]) -> None:
-        """Say which job failed and why: what its log says, or Slurm, or else Snakemake."""
-        job = self.screen.run.jobs.pop(number, None) if self.screen else None
+    def _failure(self, job: progress.Job | None, record: Any) -> None:
+        """Say which job failed and why: in the words of its log, of Slurm, or else of Snakemake."""
         if not job or stopping.asked():
             return
         if job.rule == outcome.RULE:  # all is there; the last words name what is not right
             self.finished = True
             return
-        slurms = "\n".join(takewhile(lambda line: not line.startswith(" "), message.splitlines()))
-        said = [slurms] if job.submitted else []
-        text = "\n".join(filter(None, [*said, progress.cause(job.log, job.at)])) or "\n".join(self.errors)
+        slurms = "\n".join(takewhile(lambda line: not line.startswith(" "), (record.rule_msg or "").splitlines()))
+        words = filter(None, [slurms if job.submitted else "", outcome.cause(job.log, job.at)])
+        text = "\n".join(words) or "\n".join(self.errors) or "no output"
         self.errors.clear()
-        if self.failed.get(number) != text:
-            places = [path for path in logs if Path(path).is_file()]
+        if self.failed.get(record.jobid) != text:
+            places = [path for path in record.log if Path(path).is_file()]
             places += ["docs/cluster.md explains Slurm's answers"] if job.submitted else []
-            self._say(f"{job.full_name} failed:\n{text or 'it ended without a word'}\n({'; '.join(places)})")
-        self.failed[number] = text
+            self._say(f"{job.name} failed:\n{text}\n({'; '.join(places)})")
+        self.failed[record.jobid] = text
 
     def _end(self) -> Iterator[str]:
         if stopping.asked():
-            yield "stopped; the same command goes on where this run was"
+            yield "stopped; the same command continues this run"
         elif self.failed:
-            yield f"{len(self.failed)} failed, see above; the same command goes on where this run was"
+            yield f"{len(self.failed)} failed, see above; the same command continues this run"
         elif self.errors and not self.finished:
             yield from self.errors
         elif self.begun:
-            took = f"done in {self.screen.run.clock()}" if self.screen else "nothing to be done"
-            yield from outcome.words(took, dict.fromkeys(platform for platform, _ in progress.EXPECTED))
+            took = f"done in {self.screen.clock()}" if self.screen else "nothing to be done"
+            yield from outcome.words(took, dict.fromkeys(platform for platform, _ in progress.EXPECTED if platform))
 
 
 class Screen(Progress):
@@ -138,8 +134,7 @@ class Screen(Progress):
         self.moving = console.is_terminal and not console.is_dumb_terminal
         columns = BarColumn(None), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}")
         super().__init__(*columns, console=console, transient=True, expand=True, disable=not self.moving)
-        self.study = self.add_task("", total=1, left="")
-        self.ended, self.told, self.seen = threading.Event(), time.monotonic(), (0, [""])
+        self.study, self.ended = self.add_task("", total=1, left=""), threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
         self.start()
         self.thread.start()
@@ -156,6 +151,10 @@ class Screen(Progress):
         """Print something above the bar."""
         self.console.print(text, markup=False, soft_wrap=True)
 
+    def clock(self) -> str:
+        """The time since the run began, such as 0:03:07."""
+        return str(timedelta(seconds=int(time.monotonic() - self.run.began)))
+
     def end(self) -> None:
         """Take the bar away."""
         self.ended.set()
@@ -163,22 +162,16 @@ class Screen(Progress):
         self.stop()
 
     def _watch(self) -> None:
+        told, seen = time.monotonic(), ""
         while not self.ended.wait(LOOK_S) and not stopping.asked():
-            (share, left), self.work = self.run.look(), self.run.at_work()
-            words, now = progress.in_words(left), time.monotonic()
-            self.update(self.study, completed=share, left=words)
-            seen = round(100 * share), self.work
-            if not self.moving and self.work and now - self.told >= PAUSE_S and seen != self.seen:
+            (share, left), self.work = self.run.look(now := time.monotonic()), self.run.at_work()
+            self.update(self.study, completed=share, left=progress.in_words(left))
+            head = ", ".join(filter(None, [f"{100 * share:.0f} %", progress.in_words(left)]))
+            line = f"{head}: {self.work[0]}" if self.work else ""
+            if not self.moving and line not in ("", seen) and now - told >= PAUSE_S:
                 more = f" (and {len(self.work) - 1} more)" if len(self.work) > 1 else ""
-                self.say(f"{self.run.clock()} {seen[0]} %, {words}: {self.work[0]}{more}")
-                self.told, self.seen = now, seen
+                self.say(f"{self.clock()} {line}{more}")
+                told, seen = now, line
         if stopping.asked():
             self.update(self.study, left="stopping")
             self.say("stopping: what was measured is kept")
-
-
-def _snakemakes_own(asked: Any, stream: Any) -> logging.Handler:
-    """Snakemake's own handler."""
-    shown = DefaultFilter(asked.quiet, asked.debug_dag, asked.verbose, asked.dryrun, asked.printshellcmds)
-    words = DefaultFormatter(asked.quiet, asked.show_failed_logs)
-    return ColorizingTextHandler(nocolor=asked.nocolor, stream=stream, formatter=words, filter=shown)

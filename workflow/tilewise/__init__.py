@@ -1,9 +1,8 @@
 """Tilewise: a reproducible study of CUDA matrix multiplication.
 
-The sub-packages are in the order in which data flows: `study` reads the config and the registry and multiplies them
-out to points; `build` compiles kernels; `measure` makes jobs of points and rows of jobs; `count` counts without a
-clock; `report` shows it all. A package imports from those before it only. `workflow` is what Snakemake's rules ask
-for; nothing else here knows Snakemake.
+The sub-packages follow the flow of the data: `study` reads the config and the registry and expands them into points,
+`compile` builds kernels, `microscope` runs CUDA on the CPU, `measure` turns points into jobs and jobs into rows,
+`explain` says why a kernel is as fast as it is, and `report` shows it all. `rules` serves Snakemake's rules.
 """
 
 from pathlib import Path
@@ -15,3 +14,4 @@ class UserError(Exception):
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
+RECORDED = ROOT / "report" / "recorded"

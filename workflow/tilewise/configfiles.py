@@ -9,7 +9,7 @@ from tilewise.study.schema import read_yaml
 
 
 def check(arguments: Sequence[str] | None = None) -> None:
-    """Raise UserError, with file and line, for a --configfile that cannot be read; Snakemake's words have neither.
+    """Raise UserError, with file and line, for a --configfile that cannot be read; Snakemake's message has neither.
 
     `arguments` are those of Snakemake, by default this process's own.
     """

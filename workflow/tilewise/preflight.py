@@ -1,26 +1,34 @@
-"""What a run looks at before it starts, so that it does not fail after an hour when it draws the page."""
+"""Checks before a run starts, so that it does not fail after an hour when it draws the page."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from tilewise import UserError
-from tilewise.build import cpp
+from tilewise import RECORDED, UserError
+from tilewise.compile import cpp
+from tilewise.evidence import PUBLISHED, load_evidence, published
 from tilewise.files import remedy
-from tilewise.report import claims, data, tables
+from tilewise.report import claims, figures, headings, sections, tables
 from tilewise.study.kernel import Kernel
 
 
-def check(kernels: Mapping[str, Kernel], remote: bool) -> None:
-    """Raise UserError if no page can be made of the claims, the published and the recorded data, or if this machine has
-    no compiler that can do; the jobs of a cluster are `remote` and compile elsewhere."""
+def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = ()) -> None:
+    """Raise UserError if what the page is made from gives no page, or if there is no suitable compiler.
+
+    The jobs of a cluster are `remote`: they compile elsewhere. `tasks` are those of this run.
+    """
     if not remote:
         cpp.check()
-    entries, published = claims.load(), data.published(kernels=kernels)
-    if not any(data.RECORDED.glob("*/device.json")):
+    headings.load()
+    figures.check()
+    entries = claims.load()
+    published(kernels=kernels)
+    if not any(RECORDED.glob("*/device.json")):
         return
-    evidence = data.load([], kernels=kernels)  # the recorded runs
+    evidence = load_evidence([], kernels=kernels)  # the recorded runs
     claims.check(entries, evidence)
+    # A study may have fewer tasks than the page tells of; the recorded runs had all.
+    sections.check(kernels, {*tasks, *evidence.tasks})
     try:
-        tables.maximum_size(evidence, published)
-        tables.cold_start(evidence, published)
+        tables.maximum_size(evidence)
+        tables.cold_start(evidence)
     except (LookupError, ValueError) as error:
-        raise UserError(f"report/published: a figure is missing: {error}; {remedy(data.PUBLISHED)}") from None
+        raise UserError(f"report/published: a figure is missing: {error}; {remedy(PUBLISHED)}") from None

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a run of Snakemake alike: its jobs end at once, and the same command goes on later."""
+"""Ctrl-C, SIGTERM and SIGHUP end a run of Snakemake alike: its jobs end at once; the same command continues it."""
 
 import contextlib
 import signal
@@ -16,10 +16,13 @@ def asked() -> bool:
 
 
 def obey() -> None:
-    """Stop at these signals from now on. Called again when the run starts, because Snakemake has its own way with
-    SIGTERM: it waits for the running jobs, which may take an hour."""
+    """Stop at these signals from now on.
+
+    Called again when the run starts, because Snakemake's own handler of SIGTERM waits for the running jobs, which may
+    take an hour.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and a shell's background jobs want it
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup and a shell's background jobs ignore some
             signal.signal(number, _stop)
 
 

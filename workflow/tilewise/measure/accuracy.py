@@ -1,6 +1,6 @@
-"""Is a product as accurate as SGEMM's? Operands that tell, errors against float64, and the verdict.
+"""Is a product as accurate as SGEMM's? Operands that reveal it, errors against float64, and the verdict.
 
-The rounding bound of `tilewise.measure.verify` finds wrong products, but it grows with p, and at p = 1024 it lets plain
+The rounding bound of `tilewise.study.verify` finds wrong products, but it grows with p, and at p = 1024 it lets plain
 TF32 pass. So a kernel that claims the accuracy of float is compared with what cuBLAS's SGEMM makes of the same
 operands. The same code for NumPy arrays and, on a GPU, for CuPy's.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewise.measure import verify
+from tilewise.study import verify
 
 PASSES, FAILS, REFUSES = "passes", "fails", "refuses"
-#: Graded operands reach over so many powers of ten.
+#: Graded operands span this many powers of ten.
 DECADES = 12
 #: Rows of C that are compared at a time, so that the float64 copies stay small.
 ROWS = 2048
@@ -109,7 +109,7 @@ def difference(C: np.ndarray, other: np.ndarray) -> float:
 
 
 def verdict(own: Errors, sgemm: Errors) -> str:
-    """PASSES if both errors are no larger than SGEMM's on the same operands, REFUSES if so but for whole rows and
+    """PASSES if both errors are no larger than SGEMM's on the same operands, REFUSES if so except for whole rows and
     columns of NaN, else FAILS."""
     nothing = math.isnan(own.relative)
     if own.scattered or not (nothing or (own.relative <= sgemm.relative and own.worst <= sgemm.worst)):

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewise.build.build import Builds, sha256_of
+from tilewise.compile.build import Builds, sha256_of
 from tilewise.files import digest
 from tilewise.study import columns
+from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Launch, Plan, Workspace
 from tilewise.study.points import Point
@@ -40,15 +41,15 @@ def prepare(
     point: Point,
     kernel: Kernel,
     builds: Builds,
-    device: Mapping[str, Any],
+    device: Device,
     config: Mapping[str, Any],
 ) -> Job:
     """A point as a Job. Its row has the status `error` until it is run, or already the reason why it cannot be."""
-    backend = backend_of(kernel, device["backend"])
+    backend = backend_of(kernel, device.backend)
     plan = kernel.plan(point, device)
     product = plan.product
     row: Row = dict.fromkeys(columns.of("measurements", kernel.columns)) | point.columns()
-    row |= {"platform": device["platform"], "status": "error", "message": "", "samples": 0}
+    row |= {"platform": device.platform, "status": "error", "message": "", "samples": 0}
     if product:
         row |= dict(zip(("block_x", "block_y", "grid_x", "grid_y"), (*product.block[:2], *product.grid[:2])))
     files: dict[str, tuple[str, str]] = {}
@@ -75,8 +76,8 @@ def prepare(
             row["registers"] = own["registers"]
             row["shared_bytes"] = own["shared_bytes"] + product.dynamic_shared_bytes
     else:
-        row["build_sha256"] = digest([kernel.name, device["versions"].get(str(kernel.library))])
-    asked = conditions(point, kernel, plan, device["backend"], config)
+        row["build_sha256"] = digest([kernel.name, device.versions.get(str(kernel.library))])
+    asked = conditions(point, kernel, plan, device.backend, config)
     key = digest([asked, row["build_sha256"], _circumstances(backend, kernel, device)])
     return Job(key, backend, kernel, point, row, plan.launches, plan.workspaces, files)
 
@@ -92,10 +93,18 @@ def conditions(
     return [
         point.columns(),
         [kernel.kind, kernel.library, kernel.reads_c, plan.instances],
-        [dataclasses.asdict(launch) | {"note": ""} for launch in plan.launches],
+        [_of_launch(launch) for launch in plan.launches],
         [dataclasses.asdict(workspace) for workspace in plan.workspaces],
         settings(backend_of(kernel, where), where, config),
     ]
+
+
+def _of_launch(launch: Launch) -> dict[str, Any]:
+    """What of a launch a row depends on."""
+    found = dataclasses.asdict(launch) | {"note": ""}
+    if not launch.cooperative:  # as before there were such launches: rows that were measured then stay valid
+        found.pop("cooperative")
+    return found
 
 
 def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,19 +138,19 @@ def backend_of(kernel: Kernel, where: str) -> str:
     return "host"
 
 
-def _circumstances(backend: str, kernel: Kernel, device: Mapping[str, Any]) -> dict[str, Any]:
+def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, Any]:
     """What of the machine and its software a row depends on: a package that plays no part changes no row.
 
     Not which of several GPUs of one model measured it: the row says that.
     """
-    versions = device["versions"]
+    versions = device.versions
     if backend == "cuda":
         compiler = ["cublas", "cuda_runtime"] if kernel.library else ["triton" if kernel.kind == "triton" else "nvrtc"]
         used = ["cuda_driver", "cuda-bench", *compiler]
-        gpu = {name: device["gpu"].get(name) for name in ("name", "driver")}
+        gpu = {name: device.gpu.get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}
     if backend == "host":
-        return {"cpu": device["cpu"], "backend": device["backend"]} | (
+        return {"cpu": device.cpu, "backend": device.backend} | (
             {"numpy": versions.get("numpy")} if kernel.library else {}
         )
-    return {"limits": device["limits"]}
+    return {"limits": device.limits}

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from tilewise import UserError
 from tilewise.files import REMEDIES, alone
-from tilewise.measure import place
+from tilewise.measure import where
 from tilewise.measure.job import Row
 
 #: Outcomes that another run would repeat; what ended by accident is tried again.
@@ -41,7 +41,7 @@ class Journal:
         It survives a kill of this process, and if it is `lasting` also that of the machine, for which each row takes
         some milliseconds.
         """
-        row = row | place.columns(row.get("gpu_uuid"))
+        row = row | where.columns(row.get("gpu_uuid"))
         self.rows[key] = row
         if row["status"] in LASTING:
             # The break before it ends a line that a kill may have cut short; empty lines are passed over.

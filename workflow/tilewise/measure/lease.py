@@ -3,37 +3,35 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tilewise import UserError
 from tilewise.files import locked
 from tilewise.measure import gpus
+from tilewise.study.device import Device
 
 #: A job that finds no GPU free in this time, beyond what other jobs take, ends with a message.
-WAIT_S = 3600
+GPU_WAIT_S = 3600
 
 
 @contextlib.contextmanager
-def one_gpu(
-    device: Mapping[str, Any], folder: Path | str | None = None, wait_s: float = WAIT_S
-) -> Iterator[str | None]:
+def one_gpu(device: Device, folder: Path | str | None = None, wait_s: float = GPU_WAIT_S) -> Iterator[str | None]:
     """Take a GPU of the platform's model for the block: this process and its children see no other.
 
     Yields its UUID; None without a GPU. `device` is the content of device.json. The lease is a lock on a file named
     after the GPU in `folder` (by default results/<platform>/gpus), so that a process that dies gives it back. Raises
     UserError if no visible GPU is of that model, and if none becomes free.
     """
-    if device["backend"] != "gpu":
+    if device.backend != "gpu":
         yield None
         return
-    folder = Path(folder or f"results/{device['platform']}/gpus")
-    name = device["gpu"]["name"]
+    folder = Path(folder or f"results/{device.platform}/gpus")
+    name = device.gpu["name"]
     uuids = [gpu.uuid for gpu in gpus.of_model(name)]
     if not uuids:
         raise UserError(
-            f"results/{device['platform']}/device.json describes an {name}, and no such GPU is visible here "
+            f"results/{device.platform}/device.json describes an {name}, and no such GPU is visible here "
             f"({gpus.VISIBLE} is {os.environ.get(gpus.VISIBLE, 'not set')}); make one visible, or measure what is "
             "there with `snakemake --cores all --forcerun probe`"
         )

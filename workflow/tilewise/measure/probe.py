@@ -7,14 +7,14 @@ import os
 import platform as python_platform
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
-from tilewise.build.cpp import compiler
-from tilewise.measure import gpus, place
-from tilewise.study.device import EMULATED_LIMITS
+from tilewise.compile.cpp import compiler
+from tilewise.measure import gpus, where
+from tilewise.study.device import EMULATED_LIMITS, Device
 
 #: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
 #: Guide, table "Throughput of Native Arithmetic Instructions", without tensor cores. Of the other types, on tensor
@@ -33,43 +33,43 @@ LANES: dict[str, dict[str, int]] = {
 PACKAGES = ("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc", "triton")
 
 
-def capture(platform: str, backend: str) -> dict[str, Any]:
-    """Everything about this machine that a reader of its numbers may ask, as data for device.json.
+def capture(platform: str, backend: str) -> Device:
+    """Describe this machine: everything that a reader of its numbers may want to know.
 
     `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
     """
     if backend == "gpu":
         gpu, limits, versions = _gpu(platform)
     else:
-        gpu, limits, versions = None, EMULATED_LIMITS, {}
-    return {
-        "platform": platform,
-        "backend": backend,
-        "node": place.node(),
-        "slurm_job": place.slurm_job(),
-        "captured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "gpu": gpu,
-        "limits": limits,
-        "versions": versions | _packages(),
-        "cpu": processor(),
-        "host_compiler": _first_line([*compiler(), "--version"]),
-    }
+        gpu, limits, versions = {}, EMULATED_LIMITS, {}
+    return Device(
+        platform=platform,
+        backend=backend,
+        node=where.node(),
+        slurm_job=where.slurm_job(),
+        captured=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        gpu=gpu,
+        limits=limits,
+        versions=versions | _packages(),
+        cpu=processor(),
+        host_compiler=_first_line([*compiler(), "--version"]) or "",
+    )
 
 
-def check_here(device: Mapping[str, Any]) -> None:
+def check_here(device: Device) -> None:
     """Raise UserError if this is not the kind of machine that `device` (the content of device.json) was captured on.
 
     On a cluster, the measuring jobs of a platform may run on other nodes than its probe.
     """
-    captured, here = [device["cpu"]["name"]], [processor()["name"]]
-    if device["backend"] == "gpu":
-        name = device["gpu"]["name"]
-        captured.append(f"{name}, driver {device['gpu']['driver']}")
+    captured, here = [device.cpu["name"]], [processor()["name"]]
+    if device.backend == "gpu":
+        name = device.gpu["name"]
+        captured.append(f"{name}, driver {device.gpu['driver']}")
         seen = gpus.of_model(name) or gpus.visible()
         here.append(f"{seen[0].name}, driver {seen[0].driver}" if seen else "no GPU")
     if captured != here:
         raise UserError(
-            f"results/{device['platform']}/device.json describes another machine ({'; '.join(captured)}) than "
+            f"results/{device.platform}/device.json describes another machine ({'; '.join(captured)}) than "
             f"{socket.gethostname()} ({'; '.join(here)}); on a cluster, give the platform a Slurm constraint that only "
             "one kind of node meets; elsewhere, measure again with `snakemake --cores all --forcerun probe`"
         )
@@ -165,7 +165,7 @@ IDLE_PERCENT = 10
 def busy(nvml: Any, handle: Any, uuid: str) -> list[str]:
     """What else uses a GPU, in words for the report; `nvml` is the module pynvml, and this process has a context."""
     found = []
-    others = [pid for pid in place.processes(uuid) or () if pid != os.getpid()]
+    others = [pid for pid in where.processes(uuid) or () if pid != os.getpid()]
     names = []
     for pid in others:
         with contextlib.suppress(nvml.NVMLError):
@@ -175,8 +175,8 @@ def busy(nvml: Any, handle: Any, uuid: str) -> list[str]:
         or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
     ):
         found.append("MPS shares it between processes")
-    # In a container the driver may tell the numbers of the host, so that our own process is among the others.
-    count = len(others) - (os.getpid() not in (place.processes(uuid) or [os.getpid()]))
+    # In a container the driver may report process numbers of the host, so that our own process counts as another.
+    count = len(others) - (os.getpid() not in (where.processes(uuid) or [os.getpid()]))
     if count > 0:
         found.append(f"{count} other process{'es' if count > 1 else ''} on it")
     with contextlib.suppress(nvml.NVMLError):
@@ -207,7 +207,7 @@ def processor() -> dict[str, Any]:
     """The processor: its name, the cores that this process may use, and the memory of the machine in GiB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "name": place.processor(),
+        "name": where.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory / 2**30),
     }

@@ -7,7 +7,7 @@ import numpy as np
 
 from tilewise import UserError
 from tilewise.measure.job import Job, Row
-from tilewise.measure.verify import Check
+from tilewise.study.verify import Check
 
 #: The status of a job that cannot be run, since there is no build of it.
 NOT_BUILT = ("compile_error", "unsupported")
@@ -59,7 +59,7 @@ def failed(job: Job, status: str, message: Any) -> Row:
     return job.row | {"status": status, "message": str(message)}
 
 
-def cause(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """An exception in words for a message."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
@@ -69,4 +69,4 @@ def or_failed(job: Job, run: Callable[[], Row]) -> Row:
     try:
         return run()
     except Exception as error:
-        return failed(job, "error", cause(error))
+        return failed(job, "error", message_of(error))

@@ -24,13 +24,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from tilewise.build.build import Builds
+from tilewise.compile.build import Builds
 from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
 from tilewise.measure.rows import NOT_BUILT, median_run
 from tilewise.measure.words import told
 from tilewise.study import columns, registry
+from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.sweeps import LARGEST_SIDE
@@ -38,8 +39,8 @@ from tilewise.study.sweeps import LARGEST_SIDE
 LOG = logging.getLogger(__name__)
 #: Signals that come from outside: from a user, a cluster or a system that is short of memory.
 KILLS = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-#: Python and its packages may take so many seconds to start on a busy machine or a slow file system.
-START_S = 300
+#: Python and its packages may take this many seconds to start on a busy machine or a slow file system.
+START_LIMIT_S = 300
 
 
 class Work(NamedTuple):
@@ -53,7 +54,7 @@ class Work(NamedTuple):
     points: list[Point]
     kernels: Mapping[str, Kernel]
     builds: Builds
-    device: Mapping[str, Any]
+    device: Device
     config: Mapping[str, Any]
     samples: Path
     journal: Path
@@ -76,7 +77,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     What a GPU times is timed `timing.repeats` times, each in a process of its own; its row is that of the median run.
 
-    A point that cannot be measured is a row whose status and message tell why. Two runs never share a journal: the
+    A point that cannot be measured is a row whose status and message say why. Two runs never share a journal: the
     second waits a minute, then raises UserError.
     """
     start = time.monotonic()
@@ -107,7 +108,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     found = [median_run(each) for each in runs]
     timed_s = sum(row.get("timed_s") or 0 for each in runs for row in each)
     spent = {"wall_s": time.monotonic() - start, "timed_s": timed_s}
-    facts = {"platform": work.device["platform"], "task": work.task, "points": len(jobs), "remembered": known} | spent
+    facts = {"platform": work.device.platform, "task": work.task, "points": len(jobs), "remembered": known} | spent
     return columns.frame(found, "measurements", work.parameters), columns.frame([facts], "sweep")
 
 
@@ -127,7 +128,7 @@ def _keys(job: Job, timing: Mapping[str, Any]) -> list[str]:
 
 
 def run_jobs(
-    jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path, how: str = "measure"
+    jobs: Sequence[Job], device: Device, config: Mapping, samples: Path, how: str = "measure"
 ) -> Iterator[tuple[str, Row]]:
     """Run jobs in worker processes; yields (key, row) as each ends. A worker that dies is replaced.
 
@@ -151,7 +152,7 @@ def run_jobs(
 
 
 def _one_worker(
-    jobs: Sequence[Job], device: Mapping, config: Mapping, samples: Path, how: str
+    jobs: Sequence[Job], device: Device, config: Mapping, samples: Path, how: str
 ) -> Iterator[tuple[int, Row]]:
     """Yield (index, row) from one worker until it ends; the job that ended it is the last one yielded.
 
@@ -173,18 +174,18 @@ def _one_worker(
     answers: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_pump, args=(read_end, answers), daemon=True).start()
     assert worker.stdin
-    # A worker that dies early breaks the pipe; its answers, or their absence, tell the rest.
+    # A worker that dies early breaks the pipe; its answers, or their absence, show what happened.
     with contextlib.suppress(BrokenPipeError), worker.stdin:
         pickle.dump(request, worker.stdin)
     index = 0
-    limit = START_S
+    limit = START_LIMIT_S
     started = False
     try:
         while index < len(jobs):
             if started:
                 limit = config["timing"]["point_limit_s"]
                 if jobs[index].backend == "host":
-                    limit += config["cpu"]["budget_s"][device["backend"]]
+                    limit += config["cpu"]["budget_s"][device.backend]
             try:
                 row = answers.get(timeout=limit)
             except queue.Empty:

@@ -2,7 +2,7 @@
 
 An instruction of short numbers (half, bfloat16, TF32) is one fused sum: the products are exact, each is cut towards
 zero to 25 fractional bits below the largest exponent among the products and C, what is left is added exactly, and the
-result is cut to a float towards zero. Nothing is rounded to nearest but the operands, by whoever converted them. An
+result is cut to a float towards zero. Only the operands are rounded to nearest, where they are converted. An
 instruction of doubles is a chain of fused multiply-adds along k. After MMA-Sim (github.com/microsoft/MMA-Sim, MIT).
 
 On an H200 the model was compared with mma.sync: no bit differed in 983,040 results of single instructions (mixed signs,
@@ -43,7 +43,7 @@ def round_to(x: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def split(x: np.ndarray, dtype: str, parts: int) -> list[np.ndarray]:
-    """`x` as a sum of so many numbers of `dtype`, the largest first; what is left out is an error of the scheme.
+    """`x` as a sum of `parts` numbers of `dtype`, the largest first; what is left out is an error of the scheme.
 
     As the kernels split: a bfloat16 whose nearest is infinite is rounded towards zero, and nothing is left of an
     infinity.
@@ -185,7 +185,7 @@ SCHEMES = {
 
 
 def product(A: np.ndarray, B: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """A (n x p) B (p x m) as a scheme computes it, in float32. A sample of rows and columns tells the error of all."""
+    """A (n x p) B (p x m) as a scheme computes it, in float32. A sample of rows and columns shows the error of all."""
     A, B = np.asarray(A, np.float32), np.asarray(B, np.float32)
     missing = -A.shape[1] % scheme.block
     blocks = (A.shape[1] + missing) // scheme.block

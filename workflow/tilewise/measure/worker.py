@@ -17,7 +17,7 @@ from tilewise.measure.job import Row
 
 def main() -> None:
     """Run what stdin asks for."""
-    # A worker whose task is killed would go on measuring, beside the run that takes the task up again.
+    # A worker whose task is killed would go on measuring during the run that continues the task.
     end_with_parent()
     reader = select.poll()
     reader.register(int(sys.argv[1]), 0)

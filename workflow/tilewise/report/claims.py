@@ -1,16 +1,16 @@
-"""The claims of the sources, each tested on the measured tables: holds here, does not hold here, cannot be tested here.
+"""The claims of the sources, each tested on the measured tables; `Verdict` lists how that can end.
 
 report/claims.yaml holds them. A claim's `quantity` is an expression that uses the functions of `Machine`; its
-`holds_when` is a condition on `value` and `published`. A measured quantity is an interval, and arithmetic works on
-intervals; or, if its points ran several times, on what a bootstrap draws for them. If the condition changes its answer
-within the interval, the verdict depends on a difference smaller than the spread, and says so.
+`holds_when` is a condition on `value` and `published`. A measured quantity is an interval, the range of the runs of its
+points, and arithmetic works on intervals. A claim with several cases, such as the shapes of a table, has a verdict for
+each and one for all of them.
 """
 
 import contextlib
 import itertools
-import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,46 @@ import numpy as np
 import pandas as pd
 
 from tilewise import UserError
+from tilewise.evidence import CLAIMS, Evidence, Platform, within
 from tilewise.report import notes
-from tilewise.report.data import CLAIMS, Evidence, Platform, within
-from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.expressions import evaluate as evaluate_expression
-from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import read_yaml, validate
 
-#: The verdicts.
-HOLDS, FAILS, UNTESTED, BROKEN = "holds here", "does not hold here", "cannot be tested here", "cannot be made"
-#: With fewer runs than this, quartiles say nothing.
+#: With fewer samples than this, quartiles say nothing.
 FEWEST_SAMPLES = 3
-#: How often the bootstrap draws.
-DRAWS = 2000
+#: A choice that takes at most so many times the shortest time is as good as the best.
+NEARLY = 1.01
+
+
+class Verdict(StrEnum):
+    """How a claim fares, the best first: in words, with the class of its mark on the page."""
+
+    mark: str
+
+    HOLDS = "holds here", "yes"
+    ARITHMETIC = "true by arithmetic", "arithmetic"
+    AS_GOOD = "as good as", "equal"
+    DIFFERS = "differs here", "differs"
+    FAILS = "does not hold here", "no"
+    UNTESTED = "cannot be tested here", "unknown"
+    BROKEN = "cannot be made", "unknown"
+
+    def __new__(cls, words: str, mark: str):
+        verdict = str.__new__(cls, words)
+        verdict._value_, verdict.mark = words, mark
+        return verdict
+
+    @property
+    def elsewhere(self) -> str:
+        """Its words for a recorded platform, which is not this machine."""
+        return self.removesuffix(" here")
+
+    @classmethod
+    def of_all(cls, verdicts: Iterable["Verdict"]) -> "Verdict":
+        """The verdict on a claim from those on its cases: the least favourable of those that could be tested."""
+        found = set(verdicts)
+        return max(found - {cls.UNTESTED} or found, key=list(cls).index)
 
 
 class Untestable(Exception):
@@ -40,12 +66,10 @@ class Untestable(Exception):
 
 @dataclass(frozen=True)
 class Spread:
-    """A measured number and the range in which it lies: for times, the median and the quartiles.
+    """A measured number and the range in which it lies: for times, that of the runs, or of one run the quartiles.
 
     `known` is false if there were too few samples for a range. If the number can have only a few values, such as the
-    blocks that are equally fast, `among` lists them. If the point ran several times, in processes of its own, `draws`
-    are what the bootstrap says that it might have been; the range is then the middle 95 % of them, and what is
-    calculated from such numbers is calculated from their draws.
+    tiles that are equally fast, `among` lists them, and `nearly` those that are not much slower.
     """
 
     value: float
@@ -53,22 +77,10 @@ class Spread:
     high: float
     known: bool = True
     among: tuple = ()
-    draws: np.ndarray | None = field(default=None, compare=False, repr=False)
-
-    @classmethod
-    def drawn(cls, value, draws):
-        """A number with what the bootstrap drew for it."""
-        low, high = np.percentile(draws, [2.5, 97.5])
-        return cls(value, float(low), float(high), draws=draws)
+    nearly: tuple = ()
 
     def _with(self, other, operation):
-        number = not isinstance(other, Spread)
-        if self.draws is not None and (number or other.draws is not None):
-            return Spread.drawn(
-                operation(self.value, other if number else other.value),
-                operation(self.draws, other if number else other.draws),
-            )
-        other = Spread(other, other, other, among=(other,)) if number else other
+        other = other if isinstance(other, Spread) else Spread(other, other, other, among=(other,))
         ends = [operation(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
         among = tuple(sorted({operation(a, b) for a in self.among for b in other.among}))
         return Spread(operation(self.value, other.value), min(ends), max(ends), self.known and other.known, among)
@@ -100,39 +112,17 @@ class Spread:
     __rmul__ = __mul__
 
 
-def bootstrap(row):
-    """What the time of a point might have been, in ms: draws from what its runs say, the same for the same point.
-
-    A bootstrap of two stages (A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, 1997, section
-    3.8): as many runs as there were are drawn from them, each with what its median may be off by, and their median is
-    taken. A row has the least, the middle and the largest of the runs' medians, which are all if there were three; the
-    standard error of a median is 1.25 times that of the mean, and its deviation follows from the quartiles.
-    """
-    name = "|".join(str(row[key]) for key in sorted(row.index) if key in columns.POINT or key not in columns.COLUMNS)
-    generator = np.random.default_rng(zlib.crc32(name.encode()))
-    runs = _runs(row)
-    medians = (
-        [row["run_low_ms"], row["time_ms"], row["run_high_ms"]] if runs > 2 else [row["run_low_ms"], row["run_high_ms"]]
-    )
-    deviation = (row["time_q3_ms"] - row["time_q1_ms"]) / 1.349
-    error = 1.253 * deviation / max(1, row["samples"]) ** 0.5
-    drawn = generator.choice(medians, (DRAWS, runs)) + generator.normal(0, error, (DRAWS, runs))
-    return np.median(drawn, axis=1)
-
-
-def _runs(row):
-    return 1 if pd.isna(row["runs"]) else int(row["runs"])
-
-
 @dataclass(frozen=True)
 class Choice:
     """What a sweep found best or worst, in words, such as the block `16 × 64`.
 
-    `among` lists all that are as fast within the spread, the first of them `value`. A pair of choices has pairs.
+    `among` lists all that are as fast within the spread, the first of them `value`, and `nearly` those that are not
+    much slower. A pair of choices has pairs.
     """
 
     value: str | tuple[str, ...]
     among: tuple
+    nearly: tuple = ()
 
     @property
     def words(self) -> str:
@@ -142,6 +132,11 @@ class Choice:
     def values(self, *marks):
         """Every value that it may have, its own first."""
         return [self.value, *self.among]
+
+
+#: The functions of Machine that expressions and sections may call.
+FUNCTIONS = "time rate best worst pair wrong gate traffic counted loop energy maximum call launch roof held".split()
+FUNCTIONS += "chosen_tile limit bandwidth not_here".split()
 
 
 class Machine:
@@ -164,18 +159,14 @@ class Machine:
 
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
-        names = (
-            "time rate best worst pair wrong error gate traffic maximum call launch roof held chosen_tile limit "
-            "bandwidth peak only_on not_here"
-        )
-        return {name: getattr(self, name) for name in names.split()} | {"abs": abs}
+        return {name: getattr(self, name) for name in FUNCTIONS} | {"abs": abs}
 
     def time(self, **where):
-        """Time in ms of the fastest row that fits, with its quartiles; of several runs, as the bootstrap draws it."""
-        row = self._fastest(where).iloc[0]
-        if _runs(row) > 1:
-            return Spread.drawn(row["time_ms"], bootstrap(row))
-        return Spread(row["time_ms"], row["time_q1_ms"], row["time_q3_ms"], known=not row["samples"] < FEWEST_SAMPLES)
+        """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""
+        rows = self._fastest(where).head(1)
+        [row] = rows.fillna({"runs": 1}).to_dict("records")
+        [low], [high] = within(rows)
+        return Spread(row["time_ms"], low, high, known=row["runs"] > 1 or not row["samples"] < FEWEST_SAMPLES)
 
     def rate(self, **where):
         """Rate in GFLOP/s of the fastest row that fits."""
@@ -185,17 +176,17 @@ class Machine:
     def best(self, column, **where):
         """The value of a column in the fastest row; its range covers all rows that are as fast within the spread.
 
-        The column `block` is both sizes of the block, in words.
+        The column `block` is both sizes of the block, in words. If `where` lists values, all must have been tried.
         """
-        rows = self._fastest(where)
+        rows = self._all_tried(where)
         low, high = within(rows)
-        return _one_of(rows, column, low <= high.iloc[0], 0)
+        return _one_of(rows, column, low <= high.iloc[0], rows["time_ms"] <= NEARLY * rows["time_ms"].iloc[0], 0)
 
     def worst(self, column, **where):
-        """The same of the slowest row; its range covers all rows that are as slow within the spread."""
-        rows = self._fastest(where)
+        """The value of the slowest row; its range covers all rows that are as slow within the spread."""
+        rows = self._all_tried(where)
         low, high = within(rows)
-        return _one_of(rows, column, high >= low.iloc[-1], -1)
+        return _one_of(rows, column, high >= low.iloc[-1], NEARLY * rows["time_ms"] >= rows["time_ms"].iloc[-1], -1)
 
     def pair(self, one, other):
         """Two choices beside each other, for a claim that they differ: `value[0] != value[1]`."""
@@ -209,14 +200,6 @@ class Machine:
             raise Untestable(f"no product was verified for {_words(where)}")
         return int((rows["status"] == "incorrect").sum())
 
-    def error(self, column, **where):
-        """The largest relative_error or bound_ratio of the rows that fit."""
-        rows = _fitting(self.rows, where)
-        _known(rows, [column])
-        if rows[column].isna().all():
-            raise Untestable(f"nothing was verified for {_words(where)}")
-        return float(rows[column].max())
-
     def gate(self, column, **where):
         """A column of the accuracy gate, for the longest sums that fit: as measured, or else as predicted."""
         measured = (self.facts["accuracy"]["origin"] == "measured").any()
@@ -225,6 +208,21 @@ class Machine:
     def traffic(self, column, **where):
         """A count of the emulator for the largest shape that fits."""
         return self._fact("traffic", column, where)
+
+    def counted(self, column, **where):
+        """A count of the GPU's own counters for the largest shape that fits."""
+        return self._fact("counters", column, where)
+
+    def loop(self, column, **where):
+        """A column of the machine code that this GPU runs."""
+        self._needs_gpu()
+        architecture = "sm_" + self.platform.device.gpu["compute_capability"].replace(".", "")
+        return self._fact("instructions", column, where | {"architecture": [architecture, f"{architecture}a"]})
+
+    def energy(self, column, **where):
+        """A column of the energy task, which runs once, so that its spread is not known."""
+        value = self._fact("energy", column, where)
+        return Spread(value, value, value, known=False)
 
     def maximum(self, column, **where):
         """A figure of the maximum-size probe."""
@@ -258,13 +256,6 @@ class Machine:
         """The tile width that dynamic_tile gets from the device's limits."""
         return self._fact("tile_choice", "tile", {"chosen": True})
 
-    def only_on(self, model, value):
-        """A value of this GPU, for a claim about a GPU whose name contains `model`."""
-        name = self.platform.device["gpu"]["name"]
-        if model not in name:
-            raise Untestable(f"the claim is about an {model}; this GPU is an {name}")
-        return value
-
     def not_here(self, reason):
         """For a claim that nothing in the study can test; `reason` says why."""
         raise Untestable(reason)
@@ -272,20 +263,12 @@ class Machine:
     def limit(self, name):
         """A limit of the GPU, as device.json names it."""
         self._needs_gpu()
-        return _entry(self.platform.device["limits"], name, "limits")
+        return _entry(self.platform.device.limits, name, "limits")
 
     def bandwidth(self):
         """Memory bandwidth of the datasheet, in GB/s."""
         self._needs_gpu()
-        return self.platform.device["gpu"]["memory_bandwidth_gb_s"]
-
-    def peak(self, dtype):
-        """The vector peak of the datasheet, in GFLOP/s."""
-        self._needs_gpu()
-        known = self.platform.device["gpu"]["peak_gflops"] or {}
-        if dtype in PRECISIONS and dtype not in known:
-            raise Untestable(f"the peak of this GPU in {dtype} is not known")
-        return _entry(known, dtype, "peak_gflops")
+        return self.platform.device.gpu["memory_bandwidth_gb_s"]
 
     def _needs_gpu(self):
         if not self.platform.has_gpu:
@@ -303,6 +286,17 @@ class Machine:
         self._needs_gpu()
         raise Untestable(f"not measured: {_words(where)}")
 
+    def _all_tried(self, where):
+        """The rows that ran, the fastest first, if a run was tried for every value that `where` lists."""
+        ran, tried = self._fastest(where), _fitting(self.rows, where)
+        for name, values in where.items():
+            missing = (
+                [str(value) for value in values if value not in set(tried[name])] if isinstance(values, list) else []
+            )
+            if missing:
+                raise Untestable(f"not measured: {name} {', '.join(missing)}")
+        return ran
+
     def _fact(self, table, column, where):
         rows = self.facts[table]
         _known(rows, [column])
@@ -316,14 +310,20 @@ class Machine:
         return value if isinstance(value, str) else float(value)
 
 
-def _one_of(rows, column, close, place):
-    """What a column holds at a place of the rows, and in all that are `close` to it."""
+def _one_of(rows, column, equal, close, place):
+    """What a column holds at a place of the rows, in all that are `equal` to it and in all that are `close`."""
+    names = ["block_x", "block_y"] if column == "block" else [column]
+    _known(rows, names)
+    known = rows[names].notna().all(axis=1)
+    if not known.iloc[place]:  # a recorded run may lack a column
+        raise Untestable(f"the {column} of the points is not known")
+    itself = rows.index == rows.index[place]  # whose range may not be known
+    equal, close = equal | itself, close | itself
     if column == "block":
-        words = [f"{x} × {y}" for x, y in zip(rows["block_x"], rows["block_y"])]
-        return Choice(words[place], tuple(dict.fromkeys(word for word, near in zip(words, close) if near)))
-    _known(rows, [column])
-    among = tuple(sorted({float(each) for each in rows.loc[close, column]}))
-    return Spread(float(rows[column].iloc[place]), among[0], among[-1], among=among)
+        words = rows["block_x"].astype(str) + " × " + rows["block_y"].astype(str)
+        return Choice(words.iloc[place], *(tuple(dict.fromkeys(words[fits & known])) for fits in (equal, close)))
+    among, nearly = (tuple(sorted(set(rows.loc[fits & known, column].astype(float)))) for fits in (equal, close))
+    return Spread(float(rows[column].iloc[place]), among[0], among[-1], among=among, nearly=nearly)
 
 
 def _known(rows, columns):
@@ -365,34 +365,50 @@ def load(path: Path | str = CLAIMS) -> list[dict[str, Any]]:
     return claims
 
 
+def cases(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cases of a claim, each a claim with every key; a claim without cases is its only one, which has no words."""
+    unsaid: dict[str, Any] = {"published": None, "arithmetic": False, "names": {}}
+    unsaid |= dict.fromkeys(("unit", "quote", "error", "card", "case"), "")
+    return [{**unsaid, **claim, **case} for case in claim.get("cases", [{}])]
+
+
 def evaluate(claim: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
-    """The verdict on a claim on one Machine, a dict: verdict, value, low, high, known, reason.
+    """The verdict on one of the `cases` of a claim on one Machine, a dict: verdict, value, low, high, known, reason.
 
     `known` says whether low and high are known. `reason` says what is missing for an untestable claim, and warns if the
     verdict depends on the spread. Raises UserError if an expression cannot be evaluated, for example because it names a
     column that does not exist.
     """
     try:
-        found = _calculate(claim, "quantity", machine.functions())
+        found = _calculate(claim, "quantity", machine.functions() | claim["names"])
     except Untestable as missing:
         return _unknown | {"reason": str(missing)}
     if not isinstance(found, Spread | Choice):
         found = Spread(float(found), float(found), float(found))
-    answers = [
-        bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs}))
-        for value in found.values(claim["published"], 0)
-    ]
-    reason = "" if len(set(answers)) == 1 else "depends on a difference smaller than the spread"
-    if isinstance(found, Spread) and not found.known:
-        reason = f"{reason}; " * bool(reason) + f"from fewer than {FEWEST_SAMPLES} runs, so the spread is not known"
-    verdict = HOLDS if answers[0] else FAILS
+    answers = [_holds(claim, value) for value in found.values(claim["published"], 0)]
+    verdict, reason = Verdict.HOLDS, ""
+    if len(set(answers)) > 1:
+        verdict, reason = Verdict.AS_GOOD, "depends on a difference smaller than the range of the runs"
+    elif answers[0] and claim["arithmetic"]:
+        verdict = Verdict.ARITHMETIC
+    elif not answers[0] and any(_holds(claim, value) for value in found.nearly):
+        verdict, reason = Verdict.AS_GOOD, f"the source's is within {100 * (NEARLY - 1):.0f}\u00a0% of it"
+    elif not answers[0]:
+        elsewhere = claim["card"] and claim["card"] not in machine.platform.device.gpu["name"]
+        verdict = Verdict.DIFFERS if elsewhere else Verdict.FAILS
     if isinstance(found, Choice):
         return _unknown | {"verdict": verdict, "value": found.words, "reason": reason}
+    if not found.known:
+        reason += "; " * bool(reason) + f"from fewer than {FEWEST_SAMPLES} samples, so the range is not known"
     numbers = {"value": found.value, "low": found.low, "high": found.high, "known": found.known}
     return {"verdict": verdict, **numbers, "reason": reason}
 
 
-_unknown = {"verdict": UNTESTED, "value": None, "low": None, "high": None, "known": False}
+_unknown = {"verdict": Verdict.UNTESTED, "value": None, "low": None, "high": None, "known": False}
+
+
+def _holds(claim, value):
+    return bool(_calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs}))
 
 
 def _calculate(claim, key, variables):
@@ -408,30 +424,30 @@ def _calculate(claim, key, variables):
 
 def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
     """Raise UserError, with the claim's id and key, if an expression cannot be evaluated on any platform."""
+    every = [case for claim in claims for case in cases(claim)]
     for machine in (Machine(evidence, platform) for platform in evidence.everyone):
-        for claim in claims:
+        for case in every:
             with contextlib.suppress(Untestable):
-                found = _calculate(claim, "quantity", machine.functions())
-                value = found.value if isinstance(found, Spread | Choice) else found
-                _calculate(claim, "holds_when", {"value": value, "published": claim["published"], "abs": abs})
+                found = _calculate(case, "quantity", machine.functions() | case["names"])
+                _holds(case, found.value if isinstance(found, Spread | Choice) else found)
 
 
 def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
-    """Every claim on every platform of the report: a DataFrame with one row for each, in the order of the claims.
+    """Every case of every claim on every platform: a DataFrame with one row for each, in the order of the claims.
 
-    The reason of a claim that cannot be made, such as one with a broken expression, is a note.
+    `verdict` is that on the case, `of_claim` that on all cases of the claim. A claim that cannot be made, such as one
+    with a broken expression, has one row, whose reason is a note.
     """
     machines = [Machine(evidence, platform) for platform in evidence.everyone]
     rows = []
     for claim in claims:
-        about = {"error": "", "unit": ""} | claim
         for machine in machines:
-            try:
-                found = evaluate(claim, machine)
-            except Exception as error:  # whatever it is, the other claims go on
-                found = _unknown | {"verdict": BROKEN, "reason": notes.sentence(f"Claim: {claim['id']}", error)}
-            rows.append(about | {"platform": machine.platform.name} | found)
-    table = pd.DataFrame(rows)
+            own = [case | {"platform": machine.platform.name} | _found(case, machine) for case in cases(claim)]
+            of_claim = Verdict.of_all(row["verdict"] for row in own)
+            if of_claim is Verdict.BROKEN:
+                own = [next(row | {"case": ""} for row in own if row["verdict"] is of_claim)]
+            rows += [row | {"of_claim": of_claim} for row in own]
+    table = pd.DataFrame(rows).drop(columns=["names", "cases"], errors="ignore")
     for name in ("value", "published"):  # a choice is in words, for which there is a column
         words = table[name].map(lambda value: value if isinstance(value, str) else "").fillna("")
         table[name] = table[name].where(words == "")
@@ -439,23 +455,60 @@ def verdicts(claims: list[dict[str, Any]], evidence: Evidence) -> pd.DataFrame:
     return table.astype(dict.fromkeys(("value", "low", "high", "published"), "float64"))
 
 
+def _found(case, machine):
+    try:
+        return evaluate(case, machine)
+    except Exception as error:  # whatever it is, the other claims go on
+        return _unknown | {"verdict": Verdict.BROKEN, "reason": notes.sentence(f"Claim: {case['id']}", error)}
+
+
+def counts(verdicts: pd.DataFrame) -> str:
+    """How many claims have which verdict on the one platform of `verdicts`, in words."""
+    found = verdicts.drop_duplicates("id")["of_claim"].value_counts()
+    return ", ".join(f"{verdict.elsewhere} {found[verdict]}" for verdict in Verdict if verdict in found)
+
+
+def tally(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """How many `claims` were judged on each platform, with their `counts` in words."""
+    rows = [
+        {"platform": platform, "claims": own["id"].nunique(), "counts": counts(own)}
+        for platform, own in verdicts.groupby("platform", sort=False)
+    ]
+    return pd.DataFrame(rows, columns=["platform", "claims", "counts"])
+
+
 def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The verdicts for reading: one row per claim, with the verdict and the measured value on each platform, as text.
 
-    The verdict on a recorded platform does not say `here`, because it is not about this machine.
+    A case has a line of its own. The verdict on a recorded platform does not say `here`, because it is not about this
+    machine.
     """
-    said = verdicts.drop_duplicates("id")
-    published = [words or _figure(*p) for words, *p in zip(said["published_words"], said["published"], said["unit"])]
-    table = said[["id", "source", "claim", "why", "error"]].assign(published=published).set_index("id")
-    table = table[["source", "claim", "published", "why", "error"]]
+    first = verdicts[verdicts["platform"] == verdicts["platform"].iloc[0]]
+    table = first.drop_duplicates("id").set_index("id")
+    table["published"] = _by_case(first, _published)
+    quoted = ("“" + table["quote"] + "” (" + table["place"] + "). ").where(table["quote"] != "", table["place"] + ": ")
+    error = table["error"].map(lambda words: f" In the source: {words}" if words else "")
+    table = table[["source", "claim", "published"]].assign(why=quoted + table["why"] + error)
     for platform in evidence.everyone:
-        own = verdicts[verdicts["platform"] == platform.name].set_index("id")
-        words = own["verdict"].str.removesuffix(" here") if platform.recorded else own["verdict"]
-        table[f"verdict {platform.name}"] = words
-        table[f"measured {platform.name}"] = [_measured(row) for row in own.to_dict("records")]
-    why = table.pop("why")
-    error = table.pop("error").map(lambda words: f" In the source: {words}" if words else "")
-    return table.assign(why=why + error).reset_index()
+        own = verdicts[verdicts["platform"] == platform.name]
+        found = own.drop_duplicates("id").set_index("id")["of_claim"]
+        table[f"verdict {platform.name}"] = found.map(lambda verdict: verdict.elsewhere) if platform.recorded else found
+        table[f"measured {platform.name}"] = _by_case(own, _measured)
+    return table.reset_index()
+
+
+def _by_case(rows, words):
+    """The words for every claim of one platform, by id, with a line for each case if the cases differ."""
+
+    def lines(own):
+        said = [words(row) for row in own.to_dict("records")]
+        return "\n".join(f"{case}: {each}" for case, each in zip(own["case"], said)) if len(set(said)) > 1 else said[0]
+
+    return pd.Series({name: lines(own) for name, own in rows.groupby("id", sort=False)})
+
+
+def _published(row):
+    return row["published_words"] or _figure(row["published"], row["unit"])
 
 
 def _figure(value, unit):
@@ -466,9 +519,10 @@ def _figure(value, unit):
 
 
 def _measured(row):
-    if row["verdict"] in (UNTESTED, BROKEN):
+    if row["verdict"] in (Verdict.UNTESTED, Verdict.BROKEN):
         return row["reason"]
     low, middle, high = (_figure(row[name], row["unit"]) for name in ("low", "value", "high"))
     text = row["value_words"] or middle
     text = text if low == high or not row["known"] else f"{middle} ({low} to {high})"
+    text += f", {row['verdict'].elsewhere}" if row["case"] else ""
     return f"{text}; {row['reason']}" if row["reason"] else text

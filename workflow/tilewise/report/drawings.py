@@ -5,15 +5,13 @@ Everything is drawn from the registry's numbers for a point: the launch, what a 
 
 import html
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from tilewise.study.device import EMULATED, WARP, Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.launch import TensorMap
 from tilewise.study.points import Point
 
-WARP = 32
 #: A warp of the kernels whose threads compute thread_n x thread_m lies over C as so many threads.
 WARP_ROWS, WARP_COLUMNS = 8, 4
 #: The longer side of a block's part of C, in units of the drawing, and the least that anything is drawn.
@@ -41,7 +39,7 @@ class Tiling:
 
     @property
     def words(self) -> str:
-        """The same in plain English."""
+        """The tiling in plain English."""
         rows, columns = self.block
         said = [f"A block of {self.threads:,} threads computes {rows} × {columns} elements of C."]
         if self.depth:
@@ -66,7 +64,7 @@ def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def tiling(kernel: Kernel, point: Point, device: Mapping[str, Any] | None = None) -> Tiling | None:
+def tiling(kernel: Kernel, point: Point, device: Device = EMULATED) -> Tiling | None:
     """How a kernel cuts the product of a point; None for a library, and for a launch that covers no tiles of C.
 
     Raises UserError if an expression of the registry's entry cannot be evaluated.

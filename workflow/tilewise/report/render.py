@@ -1,109 +1,375 @@
-"""From report/report.py, a notebook, to one self-contained page."""
+"""The page: the sections with their numbers, tables and figures, as one file that needs no network."""
 
-import ast
 import base64
-import contextlib
+import functools
 import gzip
 import importlib.util
-import io
 import itertools
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jupytext
-import nbformat
-from IPython.display import HTML, Markdown
-from nbconvert import HTMLExporter, TemplateExporter
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup, escape
 
-from tilewise import ROOT, UserError
+from tilewise import RECORDED, ROOT, UserError
+from tilewise.evidence import Evidence, Platform, load_evidence, point_of
+from tilewise.explain import climb, timings
 from tilewise.files import replacing, write_json
-from tilewise.report import notes
-from tilewise.report.exhibits import FIGURES
+from tilewise.measure.accuracy import MEANING
+from tilewise.report import claims, drawings, figures, findings, markup, notes, runs, sections, tables
+from tilewise.report.contents import FIGURES, LAYOUTS, OF_THE_LADDER, TABLES, TASKS
+from tilewise.report.sections import Machine, Row
+from tilewise.study.expressions import ceil_div
 
-REPORT = ROOT / "report" / "report.py"
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
+
+
+class Page:
+    """What sections may call, and the page that they make.
+
+    `both` is the evidence that also has recorded platforms to compare with, and `drawn` the folder of the tasks'
+    figures, if they are drawn already. `left_out` has the place of every sentence that was left out, and the reason.
+    """
+
+    def __init__(self, evidence: Evidence, both: Evidence | None = None, drawn: Path | str | None = None) -> None:
+        self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
+        self.tasks: dict[str, Any] = evidence.config["tasks"]
+        self.drawings: dict[str, str] = {}
+        self.headings: list[str] = []
+        self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
+        self._pieces: list[str] = []
+        self._made: dict[str, pd.DataFrame] = {}
+        self._told: set[str] = set()
+        self._missing: dict[str, str] = {}
+        self._language = sections.Language(self.names())
+        self._markdown = MarkdownIt("commonmark", {"html": True})
+
+    # ---- What sections may call --------------------------------------------------------------------------------------
+
+    def names(self) -> dict[str, Any]:
+        """The names that sections may use."""
+        return {name: getattr(self, name) for name in sections.NAMES} | {
+            "ceil_div": ceil_div,
+            "Verdict": claims.Verdict,
+            "nearly": claims.NEARLY,
+        }
+
+    def gpus(self, *tasks: str) -> list[Machine]:
+        """The platforms with GPU times, each asked about some tasks, or about all."""
+        return self._asked(self.evidence.gpus, tasks)
+
+    def machines(self, *tasks: str) -> list[Machine]:
+        """All platforms, each asked about some tasks, or about all."""
+        return self._asked(self.evidence.everyone, tasks)
+
+    def _asked(self, platforms: Iterable[Platform], tasks: tuple[str, ...]) -> list[Machine]:
+        evidence = self.evidence.of(*tasks) if tasks else self.evidence
+        return [Machine(evidence, each, self.evidence.labels) for each in platforms]
+
+    def has(self, name: str) -> bool:
+        """Whether something is to be shown: a task of the config, or rows of a table of the evidence or of TABLES."""
+        if name in self.evidence.facts:
+            return not self.evidence.facts[name].empty
+        return name in self.tasks or (name in TABLES and notes.attempt(name, lambda: len(self.frame(name)) > 0, bool))
+
+    def rows(self, name: str, *known: str, **where: Any) -> list[Row]:
+        """Rows of a table of TABLES, or of a task: some columns are known, others have a value, or one of a list.
+
+        To a row with a platform comes `machine`: words for it. A table that cannot be made has no rows, and a note.
+        """
+        if name in self._missing:
+            return []
+        table = notes.attempt(f"Text: {name.replace('_', ' ')}", lambda: self.frame(name), str)
+        if isinstance(table, str):
+            self._missing[name] = table
+            return []
+        if "platform" in table:
+            kernels = table["kernel"] if "kernel" in table else [""] * len(table)
+            machines = [self.both.machine(*each) for each in zip(table["platform"], kernels)]
+            table = table.assign(machine=pd.Series(machines, table.index, "str"))
+        for column in known:
+            table = table[table[column].notna()]
+        for column, value in where.items():
+            table = table[table[column].isin(value if isinstance(value, list) else [value])]
+        return [Row(row) for row in _rows(table)]
+
+    def row(self, name: str, *known: str, **where: Any) -> Row:
+        """The only one of `rows`; raises Untestable if there is none."""
+        found = self.rows(name, *known, **where)
+        if not found:
+            raise claims.Untestable(f"there is no such row in {name}: {where}")
+        return found[0]
+
+    def published(self, quantity: str) -> float:
+        """The first of the sources' figures of a quantity."""
+        found = self.evidence.published
+        return found.loc[found["quantity"] == quantity, "value"].iloc[0]
+
+    def counted(self) -> bool:
+        """Whether ncu counted what rungs execute."""
+        return bool(self.rungs()["executed_each"].notna().any())
+
+    def several(self) -> bool:
+        """Whether there are GPUs to compare."""
+        return len(self.both.gpus) > 1
+
+    def beside_recorded(self) -> bool:
+        """Whether a GPU of this run is compared with recorded ones."""
+        return self.both is not self.evidence and self.several()
+
+    def kinds(self) -> dict[str, str]:
+        """The operands of the accuracy gate, and what each of them is."""
+        return {name.replace("_", " "): Markup(words) for name, words in MEANING.items()}
+
+    def origin(self) -> Markup:
+        """What was measured, where and when."""
+        return Markup(notes.attempt("Text: origin", lambda: findings.origin(self.evidence), notes.marked))
+
+    def figure(self, name: str, title: str, caption: str = "") -> Markup:
+        """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown."""
+        if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
+            return Markup("")
+        draw = functools.partial(self._drawn, name)
+        anchor = name if name in self.tasks or name == "rungs" else ""
+        return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
+
+    def table(
+        self, name: str, title: str, caption: str = "", layout: str = "", rows: str = "", hide: str = ""
+    ) -> Markup:
+        """The table of a task or of TABLES, with its caption in Markdown.
+
+        `hide` has columns to leave out, "parameters" for those of kernels; `rows` may be "largest".
+        """
+        if name in TABLES:
+            evidence = self.both if name == "platforms" else self.evidence
+            layout, anchor = LAYOUTS.get(name, name), ""
+        elif name in self.tasks:
+            evidence, layout, anchor = self.evidence, layout or self.evidence.method(name), name
+        else:
+            return Markup(f"*The config of this run has no task `{name}`.*")
+
+        def made() -> str:
+            found = timings.largest(self.frame(name)) if rows else self.frame(name)
+            words = self._caption(title, caption, *TASKS.get(name, (name,)))
+            if anchor:
+                words = " ".join(filter(None, (words, findings.overhead(found, self.evidence))))
+            hidden = hide.replace("parameters", " ".join(self.evidence.parameters)).split()
+            if name == "failures" and not (found["points"] > 1).any():
+                hidden.append("points")
+            number = next(self._numbers["Table"])
+            return markup.table_html(found, layout or None, words, evidence, hidden, anchor, number)
+
+        return self._piece(f"Table: {title}", made)
+
+    def claims(self) -> Markup:
+        """The verdicts on the published claims: marks, and a table of all."""
+        number = self._numbers["Table"]
+        return self._piece("Table: Claims", lambda: markup.claims_html(self.verdicts, self.evidence, next(number)))
+
+    def tiles(self, name: str, idea: str = "", sentence: str = "") -> Markup:
+        """A kernel's tiles at the product at which it is fastest, beside the lines that begin with `idea`."""
+        timed = self.ladder[(self.ladder["status"] == "ok") & self.ladder["gflops"].notna()].sort_values("gflops")
+        own = timed[timed["kernel"] == name]
+        if own.empty:
+            return Markup("")
+        first = own[own["dtype"] == self.evidence.kernels[name].dtypes[0]]  # the type for which it was written
+        row = (first if len(first) else own).iloc[-1]
+        return Markup(f"`{name}`: {sentence}\n\n") + self._tiles(row, idea)
+
+    def rung(self, name: str, idea: str = "", task: str = climb.CLIMB, caller: Callable | None = None) -> Markup:
+        """Paragraphs about a rung, one per GPU, if it was timed; in float with a heading, its tiles and its figure.
+
+        The block that calls this gets the row of the rung, that of the fastest rung before, and the machine.
+        """
+        self._told.add(name)
+        rungs = self.rungs(task)
+        own = rungs[rungs["kernel"] == name]
+        if own.empty or caller is None:
+            return Markup("")
+        words = [findings.lead(self.evidence, rungs, row) + " " + self._about(row, rungs, caller) for row in _rows(own)]
+        text = "\n\n".join(" ".join(each.split()) for each in words)
+        if task != climb.CLIMB:
+            return Markup(f"`{name}`: {text}\n\n")
+        kernel, row = self.evidence.kernels[name], own.iloc[0]
+        title = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
+        beside = f"{name}, beside {row['before']}" if row["before"] else name
+        caption = (
+            "Left: the instructions executed, by ncu, or else those of the loop's machine code. Right: the rate; the "
+            "mark is its ceiling, the broken line cuBLAS."
+        )
+        tiles, draw = self._tiles(row, idea), functools.partial(figures.rung, rungs, name, self.evidence)
+        drawn = self._piece(f"Figure: {name}", lambda: self._framed(draw(), beside, caption, "rungs", name))
+        return Markup(f"### {notes.plain(title)}\n\n{text}\n\n{tiles}\n\n{drawn}\n\n")
+
+    def other_rungs(self) -> list[str]:
+        """The rungs of the float ladder of which no section tells, such as a reader's own."""
+        rungs = self.rungs()
+        return [name for name in rungs.loc[~rungs["anchor"], "kernel"].unique() if name not in self._told]
+
+    def further_tasks(self) -> dict[str, str]:
+        """The tasks of the config that no section names: name -> title."""
+        text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of())
+        others = (name for name in self.tasks if f'"{name}"' not in text and self.evidence.method(name) != "tune")
+        return {name: self.tasks[name]["title"] for name in others if name != "overhead"}
+
+    # ---- What they are made of ---------------------------------------------------------------------------------------
+
+    @property
+    def ladder(self) -> pd.DataFrame:
+        """The best of every kernel for every product."""
+        return self._once("ladder", lambda: tables.ladder(self.evidence))
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """The verdicts on all claims."""
+        return self._once("verdicts", lambda: claims.verdicts(claims.load(), self.evidence))
+
+    @property
+    def compared(self) -> pd.DataFrame:
+        """The points that two machines have measured."""
+        return self._once("compared", lambda: runs.platforms(self.both))
+
+    def rungs(self, task: str = climb.CLIMB) -> pd.DataFrame:
+        """The rungs of a ladder at its largest product."""
+        return self._once(f"rungs {task}", lambda: climb.rungs(climb.climb(self.evidence, task), self.evidence))
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """A table of TABLES, or of a task."""
+        make = TABLES.get(name, lambda page: tables.task(name, page.evidence))
+        return self._once(f"table {name}", lambda: make(self))
+
+    def _once(self, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """A table that several pieces need."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    def _drawn(self, name: str) -> Any:
+        if name in self.tasks:
+            if self.drawn:
+                return Path(self.drawn, f"{name}.svg").read_text()
+            return figures.task(name, self.evidence)
+        return FIGURES[name](self) if name in FIGURES else figures.OVERVIEW[name](self.evidence)
+
+    def _caption(self, title: str, caption: str, *tasks: str) -> str:
+        """The title and caption of a table or figure as HTML, with the parts of a recorded run that it comes from."""
+        words = self._markdown.renderInline(" ".join(caption.split()))
+        return " ".join(filter(None, (f"<b>{escape(title)}.</b>", words, findings.part(self.evidence, *tasks))))
+
+    def _framed(self, figure: Any, title: str, caption: str, name: str, anchor: str) -> str:
+        tasks = tuple(self.ladder["task"].unique()) if name in OF_THE_LADDER else TASKS.get(name, (name,))
+        words = self._caption(title, caption, *tasks)
+        if missing := figures.missing(figure):
+            return markup.missing_html(missing, title, anchor)
+        made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]))
+        self.drawings[name] = drawing
+        return made
+
+    def _tiles(self, row: pd.Series, idea: str) -> Markup:
+        def made() -> str:
+            kernel = self.evidence.kernels[row["kernel"]]
+            point = point_of(row, kernel)
+            tiles = point and drawings.tiling(kernel, point, self.evidence.device(row["platform"]))
+            if not tiles:
+                return ""
+            found, name, drawing = markup.kernel_html(kernel, tiles, idea, next(self._numbers["Figure"]))
+            self.drawings[name] = drawing
+            return found
+
+        return self._piece(f"Figure: Tiles of {row['kernel']}", made)
+
+    def _about(self, row: pd.Series, rungs: pd.DataFrame, caller: Callable) -> str:
+        """What a section says of a rung on one platform."""
+        gpu = next(each for each in self.evidence.gpus if each.name == row["platform"])
+        same = rungs[(rungs["platform"] == row["platform"]) & (rungs["dtype"] == row["dtype"])]
+        last = same[same["kernel"] == row["before"]]
+        machine = Machine(self.evidence, gpu, self.evidence.labels, same)
+        return caller(Row(row), Row(last.iloc[0] if len(last) else pd.Series()), machine)
+
+    # ---- From pieces to the page -------------------------------------------------------------------------------------
+
+    def _piece(self, name: str, make: Callable[[], str]) -> Markup:
+        """HTML that Markdown leaves alone; if it cannot be made, its note."""
+        self._pieces.append(notes.attempt(name, make, notes.marked))
+        return Markup(f'<div data-piece="{len(self._pieces) - 1}"></div>')
+
+    def section(self, name: str) -> str:
+        """A file of report/sections as HTML; one that cannot be made is a note."""
+        make, before = functools.partial(self._language.get_template, name), set(self._missing)
+        text = notes.attempt(f"Section: {name}", lambda: make().render(), notes.marked)
+        missing = [notes.marked(note) for table, note in self._missing.items() if table not in before]
+        return self._html("\n\n".join([text, *missing]))
+
+    def text(self, source: str) -> str:
+        """A piece of a section as HTML, for a writer who tries a sentence."""
+        return self._html(self._language.from_string(source).render())
+
+    def _html(self, text: str) -> str:
+        tokens = self._markdown.parse(text)
+        for heading, words in itertools.pairwise(tokens):
+            if heading.type == "heading_open" and words.children:
+                title = "".join(each.content for each in words.children)
+                heading.attrSet("id", anchor_of(title))
+                link = f'<a class="anchor-link" href="#{escape(anchor_of(title))}">¶</a>'
+                words.children.append(Token("html_inline", "", 0, content=link))
+                self.headings += [title] if heading.tag == "h2" else []
+        found = self._markdown.renderer.render(tokens, self._markdown.options, {})
+        return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
+
+    def html(self) -> str:
+        """The whole page."""
+        loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
+        parts = [self.section(name) for name in sections.names_of()]
+        options = {"sections": parts, "headings": self.headings, "datatables": _datatables()}
+        return loader.get_template(TEMPLATE.name).render(**options)
+
+    @property
+    def left_out(self) -> list[tuple[str, str]]:
+        """Where sentences were left out so far, and why."""
+        return self._language.left_out
+
+
+def load(folders: Iterable[Path | str] | None = None, recorded: Path | str = RECORDED, **options: Any) -> Page:
+    """The page of the platforms in `folders` (default: all in results/), with the recorded ones to compare with."""
+    evidence = load_evidence(folders, recorded=recorded)
+    alone = len(evidence.gpus) == 1 and not evidence.gpus[0].recorded
+    both = load_evidence(folders, recorded=recorded, beside=True) if alone else evidence
+    return Page(evidence, both, **options)
 
 
 def render(
     output: Path | str,
     folders: Iterable[Path | str],
-    report: Path | str = REPORT,
-    recorded: Path | str | None = None,
+    recorded: Path | str = RECORDED,
     drawn: Path | str | None = None,
 ) -> list[str]:
-    """Run the notebook `report` for the platforms in `folders` and write it as one HTML page that needs no network.
+    """Write the page of the platforms in `folders`, its figures beside it, and its notes, which are returned.
 
-    Its figures are also written beside it, into `exhibits.FIGURES`, for readers without scripts, and its notes, which
-    are returned, into `notes.FILE`. `drawn` is the folder of the figures of the tasks, if they are drawn already.
+    The figures are in `markup.FIGURES`, for readers without scripts, the notes in `notes.FILE`. `drawn` is the folder
+    of the figures of the tasks, if they are drawn already.
     """
-    places: dict[str, Any] = {"folders": [Path(folder) for folder in folders]}
-    places |= {name: Path(folder) for name, folder in {"recorded": recorded, "drawn": drawn}.items() if folder}
-    notebook = run(report, **places)
-    said = notes_of(notebook)
-    exporter = HTMLExporter(template_file=str(TEMPLATE))
-    # HTMLExporter itself would go on to parse the whole page, for images without words.
-    page, _ = TemplateExporter.from_notebook_node(exporter, notebook, {"datatables": _datatables()})
-    write_json(said, Path(output).with_name(notes.FILE))
-    write(output, page)
-    return said
+    page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
+    text = page.html()
+    found = notes.found(text)
+    for place, reason in page.left_out:
+        logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
+    write_json(found, Path(output).with_name(notes.FILE))
+    write(output, text, page.drawings)
+    return found
 
 
-def run(report: Path | str = REPORT, **parameters: Any) -> nbformat.NotebookNode:
-    """The notebook `report` with the outputs of its cells, which run here; `parameters` replace those of its cell.
-
-    A cell that fails shows a note. Raises what a cell with tags raises: without it the others cannot run.
-    """
-    notebook = jupytext.read(report)
-    space: dict[str, Any] = {}
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = _outputs(cell, space, str(report))
-            if "parameters" in cell.metadata.get("tags", ()):
-                space |= parameters
-    return notebook
-
-
-def _outputs(cell: nbformat.NotebookNode, space: dict[str, Any], place: str) -> list[nbformat.NotebookNode]:
-    """Run a cell of the file `place` in the names of `space`; returns what it prints and shows."""
-    shown: list[Any] = []
-    space["display"] = shown.append
-    name = cell.metadata.get("title") or cell.source.partition("\n")[0]
-    noted = notes.piece(name, lambda note: shown.append(HTML(note)))
-    guard = contextlib.nullcontext() if cell.metadata.get("tags") else noted
-    with guard, contextlib.redirect_stdout(io.StringIO()) as printed:
-        shown.append(_last_value(cell.source, space, place))
-    said = [nbformat.v4.new_output("stream", text=printed.getvalue())] if printed.getvalue() else []
-    return [*said, *(_output(each) for each in shown if each is not None)]
-
-
-def notes_of(notebook: nbformat.NotebookNode) -> list[str]:
-    """The notes in the outputs of a notebook that ran."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    return [note for output in outputs for text in output.get("data", {}).values() for note in notes.found(text)]
-
-
-def _last_value(source: str, space: dict[str, Any], place: str) -> Any:
-    """Run the code of a cell; the value of its last line if that is an expression, as in a notebook."""
-    tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, place, "exec"), space)
-    return eval(compile(ast.Expression(last.value), place, "eval"), space) if isinstance(last, ast.Expr) else None
-
-
-def _output(shown: Any) -> nbformat.NotebookNode:
-    kind = {HTML: "text/html", Markdown: "text/markdown"}.get(type(shown))
-    data = {kind: shown.data} if kind else {"text/plain": repr(shown)}
-    return nbformat.v4.new_output("display_data", data=data)
-
-
-def write(output: Path | str, page: str) -> None:
-    """Write a page with its numbers, and its figures as files beside it; those of an older page are removed."""
-    beside = Path(output).parent / FIGURES
-    drawings = _drawings(page, TEMPLATE.with_name("style.css").read_text())
+def write(output: Path | str, text: str, drawn: Mapping[str, str]) -> None:
+    """Write a page, and its figures as files beside it; those of an older page are removed."""
+    beside = Path(output).parent / markup.FIGURES
+    drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text())
     with replacing(output) as temporary:  # the page last, when its figures are there
-        temporary.write_text(_numbered(page))
+        temporary.write_text(text)
         beside.mkdir(exist_ok=True)
         for name, drawing in drawings.items():
             with replacing(beside / f"{name}.svg") as figure:
@@ -113,13 +379,21 @@ def write(output: Path | str, page: str) -> None:
                 old.unlink()
 
 
-def _drawings(page: str, style: str) -> dict[str, str]:
-    """The figures of a page as SVG by name, in the colours of the light scheme, which come first in the style."""
+def _in_colour(drawn: Mapping[str, str], style: str) -> dict[str, str]:
+    """Drawings in the colours of the light scheme, which come first in the style."""
     colours = dict(re.findall(r"(--\w+): (#\w+)", style[: style.index("}")]))
-    figures = re.findall(r'<figure id="figure-([^"]+)">.*?(<svg.*?</svg>)', page, re.DOTALL)
     # A title may say var(--x) too.
     plain = re.compile(r"var\((--\w+)\)")
-    return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in figures}
+    return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in drawn.items()}
+
+
+def anchor_of(title: str) -> str:
+    """The anchor of a heading."""
+    return title.replace(" ", "-")
+
+
+def _rows(table: pd.DataFrame) -> list[pd.Series]:
+    return [row for _, row in table.iterrows()]
 
 
 def _datatables() -> str:
@@ -135,13 +409,3 @@ def _datatables() -> str:
     if found != 1:
         raise UserError(f"{path}: it does not export DataTables; pip install the itables of pyproject.toml")
     return base64.b64encode(gzip.compress(f'"use strict";{text}'.encode(), mtime=0)).decode()
-
-
-def _numbered(page: str) -> str:
-    """The page with its tables and figures numbered in their order."""
-    count = {kind: itertools.count(1) for kind in ("Table", "Figure")}
-
-    def mark(found: re.Match[str]) -> str:
-        return f'<a class="number" href="#{found[1]}">{found[2]} {next(count[found[2]])}.</a>'
-
-    return re.sub(r'<a class="number" href="#([^"]+)">(Table|Figure)</a>', mark, page)

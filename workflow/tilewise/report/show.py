@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
+from tilewise.evidence import Evidence, load_evidence
 from tilewise.files import processes
-from tilewise.report import data, figures, tables
-from tilewise.report.data import Evidence
+from tilewise.report import figures, tables
 
 
 def show(folder: Path, of_tables: Iterable[str], of_figures: Iterable[str], workers: int) -> None:
@@ -21,24 +19,22 @@ def show(folder: Path, of_tables: Iterable[str], of_figures: Iterable[str], work
 
 def show_task(task: str, folder: Path) -> None:
     """Write a task's table and figure from its results alone."""
-    evidence = data.load([folder], task)
-    published = data.published(kernels=evidence.kernels)
-    tables.save(lambda: tables.task(task, evidence, published), folder / f"tables/{task}.csv")
-    figures.save(lambda: figures.task(task, evidence, published), folder / f"figures/{task}.svg")
+    evidence = load_evidence([folder], task)
+    tables.save(lambda: tables.task(task, evidence), folder / f"tables/{task}.csv")
+    figures.save(lambda: figures.task(task, evidence), folder / f"figures/{task}.svg")
 
 
 @functools.cache
-def _loaded(folder: Path) -> tuple[Evidence, pd.DataFrame]:
+def _loaded(folder: Path) -> Evidence:
     """What a process of the pool loads once."""
-    evidence = data.load([folder])
-    return evidence, data.published(kernels=evidence.kernels)
+    return load_evidence([folder])
 
 
 def _write(folder: Path, path: str) -> None:
     """Write a table (.csv) or a figure (.svg)."""
-    name, (evidence, published) = Path(path).stem, _loaded(folder)
+    name, evidence = Path(path).stem, _loaded(folder)
     kind: Any = tables if path.endswith(".csv") else figures
     if name in kind.OVERVIEW:
-        kind.save(lambda: kind.OVERVIEW[name](evidence, published), path)
+        kind.save(lambda: kind.OVERVIEW[name](evidence), path)
     else:
-        kind.save(lambda: kind.task(name, evidence.of(name), published), path)
+        kind.save(lambda: kind.task(name, evidence.of(name)), path)

@@ -1,16 +1,23 @@
-"""The numbers of a device that the study's expressions and checks may use."""
+"""The machine that measures, as data; and the limits that hold on every device."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
-from tilewise.files import read_json, remedy
+from tilewise.files import read_json, remedy, write_json
 
 #: CUDA's limit on every device so far; a device's other limits come from device.json.
 MAX_THREADS_PER_BLOCK = 1024
 #: CUDA's limit of blocks in a cluster, on every device that has clusters.
 MAX_CLUSTER_BLOCKS = 16
+#: Threads of a warp, on every device so far.
+WARP = 32
+#: A multiprocessor has this many schedulers, each of which issues an instruction of a warp per cycle.
+SCHEDULERS = 4
+#: A warp gets registers in units of this many, on every device since Volta.
+REGISTER_UNIT = 256
 #: A block may use this much shared memory without asking.
 DEFAULT_SHARED_BYTES = 48 * 1024
 
@@ -26,23 +33,56 @@ EMULATED_LIMITS: dict[str, Any] = {
     "warp_size": 32,
     "max_grid": [2147483647, 65535, 65535],
 }
+#: The fields that every device.json has.
+REQUIRED = ("platform", "backend", "captured", "gpu", "limits", "versions", "cpu", "host_compiler")
 
-#: What device.json tells, as far as anything depends on it.
-FIELDS = ("platform", "backend", "captured", "gpu", "limits", "versions", "cpu", "host_compiler")
+
+@dataclass(frozen=True)
+class Device:
+    """The machine of a platform, as device.json describes it.
+
+    backend: gpu or emulator; gpu: what CUDA and NVML report of the card, empty without one; limits: those of a launch;
+    commit: of a run recorded before each row had its own.
+    """
+
+    platform: str
+    backend: str
+    captured: str = ""
+    gpu: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    cpu: Mapping[str, Any] = field(default_factory=dict)
+    host_compiler: str = ""
+    node: str | None = None
+    slurm_job: str | None = None
+    commit: str = ""
+
+    @classmethod
+    def of(cls, capability: str, sms: int = 1) -> "Device":
+        """A GPU of which only the compute capability (such as "9.0") and the multiprocessors matter."""
+        return cls("", "gpu", gpu={"compute_capability": capability, "sms": sms, "name": "", "driver": ""})
+
+    def numbers(self) -> dict[str, int]:
+        """The whole numbers of the device by name, such as `sms`, for the expressions of the registry."""
+        limits = {"sms": EMULATED_LIMITS["sms"], **self.limits} | ({"sms": self.gpu["sms"]} if self.gpu else {})
+        return {name: value for name, value in limits.items() if isinstance(value, int)}
 
 
-def read(path: Path | str) -> dict[str, Any]:
-    """The content of a device.json. Raises UserError, with the remedy, if it is damaged."""
-    device = read_json(path)
-    missing = [name for name in FIELDS if name not in device]
+#: The device that the emulator stands for, where no platform is concerned.
+EMULATED = Device("", "emulator", limits=EMULATED_LIMITS)
+
+
+def write(device: Device, path: Path | str) -> None:
+    """Write a device.json."""
+    write_json({name: value for name, value in asdict(device).items() if name != "commit"}, path)
+
+
+def read(path: Path | str) -> Device:
+    """The device of a device.json. Raises UserError, with the remedy, if it is damaged."""
+    found = read_json(path)
+    missing = [name for name in REQUIRED if name not in found]
     if missing:
         raise UserError(f"{path}: the field '{missing[0]}' is missing; {remedy(path)}")
-    return device
-
-
-def numbers(device: Mapping[str, Any] | None) -> dict[str, int]:
-    """The whole numbers of a device (the content of device.json) by name, such as `sms`; None is the emulated one."""
-    limits = dict(EMULATED_LIMITS if device is None else device["limits"])
-    if device is not None and device.get("gpu"):
-        limits["sms"] = device["gpu"]["sms"]
-    return {"sms": EMULATED_LIMITS["sms"]} | {name: value for name, value in limits.items() if isinstance(value, int)}
+    known = {each.name: found[each.name] for each in fields(Device) if each.name in found}
+    known["commit"] = (found.get("commit") or "") + " with changes not committed" * bool(found.get("dirty"))
+    return Device(**known | {"gpu": found["gpu"] or {}, "host_compiler": found["host_compiler"] or ""})

@@ -5,19 +5,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from tilewise import ROOT
+from tilewise import RECORDED
 from tilewise.study import columns
 
-RECORDED = ROOT / "report" / "recorded"
 #: Seconds of a point without a recorded one: to verify and time it on a GPU, and to run it on the emulator.
 POINT_S = {"gpu": 2.0, "emulator": 0.2}
 #: Seconds before the first point of a task.
-START_S = 3
+TASK_START_S = 3
 #: Seconds to compile a kernel.
 BUILD_S = 3
 #: Seconds of the other steps, on two cores in November 2026: to describe a machine, to trace kernels and loops, to read
 #: all machine code, to tabulate the occupancy, and to profile a launch.
-PROBE_S, TRACE_S, INSTRUCTIONS_S, OCCUPANCY_S, PROFILE_S = 20, 30, 60, 20, 2
+PROBE_S, TRACE_S, INSTRUCTIONS_S, OCCUPANCY_S, PROFILE_S = 20, 60, 60, 20, 2
 #: Seconds of a tuning of the whole ladder, on an H200 with 16 cores in November 2026.
 TUNE_S = 300
 
@@ -45,8 +44,8 @@ def recorded(folder: Path = RECORDED) -> dict[str, tuple[int, float]]:
 def of_task(task: str, points: int, length: int, backend: str, folder: Path = RECORDED) -> float:
     """Seconds for the points of a task on a backend; `length` is how many points of a sweep would take as long.
 
-    What a method does beside its points is not recorded, so a task whose length is not that of its points has at least
-    that.
+    What a method does in addition to its points is not recorded, so a task whose length is not that of its points has
+    at least that.
     """
     estimate = POINT_S[backend] * length
     if backend != "gpu" or task not in recorded(folder):

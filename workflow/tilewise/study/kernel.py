@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import KERNELS, UserError
-from tilewise.study.device import MAX_CLUSTER_BLOCKS, numbers
+from tilewise.study.device import EMULATED, MAX_CLUSTER_BLOCKS, Device
 from tilewise.study.expressions import LARGEST, ceil_div, evaluate
 from tilewise.study.launch import (
     SWIZZLES,
@@ -31,7 +31,7 @@ from tilewise.study.sources import code_of, files_of
 LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
 #: What a kernel is called with unless its entry says otherwise.
 DEFAULT_ARGUMENTS = ("A", "B", "C", "n", "p", "m")
-#: Names that an expression may use beside the parameters: those of a point.
+#: Names that an expression may use in addition to the parameters: those of a point.
 POINT_NAMES = ("n", "p", "m", "itemsize")
 
 
@@ -49,6 +49,7 @@ class LaunchEntry:
     arguments: tuple = DEFAULT_ARGUMENTS
     when: str | bool = True
     note: str = ""
+    cooperative: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Kernel:
     """One entry of the registry; the registry's head explains the fields.
 
     The methods raise UserError, with the place in the registry, for an expression that cannot be evaluated or gives
-    what no launch can have. `device` is the content of device.json; None stands for the emulated device. `tuned` is the
+    what no launch can have. `tuned` is the
     kernel's part of tuned.yaml: choices by GPU, element type and class of shapes.
     """
 
@@ -123,13 +124,13 @@ class Kernel:
         """The numbers that every expression may use: the point's shape, its parameters, the element's size in bytes."""
         return point.shape | {"itemsize": PRECISIONS[point.dtype].itemsize} | dict(point.parameters)
 
-    def plan(self, point: Point, device: Mapping[str, Any] | None = None) -> Plan:
+    def plan(self, point: Point, device: Device = EMULATED) -> Plan:
         """What runs for a point. Without a grid, as on the CPU, there are instances and no launches.
 
         `product` is the launch of the function that has the kernel's name, or else the last one.
         """
         values = self._at(point)
-        of_device = self._at(point, numbers(device))
+        of_device = self._at(point, device.numbers())
         workspaces = {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}
         entries = self._serving(values) if self.launched else self.entries()
         instances = [self._instance(key, entry, values) for key, entry in entries]
@@ -161,7 +162,7 @@ class Kernel:
 
     def covered(self, point: Point) -> list[int]:
         """The rows and columns of C that a block of each launch makes, as far as the launches say it."""
-        values = self._at(point, numbers(None))
+        values = self._at(point, EMULATED.numbers())
         sizes = [values.value(f"{key}covers", size) for key, entry in self.entries() for size in entry.covers]
         return [size for size in sizes if isinstance(size, int)]
 
@@ -251,6 +252,7 @@ def _launch(key: str, entry: LaunchEntry, instance: str, at: _Values, workspaces
         at.whole(f"{key}dynamic_shared_bytes", entry.dynamic_shared_bytes, least=0),
         cluster,
         entry.note,
+        entry.cooperative,
     )
 
 

@@ -68,6 +68,16 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Value:
+    """An argument by value of any other type, as its bytes: `kind` is "i" for an integer, "f" for a floating-point
+    number, "o" for a struct; `type` is what messages call it."""
+
+    data: bytes
+    kind: str
+    type: str
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """An argument that describes a row-major array to the tensor memory accelerator (TMA).
 
@@ -98,12 +108,12 @@ class TensorMap:
         return ""
 
 
-Argument = Array | Number | TensorMap
+Argument = Array | Number | Value | TensorMap
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """An array of device memory that a kernel needs beside A, B and C. `dtype` is the name of a precision."""
+    """An array of device memory that a kernel needs in addition to A, B and C. `dtype` is the name of a precision."""
 
     name: str
     dtype: str
@@ -114,7 +124,8 @@ class Workspace:
 @dataclass(frozen=True)
 class Launch:
     """One launch: a C++ template instance, threads of a block, blocks of the grid, blocks of a cluster along (x, y, z),
-    dynamic shared memory in bytes, and what the function is called with. `note` is for the row."""
+    dynamic shared memory in bytes, and what the function is called with. `note` is for the row. All blocks of a
+    `cooperative` launch run at the same time."""
 
     instance: str
     block: Three
@@ -123,6 +134,7 @@ class Launch:
     dynamic_shared_bytes: int = 0
     cluster: Three = (1, 1, 1)
     note: str = ""
+    cooperative: bool = False
 
     @property
     def threads(self) -> int:

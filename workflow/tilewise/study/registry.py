@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, tuning
-from tilewise.study.device import EMULATED_LIMITS, numbers
+from tilewise.study.device import EMULATED, EMULATED_LIMITS
 from tilewise.study.expressions import CONSTANTS, FUNCTIONS, check
 from tilewise.study.kernel import LIBRARIES, POINT_NAMES, Kernel, LaunchEntry
 from tilewise.study.precision import PRECISIONS
@@ -16,7 +16,7 @@ from tilewise.study.schema import read_yaml, validate
 from tilewise.study.sources import code_of
 
 #: Keys of an entry that describe a launch: they stand in the entry itself if it has only one.
-LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note".split()
+LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note cooperative".split()
 
 
 def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
@@ -40,7 +40,7 @@ def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kerne
     kernels = {name: _kernel(name, entry, folder, chosen.get(name, {})) for name, entry in entries.items()}
     for name in chosen:
         if name not in kernels:
-            raise UserError(f"{folder / tuning.FILE}: there is no kernel '{name}' in {path}; correct or remove it")
+            raise UserError(f"{folder / tuning.TUNED}: there is no kernel '{name}' in {path}; correct or remove it")
     return kernels
 
 
@@ -74,8 +74,8 @@ def _kernel(name: str, entry: Mapping, folder: Path, tuned: Mapping) -> Kernel:
 
 
 def _check_names(kernel: Kernel, place: str) -> None:
-    device = set(numbers(None)) | set(EMULATED_LIMITS)
-    taken = {**dict.fromkeys(columns.FIXED, "a column"), **dict.fromkeys(POINT_NAMES, "a number of every point")}
+    device = set(EMULATED.numbers()) | set(EMULATED_LIMITS)
+    taken = {**dict.fromkeys(columns.COLUMNS, "a column"), **dict.fromkeys(POINT_NAMES, "a number of every point")}
     taken |= {**dict.fromkeys(device, "a number of the device"), **dict.fromkeys(FUNCTIONS, "a function")}
     taken |= dict.fromkeys((*keyword.kwlist, *CONSTANTS), "a word of expressions")
     taken |= dict.fromkeys(set(kernel.parameters) & set(kernel.workspaces), "a parameter")
@@ -101,7 +101,7 @@ def _check_names(kernel: Kernel, place: str) -> None:
 def _check_expressions(kernel: Kernel, place: str) -> None:
     """UserError for an expression that is malformed or names something unknown, also where no sweep needs its value."""
     of_point = {*POINT_NAMES, *kernel.columns}
-    of_device = {*of_point, *numbers(None)}
+    of_device = {*of_point, *EMULATED.numbers()}
     found: list[tuple[str, Any, set[str]]] = [("requires", each, of_point) for each in kernel.requires]
     found += [("space.requires", each, of_point) for each in kernel.space_requires]
     for name, entry in kernel.workspaces.items():
@@ -135,7 +135,7 @@ def _check_tuning(kernel: Kernel, place: str) -> None:
     choices = {f"{place}.space": kernel.space} if kernel.space else {}
     for gpu, types in kernel.tuned.items():
         for dtype, classes in types.items():
-            at = f"{kernel.folder / tuning.FILE}: {gpu}.{kernel.name}.{dtype}"
+            at = f"{kernel.folder / tuning.TUNED}: {gpu}.{kernel.name}.{dtype}"
             if dtype not in kernel.dtypes:
                 raise UserError(f"{at}: the kernel takes {', '.join(kernel.dtypes)}; correct or remove it")
             choices |= {f"{at}.{name}": choice for name, choice in classes.items()}

@@ -3,7 +3,7 @@
 import difflib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ DEEPEST = 50
 #: How many values of a file may be repetitions by `*alias`.
 MOST_REPEATED = 10_000
 #: The most characters that a message shows of what is wrong.
-LONGEST = 300
+MOST_SHOWN = 300
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is ten times as fast
 
@@ -145,7 +145,7 @@ def validate(data: Any, name: str, source: Path | str) -> None:
 
 
 def _foreign(data: Any, place: str = "") -> Iterator[str]:
-    """What a schema does not see: numbers that are not finite, and what YAML has beside JSON."""
+    """What a schema does not see: numbers that are not finite, and what YAML has but JSON lacks."""
     where = place or "top level"
     if isinstance(data, Mapping):
         for key, value in data.items():
@@ -161,13 +161,19 @@ def _foreign(data: Any, place: str = "") -> Iterator[str]:
         yield f"{where}: {data} is of type {type(data).__name__}; if it is text, put it into quotes"
 
 
+def meant(value: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Words that lead from a name that is not known to one that is; if none is near, all of them, or `otherwise`."""
+    known = list(known)
+    near = difflib.get_close_matches(value, known, n=1)
+    return f"did you mean '{near[0]}'?" if near else otherwise or f"there are {', '.join(known)}"
+
+
 def _explain(error: jsonschema.ValidationError) -> str:
     place = ".".join(str(part) for part in error.absolute_path) or "top level"
     if error.validator == "additionalProperties":
         allowed = error.schema.get("properties", {})
         extra = sorted(set(error.instance) - set(allowed))
-        near = difflib.get_close_matches(extra[0], allowed, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(sorted(allowed))}"
+        hint = meant(extra[0], allowed, f"it takes {', '.join(sorted(allowed))}")
         return f"{place}: unknown key '{extra[0]}'; {hint}"
     if error.schema is False:
         return f"{place}: {_shortened(json.dumps(error.instance))} does not belong here; remove it"
@@ -183,4 +189,4 @@ def _explain(error: jsonschema.ValidationError) -> str:
 def _shortened(words: str) -> str:
     """Words on one line, without their middle if they are long."""
     words = " ".join(words.split())
-    return words if len(words) <= LONGEST else f"{words[: LONGEST // 2]} ... {words[-LONGEST // 2 :]}"
+    return words if len(words) <= MOST_SHOWN else f"{words[: MOST_SHOWN // 2]} ... {words[-MOST_SHOWN // 2 :]}"

@@ -1,6 +1,7 @@
 """The files that a kernel is made of: its source, and the headers that it includes, at any depth."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewise import KERNELS, UserError
@@ -8,9 +9,32 @@ from tilewise import KERNELS, UserError
 INCLUDE = KERNELS / "include"
 #: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
 HOST_HEADERS = INCLUDE / "nvrtc"
-#: The emulator's own headers, in place of CUDA's.
+#: The emulator's own headers, instead of CUDA's.
 EMULATOR = KERNELS / "emulator"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+
+
+def emulator_files() -> list[Path]:
+    """The files that the emulator is made of, and the headers that a kernel finds there."""
+    files = (path for folder in (EMULATOR, HOST_HEADERS) for path in sorted(folder.rglob("*")))
+    return [path for path in files if path.is_file() and path.suffix != ".md"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A CUDA file that no registry lists."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What the file is called in messages."""
+        return self.path.stem
+
+    @property
+    def files(self) -> list[Path]:
+        """The file and every file that it includes, at any depth."""
+        return files_of(self.path)
 
 
 def code_of(path: Path) -> str:
@@ -24,7 +48,7 @@ def code_of(path: Path) -> str:
 def files_of(path: Path) -> list[Path]:
     """A source file and every file that it includes in quotes, each once, in the order in which they are met.
 
-    A header is looked for beside the file that includes it, then in kernels/include. Headers in angle brackets are the
+    A header is looked for next to the file that includes it, then in kernels/include. Headers in angle brackets are the
     compiler's own and do not count, nor do those that it has by the name in quotes, such as "cuda_fp16.h". Raises
     UserError, with file and line, for a header that is not there.
     """

@@ -13,6 +13,7 @@ from tilewise.study.device import MAX_THREADS_PER_BLOCK
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Parameters, Point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.schema import meant
 
 #: If a method chooses the shapes, its sizes are multiples of this for a kernel whose launches depend on what divides
 #: them; such a kernel is built for a product of this size.
@@ -29,86 +30,123 @@ def listed(value: Any) -> list:
 def one_of(value: str, known: Mapping[str, Any], place: str) -> Any:
     """known[value]; UserError with the nearest name if there is no such key."""
     if value not in known:
-        raise UserError(f"{place}: there is no '{value}'; {nearest(value, known)}")
+        raise UserError(f"{place}: there is no '{value}'; {meant(value, known)}")
     return known[value]
 
 
-def nearest(value: str, known: Iterable[str]) -> str:
-    """Words that lead from a name that is not known to one that is."""
-    known = list(known)
-    near = difflib.get_close_matches(value, known, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
-
-
-#: A shape that is chosen for the emulator has at most so many rows and columns: more would take minutes.
+#: A shape that is chosen for the emulator has at most this many rows and columns: more would take minutes.
 LARGEST_SIDE = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What points are for: a backend (gpu or emulator), and the platform whose tuned choices they take.
+
+    `gpu` is empty for the first platform of the registry's choices. Without `only_timed`, sweeps whose kernels are only
+    timed have no points; on the emulator they never have.
+    """
+
+    backend: str = "gpu"
+    gpu: str = ""
+    only_timed: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How a method reads its sweeps.
+
+    shapes             sweeps name shapes; else the method chooses them, and a point stands for its kernel
+    emulators_shapes   CUDA kernels run at the emulator's shapes on the emulator, not at their own
+    only_cuda          sweeps name CUDA kernels only
+    space              a parameter that a sweep does not name has every value of its kernel's `space`
+    """
+
+    shapes: bool = True
+    emulators_shapes: bool = True
+    only_cuda: bool = False
+    space: bool = False
+
+
+#: A GPU that takes the first choices of the registry, and the way most methods read sweeps.
+ANY_GPU, PLAINLY = Target(), Reading()
 
 
 def expand(
     config: Mapping[str, Any],
     kernels: Mapping[str, Kernel],
     task: str,
-    backend: str = "gpu",
-    shapes: bool = True,
-    emulators_shapes: bool = True,
-    only_cuda: bool = False,
-    space: bool = False,
-    gpu: str = "",
-    emulated: bool = False,
+    target: Target = ANY_GPU,
+    reading: Reading = PLAINLY,
 ) -> list[Point]:
     """The points of one task, in the order of the config, each once.
 
     `config` is a validated config, `kernels` the registry. A point that breaks a condition of its kernel drops out if
-    the sweep names others of the same kernel, element type and shape. On the backend `emulator` CUDA kernels run at
-    those of the emulator's shapes that they take (not if `emulators_shapes` is false), or else at the smallest shape
-    that they take, or at one of the sweep's, for a row that says so; library calls for the GPU drop out; the CPU's
-    loops and libraries are the same everywhere. If `shapes` is false, the task's method chooses the shapes, and a
-    point stands for its kernel with its parameters; if `only_cuda` is true, it is for CUDA kernels alone. If `space`
-    is true, a parameter that a sweep does not name has every value of the kernel's `space`. A sweep with `only_timed:
-    true` has no points on the emulator, and none if `emulated` is true. A sweep with `tuned: true` takes the
-    parameters that it does not name from the registry: those of the class of each shape on `gpu`, a platform's name.
-    On the emulator it takes those of all its shapes. Raises UserError for a point that cannot be right on any device.
+    the sweep names others of the same kernel, element type and shape. On the emulator, CUDA kernels run at those of the
+    emulator's shapes that they take, or else at the smallest shape that they take, or at one of the sweep's, for a row
+    that says so; library calls for the GPU drop out; the CPU's loops and libraries are the same everywhere. A sweep
+    with `tuned: true` takes the parameters that it does not name from the registry: those of the class of each shape.
+    Raises UserError for a point that cannot be right on any device.
     """
     found: dict[Point, None] = {}
+    emulated = target.backend == "emulator"
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
         where = f"tasks.{task}.sweeps.{number}"
-        if sweep.get("only_timed") and (emulated or backend == "emulator"):
+        if sweep.get("only_timed") and (emulated or not target.only_timed):
             continue
-        named = _shapes(config, sweep, where) if shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
-        for name in listed(sweep["kernel"]):
+        named = _shapes(config, sweep, where) if reading.shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
+        for name, dtype in itertools.product(listed(sweep["kernel"]), listed(sweep["dtype"])):
             kernel = one_of(name, kernels, f"{where}.kernel")
             if kernel.faulty:
                 raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
-            if only_cuda:
+            if reading.only_cuda:
                 refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
-            in_emulator = backend == "emulator" and kernel.launched and shapes and emulators_shapes
-            for dtype in listed(sweep["dtype"]):
-                check_dtype(kernel, dtype, where)
-                at = {} if sweep.get("tuned") else dict.fromkeys(["any"], _choices(kernel, sweep, where, space))
-                for shape in named if sweep.get("tuned") else ():
-                    word = tuning.shape_class(shape)
-                    at.setdefault(word, _choices(kernel, _tuned(kernel, dtype, word, gpu, sweep, where), where))
-                everywhere = list(dict.fromkeys(itertools.chain.from_iterable(at.values())))
-                for shape in config["emulator"]["shapes"] if in_emulator else named:
-                    choices = everywhere if in_emulator or "any" in at else at[tuning.shape_class(shape)]
+            check_dtype(kernel, dtype, where)
+            bare = Point(task, name, dtype, 1, 1, 1)
+            at = [(shape, _chosen(kernel, dtype, sweep, shape, target, reading, where)) for shape in named]
+            if emulated and kernel.launched and reading.shapes and reading.emulators_shapes:
+                everywhere = dict.fromkeys(itertools.chain.from_iterable(choices for _, choices in at))
+                asked = [dataclasses.replace(bare, parameters=choice) for choice in everywhere]
+                found |= dict.fromkeys(_on_emulator(asked, config["emulator"]["shapes"], named, kernel, reading.space))
+            else:
+                for shape, choices in at:
                     asked = [Point(task, name, dtype, **shape, parameters=choice) for choice in choices]
-                    broken = {each: kernel.unmet(each, space) for each in asked}
-                    possible = [each for each, condition in broken.items() if condition is None]
-                    if not possible and not in_emulator:
-                        label, condition = asked[0].label(), broken[asked[0]]
-                        raise UserError(f"{where}: {label}: {name} requires {condition}; choose other sizes")
-                    found |= dict.fromkeys(possible)
-                if in_emulator and not space:
-                    asked = [Point(task, name, dtype, 1, 1, 1, choice) for choice in everywhere]
-                    served = {(each.dtype, each.parameters) for each in found if each.kernel == name}
-                    lonely = [each for each in asked if (dtype, each.parameters) not in served]
-                    for each in lonely:
-                        own = (dataclasses.replace(each, n=s["n"], p=s["p"], m=s["m"]) for s in named)
-                        suited = at_smallest_shape(each, kernel) or next((p for p in own if not kernel.unmet(p)), None)
-                        found |= dict.fromkeys([suited] if suited else [])
-    if backend == "emulator":
+                    found |= dict.fromkeys(_possible(asked, kernel, reading.space, where))
+    if emulated:
         return [each for each in found if kernels[each.kernel].kind != "library" or not kernels[each.kernel].on_gpu]
     return list(found)
+
+
+def _chosen(
+    kernel: Kernel, dtype: str, sweep: Mapping, shape: Mapping[str, int], target: Target, reading: Reading, where: str
+) -> list[Parameters]:
+    """The parameters of a kernel at a shape."""
+    if sweep.get("tuned") and not reading.space:
+        sweep = _tuned(kernel, dtype, tuning.shape_class(shape), target.gpu, sweep, where)
+    return _choices(kernel, sweep, where, reading.space)
+
+
+def _possible(asked: list[Point], kernel: Kernel, space: bool, where: str) -> list[Point]:
+    """Those of the points that meet their kernel's conditions; UserError if none does."""
+    broken = {each: kernel.unmet(each, space) for each in asked}
+    possible = [each for each, condition in broken.items() if condition is None]
+    if not possible:
+        label, condition = asked[0].label(), broken[asked[0]]
+        raise UserError(f"{where}: {label}: {kernel.name} requires {condition}; choose other sizes")
+    return possible
+
+
+def _on_emulator(asked: list[Point], shapes: list, named: list, kernel: Kernel, space: bool) -> list[Point]:
+    """Points at those of the emulator's `shapes` that their kernel takes; a choice of parameters that takes none, at
+    the smallest shape that it takes, or else at the first possible one of the shapes `named` in the config."""
+    at = [dataclasses.replace(each, **shape) for shape in shapes for each in asked]
+    found = [each for each in at if not kernel.unmet(each, space)]
+    served = {each.parameters for each in found}
+    for each in asked if not space else ():
+        if each.parameters not in served:
+            own = (dataclasses.replace(each, **shape) for shape in named)
+            suited = at_smallest_shape(each, kernel) or next((p for p in own if not kernel.unmet(p)), None)
+            found += [suited] if suited else []
+    return found
 
 
 def at_smallest_shape(point: Point, kernel: Kernel, blocks: int = 1) -> Point | None:
@@ -138,8 +176,8 @@ def _tuned(kernel: Kernel, dtype: str, word: str, gpu: str, sweep: Mapping[str, 
     types = tuning.nearest(kernel.tuned, gpu) if kernel.tuned else {}
     if dtype not in types:
         raise UserError(
-            f"{where}.tuned: {kernel.folder / tuning.FILE} has no choice of {kernel.name} for {dtype}; name the "
-            f"parameters here ({', '.join(kernel.parameters) or 'none'}), or add a choice: docs/kernels.md tells how"
+            f"{where}.tuned: {kernel.folder / tuning.TUNED} has no choice of {kernel.name} for {dtype}; name the "
+            f"parameters here ({', '.join(kernel.parameters) or 'none'}), or add a choice: docs/kernels.md shows how"
         )
     return tuning.nearest(types[dtype], word) | dict(sweep)
 
@@ -167,7 +205,7 @@ def in_words(parameters: Parameters) -> dict[str, Any]:
 
 def tuned_kernels(config: Mapping[str, Any], kernels: Mapping[str, Kernel], task: str) -> list[str]:
     """The kernels of a task that tunes, in the order of the config. Raises what `expand` would raise for its sweeps,
-    but for conditions: it looks at names only, since a space may be large."""
+    except for conditions: it looks at names only, because a space may be large."""
     found: dict[str, None] = {}
     for number, sweep in enumerate(config["tasks"][task]["sweeps"]):
         where = f"tasks.{task}.sweeps.{number}"

@@ -13,16 +13,16 @@ from tilewise.files import replacing
 from tilewise.study.expressions import evaluate
 from tilewise.study.schema import read_yaml, validate
 
-FILE = "tuned.yaml"
+TUNED = "tuned.yaml"
 #: The values of a kernel's parameters by name, as a sweep of the config names them: `block` is text.
 Choice = Mapping[str, Any]
 #: By GPU, kernel, element type and class.
 Choices = dict[str, dict[str, dict[str, dict[str, Choice]]]]
 
 #: The classes of shapes, each with a condition on n, p and m; a shape is of the first class whose condition holds. They
-#: differ in what binds: few tiles of C cannot fill a chip (a chip of 132 multiprocessors has 144 tiles of 128 x 128 at
-#: 1536 x 1536), long sums can fill it if they are cut, and sizes that are not multiples of 64 waste a part of their
-#: last tiles, which matters if there are few.
+#: differ in what limits them: few tiles of C cannot fill a chip (a chip of 132 multiprocessors has 144 tiles of 128 x
+#: 128 at 1536 x 1536), long sums can fill it if they are cut, and sizes that are not multiples of 64 waste a part of
+#: their last tiles, which matters if there are few.
 CLASSES = {
     "long": "n * m <= 1536 * 1536 and p >= 4 * max(n, m)",
     "small": "n * m <= 1536 * 1536 and n % 64 == 0 and m % 64 == 0",
@@ -45,7 +45,7 @@ def nearest(known: Mapping[str, Any], name: str) -> Any:
 
 def load(folder: Path | str) -> Choices:
     """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed."""
-    path = Path(folder) / FILE
+    path = Path(folder) / TUNED
     if not path.is_file():
         return {}
     found = read_yaml(path)
@@ -94,8 +94,8 @@ def text(choices: Choices) -> str:
 
 
 def write(choices: Choices, folder: Path | str) -> Path:
-    """Write the choices into a kernels folder's tuned.yaml, beside those that it has, whose comment it keeps."""
-    path = Path(folder) / FILE
+    """Write the choices into a kernels folder's tuned.yaml, in addition to those there, and keep its comment."""
+    path = Path(folder) / TUNED
     try:
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     except (OSError, UnicodeDecodeError) as error:

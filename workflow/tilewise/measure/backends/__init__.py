@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tilewise.measure.job import Job, Row
-from tilewise.measure.verify import Check
+from tilewise.study.device import Device
+from tilewise.study.verify import Check
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where jobs run: the content of device.json, the config, and the folder for the files of whatever times them."""
+    """Where jobs run: the device, the config, and the folder for the files of whatever times them."""
 
-    device: Mapping[str, Any]
+    device: Device
     config: Mapping[str, Any]
     samples: Path
 
@@ -38,7 +39,7 @@ class Attempt(NamedTuple):
     gpu_uuid: str | None = None
 
 
-class Device(Backend, Protocol):
+class Bench(Backend, Protocol):
     """A backend with a memory and with limits of its own."""
 
     def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
@@ -67,6 +68,6 @@ def open_backend(name: str, setting: Setting) -> Any:
     return module.Backend(setting)
 
 
-def device_of(setting: Setting) -> Device:
-    """The backend that stands for the device of a platform."""
-    return open_backend("cuda" if setting.device["backend"] == "gpu" else "emulator", setting)
+def bench_of(setting: Setting) -> Bench:
+    """The backend of a platform's GPU, or of the emulated one."""
+    return open_backend("cuda" if setting.device.backend == "gpu" else "emulator", setting)

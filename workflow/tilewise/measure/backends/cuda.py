@@ -17,13 +17,13 @@ from cuda.bindings import driver
 from cupy.cuda import runtime
 
 from tilewise import UserError
-from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.cublas import gemm
 from tilewise.measure.backends.launcher import CudaError, Product, done
 from tilewise.measure.backends.runtime import library, through_runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
+from tilewise.study import verify
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 
@@ -106,7 +106,7 @@ class Samples:
 
 
 def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row, list[Any]]:
-    """A job as a function of a stream's address, the columns that the loaded kernel tells, and arrays to keep."""
+    """A job as a function of a stream's address, the columns that the loaded kernel reports, and arrays to keep."""
     if job.kernel.library:
         point = job.point
         return gemm(point.dtype, point.n, point.p, point.m, A, B, C), {}, []
@@ -136,11 +136,11 @@ class Backend:
     # ---- Timing by NVBench ------------------------------------------------------------------------------------------
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """As Backend says: isolated, and batched if it is short."""
+        """Verify and time the jobs, isolated, and batched if a launch is short."""
         self._bench(jobs, answer, self.config["timing"]["timeout_s"], functools.partial(self._timed, batched=True))
 
     def repeat(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """The same once more, isolated only: to see how far one process is from another."""
+        """Time the jobs again, isolated only: their medians show how far one process is from another."""
         timed = functools.partial(self._timed, batched=False)
         self._bench(jobs, answer, self.config["timing"]["repeat_timeout_s"], timed)
 
@@ -185,7 +185,7 @@ class Backend:
             "min-time": settings["min_time_s"],
             "max-noise": settings["max_noise_percent"],
             "timeout": timeout_s,
-            # A chip that lowers its clock to keep within its power is measured as it is: the row tells the clock.
+            # A chip that lowers its clock to keep within its power is measured as it is: the row has the clock.
             "throttle-threshold": 0,
         }
         cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
@@ -226,12 +226,12 @@ class Backend:
     # ---- Timing between events --------------------------------------------------------------------------------------
 
     def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """As Device says, between two CUDA events, with the L2 cache flushed before each run.
+        """Verify the jobs and time each between two CUDA events, with the L2 cache flushed before each run.
 
         The write that flushes it takes longer than the host needs to launch, so the events see no wait for the host.
         """
         operands, ours = Operands(self.config), uuid()
-        flushed = cupy.empty(FLUSHES * self.device["gpu"]["l2_bytes"], cupy.uint8)
+        flushed = cupy.empty(FLUSHES * self.device.gpu["l2_bytes"], cupy.uint8)
         best_ms: dict[tuple, float] = {}
         for job in jobs:
             run = functools.partial(self._screened, job, operands, flushed, best_ms)
@@ -273,12 +273,10 @@ class Backend:
     # ---- The device itself ------------------------------------------------------------------------------------------
 
     def memory(self) -> tuple[int, int]:
-        """As Device says."""
         cupy.get_default_memory_pool().free_all_blocks()  # CuPy keeps what was freed, for itself
         return runtime.memGetInfo()
 
     def allocates(self, sizes: Sequence[int]) -> bool:
-        """As Device says."""
         cupy.get_default_memory_pool().free_all_blocks()
         with contextlib.ExitStack() as held:
             for size in sizes:
@@ -291,7 +289,7 @@ class Backend:
         return True
 
     def once(self, job: Job) -> Row:
-        """As Device says, between two CUDA events."""
+        """One run of a job between two CUDA events, checked on whole random rows."""
         cupy.get_default_memory_pool().free_all_blocks()
         return self.guarded(job, lambda: self._once(job)) | {"gpu_uuid": uuid()}
 
@@ -313,17 +311,16 @@ class Backend:
     xp = cupy
 
     def shape(self, point: Point) -> tuple[int, int, int]:
-        """As Multiplier in methods/accuracy.py says: the point's own."""
+        """n, p and m of a point."""
         return point.n, point.p, point.m
 
     def sgemm(self, A: Any, B: Any) -> Any:
-        """As Multiplier says, without TF32."""
+        """A B in float by cuBLAS, without TF32."""
         C = cupy.empty((A.shape[0], B.shape[1]), cupy.float32)
         gemm("float", len(A), len(B), B.shape[1], A, B, C)(0)
         return C
 
     def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
-        """As Multiplier says."""
         C = cupy.empty((A.shape[0], B.shape[1]), PRECISIONS[job.point.dtype].stored)
 
         def run() -> Row:
@@ -337,8 +334,8 @@ class Backend:
         return (C if row["status"] == "ok" else None), row
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
-        """As Device says, twice: through the driver, and through the CUDA runtime, whose error a program compiled by
-        nvcc prints."""
+        """Launch a job twice: through the driver, and through the CUDA runtime, whose error a program compiled by nvcc
+        prints."""
         point = job.point
         A, B = verify.operands(cupy, point.dtype, point.n, point.p, point.m, self.config["seed"])
         C = cupy.empty((point.n, point.m), PRECISIONS[point.dtype].stored)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewise import UserError
-from tilewise.build.emulator import Emulator, LaunchError, run
-from tilewise.measure import verify
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome
+from tilewise.microscope.emulator import Emulator, LaunchError, run
+from tilewise.study import verify
 from tilewise.study.precision import PRECISIONS
 
 #: cudaMalloc hands out memory in units of this many bytes.
@@ -22,24 +22,24 @@ _opened = functools.cache(Emulator)
 
 
 class Backend:
-    """The emulated device: the limits of device.json, and a memory whose size the config tells."""
+    """The emulated device: the limits of device.json, and a memory whose size the config sets."""
 
     def __init__(self, setting: Setting):
         self.device, self.config = setting.device, setting.config
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """As Backend says; nothing has a time."""
+        """Verify the jobs; nothing has a time."""
         for job in jobs:
             answer(self.once(job))
 
     def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """As Device says; nothing has a time."""
+        """Verify the jobs; nothing has a time."""
         self.measure(jobs, answer)
 
     def once(self, job: Job) -> Row:
-        """As Device says; the whole product is checked."""
+        """One run of a job, whose whole product is checked."""
         try:
-            check = self._checked(job, *self._operands(job), self.device["limits"])
+            check = self._checked(job, *self._operands(job), self.device.limits)
         except LaunchError as error:
             return failed(job, "invalid_launch", error)
         except UserError as error:
@@ -47,20 +47,18 @@ class Backend:
         return job.row | outcome(job, check, "emulated: verified, not timed")
 
     def memory(self) -> tuple[int, int]:
-        """As Device says."""
         total = self.config["emulator"]["memory_bytes"]
         return total, total
 
     def allocates(self, sizes: Sequence[int]) -> bool:
-        """As Device says."""
         units = sum(math.ceil(size / ALLOCATION_UNIT) for size in sizes)
         return units * ALLOCATION_UNIT <= self.memory()[0]
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
-        """As Device says. There is one way to launch, so there is one error."""
-        limits = self.device["limits"]
+        """Launch a job in the only way there is, so that there is one error."""
+        limits = self.device.limits
         if not raised:
-            limits = limits | {"shared_bytes_per_block_optin": limits["shared_bytes_per_block"]}
+            limits = {**limits, "shared_bytes_per_block_optin": limits["shared_bytes_per_block"]}
         A, B, C = self._operands(job)
         try:
             check = self._checked(job, A, B, C, limits)

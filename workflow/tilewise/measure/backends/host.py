@@ -11,37 +11,36 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
-from tilewise.measure import verify
 from tilewise.measure.backends import Setting
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
 from tilewise.measure.words import BEYOND_BUDGET
+from tilewise.study import verify
 from tilewise.study.precision import PRECISIONS
 
 Multiply = Callable[[Any, Any, Any], None]
 
-#: So many multiply-adds tell how fast one thread's loop is: they take a tenth of a second or so.
+#: This many multiply-adds show how fast one thread's loop is: they take about a tenth of a second.
 ENOUGH = 200_000_000
 
 #: The loops of a task multiply the same operands in turn; what their products should be is kept of this many elements.
-SMALL = 1 << 20
+SMALL_C = 1 << 20
 
 
 class Backend:
     """The processor of this machine."""
 
     def __init__(self, setting: Setting):
-        self.config, self.where = setting.config, setting.device["backend"]
+        self.config, self.where = setting.config, setting.device.backend
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """As Backend says."""
         for job in jobs:
             answer(self._measure(job))
 
     def _measure(self, job: Job) -> Row:
         """The row of a product within the budget of the config.
 
-        A run on the first 1/64 of the inner dimension, or on fewer steps of a loop if that is long, tells how long the
+        A run on the first 1/64 of the inner dimension, or on fewer steps of a loop if that is long, shows how long the
         whole would take; beyond the budget the point is a row with status timeout, which costs no more than that.
         """
         point, config = job.point, self.config
@@ -67,7 +66,7 @@ class Backend:
             if 2 * point.multiply_adds > settings["full_limit_gflop"]["cpu"] * 1e9:
                 found = verify.check_rows(A, B, C, dtype, settings["rows"], config["seed"])
             else:
-                small = n * m <= SMALL
+                small = n * m <= SMALL_C
                 reference = _known(dtype, n, p, m, config["seed"]) if small else verify.reference(A, B, dtype)
                 found = verify.check(C, *reference, dtype, p)
         row = job.row | outcome(job, found, f"{cores} threads" if job.kernel.library else "")

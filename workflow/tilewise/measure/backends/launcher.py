@@ -44,7 +44,7 @@ class CudaError(Exception):
 
 
 def done(answer: tuple) -> Any:
-    """What a call of the driver returns beside its error code. Raises CudaError."""
+    """What a call of the driver returns in addition to its error code. Raises CudaError."""
     code, *values = answer
     if code != driver.CUresult.CUDA_SUCCESS:
         raise CudaError(code)
@@ -121,7 +121,7 @@ class Product:
                 raise CudaError(code)
 
     def facts(self, job: Job) -> dict[str, int]:
-        """What the loaded kernel tells of itself, as columns: of the launch that stands for the product."""
+        """Columns that the loaded kernel reports, for the launch that makes the product."""
         product = job.kernel.plan(job.point).product
         name = product.instance if product else None
         [(function, launch)] = [pair for pair in zip(self.functions, job.launches) if pair[1].instance == name][-1:]
@@ -135,15 +135,23 @@ def _configured(launch: Launch, function: Function) -> Any:
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
     config.sharedMemBytes = launch.dynamic_shared_bytes
     config.numAttrs = 0
+    attributes = []
+    if launch.cooperative:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.value.cooperative = 1
+        attributes.append(attribute)
     if launch.cluster != (1, 1, 1):
         x, y, z = launch.cluster
         attribute = driver.CUlaunchAttribute()
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
         attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = x, y, z
-        config.attrs, config.numAttrs = [attribute], 1
+        attributes.append(attribute)
         if x * y * z > PORTABLE_CLUSTER:
             name = _ATTRIBUTE.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             done(driver.cuFuncSetAttribute(function.handle, name, 1))
+    if attributes:
+        config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 

@@ -1,4 +1,4 @@
-"""The accuracy gate: products of several kinds of operands beside those of cuBLAS's SGEMM, both against float64.
+"""The accuracy gate: products of several kinds of operands and cuBLAS's SGEMM, both against float64.
 
 On a GPU they are measured. If a kernel's scheme has a model (`tilewise.measure.tensor_core`), they are also predicted,
 on any machine, from a few rows and columns; the predicted SGEMM is a chain of fused multiply-adds.
@@ -15,21 +15,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilewise import KERNELS, UserError
-from tilewise.build.build import build
+from tilewise.compile.build import build
 from tilewise.measure import accuracy, tensor_core
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, cause, failed, or_failed
+from tilewise.measure.rows import NOT_BUILT, failed, message_of, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.sources import files_of
+from tilewise.study.sweeps import Reading
 
 MEASURED, PREDICTED = "measured", "predicted"
-#: The CPU loop with which products are compared too, as source a does; only up to so many multiply-adds.
+#: The CPU loop with which products are compared too, as source a does; only up to this many multiply-adds.
 LOOP, LOOP_MULTIPLY_ADDS = "kij", 2_000_000_000
 #: The scheme of a kernel that makes a chain of fused multiply-adds on the CUDA cores.
 CHAIN = "chain"
@@ -65,16 +66,14 @@ class Model:
     xp: Any = np
 
     def shape(self, point: Point) -> tuple[int, int, int]:
-        """As Multiplier says: a few rows and columns, more of short sums."""
+        """n, p and m of a product of a few rows and columns, more of them for short sums."""
         side = 64 if point.p <= 2048 else 32
         return min(side, point.n), point.p, min(side, point.m)
 
     def sgemm(self, A: Any, B: Any) -> Any:
-        """As Multiplier says."""
         return tensor_core.chain(A, B)
 
     def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
-        """As Multiplier says."""
         scheme = job.kernel.accuracy.get("scheme")
         if scheme is None:
             return None, failed(job, "unsupported", "no GPU, and no model of what it rounds")
@@ -86,31 +85,29 @@ class Accuracy(Method):
     """Nothing is timed, so measurements.csv gets no row."""
 
     name = "accuracy"
-    emulators_shapes = False
-    only_cuda = True
+    reading = Reading(emulators_shapes=False, only_cuda=True)
     points_per_point = 3
 
     def sources(self) -> list[Path]:
         return files_of(KERNELS / "host" / f"{LOOP}.cpp")
 
     def asks(self, kernel: Kernel) -> Any:
-        """As Method says."""
         return kernel.accuracy
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
-        """Products of floats."""
+        """Raise UserError for points that are not of floats, too."""
         super().check(points, kernels, place)
         for point in points:
             if point.dtype != "float":
                 raise UserError(f"{place}: accuracy compares with SGEMM, so it is for float, not for {point.dtype}")
 
     def run(self, work: Work) -> Tables:
-        """As Method says; a row for each point and kind of operands."""
+        """Facts: a row per point and kind of operands."""
         jobs, seed = work.jobs(), work.config["seed"]
         with tempfile.TemporaryDirectory() as folder:
             loop = loop_of(work, Path(folder))
             rows: list[Row] = []
-            if work.device["backend"] == "gpu":
+            if work.device.backend == "gpu":
                 from tilewise.measure.backends.cuda import Backend
 
                 rows += compare(jobs, Backend(Setting(work.device, work.config, work.samples)), seed, loop)
@@ -151,7 +148,7 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda 
                 looped = loop(_on_host(A), _on_host(B))
             except Exception as error:  # whatever it is: other shapes and kinds are compared in this process too
                 built = [job for job in same if job.row["status"] not in NOT_BUILT]
-                rows += [failed(job, "error", cause(error)) | _about(job, kind, by) for job in built]
+                rows += [failed(job, "error", message_of(error)) | _about(job, kind, by) for job in built]
                 rows += [job.row | _about(job, kind, by) for job in same if job not in built]
                 continue
             for job in same:

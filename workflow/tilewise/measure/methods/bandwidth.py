@@ -1,5 +1,7 @@
-"""The roofs of a device, measured beside the datasheet: how fast its memory, its caches and its shared memory deliver,
-and how fast the CUDA cores and the tensor cores multiply and add.
+"""The roofs of a device, measured and compared with its peaks.
+
+They are how fast its memory, its caches and its shared memory deliver, and how fast the CUDA cores and the tensor
+cores multiply and add.
 
 The kernels are in kernels/bandwidth/ with a registry of their own: they multiply no matrices. Two CUDA events
 are precise enough for runs of milliseconds on arrays that pass every cache, so NVBench is not needed here.
@@ -16,24 +18,25 @@ from typing import Any
 import numpy as np
 
 from tilewise import KERNELS
-from tilewise.build.build import build
+from tilewise.compile.build import build
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import cause
+from tilewise.measure.rows import message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
+from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
 from tilewise.study.precision import PRECISIONS
 
 LOG = logging.getLogger(__name__)
-FOLDER = KERNELS / "bandwidth"
+PROBES = KERNELS / "bandwidth"
 #: The arithmetic intensities of source d, in FLOP/B: no reuse, and tiles of 16 x 16.
 INTENSITIES = (0.25, 4)
 WARM_UP, SAMPLES = 3, 20
 ARRAY_BYTES = 2**30
 #: n, p and m on the emulator.
-SMALL = (2, 2, 9)
+SMALL_SHAPE = (2, 2, 9)
 WRONG = {"status": "incorrect", "message": "the result is wrong, so its time means nothing"}
 
 
@@ -60,7 +63,7 @@ class Probe:
 
 
 def _per_cycle(amount: int) -> Callable[[Mapping[str, Any], str], float]:
-    """10^9 a second, of so many per cycle and multiprocessor."""
+    """10^9 per second, from a number per cycle and multiprocessor."""
     return lambda gpu, dtype: amount * gpu["sms"] * gpu["sm_clock_mhz"] / 1000
 
 
@@ -171,13 +174,12 @@ class Bandwidth(Method):
     name = "bandwidth"
 
     def sources(self) -> list[Path]:
-        """As Method says."""
-        return [FOLDER / "registry.yaml", *(file for kernel in registry.load(FOLDER).values() for file in kernel.files)]
+        return [PROBES / "registry.yaml", *(file for kernel in registry.load(PROBES).values() for file in kernel.files)]
 
     def run(self, work: Work) -> Tables:
-        """As Method says. No product is made: measurements.csv gets no row."""
-        kernels = registry.load(FOLDER)
-        emulated = work.device["backend"] == "emulator"
+        """Facts: a row per roof; measurements.csv gets no row, because nothing is multiplied."""
+        kernels = registry.load(PROBES)
+        emulated = work.device.backend == "emulator"
         cases = [(probe, dtype) for probe, dtype in CASES if not (emulated and probe.only_timed)]
         with tempfile.TemporaryDirectory() as folder:
             rows = []
@@ -192,10 +194,10 @@ class Bandwidth(Method):
 
 def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> Row:
     device = work.device
-    row = {"platform": device["platform"], "quantity": probe.quantity, "dtype": dtype, "unit": probe.unit}
-    sheet = probe.ceiling(device["gpu"], dtype) if device["gpu"] else None
+    row: Row = {"platform": device.platform, "quantity": probe.quantity, "dtype": dtype, "unit": probe.unit}
+    sheet = probe.ceiling(device.gpu, dtype) if device.gpu else None
     row |= {"datasheet": sheet, "samples": 0, "status": "ok", "message": ""}
-    run = _emulated if device["backend"] == "emulator" else _timed
+    run = _emulated if device.backend == "emulator" else _timed
 
     def job(n: int, p: int, m: int) -> Job:
         at = point("bandwidth", kernel.name, dtype, n, p, m, **probe.parameters)
@@ -203,12 +205,12 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
         return prepare(at, kernel, builds, device, work.config)
 
     try:
-        small = job(*SMALL)
+        small = job(*SMALL_SHAPE)
         if small.row["status"] != "error":  # as it is before a run
             return row | {name: small.row[name] for name in ("status", "message")}
         return row | run(probe, dtype, device, job)
     except Exception as error:  # whatever it is: the other probes run in this process too
-        return row | {"status": "error", "message": cause(error)}
+        return row | {"status": "error", "message": message_of(error)}
 
 
 def ceilings(memory: Row) -> list[Row]:
@@ -225,10 +227,10 @@ def ceilings(memory: Row) -> list[Row]:
     ]
 
 
-def _emulated(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..., Job]) -> Row:
-    from tilewise.build.emulator import Emulator, run
+def _emulated(probe: Probe, dtype: str, device: Device, job: Callable[..., Job]) -> Row:
+    from tilewise.microscope.emulator import Emulator, run
 
-    small, precision = job(*SMALL), PRECISIONS[dtype]
+    small, precision = job(*SMALL_SHAPE), PRECISIONS[dtype]
     size = max(probe.operands, small.point.n * small.point.m)
     A, B = (precision.narrow(np, np.ones(size, np.float32)) for _ in range(2))
     C = np.zeros((small.point.n, small.point.m), precision.stored)
@@ -239,7 +241,7 @@ def _emulated(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable
     return {"message": "emulated: verified, not measured"} if right else WRONG
 
 
-def _timed(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..., Job]) -> Row:
+def _timed(probe: Probe, dtype: str, device: Device, job: Callable[..., Job]) -> Row:
     import cupy
 
     from tilewise.measure.backends.cuda import bound, elapsed
@@ -252,7 +254,7 @@ def _timed(probe: Probe, dtype: str, device: Mapping[str, Any], job: Callable[..
         large = job(side, 1, side)
         A, B = (cupy.random.default_rng(seed).random((side, side), dtype=kind) for seed in (1, 2))
     else:
-        large = job(*(probe.shape or (4096, _steps(_peak(device["gpu"], dtype)), 4096)))
+        large = job(*(probe.shape or (4096, _steps(_peak(device.gpu, dtype)), 4096)))
         A, B = (precision.narrow(cupy, cupy.ones(size, cupy.float32)) for size in (probe.operands, 1))
     at = large.point
     C = cupy.zeros((at.n, at.m), kind)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.sweeps import refuse_too_many_threads
+from tilewise.study.sweeps import PLAINLY, refuse_too_many_threads
 
 if TYPE_CHECKING:
     from tilewise.measure.task import Work
@@ -18,36 +18,30 @@ Tables = tuple[pd.DataFrame, pd.DataFrame]
 
 class Method:
     """A method by its name in the config. A new one is a file here, a line in METHODS, a name in the config's schema, a
-    list of columns for its facts in study/columns.py, and a table and a figure in the report.
+    list of columns for its facts in study/columns.yaml, and a table and a figure in the report.
 
-    shapes             whether its sweeps name shapes; else it chooses them, and a point stands for its kernel
-    emulators_shapes   whether CUDA kernels run at the emulator's shapes on the emulator, not at their own
-    only_cuda          whether it is for CUDA kernels alone
-    space              whether a parameter that a sweep does not name has every value of its kernel's `space`
+    reading            how it reads its sweeps
     on_request         whether its tasks run only if they are named on the command line
     points_per_point   how many points of a sweep take as long as one of its own, roughly
     times_host         whether it reads the host's clock, so that nothing else may run on the machine meanwhile
     """
 
     name = ""
-    shapes = True
-    emulators_shapes = True
-    only_cuda = False
-    space = False
+    reading = PLAINLY
     on_request = False
     times_host = False
     points_per_point = 1
 
     def sources(self) -> list[Path]:
-        """Files that it measures with, beside the kernels of the task."""
+        """Files that it measures with, in addition to the kernels of the task."""
         return []
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        """What of the config its rows depend on, beside what every point does, on a platform of this backend."""
+        """What of the config its rows depend on, in addition to what every point does, on such a backend."""
         return None
 
     def asks(self, kernel: Kernel) -> Any:
-        """What of a kernel's entry its rows depend on, beside how the kernel runs."""
+        """What of a kernel's entry its rows depend on, in addition to how the kernel runs."""
         return None
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:

@@ -14,20 +14,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from tilewise import UserError
-from tilewise.measure import verify
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, cause
+from tilewise.measure.rows import NOT_BUILT, message_of
 from tilewise.measure.task import Work, measure_task
-from tilewise.study import columns
+from tilewise.study import columns, verify
+from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.sweeps import Reading
 
 #: In the order of the clock. `load` is the loading of the compiled kernel, `total` the whole call.
 STEPS = "context allocate copy_in load kernel copy_out free total".split()
@@ -38,7 +38,7 @@ class ColdStart(Method):
     """Its measurements are those of a sweep: the kernels alone, warm."""
 
     name = "cold_start"
-    only_cuda = True
+    reading = Reading(only_cuda=True)
     times_host = True
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
@@ -48,12 +48,11 @@ class ColdStart(Method):
             raise UserError(f"{place}: cold_start is for one shape and dtype; make a task of each")
 
     def run(self, work: Work) -> Tables:
-        """As Method says."""
         facts = calls(work.jobs(), work.device, work.config["seed"])
         return measure_task(work)[0], columns.frame(facts, self.name)
 
 
-def calls(jobs: Sequence[Job], device: Mapping[str, Any], seed: int) -> list[Row]:
+def calls(jobs: Sequence[Job], device: Device, seed: int) -> list[Row]:
     """Time jobs in fresh processes, all those of one shape in each; returns a row for each step.
 
     `order` names the kernels as they run, `position` counts from 1. The emulator has no clock to read: there each
@@ -67,7 +66,7 @@ def calls(jobs: Sequence[Job], device: Mapping[str, Any], seed: int) -> list[Row
     rows = [job.row for job in jobs if job.row["status"] in NOT_BUILT]
     for order in itertools.chain.from_iterable(itertools.permutations(group) for group in shapes.values()):
         names = ", ".join(job.point.kernel for job in order)
-        if device["backend"] == "emulator":
+        if device.backend == "emulator":
             note = {"status": "not_timed", "message": "emulated: not timed", "order": names}
             rows += [job.row | note | {"position": place} for place, job in enumerate(order, 1)]
             continue
@@ -126,7 +125,7 @@ def main() -> None:
         try:
             ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)
         except Exception as error:  # whatever it is: the other calls are made in this process too
-            stopped = cause(error)
+            stopped = message_of(error)
         found.append((ms, C, stopped))
     reference = verify.reference(A, B, dtype)
     answer = []

@@ -19,6 +19,7 @@ from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.sweeps import Reading
 
 #: Seconds before the counter is read, and between two looks at the clock.
 WARM_UP_S, BATCH_S = 0.5, 0.05
@@ -28,11 +29,10 @@ class Energy(Method):
     """Nothing else is timed, so measurements.csv gets no row; on the emulator a row says that it has no energy."""
 
     name = "energy"
-    emulators_shapes = False
+    reading = Reading(emulators_shapes=False)
     points_per_point = 3
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        """As Method says."""
         return config["energy"]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
@@ -43,8 +43,8 @@ class Energy(Method):
                 raise UserError(f"{place}: {point.kernel} runs on the CPU; energy is for what runs on the GPU")
 
     def run(self, work: Work) -> Tables:
-        """As Method says; a row for each point."""
-        rows = _measured(work) if work.device["backend"] == "gpu" else [_emulated(job) for job in work.jobs()]
+        """Facts: a row per point."""
+        rows = _measured(work) if work.device.backend == "gpu" else [_emulated(job) for job in work.jobs()]
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
 
 
@@ -74,7 +74,7 @@ def _measured(work: Work) -> list[Row]:
                 work.config["energy"]["seconds"],
             )
         except pynvml.NVMLError as error:
-            return failed(job, "unsupported", f"NVML does not tell the energy of this GPU: {error}")
+            return failed(job, "unsupported", f"NVML does not report the energy of this GPU: {error}")
         found = operands.check()
         return row | outcome(job, found) | (columns_of(job.point, *used) if found.ok else {})
 
@@ -93,9 +93,9 @@ def repeated(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[int, float, float]:
-    """Launch a product again and again for so many seconds; returns (products, seconds, joules).
+    """Launch a product repeatedly for `seconds`; returns (products, seconds, joules).
 
-    `wait` returns when what was launched is done, `counter_mj` tells what was used since some time in the past.
+    `wait` returns when what was launched is done, `counter_mj` returns the energy used since some time in the past.
     """
 
     def batch(count: int) -> float:

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewise import UserError
-from tilewise.measure import place
-from tilewise.measure.backends import Setting, device_of
+from tilewise.measure import where
+from tilewise.measure.backends import Setting, bench_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, cause, failed, outcome
+from tilewise.measure.rows import NOT_BUILT, failed, message_of, outcome
 from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.sweeps import Reading
 
 LOG = logging.getLogger(__name__)
 
@@ -55,8 +56,7 @@ class LaunchLimits(Method):
     product verified. Nothing is timed."""
 
     name = "launch_limits"
-    only_cuda = True
-    emulators_shapes = False
+    reading = Reading(emulators_shapes=False, only_cuda=True)
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
         """Any number of threads is welcome, but a kernel has to be one launch."""
@@ -65,11 +65,11 @@ class LaunchLimits(Method):
                 raise UserError(f"{place}: {point.kernel} is several launches; launch_limits is for kernels of one")
 
     def run(self, work: Work) -> Tables:
-        """As Method says; a row for each case."""
-        device = device_of(Setting(work.device, work.config, work.samples))
+        """Facts: a row per launch that was tried."""
+        bench = bench_of(Setting(work.device, work.config, work.samples))
         rows: list[Row] = []
         facts: list[Row] = []
-        tried = cases(work.jobs(), work.device["limits"])
+        tried = cases(work.jobs(), work.device.limits)
         for number, case in enumerate(tried, 1):
             [launch] = case.job.launches
             row = case.job.row | {"shared_bytes": launch.dynamic_shared_bytes}
@@ -77,11 +77,11 @@ class LaunchLimits(Method):
                 rows.append(row)
                 continue
             try:
-                found = device.attempt(case.job, case.raised)
+                found = bench.attempt(case.job, case.raised)
             except Exception as error:  # whatever it is: the other launches are tried in this process too
-                rows.append(failed(case.job, "error", cause(error)))
+                rows.append(failed(case.job, "error", message_of(error)))
             else:
-                row |= {"gpu_uuid": found.gpu_uuid} | place.columns(found.gpu_uuid)
+                row |= {"gpu_uuid": found.gpu_uuid} | where.columns(found.gpu_uuid)
                 refusal = {"status": "invalid_launch", "message": f"{found.error}: {found.error_text}"}
                 note = "launched and verified, not timed"
                 rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))

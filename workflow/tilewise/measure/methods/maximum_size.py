@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.files import digest
-from tilewise.measure.backends import Device, Setting, device_of
+from tilewise.measure.backends import Bench, Setting, bench_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
@@ -19,12 +19,12 @@ from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.sweeps import UNIT
+from tilewise.study.sweeps import UNIT, Reading
 
 LOG = logging.getLogger(__name__)
 #: The share of the budget that is planned with: the rate falls with n (H200: by 2% from n = 32768 to 54328).
 PLANNED = 0.95
-#: Bytes beside the matrices that a GPU's generator of random numbers takes.
+#: Bytes that a GPU's generator of random numbers takes in addition to the matrices.
 SPARE = 2**26
 
 
@@ -54,12 +54,10 @@ class MaximumSize(Method):
     maximum_size.also_n that fit. The emulator times nothing: there predicted_ms and time_ms are missing."""
 
     name = "maximum_size"
-    only_cuda = True
-    shapes = False
+    reading = Reading(shapes=False, only_cuda=True)
     points_per_point = 80
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        """As Method says."""
         return [config["maximum_size"], config["emulator"]["memory_bytes"] if backend == "emulator" else None]
 
     def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
@@ -71,7 +69,7 @@ class MaximumSize(Method):
                 raise UserError(f"{place}: maximum_size is for one dtype and choice of {name}, not {names.count(name)}")
 
     def run(self, work: Work) -> Tables:
-        """As Method says; measurements.csv gets the product of the largest n that was timed, of each kernel."""
+        """Measurements: the product of the largest n that was timed, per kernel. Facts: a row per kernel."""
         rows: list[Row] = []
         found: list[Row] = []
         with Journal(work.journal) as remembered:
@@ -88,43 +86,43 @@ class MaximumSize(Method):
             return work.jobs([dataclasses.replace(point, n=n, p=n, m=n)])[0]
 
         first = job(UNIT)
-        key = digest([first.key, self.settings(work.config, work.device["backend"])])
+        key = digest([first.key, self.settings(work.config, work.device.backend)])
         if first.row["status"] in NOT_BUILT:
             remembered.rows[key] = first.row | {"facts": []}
         if key not in remembered.rows:
-            device = device_of(Setting(work.device, work.config, work.samples))
+            bench = bench_of(Setting(work.device, work.config, work.samples))
             facts: list[Row] = []
-            row = or_failed(first, lambda: _probe(point, job, device, work, facts))
+            row = or_failed(first, lambda: _probe(point, job, bench, work, facts))
             remembered.add(key, row | {"facts": facts})
         row = dict(remembered.rows[key])
         return row, row.pop("facts")
 
 
-def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work, found: list[Row]) -> Row:
+def _probe(point: Point, job: Callable[[int], Job], bench: Bench, work: Work, found: list[Row]) -> Row:
     """The row of the largest product, whose facts are added to `found`; `job(n)` is the kernel's job at n.
 
     A kernel that fails at a small size has that row and no facts.
     """
     kernel, itemsize = work.kernels[point.kernel], PRECISIONS[point.dtype].itemsize
-    free, total = device.memory()
+    free, total = bench.memory()
     theoretical = theoretical_n(total, itemsize)
     # The size of a workspace may depend on what divides n, so that a larger n needs less.
     unit = UNIT if kernel.workspaces else 1
 
     def most(spare: int) -> int:
-        """The largest n beside which so many bytes are left."""
+        """The largest n that leaves this many bytes free."""
 
         def fits(units: int) -> bool:
             n = units * unit
             spaces = kernel.plan(dataclasses.replace(point, n=n, p=n, m=n), work.device).workspaces
-            return device.allocates([n * n * itemsize] * 3 + [space.bytes for space in spaces] + [spare] * bool(spare))
+            return bench.allocates([n * n * itemsize] * 3 + [space.bytes for space in spaces] + [spare] * bool(spare))
 
         return unit * largest(fits, theoretical // unit)
 
     allocatable = most(0)
     settings = work.config["maximum_size"]
     budget = settings["budget_s"]
-    small = _small(device, job, allocatable, budget)
+    small = _small(bench, job, allocatable, budget)
     if small["status"] != "ok":
         return small
     gflops = small["gflops"]
@@ -134,7 +132,7 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work, 
         timed = within if within < allocatable else most(SPARE)
     LOG.info("%s: the largest n that allocates is %d; %d is timed", point.kernel, allocatable, timed)
     facts = {
-        "platform": work.device["platform"],
+        "platform": work.device.platform,
         "kernel": point.kernel,
         "dtype": point.dtype,
         "memory_total_bytes": total,
@@ -146,22 +144,22 @@ def _probe(point: Point, job: Callable[[int], Job], device: Device, work: Work, 
     }
     rows = {}
     for n in [*(also for also in settings["also_n"] if also < timed), timed]:
-        rows[n] = device.once(job(n))
+        rows[n] = bench.once(job(n))
         LOG.info("%s: %s", job(n).point.label(), told(rows[n]))
         checked = min(work.config["verification"]["rows"], n) if rows[n]["status"] == "ok" else None
         found.append(facts | {"timed_n": n, "time_ms": rows[n]["time_ms"], "rows_checked": checked})
     return rows[timed]
 
 
-def _small(device: Device, job: Callable[[int], Job], allocatable: int, budget_s: float) -> Row:
+def _small(bench: Bench, job: Callable[[int], Job], allocatable: int, budget_s: float) -> Row:
     """The row of the kernel at a size that takes a twentieth of the budget or more; any, if nothing is timed.
 
     Not smaller: the rate falls with n (H200: by 4% from 16384 to 54711).
     """
     n = min(1024, allocatable)
-    device.once(job(n))  # loads the module, which is no part of the kernel's time
+    bench.once(job(n))  # loads the module, which is no part of the kernel's time
     while True:
-        row = device.once(job(n))
+        row = bench.once(job(n))
         if row["time_ms"] is None or row["time_ms"] > 1000 * budget_s / 20 or 2 * n > allocatable:
             return row
         n *= 2

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewise.build.build import build
+from tilewise.compile.build import build
 from tilewise.measure import job
 from tilewise.measure.methods import bandwidth
 from tilewise.measure.methods.base import Method, Tables
@@ -31,18 +31,18 @@ class Overhead(Method):
     name = "overhead"
 
     def sources(self) -> list[Path]:
-        return [bandwidth.FOLDER / "registry.yaml", *registry.load(bandwidth.FOLDER)[KERNEL].files]
+        return [bandwidth.PROBES / "registry.yaml", *registry.load(bandwidth.PROBES)[KERNEL].files]
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
         return [config["timing"][name] for name in STOPS] if backend == "gpu" else None
 
     def run(self, work: Work) -> Tables:
-        rows = [_measured(work)] if work.device["backend"] == "gpu" else []
+        rows = [_measured(work)] if work.device.backend == "gpu" else []
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name)
 
 
 def _measured(work: Work) -> job.Row:
-    kernel, at = registry.load(bandwidth.FOLDER)[KERNEL], point(work.task, KERNEL, "float", 1, 1, 1)
+    kernel, at = registry.load(bandwidth.PROBES)[KERNEL], point(work.task, KERNEL, "float", 1, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
         builds = build({KERNEL: kernel.plan(at).instances}, {KERNEL: kernel}, work.device, folder)
         empty = job.prepare(at, kernel, builds, work.device, work.config)

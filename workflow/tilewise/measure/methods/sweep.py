@@ -14,9 +14,7 @@ class Sweep(Method):
     name = "sweep"
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        """As Method says."""
         return [config["timing"][name] for name in FURTHER_RUNS] if backend == "gpu" else None
 
     def run(self, work: Work) -> Tables:
-        """As Method says."""
         return measure_task(work)

@@ -15,11 +15,10 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import NOT_BUILT
 from tilewise.measure.task import Work, run_jobs
 from tilewise.study import columns, tuning
+from tilewise.study.device import REGISTER_UNIT, WARP
 from tilewise.study.points import Parameters, Point
-from tilewise.study.sweeps import in_words
+from tilewise.study.sweeps import Reading, in_words
 
-#: A warp gets registers in units of this many; the registers of a block's warps lie on one multiprocessor.
-REGISTER_UNIT = 256
 #: What variants compete for: a kernel, an element type and a class of shapes.
 Contest = tuple[str, str, str]
 #: The entries of instances, by kernel and instance.
@@ -33,16 +32,13 @@ class Tune(Method):
     """
 
     name = "tune"
-    only_cuda = True
-    space = True
+    reading = Reading(only_cuda=True, space=True)
     on_request = True
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        """As Method says."""
         return config["tuning"]
 
     def run(self, work: Work) -> Tables:
-        """As Method says."""
         settings = work.config["tuning"]
         short = {name: settings[name] for name in ("min_time_s", "timeout_s")} | {"point_limit_s": settings["limit_s"]}
         timing = work.config["timing"] | short
@@ -51,7 +47,7 @@ class Tune(Method):
         built = {name: its["instances"] for name, its in work.builds.items()}
         queue = sorted(jobs, key=_operands)
         with Journal(work.journal) as remembered:
-            refused = {job.key: row for job in queue if (row := _refused(job, built, work.device["limits"]))}
+            refused = {job.key: row for job in queue if (row := _refused(job, built, work.device.limits))}
             screened = refused | _run(queue, refused, work, remembered, "screen")
             best_few = _finalists(jobs, screened, work)
             finalists = [job for job in queue if job.point in best_few]
@@ -76,8 +72,8 @@ def _refused(job: Job, built: Built, limits: Mapping[str, Any]) -> Row | None:
     for launch in job.launches:
         entry = built[job.kernel.name][launch.instance]
         shared = entry.get("shared_bytes", 0) + launch.dynamic_shared_bytes
-        warps = -(-launch.threads // 32)
-        unit = -(-entry.get("registers", 0) * 32 // REGISTER_UNIT) * REGISTER_UNIT
+        warps = -(-launch.threads // WARP)
+        unit = -(-entry.get("registers", 0) * WARP // REGISTER_UNIT) * REGISTER_UNIT
         asked = [
             (launch.threads, limits["max_threads_per_block"], "threads per block"),
             (shared, limits["shared_bytes_per_block_optin"], "B of shared memory per block"),
@@ -142,7 +138,7 @@ def _mean_times(jobs: Sequence[Job], rows: Mapping[str, Row], column: str) -> di
 def registered(place: Contest, parameters: Parameters, work: Work) -> bool:
     """Whether a variant is what the registry has for this platform, or for the GPU that stands in for it."""
     kernel, dtype, word = work.kernels[place[0]], place[1], place[2]
-    types = tuning.nearest(kernel.tuned, work.device["platform"]) if kernel.tuned else {}
+    types = tuning.nearest(kernel.tuned, work.device.platform) if kernel.tuned else {}
     return dtype in types and dict(tuning.nearest(types[dtype], word)) == in_words(parameters)
 
 

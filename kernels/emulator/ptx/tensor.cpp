@@ -1,0 +1,192 @@
+// Tensor cores: mma.sync, and WMMA's fragments.
+#include "tensor.h"
+#include "../mma.h"
+
+namespace emulator::ptx {
+
+Row rows[16];
+Columns columns;
+
+void clear(unsigned count, unsigned depth, Short kind)
+{
+    for (Row& row : rows) row.zero = true, row.special = false;
+    columns.count = count;
+    columns.depth = depth;
+    columns.kind = kind;
+    columns.special = false;
+}
+
+// A's fragment of 16 rows: register r of lane (g, t) is row g + 8 (r % 2), from k = per * t + (r / 2) * 4 * per on, where
+// a register holds `per` elements.
+void take_rows(const Operand& a, Frame& f, unsigned lane, Type t, unsigned depth, bool negated)
+{
+    const unsigned g = lane / 4, per = t.kind == 't' ? 1 : 2;
+    const unsigned registers = 16 * depth / 32 / per;
+    for (unsigned r = 0; r < registers; ++r) {
+        const std::uint32_t v = get(part(a, r), f);
+        const unsigned k = per * (lane % 4) + r / 2 * 4 * per, row = g + 8 * (r % 2);
+        for (unsigned e = 0; e < per; ++e)
+            set(rows[row], k + e, short_of(t), per == 1 ? v : v >> 16 * e & 0xffff, negated);
+    }
+}
+
+// C's fragment: of each 8 columns, rows g and g + 8, columns 2 t and 2 t + 1; two halves share a register.
+void exchange_sums(const Operand& c, Frame& f, unsigned lane, unsigned count, bool halves, bool store, float (*sums)[most_columns])
+{
+    const unsigned g = lane / 4, t = lane % 4;
+    for (unsigned j = 0; j < count / 8; ++j)
+        for (unsigned h = 0; h < 2; ++h) {
+            float* const two = &sums[g + 8 * h][8 * j + 2 * t];
+            if (halves) {
+                const Operand& o = part(c, 2 * j + h);
+                if (store) {
+                    set(o, f, std::uint32_t(half_of(two[1])) << 16 | half_of(two[0]));
+                } else {
+                    const std::uint32_t v = get(o, f);
+                    two[0] = float_of_half(v & 0xffff);
+                    two[1] = float_of_half(v >> 16);
+                }
+            } else {
+                for (unsigned v = 0; v < 2; ++v) {
+                    const Operand& o = part(c, 4 * j + 2 * h + v);
+                    if (store) set(o, f, bits_of<std::uint32_t>(two[v]));
+                    else two[v] = bits_of<float>(static_cast<std::uint32_t>(get(o, f)));
+                }
+            }
+        }
+}
+
+float sums[16][most_columns];
+
+static void act_mma(void* const* records, unsigned lanes)
+{
+    if (!is_whole(records, lanes)) return;
+    const Instruction& i = *lane_of(records, 0).instruction;
+    const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2], &c = i.operands[3];
+    const unsigned depth = i.depth, per = i.type.kind == 't' ? 1 : 2;
+    clear(8, depth, short_of(i.type));
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        Frame& f = *lane_of(records, lane).frame;
+        take_rows(a, f, lane, i.type, depth);
+        for (unsigned r = 0; r < 8 * depth / 32 / per; ++r) {
+            const std::uint32_t v = get(part(b, r), f);
+            for (unsigned e = 0; e < per; ++e)
+                columns.set(per * (lane % 4) + r * 4 * per + e, lane / 4, per == 1 ? v : v >> 16 * e & 0xffff);
+        }
+        exchange_sums(c, f, lane, 8, i.flag, false, sums);
+    }
+    for (unsigned row = 0; row < 16; ++row) multiply(rows[row], columns, sums[row], i.other);
+    for (unsigned lane = 0; lane < 32; ++lane) exchange_sums(d, *lane_of(records, lane).frame, lane, 8, i.other, true, sums);
+}
+
+// Doubles: fused multiply-adds in the order of k.
+static void act_mma_double(void* const* records, unsigned lanes)
+{
+    if (!is_whole(records, lanes)) return;
+    const Instruction& i = *lane_of(records, 0).instruction;
+    const unsigned n_rows = i.rows, depth = i.depth, halves = n_rows / 8;
+    double A[16][16], B[16][8], C[16][8];
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        Frame& f = *lane_of(records, lane).frame;
+        const unsigned g = lane / 4, t = lane % 4;
+        for (unsigned k = 0; k < depth / 4; ++k) {
+            for (unsigned h = 0; h < halves; ++h) A[g + 8 * h][t + 4 * k] = bits_of<double>(get(part(i.operands[1], halves * k + h), f));
+            B[t + 4 * k][g] = bits_of<double>(get(part(i.operands[2], k), f));
+        }
+        for (unsigned h = 0; h < halves; ++h)
+            for (unsigned v = 0; v < 2; ++v) C[g + 8 * h][2 * t + v] = bits_of<double>(get(part(i.operands[3], 2 * h + v), f));
+    }
+    for (unsigned r = 0; r < n_rows; ++r)
+        for (unsigned j = 0; j < 8; ++j)
+            for (unsigned k = 0; k < depth; ++k) C[r][j] = fma(A[r][k], B[k][j], C[r][j]);
+    for (unsigned lane = 0; lane < 32; ++lane)
+        for (unsigned h = 0; h < halves; ++h)
+            for (unsigned v = 0; v < 2; ++v)
+                set(part(i.operands[0], 2 * h + v), *lane_of(records, lane).frame, bits_of<std::uint64_t>(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
+}
+
+// Bytes: exact in 32 bits.
+static void act_mma_bytes(void* const* records, unsigned lanes)
+{
+    if (!is_whole(records, lanes)) return;
+    const Instruction& i = *lane_of(records, 0).instruction;
+    const unsigned depth = i.depth;
+    std::int32_t A[16][32], B[32][8], C[16][8];
+    const auto byte = [](std::uint32_t v, unsigned e, bool is_signed) {
+        return is_signed ? std::int32_t(std::int8_t(v >> 8 * e)) : std::int32_t(v >> 8 * e & 0xff);
+    };
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        Frame& f = *lane_of(records, lane).frame;
+        const unsigned g = lane / 4, t = lane % 4;
+        for (unsigned r = 0; r < depth / 8; ++r)
+            for (unsigned e = 0; e < 4; ++e) A[g + 8 * (r % 2)][4 * t + 16 * (r / 2) + e] = byte(get(part(i.operands[1], r), f), e, i.flag);
+        for (unsigned r = 0; r < depth / 16; ++r)
+            for (unsigned e = 0; e < 4; ++e) B[4 * t + 16 * r + e][g] = byte(get(part(i.operands[2], r), f), e, i.other);
+        for (unsigned h = 0; h < 2; ++h)
+            for (unsigned v = 0; v < 2; ++v) C[g + 8 * h][2 * t + v] = get(part(i.operands[3], 2 * h + v), f);
+    }
+    for (auto r = 0; r < 16; ++r)
+        for (auto j = 0; j < 8; ++j)
+            for (unsigned k = 0; k < depth; ++k) C[r][j] += A[r][k] * B[k][j];
+    for (unsigned lane = 0; lane < 32; ++lane)
+        for (unsigned h = 0; h < 2; ++h)
+            for (unsigned v = 0; v < 2; ++v)
+                set(part(i.operands[0], 2 * h + v), *lane_of(records, lane).frame, std::uint32_t(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
+}
+void run_mma(const Instruction& i, Frame& f)
+{
+    all_lanes(i, f, i.type.kind == 'f' ? act_mma_double : i.type.kind == 's' || i.type.kind == 'u' ? act_mma_bytes : act_mma);
+}
+
+// ---- WMMA --------------------------------------------------------------------------------------------------------
+
+struct Fragments {
+    int m, n, k, kind;
+    bool half_sums;
+    const float *a, *b, *c;
+    float* d;
+    const char* file;
+    int line;
+};
+
+static void act_fragments(void* const* records, unsigned lanes)
+{
+    const auto of = [&](unsigned holder) -> const Fragments& { return *static_cast<const Fragments*>(records[holder ^ lanes_turned()]); };
+    const Fragments& one = *static_cast<const Fragments*>(records[__builtin_ctz(lanes)]);
+    if (lanes != ~0u) return watch::divergence("not all lanes of the warp multiply these fragments", one.file, one.line);
+    const Short kind = static_cast<Short>(one.kind);
+    const auto bits = [&](float v) -> std::uint32_t {
+        return kind == Short::half ? half_of(v) : kind == Short::bfloat16 ? bfloat16_of(v) : bits_of<std::uint32_t>(v);
+    };
+    std::vector<float> d(one.m * one.n);
+    const int depth = kind == Short::tf32 ? std::min(one.k, 8) : std::min(one.k, 16);
+    for (int e = 0; e < one.m * one.n; ++e) d[e] = of(e % 32).c[e / 32];
+    for (int first = 0; first < one.k; first += depth) {
+        clear(one.n, depth, kind);
+        for (int k = 0; k < depth; ++k)
+            for (int j = 0; j < one.n; ++j) {
+                const int e = (first + k) * one.n + j;
+                columns.set(k, j, bits(of(e % 32).b[e / 32]));
+            }
+        for (int r = 0; r < one.m; ++r) {
+            Row row;
+            row.zero = true;
+            row.special = false;
+            for (int k = 0; k < depth; ++k) {
+                const int e = r * one.k + first + k;
+                set(row, k, kind, bits(of(e % 32).a[e / 32]));
+            }
+            multiply(row, columns, d.data() + r * one.n, one.half_sums);
+        }
+    }
+    for (int e = 0; e < one.m * one.n; ++e) of(e % 32).d[e / 32] = d[e];
+}
+
+}  // namespace emulator::ptx
+
+void emulator::multiply_fragments(int m, int n, int k, int kind, bool half_sums, const float* a, const float* b,
+                                  const float* c, float* d, const char* file, int line)
+{
+    ptx::Fragments record{m, n, k, kind, half_sums, a, b, c, d, file, line};
+    together(~0u, reinterpret_cast<const void*>(ptx::act_fragments), &record, ptx::act_fragments, file, line);
+}

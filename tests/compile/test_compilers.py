@@ -1,0 +1,106 @@
+"""Compilers other than the default one: those that can do it work, and the others are refused in one line."""
+
+import ctypes
+import shlex
+import shutil
+
+import pytest
+from builders import trace
+
+from tilewise import UserError
+from tilewise.__main__ import main
+from tilewise.compile import cpp
+from tilewise.microscope import compile
+
+OWN = shlex.join(cpp.compiler())
+STATIC = f"{OWN} -static-libstdc++ -static-libgcc"
+KERNEL = "kernels/textbook/without_barriers.cu"
+
+
+def wrapper(path, text):
+    """A compiler that is a shell script of this text; returns its path."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def faults_with(compiler, monkeypatch, tmp_path, kernels):
+    """What the tracer finds in the kernel without barriers, as text."""
+    monkeypatch.setenv("CXX", compiler)
+    cpp.check()
+    kernel = kernels["without_barriers"]
+    library = compile.build_traced(kernel, ["without_barriers<float, 16>"], tmp_path / "traced.so")
+    return [str(fault) for fault in trace(kernel, "float", (16, 16, 16), library, block_x=16, block_y=16)[1]]
+
+
+def test_a_static_libstdcxx_changes_nothing(monkeypatch, tmp_path, kernels):
+    expected = faults_with(OWN, monkeypatch, tmp_path, kernels)
+    assert expected and expected[0].startswith(f"{KERNEL}:26: error: race")
+    assert faults_with(STATIC, monkeypatch, tmp_path, kernels) == expected
+
+
+def test_a_library_with_a_static_libstdcxx_can_be_built_again(monkeypatch, tmp_path, kernels):
+    """Its unique symbols, if they were seen, would keep the first one loaded."""
+    monkeypatch.setenv("CXX", STATIC)
+    for tile in (8, 16):
+        library = compile.build_traced(kernels["tiled"], [f"tiled<float, {tile}>"], tmp_path / "tiled.so")
+        row, _ = trace(kernels["tiled"], "float", (16, 16, 16), library, tile=tile)
+        assert row["shared_load_wavefronts"] > 0
+
+
+#: What Ubuntu and others build into their compilers.
+HARDENED = "-march=native -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fcf-protection -Wl,-z,now -Wl,--as-needed"
+
+
+def test_a_wrapper_in_a_folder_with_a_blank_that_adds_flags_changes_nothing(monkeypatch, tmp_path, kernels):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    script = wrapper(folder / "c++", f'exec {OWN} "$@" {HARDENED}')
+    expected = faults_with(OWN, monkeypatch, tmp_path, kernels)
+    assert faults_with(f"{shlex.quote(script)} -DWRAPPED", monkeypatch, tmp_path, kernels) == expected
+
+
+def test_a_flag_that_the_compiler_lacks_is_left_out_and_said(monkeypatch, tmp_path, kernels, capsys):
+    script = wrapper(
+        tmp_path / "g++",
+        'for flag; do case $flag in -ftrivial*) echo "g++: error: unrecognized option $flag" >&2; exit 1;; esac; done\n'
+        f'exec {OWN} "$@"',
+    )
+    monkeypatch.setenv("CXX", script)
+    assert main(["trace", str(kernels["tiled"].path), "--tile", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "lacks -ftrivial-auto-var-init=pattern: a read of a variable that nobody set may be missed" in said
+    (tmp_path / "mine.cu").write_text(kernels["naive"].path.read_text().replace("T sum = 0;", "T sum;"))
+    assert main(["trace", str(tmp_path / "mine.cu"), "--block", "8x8"]) == 1
+    assert "wrong product" in capsys.readouterr().out, "the stack of a thread is marked for every compiler"
+
+
+REFUSED = {
+    "clang": ("clang++", "clang version .* is not g\\+\\+ 11 or newer; install one .*set CXX"),
+    "old": (f"{OWN} -U__GNUC__ -D__GNUC__=10", "is not g\\+\\+ 11 or newer"),
+    "none": ("no-such-compiler", "there is no C\\+\\+ compiler 'no-such-compiler'; install one"),
+    "no headers": (f"{OWN} --sysroot=/nonexistent", "cannot make a library: .*No such file.*install it whole"),
+    "no linker": (f"{OWN} -fuse-ld=lld -B/nonexistent", "cannot make a library: .*ld.*install it whole"),
+    "no crt": (f"{OWN} -nostdlib -lno-such-library", "cannot make a library: .*cannot find -lno-such-library"),
+}
+
+
+@pytest.mark.parametrize("compiler, message", REFUSED.values(), ids=REFUSED)
+def test_a_compiler_that_cannot_do_is_refused_in_one_line(monkeypatch, capsys, compiler, message):
+    if compiler == "clang++" and not shutil.which("clang++"):
+        pytest.skip("clang++ is not installed")
+    monkeypatch.setenv("CXX", compiler)
+    with pytest.raises(UserError, match=message):
+        cpp.check()
+    assert main(["trace", KERNEL]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_what_cannot_be_loaded_here_is_refused(monkeypatch):
+    def refuses(path):
+        raise OSError("probe.so: version `GLIBCXX_3.4.99' not found")
+
+    monkeypatch.setenv("CXX", f"{OWN} -DOTHER")
+    monkeypatch.setattr(ctypes, "CDLL", refuses)
+    with pytest.raises(UserError, match=r"cannot load: .*GLIBCXX_3.4.99.*add -static-libstdc\+\+ to CXX"):
+        cpp.check()

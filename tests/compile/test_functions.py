@@ -1,0 +1,138 @@
+"""The functions of a CUDA file are what the compiler sees, however they are written."""
+
+import pytest
+
+from tilewise import UserError
+from tilewise.__main__ import main
+from tilewise.microscope.functions import functions
+
+BODY = """{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    T sum = 0;
+    for (int k = 0; k < p; ++k) sum += A[row * p + k] * B[k * m + col];
+    C[row * m + col] = sum;
+}"""
+HEAD = "(const T* A, const T* B, T* C, int n, int p, int m)"
+WAYS = [  # a way to write the head of `mine`
+    f"template <typename T> __global__ __launch_bounds__(64, 2) void mine{HEAD}",
+    f"template <typename T> __global__ void __launch_bounds__((32) * 2, 2) mine{HEAD}",
+    f"template <typename T> static __global__ void mine{HEAD}",
+    f"template <class T>\nvoid __global__\nmine\n{HEAD}",
+    f"#define KERNEL(name) template <typename T> __global__ void name{HEAD}\nKERNEL(mine)",
+    f"template <typename T> __global__ __attribute__((unused)) void mine{HEAD}",
+    f"/* template <int NO> __global__ void mine(int); */ template <typename T> __global__ void mine{HEAD}",
+    f"#if 0\n__global__ void mine(int);\n#endif\ntemplate <typename T> __global__ void mine{HEAD}",
+    f'const char* text = "__global__ void mine(";\ntemplate <typename T> __global__ void mine{HEAD}',
+    f"template <typename T> __global__ void mine{HEAD};\ntemplate <typename T> __global__ void mine{HEAD}",
+    f"using T = float; __global__ void mine{HEAD}",
+    f'using T = float; extern "C" __global__ void mine{HEAD}',
+    f"namespace outer {{ namespace inner {{ template <typename T> __global__ void mine{HEAD} BODY }} }}",
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=map(str, range(len(WAYS))))
+def test_a_kernel_is_found_and_runs_however_its_head_is_written(tmp_path, capsys, way):
+    text = way.replace("BODY", BODY) if "BODY" in way else f"{way}\n{BODY}"
+    (tmp_path / "mine.cu").write_text(text + "\n")
+    assert main(["trace", str(tmp_path / "mine.cu"), "--block", "8x8", "--shape", "9x5x11"]) == 0, capsys.readouterr()
+
+
+def test_template_and_parameters(tmp_path):
+    (tmp_path / "mine.cu").write_text(
+        """#define WIDTH 32
+        template <typename T, int TILE = WIDTH, bool WIDE = (WIDTH > 16), unsigned long N = 2u, typename U = int>
+        __global__ void mine(const T* __restrict__ A, const float (*rows)[4], U out[], int n = 3);
+        __global__ void other();"""
+    )
+    found = functions(tmp_path / "mine.cu")
+    assert list(found) == ["mine", "other"] and not found["other"].parameters
+    template = [(" ".join(p.type), p.name, p.default) for p in found["mine"].template]
+    assert template == [
+        ("typename", "T", ""),
+        ("int", "TILE", "32"),
+        ("bool", "WIDE", "( 32 > 16 )"),
+        ("unsigned long", "N", "2u"),
+        ("typename", "U", "int"),
+    ]
+    assert found["mine"].parameters[0].name == "A"
+    assert (found["mine"].parameters[-1].name, found["mine"].parameters[-1].default) == ("n", "3")
+
+
+def test_a_header_of_the_file_counts_and_a_header_of_the_system_does_not(tmp_path):
+    (tmp_path / "own.cuh").write_text("template <int N> __global__ void theirs(float* C);")
+    (tmp_path / "mine.cu").write_text('#include "own.cuh"\n#include <cuda_fp16.h>\n__global__ void mine(__half* C);')
+    assert list(functions(tmp_path / "mine.cu")) == ["theirs", "mine"]
+
+
+@pytest.mark.parametrize(
+    "head, cluster",
+    [
+        ("__global__ void __cluster_dims__(2, 1, 1) mine(float* C);", ("2", "1", "1")),
+        ("__device__ int x; template <int N> __cluster_dims__(2 * N) __global__ void mine(float* C);", ("2 * N",)),
+        ("__global__ void __cluster_dims__(8) other(float*); __global__ void mine(float* C);", ()),
+    ],
+)
+def test_clusters(tmp_path, head, cluster):
+    (tmp_path / "mine.cu").write_text(head)
+    assert functions(tmp_path / "mine.cu")["mine"].cluster == cluster
+
+
+NAMES = ["my kernel.cu", "9.cu", "a+b.cu", "größe.cu", "%s.cu", "-mine.cu", "mine.cu.cu", "a'b.cu", "a\\b.cu"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_any_name(tmp_path, capsys, name):
+    """The only kernel of a file need not be named."""
+    (tmp_path / name).write_text(f"template <typename T> __global__ void mine{HEAD}\n{BODY}")
+    assert main(["trace", str(tmp_path / name), "--block", "8x8", "--shape", "3x5x7"]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"\x00\xff\xd8binary", "cannot be read as a source file"),
+        (b"// caf\xe9", "cannot be read as a source file"),
+        (b"", "there is no __global__ function 'mine'; it has none"),
+        (
+            b"__global__ void a(int*); __global__ void b(int*);",
+            "there is no __global__ function 'mine'; it has a, b; name",
+        ),
+        (b'#include "nothing.cuh"', 'mine.cu:1: #include "nothing.cuh": there is no such file here'),
+        (b"#error wrong\n__global__ void mine(float* C);", "mine.cu:1: #error wrong"),
+        (b"__global__ void mine(float* C) {", "mine.cu: expected unqualified-id before string constant; a bracket"),
+    ],
+)
+def test_what_is_no_kernel_ends_in_one_message(tmp_path, capsys, content, words):
+    (tmp_path / "mine.cu").write_bytes(content)
+    assert main(["trace", str(tmp_path / "mine.cu"), "--block", "8x8"]) == 2
+    said = capsys.readouterr().err
+    assert words in said and "Traceback" not in said
+
+
+def test_a_name_that_no_compiler_takes(tmp_path, capsys):
+    (tmp_path / 'a"b.cu').write_text(f"template <typename T> __global__ void mine{HEAD}\n{BODY}")
+    assert main(["trace", str(tmp_path / 'a"b.cu'), "--block", "8x8"]) == 2
+    assert "no compiler takes a file of that name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "own, dtype", [("float", "double"), ("double", "float"), ("float", "int32"), ("float", "half")]
+)
+def test_a_kernel_of_another_type_says_so(tmp_path, capsys, own, dtype):
+    (tmp_path / "mine.cu").write_text(f"using T = {own};\n__global__ void mine{HEAD}\n{BODY}")
+    words = ["trace", str(tmp_path / "mine.cu"), "--block", "8x8", "--shape", "3x5x7", "--dtype"]
+    assert main([*words, dtype]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "argument 1 is the array A of " in said
+        and f"takes a pointer to {own}; choose that element type (--dtype {own}" in said
+    )
+    assert main([*words, own]) == 0
+
+
+def test_a_missing_compiler_is_one_message(tmp_path, monkeypatch):
+    (tmp_path / "mine.cu").write_text("__global__ void mine(float* C);")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(UserError, match=r"there is no C\+\+ compiler"):
+        functions(tmp_path / "mine.cu")

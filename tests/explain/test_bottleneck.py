@@ -1,0 +1,189 @@
+"""What limits a kernel: kernels whose bottleneck is known, because they are made so."""
+
+import dataclasses
+import html
+import math
+import re
+
+import pytest
+import synthetic
+
+from tilewise import RECORDED
+from tilewise.evidence import load_evidence, load_platform
+from tilewise.explain import bottleneck, profiles, traffic
+from tilewise.explain.bottleneck import LATENCY, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
+from tilewise.report import render
+from tilewise.study import registry
+
+#: A chip with round numbers: 100 multiprocessors at 1000 MHz make 100 wavefronts, 400 instructions, all 10^9 a second.
+MEASURED = {
+    ("multiply_add_rate", "float"): 25_000,
+    ("tensor_rate", "half"): 400_000,
+    ("shared_wavefronts_16_bytes", "float"): 90,
+    ("l1_bandwidth", "float"): 10_000,
+    ("memory_bandwidth", "float"): 4_000,
+}
+CHIP = Roofs(100, 1000, MEASURED)
+#: A multiply-add of a warp per nanosecond is 64 GFLOP/s. What uses next to nothing of anything:
+FRUGAL = Demand(multiply_add_share=1.0, wavefronts=0.0, lines=0.0, sectors=0.0, bytes=0.0)
+
+
+def demand(**values):
+    return Demand(**{**FRUGAL.__dict__, **values})
+
+
+@pytest.mark.parametrize(
+    ("gflops", "asks", "name", "share"),
+    [
+        (64 * 80, demand(wavefronts=1.0), "shared memory", 80 / 90),
+        (64 * 80, demand(lines=1.1), "look-ups in L1", 88 / 100),
+        (64 * 60, demand(sectors=5.0), "L1", 32 * 60 * 5 / 10_000),
+        (64 * 50, demand(bytes=64.0), "memory", 50 * 64 / 4_000),
+        (64 * 50, demand(multiply_add_share=0.2), "issue slots", 50 / 0.2 / 400),
+        (24_000, demand(multiply_add_share=0.95), "issue slots", 24_000 / 64 / 0.95 / 400),
+        (24_000, demand(), "multiply-adds", 24_000 / 25_000),
+        (3_000, demand(wavefronts=0.9), LATENCY, math.nan),
+    ],
+)
+def test_the_bottleneck_of_a_kernel_that_has_one(gflops, asks, name, share):
+    used = shares(gflops, asks, CHIP, "float")
+    assert limited_by(used) == (name, pytest.approx(share, nan_ok=True))
+
+
+def test_a_kernel_on_the_tensor_cores():
+    asks = demand(on_tensor_cores=True, multiply_add_share=0.3)
+    assert limited_by(shares(350_000, asks, CHIP, "half")) == ("tensor cores", pytest.approx(0.875))
+    assert "issue slots" not in shares(350_000, asks, CHIP, "half"), "an instruction there is many multiply-adds"
+    assert limited_by(shares(350_000, asks, CHIP, "bfloat16"))[0] == "", "the roof of its type was not measured"
+
+
+def test_the_roof_of_the_tensor_cores_follows_the_clock_of_the_run():
+    asks = demand(on_tensor_cores=True, multiply_add_share=0.3)
+    slowed = Roofs(100, 700, MEASURED, {"half": 0.7 * 500_000})
+    assert limited_by(shares(315_000, asks, slowed, "half")) == ("tensor cores", pytest.approx(0.9))
+
+
+def test_no_kernel_of_the_recorded_run_uses_more_than_there_is_and_the_tensor_cores_limit_with_their_clock():
+    [gpu] = [each for each in RECORDED.iterdir() if each.name == "nvidia-h200"]
+    platform = load_platform(gpu, recorded=True)
+    evidence = dataclasses.replace(load_evidence([gpu]), kernels=registry.load())
+    found = bottleneck.limits(evidence)
+    assert (found["limit_percent"].dropna() <= 100).all(), found.loc[found["limit_percent"] > 100, "kernel"]
+    own = found.set_index(["kernel", "dtype"])
+    for kernel, percent in (("wgmma", 89.1), ("warp_specialised", 89.0), ("clusters", 94.1)):
+        row = own.loc[(kernel, "bfloat16")]
+        assert row["sm_clock_mhz"] < 0.75 * platform.device.gpu["sm_clock_mhz"]
+        assert row["limited_by"] == "tensor cores, whose clock was lowered"
+        assert row["limit_percent"] == pytest.approx(percent, abs=0.1)
+    assert own.loc[("triton", "float"), "limited_by"] == "", "its machine code is not read, so its units are not known"
+
+
+def test_what_ncu_counted_behind_the_first_cache():
+    roofs = Roofs(100, 1000, MEASURED | {("l2_bandwidth", "float"): 5_000})
+    asks = demand(l2_bytes=80.0, bytes=8.0)
+    used = shares(64 * 50, asks, roofs, "float")
+    assert limited_by(used) == ("L2", pytest.approx(50 * 80 / 5_000)) and used["memory"] == pytest.approx(0.1)
+    assert "L2" not in shares(64 * 50, demand(), roofs, "float"), "nobody counted it"
+    assert limited_by(shares(3_000, asks, CHIP, "float"))[0] == "", "counted, but the roof was not measured"
+
+
+def test_what_is_not_known_is_not_called_latency():
+    """A resource above half limits, whatever else there may be; that none does, is only known if all are."""
+    asks = Demand(multiply_add_share=1.0, wavefronts=0.1)
+    assert limited_by(shares(3_000, asks, CHIP, "float"))[0] == ""
+    assert limited_by(shares(64 * 80, Demand(wavefronts=1.0), CHIP, "float"))[0] == "shared memory"
+    assert limited_by({}) == ("", pytest.approx(math.nan, nan_ok=True))
+
+
+def test_without_a_measured_roof_the_clock_gives_it():
+    bare = Roofs(100, 1000)
+    assert shares(6_400, demand(wavefronts=0.5), bare, "float")["shared memory"] == pytest.approx(0.5)
+    slow = Roofs(100, 500)
+    assert shares(6_400, demand(wavefronts=0.5), slow, "float")["shared memory"] == pytest.approx(1.0)
+    assert bytes_per_multiply_add({"n": 1000, "p": 1000, "m": 1000}, 4) == pytest.approx(32 * 4 * 3 / 1000)
+
+
+def test_the_table_names_a_limit_for_what_was_counted(tmp_path):
+    folder = synthetic.write(tmp_path / "nvidia-h200", with_traffic=True)
+    evidence = load_evidence([folder], recorded=tmp_path / "none")
+    found = bottleneck.limits(evidence).set_index(["kernel", "dtype"])
+    assert set(found["n"]) == {8192} and found.index.is_unique
+    tiled = found.loc[("tiled", "float")]
+    # 262144 wavefronts of loads and 7 of stores for 256^3 multiply-adds, of which 32 make a warp's.
+    wavefronts = (250_000 + 7) / (256**3 / 32)
+    assert tiled["hardware_wavefronts_per_100"] == pytest.approx(100 * wavefronts)
+    used = {
+        "shared memory": 100 * tiled["gflops"] / 64 * wavefronts / (132 * 1.965),
+        "issue slots": 100 * tiled["gflops"] / 64 / 0.5 / (4 * 132 * 1.965),
+        "multiply-adds": 100 * tiled["gflops"] / 61e3,
+    }
+    assert max(used.values()) < 50, "and nobody counted the lines"
+    assert tiled["limited_by"] == "" and math.isnan(tiled["limit_percent"])
+    busy = evidence.facts["counters"].assign(shared_load_wavefronts=1_000_000)
+    evidence = dataclasses.replace(evidence, facts=evidence.facts | {"counters": busy})
+    tiled = bottleneck.limits(evidence).set_index(["kernel", "dtype"]).loc[("tiled", "float")]
+    wavefronts = (1_000_000 + 7) / (256**3 / 32)
+    share = 100 * tiled["gflops"] / 64 * wavefronts / (132 * 1.965)
+    assert share > 50
+    assert (tiled["limited_by"], tiled["limit_percent"]) == ("shared memory", pytest.approx(share))
+    assert (tiled["second_limit"], tiled["second_percent"]) == ("issue slots", pytest.approx(used["issue slots"]))
+    assert found.loc[("cublas", "float"), "limited_by"] == "", "nobody counts what a library asks for"
+    assert bottleneck.limits(
+        load_evidence([synthetic.write(tmp_path / "emulator", "emulator")], recorded=tmp_path / "none")
+    ).empty
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    folder = synthetic.write(tmp_path_factory.mktemp("profiled") / "nvidia-h200", with_traffic=True)
+    return load_evidence([folder], recorded=folder / "none")
+
+
+def test_the_table_of_counters_at_full_size(profiled):
+    [row] = profiles.profiled(profiled).to_dict("records")
+    assert (row["platform"], row["kernel"], row["choice"], row["n"]) == ("nvidia-h200", "tiled", "tile 16", 2048)
+    assert (row["profiled_ms"], row["dram_gb"]) == (2.5, 0.064)
+    assert row["matrices_moved"] == pytest.approx(64e6 / (3 * 4 * 2048**2))
+    assert row["wavefronts_per_100"] == pytest.approx(100 * 2**27 / (2048**3 / 32))
+    assert row["waits"] == "mio throttle 5, barrier 2, long scoreboard 1", "an instruction that is issued does not wait"
+    said = " ".join(html.unescape(re.sub(r"<[^>]+>", "", render.Page(profiled).section("13-memory.md"))).split())
+    assert "issue in 45 % of the cycles of tiled (tile 16) in float" in said
+    assert "Memory moves 1.3 times the three matrices" in said and "mio throttle 5, barrier 2" in said
+    nothing = profiled.facts | {"counters": profiled.facts["counters"].head(0)}
+    assert profiles.profiled(dataclasses.replace(profiled, facts=nothing)).empty
+
+
+def test_what_limits_follows_from_counters_of_its_own_machine(profiled):
+    """The share of a machine's memory is what ncu counted there, per multiply-add, at the rate of the largest shape."""
+    rows = profiled.gpu
+    rows = rows[((rows["kernel"] == "tiled") & (rows["tile"] == 16)).fillna(False)]
+    only = dataclasses.replace(profiled, gpu=rows)
+    work, gflops = 2048**3 / 32, bottleneck.limits(only).set_index("dtype").loc["float", "gflops"]
+
+    def limit(**changes):
+        counted = profiled.facts["counters"].assign(shared_load_wavefronts=0, shared_store_wavefronts=0)
+        evidence = dataclasses.replace(only, facts=only.facts | {"counters": counted.assign(**changes)})
+        row = bottleneck.limits(evidence).set_index("dtype").loc["float"]
+        return row["limited_by"], row["limit_percent"]
+
+    moved = 4300e9 * 64 * work / (gflops * 1e9)  # as much as memory delivers in the time of the product
+    assert limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0) == ("memory", pytest.approx(90, rel=1e-6))
+    elsewhere = limit(dram_read_bytes=round(0.9 * moved), dram_written_bytes=0, platform="nvidia-a100")
+    assert elsewhere != ("memory", pytest.approx(90, rel=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "choice", "sides", "share"),
+    [
+        ("multi_tile", {"tile": 32, "ntb": 7}, (256, 448), 1),
+        ("multi_tile", {"tile": 32, "ntb": 7}, (256, 256), 448 / 256),  # its second block is mostly beyond the edge
+        ("stream_k", {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 4, "walk": 79, "band": 16}, (256, 256), 1),
+        ("clusters", {"tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16}, (256, 256), 1),
+    ],
+)
+def test_the_work_of_a_counted_launch(kernel, choice, sides, share, profiled):
+    """Of kernels whose blocks stay and take tile after tile, the number of blocks says nothing."""
+    n, m = sides
+    row = dict.fromkeys(profiled.parameters) | choice | {"kernel": kernel, "dtype": "float", "n": n, "p": 64, "m": m}
+    row["dtype"] = profiled.kernels[kernel].dtypes[0]
+    assert traffic.multiply_adds(row, profiled) == pytest.approx(n * 64 * m * share, rel=0.02)

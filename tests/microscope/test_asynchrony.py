@@ -1,0 +1,129 @@
+"""The ladder under the microscope: every rung is clean and right at a ragged shape of two tiles each way, and mistakes
+in what it leaves to the hardware are found. A mutant is the text of a kernel in which one string is replaced."""
+
+import dataclasses
+
+import pytest
+from builders import trace
+
+from tilewise.study.registry import load
+from tilewise.study.sources import INCLUDE
+
+KERNELS = load()
+RING = {"tile_n": 128, "tile_m": 256, "tile_k": 16, "stages": 3, "walk": 69}
+PARTS = {"tile_m": 64, "stages": 4, "cluster_blocks": 1, "band": 4}
+#: Element type, shape and parameters of a kernel; its name is the first word. Sums are long enough to go round a ring.
+RUNGS = {
+    "pipelined": (
+        "float",
+        (67, 37, 131),
+        {"tile_n": 64, "tile_m": 64, "tile_k": 8, "thread_n": 8, "thread_m": 4, "walk": 0},
+    ),
+    "async_copies": (
+        "float",
+        (67, 36, 132),
+        {"tile_n": 64, "tile_m": 64, "tile_k": 8, "stages": 3, "thread_n": 8, "thread_m": 4},
+    ),
+    "tma_ring": ("float", (131, 101, 260), RING),
+    "transposing_ring": ("float", (131, 101, 260), RING),
+    "stream_k": ("float", (131, 101, 260), RING | {"band": 4}),
+    "stream_k of 12 columns": ("float", (131, 100, 200), RING | {"tile_m": 192, "band": 4}),
+    "dmma": ("double", (67, 37, 131), {"mma_rows": 16, "mma_k": 16}),
+    "dmma_pipelined": (
+        "double",
+        (131, 36, 70),
+        {
+            "tile_n": 64,
+            "tile_m": 64,
+            "tile_k": 16,
+            "warp_n": 32,
+            "warp_m": 32,
+            "mma_k": 16,
+            "stages": 3,
+            "blocks_per_sm": 1,
+        },
+    ),
+    "mma_sync": (
+        "half",
+        (67, 200, 72),
+        {"tile_n": 64, "tile_m": 64, "tile_k": 64, "warp_n": 32, "warp_m": 64, "stages": 3, "blocks_per_sm": 1},
+    ),
+    "wgmma": ("half", (131, 264, 72), {"tile_m": 64, "stages": 3}),
+    "warp_specialised": ("bfloat16", (131, 261, 67), {"tile_m": 64, "stages": 2}),
+    "clusters": ("half", (131, 136, 136), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
+    "clusters of two": (
+        "half",
+        (260, 264, 72),
+        {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4},
+    ),
+    "float_from_half of two": ("float", (131, 389, 67), PARTS | {"cluster_blocks": 2}),
+    "three_tf32": ("float", (131, 69, 67), {"products": 3, "tile_m": 64, "stages": 3, "band": 4}),
+    "float_from_bf16": ("float", (131, 69, 67), PARTS),
+    "float_from_half": ("float", (131, 389, 67), PARTS),
+}
+
+FULL, FREE = "wait_for(full + 8 * place.stage, place.parity);", "wait_for(empty + 8 * place.stage, place.parity ^ 1);"
+MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
+    ("async_copies", "wait_for_copy_groups<STAGES - 2>();", "", "asynchrony"),
+    ("wgmma", FULL, "", "asynchrony"),
+    ("wgmma", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    ("wgmma", "__syncthreads();  // in both", "// in both", "race"),
+    ("wgmma", "make_barrier(full + 8 * s, 1);", "make_barrier(full + 8 * s, 2);", "deadlock"),
+    ("wgmma", "arrive_and_expect(barrier, STAGE_BYTES);", "arrive_and_expect(barrier, STAGE_BYTES + 16);", "deadlock"),
+    ("wgmma", "publish_barriers();", "", "asynchrony"),
+    ("warp_specialised", "% 32 == 0) arrive(previous);", "% 128 < 8 && consumer == 0) arrive(previous);", "race"),
+    ("warp_specialised", "make_barrier(empty + 8 * s, 8);", "make_barrier(empty + 8 * s, 9);", "deadlock"),
+    ("warp_specialised", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    ("warp_specialised", FREE, "", "asynchrony"),
+    ("clusters", "show_to_async_proxy();", "", "asynchrony"),
+    ("clusters", "PANELS % OUTS == 0 ? OUTS - 1 : 0", "OUTS - 1", "race"),
+    ("clusters", "wait_for_store_reads<", "if (false) wait_for_store_reads<", "race"),
+    ("clusters of two", "if constexpr (CLUSTER > 1) cluster_sync();  // a", "// a", "asynchrony"),
+    ("clusters of two", "else cluster_sync();", "else __syncthreads();", "asynchrony"),
+    ("clusters of two", "load_box_for(3, ", "load_box_for(1, ", "deadlock"),
+    ("clusters of two", "8 * CLUSTER);", "8);", "asynchrony"),
+    ("clusters of two", "arrive_in_block(previous, lane)", "arrive_in_block(previous, rank)", "asynchrony"),
+    ("clusters of two", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    ("tma_ring", "__syncthreads();  // the barriers exist", "", "race"),
+]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_rung(name):
+    dtype, shape, choice = RUNGS[name]
+    row, faults = trace(KERNELS[name.split()[0]], dtype, shape, **choice)
+    assert not faults, [str(fault) for fault in faults]
+    assert row["global_load_sectors"] > 0
+
+
+def traced_mutant(folder, name, old, new, header=""):
+    """The file in which `old` is replaced, and the faults: the rung's own text or, if named, a header's, which is found
+    beside the kernel before that of kernels/include."""
+    kernel = KERNELS[name.split()[0]]
+    own = folder / kernel.source
+    own.parent.mkdir(parents=True)
+    own.write_text(kernel.path.read_text())
+    path = own.parent / header if header else own
+    text = (INCLUDE / header if header else kernel.path).read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    dtype, shape, choice = RUNGS[name]
+    _, faults = trace(dataclasses.replace(kernel, folder=folder), dtype, shape, **choice)
+    return path, faults
+
+
+@pytest.mark.parametrize("name, header", [("tma_ring", "ring_product.cuh"), ("float_from_half", "parts.cuh")])
+def test_what_is_read_is_fenced_before_tma_overwrites_it(tmp_path, name, header):
+    fence = "show_to_async_proxy();"
+    assert (INCLUDE / header).read_text().count(fence) == 1
+    _, faults = traced_mutant(tmp_path, name, fence, "", header)
+    assert faults
+    assert all("overwrites" in str(fault) and "with no fence.proxy.async between" in str(fault) for fault in faults)
+
+
+@pytest.mark.parametrize("name, old, new, kind", MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[2][:30]}" for m in MUTANTS])
+def test_mutant(tmp_path, name, old, new, kind):
+    path, faults = traced_mutant(tmp_path, name, old, new)
+    found = [fault for fault in faults if fault.kind == kind]
+    assert found, [str(fault) for fault in faults]
+    assert any(str(path) in str(fault) for fault in found), "the line of the kernel is told"

@@ -1,0 +1,68 @@
+"""Kernels in the style of people's CUDA: what is wrong is found at its line, and what is right is not accused."""
+
+import re
+from pathlib import Path
+
+import pytest
+import sanitizer
+
+from tilewise.microscope.compile import RUNTIME, TRACED, build, build_traced
+from tilewise.microscope.faults import KINDS
+from tilewise.microscope.multiplication import Multiplication
+from tilewise.microscope.tracer import Tracer
+from tilewise.study import points
+from tilewise.study.kernel import Kernel, LaunchEntry
+
+FILE = Path(__file__).with_name("people.cu")
+LINES = FILE.read_text().splitlines()
+#: Each kernel's name, which begins with the kind of its fault, and its first line.
+BEGINS = {found[1]: line for line, text in enumerate(LINES, 1) if (found := re.fullmatch(r"KERNEL\((\w+)\)", text))}
+CLEAN = [name for name in BEGINS if name.startswith("clean")]
+FAULTY = [name for name in BEGINS if name not in CLEAN]
+
+
+def kernel_of(name):
+    dynamic = 16 * 16 * 4 if name == "out_of_bounds_dynamic_memory" else 0
+    grid = ("ceil_div(m, 16)", "ceil_div(n, 16)")
+    launch = LaunchEntry(function=name, block=("16", "16"), grid=grid, dynamic_shared_bytes=dynamic)
+    return Kernel(name, name, "cuda", ("float",), FILE.name, launches=(launch,), folder=FILE.parent)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return build_traced(kernel_of(CLEAN[0]), list(BEGINS), tmp_path_factory.mktemp("people") / "people.so")
+
+
+def traced(name, library):
+    point = points.point("t", name, "float", 33, 35, 70)
+    limit = 1 if name == "race_flag_of_thread_0" else 100
+    return Tracer(library, kernel_of(name), limit).trace(Multiplication(kernel_of(name), point))[1]
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean(name, library):
+    faults = traced(name, library)
+    assert not faults, [str(fault) for fault in faults]
+    assert sanitizer.recorded(FILE.name, name) == sanitizer.CLEAN
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_faulty(name, library):
+    faults = traced(name, library)
+    said = [str(fault) for fault in faults]
+    assert not any("<stdin>" in text for text in said), said
+    found = [fault for fault in faults if fault.kind == next(kind for kind in KINDS if name.startswith(kind))]
+    assert found, said
+    assert sanitizer.recorded(FILE.name, name) == sanitizer.kinds(faults), said
+    end = min((line for line in BEGINS.values() if line > BEGINS[name]), default=len(LINES) + 1)
+    marked = [line for line in range(BEGINS[name], end) if "// FAULT" in LINES[line - 1]]
+    if marked:
+        assert any(fault.line == marked[0] or re.search(rf"\bline {marked[0]}\b", fault.text) for fault in found), said
+
+
+@pytest.mark.parametrize("level", ["-O1", "-O3"])
+def test_the_verdicts_do_not_depend_on_the_level_of_optimisation(level, library, tmp_path):
+    flags = [level if flag == "-O2" else flag for flag in TRACED]
+    other = build(kernel_of(CLEAN[0]), list(BEGINS), tmp_path / "other.so", flags, RUNTIME)
+    for name in BEGINS:
+        assert {f.key for f in traced(name, library)} == {f.key for f in traced(name, other)}, name

@@ -1,0 +1,50 @@
+"""What the page says, as text without markup."""
+
+import html
+import re
+
+from markupsafe import Markup
+
+from tilewise.report import render
+
+
+class Words(render.Page):
+    """A page without tables and figures; some tables that its sentences ask for may be given.
+
+    `rungs` are those of the float ladder, `ladder` the best of every kernel.
+    """
+
+    def __init__(self, evidence, rungs=None, ladder=None, **tables):
+        super().__init__(evidence)
+        self._made |= {f"table {name}": table for name, table in tables.items()}
+        self._made |= {"rungs ladder_float": rungs} if rungs is not None else {}
+        self._made |= {"ladder": ladder} if ladder is not None else {}
+
+    def claims(self, *_, **__):
+        return Markup("")
+
+    table = figure = tiles = _tiles = _piece = claims
+
+
+def plain(page):
+    """The words of HTML."""
+    page = re.sub(r'<a class="anchor-link".*?</a>', "", page)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", page)).replace("\u00a0", " ").split())
+
+
+def said(evidence, source):
+    """What a piece of a section says of some evidence."""
+    return plain(Words(evidence).text(source))
+
+
+def section(evidence, name, **tables):
+    """What a whole section says of some evidence; `tables` replace those of `render.TABLES`."""
+    return plain(Words(evidence, **tables).section(name))
+
+
+def told(evidence, name):
+    """What a section says of each kernel: the first paragraph below its heading."""
+    page = Words(evidence).section(name)
+    found = re.findall(r'<h[23] id="([^"]+)">.*?</h[23]>\s*<p>(.*?)</p>', page, re.DOTALL)
+    told = {re.match(r"\w+", title)[0]: plain(words) for title, words in found}
+    return {name: words for name, words in told.items() if name in evidence.kernels}

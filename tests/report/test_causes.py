@@ -1,0 +1,442 @@
+"""Why each rung is faster: every number of a causal sentence comes from the recorded counts, and a sentence whose
+premise fails in another run is not said there."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+from prose import plain, section, told
+
+from tilewise import RECORDED
+from tilewise.evidence import data_sheets, load_evidence
+from tilewise.explain import bottleneck, climb, mix, timings
+from tilewise.report import figures, findings, render, runs, sections, tables
+
+FOLDER = RECORDED / "nvidia-h200"
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """The repository's recorded run."""
+    return load_evidence([FOLDER])
+
+
+@pytest.fixture(scope="module")
+def rungs(recorded):
+    """The recorded float rungs at their largest cube, by kernel."""
+    return climb.rungs(climb.climb(recorded, climb.CLIMB), recorded).set_index("kernel")
+
+
+@pytest.fixture(scope="module")
+def ncu():
+    """What ncu counted at 4096 cubed in float, as the file has it: one row per kernel of the ladder."""
+    rows = pd.read_csv(FOLDER / "counters.csv", low_memory=False)
+    rows = rows[(rows["dtype"] == "float") & (rows["n"] == 4096) & rows["executed_instructions"].notna()]
+    rows = rows[(rows["kernel"] != "naive") | (rows["block_x"] == 128)]
+    rows = rows[(rows["kernel"] != "multi_tile") | (rows["ntb"] == 7)]
+    rows = rows.set_index("kernel")
+    assert rows.index.is_unique
+    return rows.assign(work=4096**3 / 32)  # multiply-adds of a warp
+
+
+ANSWER, LADDER = "00-answer.md", "04-ladder.md"
+
+
+@pytest.fixture(scope="module")
+def page(recorded):
+    return told(recorded, LADDER)
+
+
+def test_ceilings_follow_from_the_instructions_that_ran(rungs, ncu):
+    """TFLOP/s that the executed instructions allow, from the files alone; the loop's machine code says 51.6 and 48.4 of
+    the two rungs whose loops have branches or loops that it counts once."""
+    roofs = pd.read_csv(FOLDER / "facts" / "bandwidth.csv").set_index(["quantity", "dtype"])["measured"]
+    for kernel, ceiling in {
+        "register_tile": 47.3,
+        "vector_loads": 54.8,
+        "warp_tile": 54.9,
+        "pipelined": 58.2,
+        "tma_ring": 59.5,
+    }.items():
+        share = ncu.loc[kernel, "work"] / ncu.loc[kernel, "executed_instructions"]
+        assert share * roofs["multiply_add_rate", "float"] / 1000 == pytest.approx(ceiling, abs=0.05)
+        assert rungs.loc[kernel, "ceiling_gflops"] / 1000 == pytest.approx(ceiling, abs=0.05)
+        assert rungs.loc[kernel, "others_per_100"] == pytest.approx(100 * (1 / share - 1))
+
+
+def test_what_ncu_did_not_count_is_of_the_machine_code(recorded, rungs):
+    none = recorded.facts["counters"].head(0)
+    bare = dataclasses.replace(recorded, facts=recorded.facts | {"counters": none})
+    found = climb.rungs(climb.climb(bare, climb.CLIMB), bare).set_index("kernel")
+    assert found.loc["register_tile", "ceiling_gflops"] / 1000 == pytest.approx(51.6, abs=0.05)
+    assert found["issue_percent"].isna().all() and found.loc["register_tile", "wavefronts_per_100"] > 70
+    elsewhere = recorded.facts["counters"].assign(platform="nvidia-a100")
+    other = dataclasses.replace(recorded, facts=recorded.facts | {"counters": elsewhere})
+    found = climb.rungs(climb.climb(other, climb.CLIMB), other).set_index("kernel")
+    assert found.loc["register_tile", "ceiling_gflops"] / 1000 == pytest.approx(51.6, abs=0.05)
+
+
+def test_everything_shows_the_same_ceiling(recorded, rungs):
+    loops = climb.loops(recorded)
+    loops = loops[loops["dtype"] == "float"].set_index("kernel")
+    limits = bottleneck.limits(recorded)
+    limits = limits[limits["dtype"] == "float"].set_index("kernel")
+    for kernel in ("register_tile", "vector_loads", "warp_tile", "tma_ring"):
+        ceiling = rungs.loc[kernel, "ceiling_gflops"]
+        assert loops.loc[kernel, "ceiling_gflops"] == limits.loc[kernel, "ceiling_gflops"] == ceiling
+        drawn = figures.svg(figures.rungs(rungs.reset_index(), recorded))
+        assert f"{kernel}: its instructions allow {ceiling / 1000:.3g} TFLOP/s" in drawn
+    # 73 % of the slots of a scheduler at 1980 MHz, of which ncu saw 71.
+    slots = limits.loc["warp_tile", "gflops"] / 64 / (4 * 132 * limits.loc["warp_tile", "sm_clock_mhz"] / 1000)
+    assert limits.loc["warp_tile", "limit_percent"] == pytest.approx(
+        100 * slots / (limits.loc["warp_tile", "executed_percent"] / 100)
+    )
+
+
+def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu, page):
+    """What falls is what they execute and wait for; passes of shared memory and resident warps do not."""
+    before, after = ncu.loc["register_tile"], ncu.loc["vector_loads"]
+    others = [100 * (row["executed_instructions"] / row["work"] - 1) for row in (before, after)]
+    assert others == pytest.approx([34.1, 15.7], abs=0.1)
+    passes = [
+        100 * (row["shared_load_wavefronts"] + row["shared_store_wavefronts"]) / row["work"] for row in (before, after)
+    ]
+    assert passes == pytest.approx([32.5, 33.7], abs=0.1)
+    assert (before["stall_long_scoreboard"], after["stall_long_scoreboard"]) == (1.35, 0.96)
+    assert (before["stall_barrier"], after["stall_barrier"]) == (1.15, 0.34)
+    assert rungs.loc["register_tile", "warps"] == rungs.loc["vector_loads", "warps"] == 16
+    assert rungs.loc[["register_tile", "vector_loads"], "wavefronts_per_100"].tolist() == pytest.approx(passes)
+    assert "1.4 warps wait for global memory and 1.1 at a barrier" in page["register_tile"]
+    names = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
+    assert 100 * before[names].sum() / before["work"] == pytest.approx(8.6, abs=0.05)
+    assert "of 34 for 100 multiply-adds only 8.6 load or store" in page["register_tile"]
+    assert "16 others for 100 multiply-adds instead of 34" in page["vector_loads"]
+    assert "0.96 warps wait for global memory (1.4 before) and 0.34 at a barrier (1.1)" in page["vector_loads"]
+    assert "Neither passes of shared memory (34 for 100 multiply-adds, 33 before)" in page["vector_loads"]
+    for name in ("register_tile", "vector_loads"):
+        assert "bank conflicts" not in page[name] and "emulator" not in page[name] and "occupancy" not in page[name]
+
+
+def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu, page):
+    waits = [ncu.loc[name, ["stall_long_scoreboard", "stall_barrier"]].tolist() for name in ("warp_tile", "pipelined")]
+    assert waits == [[0.82, 0.44], [0.01, 0.02]]
+    assert "0.82 warps per instruction issued for global memory and 0.44 at a barrier" in page["warp_tile"]
+    assert "0.01 warps wait for global memory (0.82 before) and 0.02 at a barrier (0.44)" in page["pipelined"]
+    assert rungs.loc["warp_tile", "percent_of_ceiling"] == pytest.approx(73.3, abs=0.1)
+    assert "88 % of its ceiling instead of 73" in page["pipelined"]
+    conflicts = [
+        100 * row["shared_bank_conflicts"] / (row["shared_load_wavefronts"] + row["shared_store_wavefronts"])
+        for _, row in ncu.loc[["vector_loads", "warp_tile"]].iterrows()
+    ]
+    assert conflicts == pytest.approx([39.7, 4.06], abs=0.05)
+    assert "bank conflicts fall from 40 % of the passes of shared memory to 4.1 %" in page["warp_tile"]
+    assert (ncu.loc["pipelined", "stall_dispatch_stall"], ncu.loc["async_copies", "stall_dispatch_stall"]) == (
+        0.16,
+        0.41,
+    )
+    assert "0.41 warps per instruction issued are held back at dispatch (0.16 in pipelined)" in page["async_copies"]
+
+
+def test_the_counts_behind_tiles_in_shared_memory(rungs, ncu, page):
+    """The tighter of two limits is shown: passes of shared memory, for which the warps wait, and not barriers."""
+    tiled = ncu.loc["tiled"]
+    assert tiled[["stall_mio_throttle", "stall_long_scoreboard", "stall_barrier"]].tolist() == [15.56, 6.72, 5.29]
+    assert "157 passes for 100 multiply-adds, which allows 10 TFLOP/s" in page["tiled"]
+    assert "16 of them wait for the pipe to shared memory, 6.7 for global memory and 5.3 at a barrier" in page["tiled"]
+    assert rungs.loc["tiled", "gflops"] < 64 * 254.964169 / 1.57092767
+
+
+def without(evidence, **changes):
+    """The same evidence with other counts of ncu."""
+    counters = evidence.facts["counters"]
+    return dataclasses.replace(evidence, facts=evidence.facts | {"counters": counters.assign(**changes)})
+
+
+def test_a_cause_whose_premise_fails_is_not_told(recorded):
+    """Where ncu saw no waits, or another kernel waits more, the page does not tell of them."""
+    calm = told(without(recorded, stall_long_scoreboard=0.1, stall_barrier=0.1, stall_mio_throttle=0.1), LADDER)
+    assert "warps wait for global memory" not in calm["register_tile"] + calm["vector_loads"] + calm["pipelined"]
+    assert "What remains is waiting" not in calm["warp_tile"] and "wait for the pipe" not in calm["tiled"]
+    same = told(without(recorded, stall_dispatch_stall=0.3), LADDER)
+    assert "held back at dispatch" not in same["async_copies"]
+    facts = recorded.facts | {"counters": recorded.facts["counters"].head(0)}
+    bare = dataclasses.replace(recorded, facts=facts)
+    nothing = told(bare, LADDER)
+    for words in ("per instruction issued", "executed", "passes of shared memory", "bank conflicts", "instructions:"):
+        assert not any(words in each for each in nothing.values()), words
+    assert "It waits less" not in section(bare, ANSWER), "ceilings of machine code alone may be far off"
+
+
+def test_waits_at_one_size_explain_no_other(recorded):
+    """ncu profiled at 4096 cubed: a rung that is slower at 8192 waits for something else there."""
+    large = (recorded.gpu["kernel"] == "register_tile") & (recorded.gpu["n"] == 8192)
+    gpu = recorded.gpu.assign(gflops=recorded.gpu["gflops"].mask(large, 22_000.0))
+    slow = dataclasses.replace(recorded, gpu=gpu)
+    found = climb.rungs(climb.climb(slow, climb.CLIMB), slow).set_index("kernel")
+    assert pd.isna(found.loc["register_tile", "stall_barrier"]) and found.loc["warp_tile", "stall_barrier"] == 0.44
+    assert "wait for global memory" not in told(slow, LADDER)["register_tile"]
+
+
+def test_a_tie_is_told_and_drawn_as_a_tie(recorded, rungs, page):
+    """The runs of stream_k and tma_ring overlap at 8192 cubed; those of transposing_ring and tma_ring do not."""
+    times = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    times = times[(times["task"] == "ladder_float") & (times["n"] == 8192) & (times["m"] == 8192)].set_index("kernel")
+    ring, stream, slower = (times.loc[name] for name in ("tma_ring", "stream_k", "transposing_ring"))
+    assert ring["time_ms"] < stream["run_low_ms"] < ring["run_high_ms"] < slower["run_low_ms"]
+    assert rungs["as_fast"].sum() == 1 and rungs.loc["stream_k", "as_fast"]
+    assert "as fast as tma_ring: their runs overlap" in page["stream_k"]
+    assert "0.973× the rate of tma_ring" in page["transposing_ring"]
+    assert "tma_ring (and stream_k, whose runs overlap with it)" in section(recorded, ANSWER)
+    apart = recorded.gpu["run_low_ms"].mask(recorded.gpu["kernel"] == "stream_k", recorded.gpu["time_ms"])
+    evidence = dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_low_ms=apart, run_high_ms=apart))
+    found = climb.rungs(climb.climb(evidence, climb.CLIMB), evidence)
+    assert not found["as_fast"].any()
+    assert "overlap" not in section(evidence, ANSWER)
+    hatched = [figures.svg(figures.rungs(table, recorded)).count("url(#h") for table in (rungs.reset_index(), found)]
+    assert hatched[1] == hatched[0] + 1, "a slower rung is hatched, an equal one is not"
+
+
+def test_the_headline_names_the_block_of_its_baseline(recorded, rungs):
+    ladder = tables.ladder(recorded)
+    said = section(recorded, ANSWER)
+    times = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    cube = times[(times["n"] == 8192) & (times["m"] == 8192) & (times["p"] == 8192) & (times["dtype"] == "float")]
+    naive = cube[cube["kernel"] == "naive"]
+    best = cube[cube["kernel"] == "tma_ring"]["gflops"].max()
+    assert best / naive["gflops"].max() == pytest.approx(8.4, abs=0.05)
+    assert naive.loc[naive["gflops"].idxmax(), "block_x"] == 512
+    own = naive[(naive["task"] == "ladder_float") & (naive["block_x"] == 128)]["gflops"].iloc[0]
+    assert best / own == pytest.approx(9.1, abs=0.05)
+    assert "the textbook's kernel with blocks of 128 × 8" in said
+    assert "9.1 times as fast (8.4 times its best block, 512 × 2)" in said
+    alone = ladder[(ladder["kernel"] != "naive")]
+    assert "best block" not in section(recorded, ANSWER, ladder=alone)
+
+
+def test_the_first_reasons_compare_like_with_like(recorded, rungs):
+    """Waiting is shown on a rung that neither its requests nor shared memory slow down."""
+    said = section(recorded, ANSWER)
+    row = rungs.loc["warp_tile"]
+    small = rungs.assign(waves=0.5).reset_index()
+    assert "It waits less" not in section(recorded, ANSWER, rungs=small), "too few blocks for the chip"
+    assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
+    assert "warp_tile" in said and " tiled" not in said and "73 % of the rate" in said and "96 %" in said
+    assert "makes 200 requests" in said and "makes 4.8" in said
+
+
+def test_a_peak_of_the_clock_is_no_data_sheet(recorded):
+    """989.5 and 494.7 TFLOP/s are printed, 1,071 and 535 follow from units and the highest clock."""
+    found = tables.bandwidth(recorded).set_index(["quantity", "dtype"])
+    for dtype, printed, computed in (("half", 989.5, 1070.5), ("tf32", 494.7, 535.3)):
+        row = found.loc[("tensor_rate", dtype)]
+        assert (row["printed"] / 1000, row["datasheet"] / 1000) == pytest.approx((printed, computed), abs=0.05)
+        assert row["percent_of_printed"] == pytest.approx(100 * row["measured"] / row["printed"])
+    assert pd.isna(found.loc[("l1_bandwidth", "float"), "printed"])
+    said = section(recorded, "11-roofs.md")
+    assert "half 879 of 989.5 TFLOP/s, 89 % (peak at 1,980 MHz: 1,070)" in said
+    assert "half and bfloat16 reach 49.8 % and 49.7 % of the peak" in said
+    roofs = recorded.facts["bandwidth"]
+    fast = roofs.assign(measured=0.95 * roofs["datasheet"])
+    fast = dataclasses.replace(recorded, facts=recorded.facts | {"bandwidth": fast})
+    assert "second cycle" not in section(fast, "11-roofs.md")
+    assert set(data_sheets()["source"]) and data_sheets()["source"].str.contains("NVIDIA").all()
+
+
+def test_a_card_that_is_not_listed_has_no_data_sheet(recorded):
+    """Nor has one whose name only begins alike."""
+    [gpu] = recorded.gpus
+    device = dataclasses.replace(gpu.device, gpu={**gpu.device.gpu, "name": "NVIDIA H200 NVL"})
+    other = dataclasses.replace(recorded, gpus=(dataclasses.replace(gpu, device=device),))
+    table = tables.bandwidth(other)
+    assert table["printed"].isna().all()
+    assert "data sheet" not in section(other, "11-roofs.md")
+
+
+def in_double(evidence):
+    """What the page tells of each rung in double."""
+    return plain(render.Page(evidence).section("05-double.md"))
+
+
+def test_dmma_waits_for_global_memory(recorded):
+    """Not at its barriers; instructions are compared for the same product of 16 x 8 x 8."""
+    rows = pd.read_csv(FOLDER / "counters.csv", low_memory=False)
+    rows = rows[(rows["dtype"] == "double") & (rows["n"] == 4096)].set_index("kernel")
+    dmma, pipelined = rows.loc["dmma"], rows.loc["dmma_pipelined"]
+    assert dmma[["stall_long_scoreboard", "stall_wait", "stall_barrier"]].tolist() == [4.02, 1.86, 0.61]
+    assert dmma["issue_percent"] == pytest.approx(38.04) and pipelined["stall_long_scoreboard"] == 0.17
+    each = [row["executed_instructions"] / (4096**3 / (16 * 8 * 8)) for row in (dmma, pipelined)]
+    assert each == pytest.approx([33.2, 5.59], abs=0.05)
+    said = in_double(recorded)
+    assert "issue in 38 % of the cycles, and per instruction issued 4 warps wait for a load, 1.9 for" in said
+    assert "16 × 8 × 8 takes 5.6 instructions instead of 33" in said and "0.61 at a barrier" in said
+    at_barriers = in_double(without(recorded, stall_barrier=5.0))
+    assert "wait for a load" not in at_barriers and "5.6 instructions instead of 33" in at_barriers
+    nothing = dataclasses.replace(recorded, facts=recorded.facts | {"counters": recorded.facts["counters"].head(0)})
+    assert "instruction issued" not in in_double(nothing)
+
+
+def test_the_first_screen_names_the_part_of_each_of_its_numbers(recorded):
+    """The ladder and the split floats by fbfba88 at 13:52, the roofs and the best naive block by 05d58e8 at 10:27."""
+    [gpu] = recorded.gpus
+    here = dataclasses.replace(gpu, name="emulator", device=dataclasses.replace(gpu.device, backend="emulator"))
+    shown = dataclasses.replace(recorded, platforms=(here,), gpus=(dataclasses.replace(gpu, recorded=True),))
+    said = findings.origin(shown)
+    first, second = said.index("05d58e8"), said.index("fbfba88")
+    assert second < first and "the ladder and floats made of short numbers in part 2 (2026-11-22 13:52 to 13:58" in said
+    assert "the measured roofs and the naive kernel's other blocks in part 1 (2026-11-22 10:27 to 10:38" in said
+    assert "come from other cards" not in said and "[Where the numbers come from](#Where-the-numbers-come-from)" in said
+    assert findings.part(recorded, "ladder_float") == "Recorded in part 2 of the run."
+    assert findings.part(recorded, "loop_orders") == "Recorded in part 3 of the run."
+    assert findings.part(recorded, "task1a") == "", "the main part"
+    assert findings.part(recorded, "task1a", "float_accuracy") == "Recorded in parts 1 and 2 of the run."
+
+
+def test_every_measured_row_belongs_to_a_part_with_its_card(recorded):
+    [gpu] = recorded.gpus
+    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    numbers = {(task, kernel): gpu.part(task, kernel) for task, kernel in zip(rows["task"], rows["kernel"])}
+    assert None not in numbers.values() and set(numbers.values()) == {1, 2, 3}
+    assert numbers["task1c", "transposing_ring"] == 2 and numbers["task1c", "naive"] == 1
+    assert all(gpu.part(task) for task in recorded.config["tasks"] if task != "overhead")
+    assert (gpu.part("tune", "stream_k"), gpu.part("tune", "wgmma"), gpu.part("counters", "wgmma")) == (2, 5, 4)
+    table = runs.parts(recorded)
+    cards = {int(part): set() for part in table["part"].unique()}
+    for part, words in zip(table["part"], table["cards"]):
+        cards[int(part)] |= set(filter(None, words.split(", ")))
+    for number, own in cards.items():
+        of_part = rows[[numbers[pair] == number for pair in zip(rows["task"], rows["kernel"])]]
+        assert own == {uuid[4:12] for uuid in of_part["gpu_uuid"].dropna()}
+    assert cards[2] == {"a4214c4d", "1c626a8a", "abcbd62a"} and not cards[1] & cards[2]
+    described = timings.describe(recorded.of("ladder_float").gpu, recorded)
+    assert set(described["card"]) == {"a4214c4d"}
+
+
+def test_a_run_in_one_piece_is_one_part(recorded):
+    [gpu] = recorded.gpus
+    whole = dataclasses.replace(gpu, parts=gpu.parts.head(0))
+    evidence = dataclasses.replace(recorded, gpus=(whole,))
+    [row] = runs.parts(evidence).to_dict("records")
+    assert row["commit"] == gpu.device.commit and "ladder_float" in row["tasks"] and "64 cores" in row["machine"]
+    assert findings.part(evidence, "ladder_float") == ""
+
+
+def test_what_look_ups_explain_of_the_blocks_and_what_not(recorded):
+    """Two blocks look up more lines; the six others look up equally many, and are up to 24 % apart all the same."""
+    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    rows = rows[(rows["task"] == "task1a") & (rows["kernel"] == "naive") & (rows["n"] == 8192) & (rows["m"] == 8192)]
+    rates = rows[rows["p"] == 8192].set_index("block_x")["gflops"]
+    assert rates[512] / rates[32] == pytest.approx(1.24, abs=0.005) and rates[1024] < rates[8]
+    said = section(recorded, "01-threads.md")
+    assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 87 %." in said
+    assert "The others need 2 lines and reach 5,460 (32 × 32) to 6,790 GFLOP/s (512 × 2), which look-ups do not" in said
+
+
+def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
+    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    rows = rows[rows["task"].isin(["task1a", "task1b"]) & (rows["kernel"] == "naive") & (rows["n"] == 8192)]
+    rows = rows[(rows["m"] == 8192) & (rows["p"] == 8192)]
+    six = rows[rows["block_x"] <= 256]
+    longer = [
+        100 * (part[part["dtype"] == "double"]["time_ms"].min() / part[part["dtype"] == "float"]["time_ms"].min() - 1)
+        for part in (rows, six)
+    ]
+    assert longer == pytest.approx([72.5, 66.2], abs=0.1)
+    said = section(recorded, "01-threads.md")
+    assert "double takes 72 % longer (512 × 2 for both); with the blocks that source a tried, 66 % longer" in said
+    assert "(128 × 8 and 64 × 16)" in said
+    assert "between the two" not in said and "not settled" in said
+
+
+def test_what_ends_the_curve_of_tiles_in_double(recorded):
+    """The choices that spill, and only they: 9,088 and 2,908 B a thread."""
+    code = pd.read_csv(FOLDER / "instructions.csv")
+    spilled = code[(code["kernel"] == "multi_tile") & (code["spill_bytes"] > 0)].set_index("instance")["spill_bytes"]
+    assert spilled.to_dict() == {"multi_tile<double, 16, 32>": 9088, "multi_tile<double, 32, 27>": 2908}
+    counts = climb.tile_counts(recorded)
+    assert set(counts.loc[counts["spill_bytes"] > 0, "spill_bytes"]) == {9088, 2908}
+    said = section(recorded, "03-several-tiles.md")
+    assert "tile 16 with NTB 32 keeps 9,088 B per thread there and makes 981 GFLOP/s" in said
+    assert "tile 32 with NTB 27 keeps 2,908 B per thread there and makes 3,920 GFLOP/s" in said
+    rows = recorded.gpu
+    spilling = (rows["tile"] == 16) & (rows["ntb"] == 32) | (rows["tile"] == 32) & (rows["ntb"] == 27)
+    fast = dataclasses.replace(recorded, gpu=rows.assign(gflops=rows["gflops"].mask(spilling, 7_000.0)))
+    assert "local memory" not in section(fast, "03-several-tiles.md")
+
+
+def test_the_largest_error_is_that_of_a_single_product(recorded):
+    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    worst = rows[rows["bound_ratio"] == rows["bound_ratio"].max()]
+    assert set(worst["p"]) == {1} and worst["bound_ratio"].iloc[0] > 0.99
+    said = section(recorded, "17-appendix.md")
+    assert "100 % of its rounding bound, where every element is a single product, rounded once" in said
+    longer = dataclasses.replace(recorded, gpu=recorded.gpu.assign(p=64))
+    assert "single product" not in section(longer, "17-appendix.md")
+
+
+def test_the_energy_counter_exceeds_the_limit_of_the_card(recorded):
+    rows = pd.read_csv(FOLDER / "facts" / "energy.csv")
+    assert rows["watts"].max() == pytest.approx(721.6, abs=0.1)
+    said = section(recorded, "08-others-and-energy.md")
+    assert "reads up to 722 W on a card that is limited to 700 W" in said and "watched once" in said
+
+
+def test_the_report_and_its_tables_measure_spread_alike(recorded):
+    """From the slowest to the fastest run, divided by the time."""
+    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    several = rows[rows["runs"] > 1]
+    apart = (100 * (several["run_high_ms"] - several["run_low_ms"]) / several["time_ms"]).max()
+    assert apart == pytest.approx(timings.describe(recorded.gpu, recorded)["between_percent"].max())
+    assert f"The farthest apart are {apart:.1f}" in section(recorded, "17-appendix.md")
+
+
+def test_a_rung_is_drawn_by_the_instructions_that_it_executed(rungs, ncu):
+    """The picture of register_tile has 75 % of multiply-adds, not the 81 of its loop's machine code."""
+    shares = mix.of_executed(rungs[~rungs["anchor"]])
+    adds, shared, elsewhere, others = (shares[name] for name in mix.MIX)
+    row = ncu.loc["register_tile"]
+    assert adds["register_tile"] == pytest.approx(100 * row["work"] / row["executed_instructions"])
+    to_shared = row["shared_load_requests"] + row["shared_store_requests"]
+    assert shared["register_tile"] == pytest.approx(100 * to_shared / row["executed_instructions"])
+    assert (adds + shared + elsewhere + others).tolist() == pytest.approx([100] * len(adds))
+    assert (others > 0).all() and adds["vector_loads"] > adds["register_tile"]
+
+
+def test_the_assignments_questions_are_answered(recorded):
+    """Every number follows from the recorded files alone."""
+    said = section(recorded, "15a-assignment.md")
+    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    rows = rows[rows["status"] == "ok"]
+    cube = rows[(rows["n"] == 8192) & (rows["p"] == 8192) & (rows["m"] == 8192)]
+    best = {name: part["time_ms"].min() for name, part in cube.groupby(["task", "kernel", "dtype"])}
+    loop = best["cpu", "kij", "float"] / best["task1a", "naive", "float"]
+    assert f"{sections.rounded(loop)}× as long" in said
+    assert "a block of 512 × 2 is best, with 6,790 GFLOP/s; of the six blocks that source a tried, 128 × 8." in said
+    assert (
+        "72 % longer, each with its best block (512 × 2 for both)" in said and "units for double are 13 % busy" in said
+    )
+    gain = best["task1a", "naive", "float"] / best["task2a", "tiled", "float"]
+    assert f"width 32 is best, and {sections.rounded(gain)}× as fast as the best naive kernel." in said
+    gain = best["task1b", "naive", "double"] / best["task2b", "tiled", "double"]
+    assert f"{sections.rounded(gain)}× as fast as the best naive kernel in double" in said
+    tiles = cube[(cube["task"] == "task3") & (cube["kernel"] == "multi_tile") & (cube["dtype"] == "float")]
+    tiles = tiles[tiles["tile"] == 32].set_index("ntb")["time_ms"]
+    assert tiles.idxmin() == 32 and f"{sections.rounded(100 * (tiles[7] / tiles.min() - 1))} % longer" in said
+    assert "NTB 32 with tiles of 32" in said and f"{sections.rounded(tiles[1] / tiles.min())}× as fast as one" in said
+    assert "take 111 passes instead of 158" in said and "95 % busy instead of 83" in said
+    odd = rows[(rows["task"] == "task4") & (rows["n"] == 1100) & (rows["dtype"] == "float")].set_index("kernel")
+    assert f"takes {sections.rounded(odd.loc['multi_tile', 'time_ms'])} ms" in said
+    facts = recorded.facts | {name: recorded.facts[name].head(0) for name in ("counters", "traffic")}
+    assert section(dataclasses.replace(recorded, gpu=recorded.gpu.head(0), facts=facts), "15a-assignment.md") == ""
+
+
+def test_small_products_turn_in_a_batch(recorded):
+    rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
+    rows = rows[(rows["task"] == "ladder_float") & (rows["n"] == 1024) & (rows["m"] == 1024) & (rows["p"] == 1024)]
+    rows = rows.set_index("kernel")
+    shares = [100 * rows.loc["cublas", name] / rows.loc["pipelined", name] for name in ("time_ms", "batch_ms")]
+    assert shares == pytest.approx([105.0, 97.7], abs=0.05)
+    said = section(recorded, LADDER)
+    assert "pipelined in float at (1024, 1024, 1024), 105 % of cuBLAS isolated and 97.7 % batched" in said
+    assert "tma_ring reaches 56 TFLOP/s at 721 W and cuBLAS 51 TFLOP/s at 699 W" in said
+    warm = dataclasses.replace(recorded, gpu=recorded.gpu.assign(batch_ms=recorded.gpu["time_ms"]))
+    assert "cuBLAS wins where it loses here" not in section(warm, LADDER)

@@ -1,0 +1,95 @@
+"""The language of the sections: what a writer may do, and what is said if it goes wrong."""
+
+import shutil
+
+import pytest
+import synthetic
+from prose import said
+
+from tilewise import UserError
+from tilewise.evidence import load_evidence
+from tilewise.report import render, sections
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory):
+    """Evidence of a machine with a GPU, all invented."""
+    folder = synthetic.write(tmp_path_factory.mktemp("results") / "nvidia-h200", with_traffic=True)
+    return load_evidence([folder], recorded=folder / "none")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("{{ figrue('task1a', 'x') }}", "there is no function 'figrue'; did you mean figure"),
+        ("{% for gpu in gpus('tasc3') %}x{% endfor %}", "there is no task 'tasc3'; did you mean task3"),
+        ("{{ gpu.tmie(kernel='naive') }}", "there is no function 'tmie'; did you mean time"),
+        ("{{ gpu.time(kernl='naive') }}", "there is no column 'kernl'; did you mean kernel"),
+        ("{% sentence if %}x{% endsentence %}", "unexpected 'end of statement block'"),
+        ("{% sentence %}x", "Unexpected end of template"),
+        ("{{ 1 + }}", "unexpected 'end of print statement'"),
+    ],
+)
+def test_a_mistake_is_one_message_with_file_and_line(tmp_path, kernels, words, message):
+    (tmp_path / "00-mine.md").write_text(f"# Mine\n\n{words}\n")
+    with pytest.raises(UserError, match=rf"report/sections/00-mine.md:\d: .*{message}"):
+        sections.check(kernels, synthetic.config()["tasks"], tmp_path)
+
+
+def test_the_studys_own_sections_are_right(kernels):
+    sections.check(kernels, synthetic.config()["tasks"])
+
+
+def test_a_sentence_is_changed_in_one_file(tmp_path, gpu, monkeypatch):
+    """A writer edits Markdown; nothing else."""
+    folder = tmp_path / "sections"
+    shutil.copytree(sections.FOLDER, folder)
+    path = folder / "01-threads.md"
+    path.write_text(path.read_text().replace("The only free parameter is", "What is left to choose is"))
+    monkeypatch.setattr(sections.Language.__init__, "__defaults__", (None, folder))
+    assert "What is left to choose is the shape of the block" in render.Page(gpu).section("01-threads.md")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("{{ 1234567 }}, {{ 1234567.8 }}", "1,234,567, 1,230,000"),
+        ("{{ 1234567.8 | whole }}", "1,234,568"),
+        ("{{ 12.3456 | digits(4) }}", "12.35"),
+        ("{{ 1.39 | times }}", "1.4×"),
+        ("{{ 2 | number_of('block') }}, {{ 1 | number_of('block') }}", "two blocks, one block"),
+        ("{{ ['a', 'b', 'c'] | listed }}, {{ ['a'] | listed }}", "a, b and c, a"),
+        ("{{ '*a* <i>' }}", "*a* <i>"),
+        ("{% sentence %}{{ none }}.{% endsentence %}", ""),
+        ("{% sentence if 1 > 2 %}Never.{% endsentence %}", ""),
+    ],
+)
+def test_numbers_and_words(gpu, value, words):
+    assert said(gpu, value) == words
+
+
+def test_why_a_sentence_was_left_out(gpu):
+    page = render.Page(gpu)
+    sentence = "{% sentence %}{{ gpu.time(kernel='mine') }}{% endsentence %}"
+    page.text(f"Title\n\n{{% for gpu in gpus() %}}{sentence}{{% endfor %}}")
+    page.text("{% sentence if 1 > 2 %}Never.{% endsentence %}")
+    assert page.left_out == [("None:3", "not measured: kernel mine"), ("None:1", "its condition does not hold")]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("{% filter listed %}\n- a 1\n- b,\n  too\n- c\n{% endfilter %}.", "a 1, b, too and c."),
+        ("{% filter listed(';') %}\n- a\n- b\n{% endfilter %}.", "a; b."),
+        ("{% filter listed %}\n{% endfilter %}.", "."),
+        ("{{ 'a_b' | code }}", "a_b"),
+        ("{{ [3, 1, 8] | median }}", "3"),
+        ("{% sentence %}{{ [] | median }}.{% endsentence %}", ""),
+        ("{% set one = rows('squares', kernel='tiled')[0] %}{{ one | named }}", "tiled (tile 32) in float"),
+        ("{% set one = rows('squares')[0] %}{{ 'yes' if 'watts' in one else 'no' }}", "no"),
+        ("{{ rows('squares')[0].machine }}", "Invented H200"),
+        ("{{ rows('squares', kernel='mine') | length }}", "0"),
+    ],
+)
+def test_lists_and_rows(gpu, source, words):
+    assert said(gpu, source) == words

@@ -1,0 +1,317 @@
+"""Compile C++ text to a shared library with the machine's own compiler."""
+
+import atexit
+import contextlib
+import ctypes
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tilewise import ROOT, UserError
+from tilewise.files import locked
+
+#: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
+#: The cache forgets what nobody has used for so long; a precompiled header has 13 MB.
+KEPT_S = 30 * 24 * 3600
+#: What to do if it cannot be written.
+ROOM = "make room there, or name a folder for the cache by XDG_CACHE_HOME"
+#: So long a process waits for what another one compiles, before it does so itself.
+COMPILE_WAIT_S = 120
+#: How to come by a compiler.
+INSTALL = "apt install g++, dnf install gcc-c++, or conda install gxx"
+#: A library that a compiler makes only if it is g++ 11 or newer, with both standard libraries and a linker.
+PROBE = """#if !defined __GNUC__ || __GNUC__ < 11 || defined __clang__ || defined __NVCOMPILER
+#error not_gxx
+#endif
+#include <cstdlib>
+#include <vector>
+extern "C" void* probe() { return std::vector<char*>(1, std::getenv("HOME"))[0]; }
+"""
+#: What of binutils is needed beyond what the compiler needs itself.
+TOOLS = ("addr2line", "c++filt")
+#: What stands for the repository's folder in the names of files that a library knows, so that all clones share it.
+ANYWHERE = "/tilewise"
+
+
+def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) -> Path:
+    """Compile `text`, a C++ translation unit, to the shared library `output` (a path), replacing it in one step.
+
+    `flags` follow FLAGS, so `-O3` overrides its -O2; they may also name sources or objects. The environment's CXX
+    names the compiler, g++ by default. Returns the path. Raises UserError with the compiler's first error, or, if there
+    is no compiler, with how to install one; then `output` stays as it was.
+    """
+    output = Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
+        source, library = Path(folder, "library.cpp"), Path(folder, output.name)
+        source.write_text(text)
+        run_compiler([*FLAGS, source, *flags, "-o", library])
+        library.replace(output)
+    return output
+
+
+def compile_object(source: Path, flags: Sequence[Any] = (), folders: Sequence[Path] = ()) -> Path:
+    """Compile a C++ source that every run shares to an object file, once; returns its path.
+
+    It lies in the user's cache, under a name that depends on the compiler, the flags, and the files in the folder of
+    `source` and in the other `folders` that it includes files of.
+    """
+    own = [flag for flag in (*FLAGS, *flags) if flag != "-shared"]
+    digest = hashlib.sha256(repr((own, compiler(), version())).encode())
+    for folder in (source.parent, *folders):
+        for path in sorted(folder.iterdir()):
+            if path.is_file():
+                digest.update(path.name.encode() + path.read_bytes())
+    name = f"{source.stem}-{digest.hexdigest()[:24]}.o"
+    return made_once(name, lambda made: run_compiler([*own, "-c", source, "-o", made]))
+
+
+def made_once(name: str, make: Callable[[Path], Any]) -> Path:
+    """A file or folder in the cache, whose name depends on all that goes into it; `make` writes it to a path if it is
+    not there.
+
+    If there is no place for a cache, it lies in a folder that goes with the process. A process that wants what another
+    is making waits for it, but not forever. Raises UserError if it cannot be written.
+    """
+    output = _cache() / name
+    try:
+        if not _kept(output):
+            _make(output, make)
+    except OSError as error:
+        raise UserError(f"{output.parent}: {error.strerror or error}; {ROOM}") from None
+    return output
+
+
+def _make(output: Path, make: Callable[[Path], Any]) -> None:
+    lock = locked(output.with_name(f".{output.name}.lock"), COMPILE_WAIT_S)
+    try:
+        if not output.exists():
+            with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
+                made = Path(temporary, output.name)
+                make(made)
+                with contextlib.suppress(FileExistsError):  # a folder that another process made, which waited no more
+                    made.replace(output)
+    finally:
+        if lock:  # a process that comes between these two lines makes the same once more
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+
+def _kept(path: Path) -> bool:
+    """Whether the cache has a path, which is then in use; if not, the cache loses what is no longer used."""
+    with contextlib.suppress(OSError):  # it is not there, or another user's
+        os.utime(path)
+    if path.exists():
+        return True
+    for old in path.parent.iterdir():
+        with contextlib.suppress(OSError):  # another process removes it, too
+            if time.time() - old.stat().st_mtime > KEPT_S:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+    return False
+
+
+@cache
+def _cache() -> Path:
+    # A home may be read-only, or not be there: then the clone takes its place, so that processes share what they make.
+    for place in (os.environ.get("XDG_CACHE_HOME"), "~/.cache", ROOT / ".snakemake"):
+        if place:
+            with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a user without a home
+                folder = Path(place).expanduser() / "tilewise"
+                folder.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+                return folder
+    temporary = tempfile.TemporaryDirectory(prefix="tilewise-")
+    atexit.register(temporary.cleanup)
+    return Path(temporary.name)
+
+
+def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
+    """A header `name` of this text with what it includes, compiled once for sources with these `flags` and kept like
+    the objects of `compile_object`; returns the folder that it lies in.
+
+    It is for sources that do not find the standard library's headers: give them -nostdinc, the folder as the last one
+    to look for headers in, and `-include name`.
+    """
+    own = [flag for flag in flags if flag != "-shared"]
+    # Without the header that g++ includes unasked, which sources compiled with -nostdinc do not get.
+    alone = ["-nostdinc", "-nostdinc++", "-c", "-x", "c++-header"]  # -c: options for the linker do not call it
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        (folder / name).write_text(text)
+        standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
+        run_compiler([*own, *alone, *standard, folder / name, "-o", folder / f"{name}.gch"])
+
+    return made_once(f"{Path(name).stem}-{_digest_of_headers(name, text, own)}", make)
+
+
+def macros(header: str, flags: Sequence[Any]) -> list[str]:
+    """The names that are defined after `header`, sorted; the compiler is asked once, as for `precompiled`."""
+    name = f"{Path(header).stem}-{_digest_of_headers(header, '', flags)}.macros"
+    ask = [*flags, "-E", "-dM", "-include", header, "-x", "c++", "-"]
+    return made_once(name, lambda made: made.write_text(_defined(run_compiler(ask)))).read_text().split()
+
+
+def _defined(said: str) -> str:
+    return "\n".join(sorted(set(re.findall(r"^#define (\w+)", said, re.MULTILINE))))
+
+
+def _digest_of_headers(name: str, text: str, flags: Sequence[Any]) -> str:
+    """The hash of a header, of the compiler and its flags, and of the headers in the folders that these name."""
+    digest = hashlib.sha256(repr((name, text, flags, compiler(), version())).encode())
+    for flag in flags:
+        if str(flag).startswith("-I"):
+            for path in sorted(Path(str(flag)[2:]).glob("*.h")):
+                digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def _standard_folders() -> list[str]:
+    """Where the compiler looks for the headers of the standard libraries."""
+    command = [*compiler(), "-E", "-v", "-x", "c++", os.devnull]
+    said = subprocess.run(
+        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
+    ).stderr
+    listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)End of search list", said, re.DOTALL)
+    return [line.strip() for line in listed[1].splitlines()] if listed else []
+
+
+def preprocess(text: str, flags: Iterable[Any] = ()) -> str:
+    """`text`, a C++ translation unit, after the preprocessor, with line markers."""
+    return run_compiler([*(flag for flag in FLAGS if flag != "-shared"), *flags, "-E", "-x", "c++", "-"], text)
+
+
+def beside(path: Path) -> list[str]:
+    """Flags with which `#include "NAME"` finds a file by its name alone, whatever its folder is called."""
+    return ["-iquote", str(path.resolve().parent)]
+
+
+def compiler() -> list[str]:
+    """The C++ compiler's command as a list of words."""
+    return shlex.split(os.environ.get("CXX") or "g++")
+
+
+def version() -> str:
+    """What the compiler says of its version, asked once."""
+    return _version(*compiler())
+
+
+@cache
+def _version(*_: str) -> str:
+    return run_compiler(["--version"])
+
+
+def check() -> None:
+    """Raise UserError if the compiler is missing, is not g++ 11 or newer, or makes no library that this process loads.
+
+    It takes a tenth of a second, once.
+    """
+    _check(*compiler())
+
+
+@cache
+def _check(*command: str) -> None:
+    called = f"the C++ compiler {version().splitlines()[0]} ({shlex.join(command)})"
+    with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
+        library = Path(folder, "probe.so")
+        try:
+            run_compiler(["-shared", "-fPIC", "-x", "c++", "-", "-o", library], PROBE)
+            ctypes.CDLL(str(library))
+        except UserError as error:
+            if "not_gxx" in str(error):
+                raise UserError(f"{called} is not g++ 11 or newer; install one ({INSTALL}) and set CXX to it") from None
+            raise UserError(
+                f"{called} cannot make a library: {error}; install it whole, with the C library's headers ({INSTALL}), "
+                "or set CXX to another g++"
+            ) from None
+        except OSError as error:
+            raise UserError(
+                f"{called} makes what this machine cannot load: {error}; add -static-libstdc++ to CXX, or set it to "
+                "another g++"
+            ) from None
+    for name in TOOLS:
+        tool(name)
+
+
+def takes(flag: str) -> bool:
+    """Whether the compiler knows a flag; it is asked once."""
+    return _takes(flag, *compiler())
+
+
+@cache
+def _takes(flag: str, *_: str) -> bool:
+    try:
+        run_compiler([flag, "-fsyntax-only", "-x", "c++", os.devnull])
+    except UserError:
+        return False
+    return True
+
+
+def tool(name: str) -> str:
+    """Path of a tool that comes with the compiler, such as addr2line; in a conda environment its name has a prefix.
+
+    Raises UserError if it is not there.
+    """
+    return _tool(name, *compiler())
+
+
+@cache
+def _tool(name: str, *_: str) -> str:
+    path = shutil.which(run_compiler([f"-print-prog-name={name}"]).strip())
+    if not path:
+        raise UserError(f"there is no {name}, which belongs to the C++ compiler's binutils; install them ({INSTALL})")
+    return path
+
+
+def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
+    """Run the compiler, which may read `text`, and return what it prints; UserError if it is missing or fails."""
+    command = [*compiler(), *map(str, arguments)]
+    english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
+    try:
+        done = subprocess.run(
+            command, env=english, input=text, check=False, capture_output=True, text=True, errors="replace"
+        )
+    except OSError:
+        raise UserError(
+            f"there is no C++ compiler '{command[0]}'; install one ({INSTALL}) or set CXX to yours"
+        ) from None
+    if done.returncode:
+        raise UserError(_first_error(done.stderr) or f"{command[0]}: exit status {done.returncode}")
+    return done.stdout
+
+
+def _first_error(stderr: str) -> str | None:
+    """The first error of the compiler as `file:line: message`; else what it, the assembler or the linker says."""
+    if full := re.search(r"No space left on device|Disk quota exceeded", stderr):
+        places = f"{_cache()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
+        return f"the C++ compiler cannot write a file: {full[0]}; make room in {places}"
+    if found := re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE):
+        return f"{shown(found[1])}: {found[2]}"
+    if found := re.search(r"^(.*: undefined reference to .*)$", stderr, re.MULTILINE):
+        return found[1]
+    lines = stderr.strip().splitlines()
+    said = [line for line in lines if re.match(r"\S*(?:ld|as)(?:\.\w+)?: |\S+: (?:fatal )?error: ", line)]
+    return next(iter([*said, *lines[-1:]]), None)
+
+
+def shown(path: Path | str) -> str:
+    """A path as a user would type it: relative to the current folder or the repository, if it lies in one of them.
+
+    It may also be one that begins with ANYWHERE.
+    """
+    if str(path).startswith(f"{ANYWHERE}/"):
+        path = f"{ROOT}{str(path).removeprefix(ANYWHERE)}"
+    for folder in (Path.cwd(), ROOT):
+        if Path(path).is_relative_to(folder):
+            return str(Path(path).relative_to(folder))
+    return str(path)

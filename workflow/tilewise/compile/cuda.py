@@ -1,0 +1,101 @@
+"""Compile CUDA C++ to cubins with NVRTC, which needs neither a driver nor a GPU."""
+
+import importlib.metadata
+import io
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+from tilewise import UserError
+from tilewise.study.kernel import Kernel
+from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
+
+STANDARD = "c++17"
+#: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.
+SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
+
+#: Two threads cannot import cuda.core at the same time: one of them finds half of it.
+_IMPORT = threading.Lock()
+
+
+def architecture(kernel: Kernel, capability: str) -> str:
+    """What to compile a kernel for on a GPU of this compute capability: its own wish, or the GPU itself."""
+    return f"sm_{kernel.architecture or capability.replace('.', '')}"
+
+
+def compiler() -> str:
+    """The compiler's name and version. Raises UserError if it is not installed."""
+    try:
+        with _IMPORT:
+            import cuda.core  # noqa: F401
+    except ImportError:
+        raise UserError(
+            "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run "
+            "`pip install -e '.[compiler]'`, on a machine with a GPU `pip install -e '.[gpu]'`"
+        ) from None
+    return f"nvrtc {importlib.metadata.version('nvidia-cuda-nvrtc')}"
+
+
+def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:
+    """Compile one template instance for a compute capability such as "9.0".
+
+    Returns the cubin and its entry for `build`: symbol, registers, static shared bytes and spill bytes.
+    Raises UserError with the compiler's first error.
+    """
+    compiler()
+    from cuda.core import Program, ProgramOptions
+
+    arch = architecture(kernel, capability)
+    folders = [kernel.path.parent, INCLUDE, HOST_HEADERS, *_toolkit()]
+    # NVRTC keeps what it compiled if there is a driver; but then its log says nothing of registers.
+    options = ProgramOptions(
+        arch=arch,
+        std=STANDARD,
+        name=kernel.source,
+        include_path=[str(folder) for folder in folders],
+        pre_include="cuda_runtime.h",  # as nvcc does, unasked
+        ptxas_options=["-v"],
+        lineinfo=True,
+        no_cache=True,
+    )
+    log = io.StringIO()
+    try:
+        program = Program(code_of(kernel.path), "c++", options)
+        code = program.compile("cubin", name_expressions=(instance,), logs=log)
+    except Exception as error:  # cuda.core wraps NVRTC's log into exceptions of several classes
+        raise UserError(f"{kernel.path}: {instance} does not compile for {arch}: {_first_error(str(error))}") from None
+    serialised = SERIALISED.search(log.getvalue())
+    if serialised:
+        raise UserError(f"{kernel.path}: {instance} for {arch}: {serialised[0].strip()}")
+    symbol = code.symbol_mapping[instance]
+    entry = {"symbol": symbol.decode() if isinstance(symbol, bytes) else symbol}
+    return bytes(code.code), entry | _resources(log.getvalue())
+
+
+def _toolkit() -> list[Path]:
+    """The folders of CUDA's own headers, such as cuda_bf16.h and those of its C++ library, as far as they are here."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    folders = (find_nvidia_header_directory(name) for name in ("cudart", "cccl"))
+    return [Path(folder) for folder in folders if folder]
+
+
+def _resources(log: str) -> dict[str, int]:
+    """Registers, static shared bytes and spill bytes of the kernel in ptxas's verbose log."""
+
+    def number(pattern: str) -> int:
+        found = re.search(pattern, log)
+        return int(found[1]) if found else 0
+
+    return {
+        "registers": number(r"Used (\d+) registers"),
+        "shared_bytes": number(r"(\d+) bytes smem"),
+        "spill_bytes": number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads"),
+    }
+
+
+def _first_error(log: str) -> str:
+    """The first line of a compiler's log that names an error, without the path before it."""
+    lines = [line.strip() for line in log.splitlines() if re.search("error|fatal", line) and "NVRTC_ERROR" not in line]
+    return lines[0] if lines else log.strip().splitlines()[-1]

@@ -1,0 +1,99 @@
+"""What the outputs of a rule depend on in addition to its input files.
+
+These are `params`: when one changes, Snakemake runs the rule again.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tilewise.explain import counters
+from tilewise.files import digest
+from tilewise.measure import job
+from tilewise.rules import Study
+from tilewise.study.points import Point
+
+
+class Conditions:
+    """Digests of what the rules' outputs depend on, except sources and machine, as functions of the wildcards."""
+
+    def __init__(self, study: Study):
+        self.study = study
+
+    def of_task(self, wildcards: Any) -> str:
+        """A task: what its rows depend on."""
+        where, method = self.study.backend_of(wildcards), self.study.method(wildcards.task)
+        found: list[Any] = [method.name, method.settings(self.study.config, where)]
+        for point in self.study.points_on(wildcards.platform, wildcards.task):
+            kernel = self.study.kernels[point.kernel]
+            found.append(job.conditions(point, kernel, kernel.plan(point), where, self.study.config))
+            found.append([job.limits(job.backend_of(kernel, where), where, self.study.config), method.asks(kernel)])
+            found.append(self._target(point.kernel, wildcards))
+        return digest(found)
+
+    def of_tuning(self, task: str) -> str:
+        """A tuning: its entry and its kernels' spaces, because expanding all points of a space would take seconds."""
+        its, kernels = (
+            self.study.config["tasks"][task]["sweeps"],
+            [self.study.kernels[name] for name in self.study.tuned_by(task)],
+        )
+        entries: list[Any] = [
+            [kernel.space, kernel.space_requires, kernel.requires, kernel.architecture] for kernel in kernels
+        ]
+        entries += [[kernel.name, kernel.reads_c, kernel.workspaces, kernel.launches] for kernel in kernels]
+        keys = ("seed", "shapes", "timing", "tuning", "verification", "emulator")
+        return digest([its, entries, [self.study.config[key] for key in keys]])
+
+    def _target(self, name: str, wildcards: Any) -> Any:
+        """What the registry says about compiling a kernel for a platform, and about why it cannot run there."""
+        kernel = self.study.kernels[name]
+        if self.study.on_gpu(wildcards):
+            return [kernel.architecture, kernel.capability]
+        return [kernel.emulated, kernel.reason]
+
+    def of_occupancy(self, wildcards: Any) -> str:
+        """The occupancy: for every choice of a CUDA kernel, the launch of its product."""
+        if self.study.backend_of(wildcards) == "emulator":
+            return ""  # nothing is known of registers there
+        found = set()
+        for point in set(self.study.timed_on(wildcards.platform, "sweep")):
+            launch = self.study.kernels[point.kernel].plan(point).product
+            if launch:
+                choice = point.kernel, point.dtype, point.parameters
+                found.add((*choice, launch.instance, launch.block, launch.dynamic_shared_bytes))
+        targets = [self._target(name, wildcards) for name in self.study.used(wildcards.platform)]
+        return digest([sorted(found), targets])
+
+    def of_trace(self, wildcards: Any) -> str:
+        """What is counted without a GPU."""
+        shapes = self.study.config["trace"]
+        traced = [point for points in self.study.traced for point in points]
+        loops = [dataclasses.replace(point, task="") for point in self.study.loop_points()]
+        left_out = [[kernel.name, kernel.reason] for kernel in self.study.kernels.values() if not kernel.emulated]
+        return digest(
+            [traced, loops, shapes["limit_s"], shapes["cache_lines"], self._entries([*traced, *loops]), left_out]
+        )
+
+    def of_counters(self, wildcards: Any) -> str:
+        """What the hardware counts at full size."""
+        return digest(
+            counters.full_size_points(self.study.config, self.study.kernels, self.study.choices_of(wildcards))
+        )
+
+    def of_code(self, wildcards: Any) -> str:
+        """The machine code that is read: the instances that make a product, and what compiles them."""
+        products = {
+            (p.kernel, p.dtype, self.study.kernels[p.kernel].plan(p).product)
+            for p in self.study.cuda_points(wildcards.platform)
+        }
+        instances = sorted({(*names, launch.instance) for *names, launch in products if launch})
+        return digest([instances, self.study.backend_of(wildcards) == "emulator" and self.study.config["machine_code"]])
+
+    def _entries(self, points: Sequence[Point]) -> list[Any]:
+        """What the registry says of how the kernels of some points run; what it says of other points is not in it."""
+        kernels = [self.study.kernels[name] for name in sorted({point.kernel for point in points})]
+        return [
+            [kernel.name, kernel.kind, kernel.library, kernel.reads_c, kernel.workspaces]
+            + [dataclasses.replace(launch, note="") for launch in kernel.launches]
+            for kernel in kernels
+        ]

@@ -1,0 +1,408 @@
+"""Reads what was published, recorded and measured, and keeps apart data that must not be mixed.
+
+`Evidence` is the only input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
+holds times of CPU loops and libraries, and `emulated` holds the verification of CUDA kernels on the CPU emulator, which
+does not measure times.
+"""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tilewise import RECORDED, ROOT, UserError
+from tilewise.files import read_json, remedy
+from tilewise.measure.rows import NOT_BUILT
+from tilewise.study import columns, registry, tuning
+from tilewise.study.columns import FACTS, SHAPE, WHOLE
+from tilewise.study.device import Device
+from tilewise.study.device import read as read_device
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
+from tilewise.study.schema import read_yaml
+from tilewise.study.sweeps import in_words
+
+PUBLISHED = ROOT / "report" / "published"
+CLAIMS = ROOT / "report" / "claims.yaml"
+RESULTS = ROOT / "results"
+
+#: The sources of the published figures: each has a file in PUBLISHED.
+SOURCES = "abcde"
+#: The files of counts, with the columns beside the parameters that name what was counted. None depends on the machine
+#: but the hardware's counters, which have a column for it.
+KEYS_OF_COUNTS = {
+    "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "counters": ["platform", "kernel", "dtype", *SHAPE, "block_x", "block_y"],
+    "instructions": ["kernel", "dtype", "instance", "architecture"],
+    "cache_lines": ["kernel", "element_bytes", *SHAPE],
+}
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One machine as data: device.json, the resolved config and the tables; the repository keeps those `recorded`."""
+
+    name: str
+    device: Device
+    config: dict[str, Any]
+    measurements: pd.DataFrame
+    facts: dict[str, pd.DataFrame]
+    recorded: bool = False
+    parts: pd.DataFrame = field(default_factory=lambda: columns.empty("parts"))
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether its CUDA kernels ran on a GPU, so that they have times."""
+        return self.device.backend == "gpu"
+
+    @property
+    def label(self) -> str:
+        """The processor in words; for recorded data it also says so, and when it was recorded."""
+        name = self.device.gpu["name"] if self.has_gpu else "this machine, no GPU"
+        return f"{name}, recorded {self.device.captured[:10]}" if self.recorded else name
+
+    def part(self, task: str, kernel: str = "") -> int | None:
+        """The part of a recorded run that measured a task, or one kernel of it; None if it was not recorded in parts.
+
+        Files of counts, such as `instructions`, count as tasks.
+        """
+        named = [row for row in self.parts.to_dict("records") if task in row["tasks"].split()]
+        own = [row for row in named if kernel in row["kernels"].split()]
+        found = own or [row for row in named if not row["kernels"]]
+        return int(found[0]["part"]) if found else None
+
+    @property
+    def commits(self) -> dict[str, list[str]]:
+        """The tasks that were measured with each state of the sources, which is a commit and what differed from it.
+
+        Rows without a commit were recorded when device.json alone had one, or measured in a copy without git's history.
+        """
+        tables = [self.measurements, *(self.facts[name] for name in FACTS if name in self.facts)]
+        stated = [table[["task", "status", "commit", "changes"]] for table in tables if "commit" in table]
+        rows = pd.concat(stated, ignore_index=True)
+        before = self.device.commit or "unknown"
+        found: dict[str, list[str]] = {}
+        states = rows.loc[~rows["status"].isin(NOT_BUILT), ["task", "commit", "changes"]].drop_duplicates()
+        for task, commit, changes in states.itertuples(index=False):
+            state = commit + f" with changes in {changes}" * bool(changes) if commit else before
+            found.setdefault(state, []).append(task)
+        return {state: list(dict.fromkeys(tasks)) for state, tasks in found.items()} or {before: []}
+
+
+@dataclass(frozen=True, eq=False)  # so what is made of it can be kept by functools
+class Evidence:
+    """Everything that a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
+
+    `facts` holds the tables of FACTS and WHOLE by name; those of methods have the column `task`. `kernels` is the
+    registry, `parameters` are the columns of parameters that any table has, and `published` has the sources' figures.
+    """
+
+    platforms: tuple[Platform, ...]
+    gpus: tuple[Platform, ...]
+    gpu: pd.DataFrame
+    cpu: pd.DataFrame
+    emulated: pd.DataFrame
+    facts: dict[str, pd.DataFrame]
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    published: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def everyone(self) -> tuple[Platform, ...]:
+        """The platforms of this run, then the recorded platforms whose times are shown instead."""
+        return (*self.platforms, *(gpu for gpu in self.gpus if gpu.recorded))
+
+    @property
+    def readers(self) -> tuple[Platform, ...]:
+        """The platforms of `everyone`, those with GPU times first."""
+        return tuple(sorted(self.everyone, key=lambda platform: not platform.has_gpu))
+
+    @property
+    def folded(self) -> frozenset[str]:
+        """The platforms without a GPU whose word on a GPU's kernel is folded away, because GPU times stand beside."""
+        return frozenset(platform.name for platform in self.platforms if self.gpus and not platform.has_gpu)
+
+    def device(self, name: str) -> Device:
+        """The device of the platform of this name."""
+        return next(platform.device for platform in self.everyone if platform.name == name)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Name in the column `platform` -> words for it."""
+        found = {platform.name: platform.label for platform in self.everyone}
+        words = list(found.values())
+        return {name: f"{label} ({name})" if words.count(label) > 1 else label for name, label in found.items()}
+
+    def machine(self, platform: str, kernel: str = "") -> str:
+        """Words for what ran a kernel on a platform: its GPU, or its CPU if the kernel runs there."""
+        found = next((each for each in self.everyone if each.name == platform), None)
+        if found is None or not found.has_gpu or kernel not in self.kernels or self.kernels[kernel].on_gpu:
+            return self.labels.get(platform, platform)
+        return (
+            f"{found.device.cpu['name']}, recorded {found.device.captured[:10]}"
+            if found.recorded
+            else found.device.cpu["name"]
+        )
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved config of this run."""
+        return self.platforms[0].config
+
+    @property
+    def max_noise(self) -> float:
+        """A point is unstable if its standard deviation is above this fraction of the mean."""
+        return self.config["timing"]["max_noise_percent"] / 100
+
+    @property
+    def choice(self) -> list[str]:
+        """The columns that say what a sweep chose."""
+        return columns.choice(self.parameters)
+
+    @property
+    def libraries(self) -> frozenset[str]:
+        """The names of the libraries, to which the tables compare the kernels."""
+        return frozenset(name for name, kernel in self.kernels.items() if kernel.kind == "library")
+
+    def on_gpu(self, names: Iterable[str]) -> list[bool]:
+        """Of each kernel, whether it runs on the GPU; a kernel that the registry no longer has is a GPU's."""
+        return [name not in self.kernels or self.kernels[name].on_gpu for name in names]
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks that any row is of."""
+        tables = [self.gpu, self.cpu, self.emulated, *(self.facts[name] for name in FACTS)]
+        return {task for table in tables for task in table["task"].unique()}
+
+    def method(self, task: str) -> str:
+        """The method of a task of this run's config."""
+        return self.config["tasks"].get(task, {}).get("method", "sweep")
+
+    def roofs(self, platform: str) -> dict[tuple[str, str], float]:
+        """What the task `bandwidth` measured on a platform, in 10^9 a second: (quantity, element type) -> rate."""
+        rows = self.facts["bandwidth"]
+        rows = rows[(rows["platform"] == platform) & rows["measured"].notna()]
+        return dict(zip(zip(rows["quantity"], rows["dtype"]), rows["measured"]))
+
+    def of(self, *tasks: str) -> "Evidence":
+        """Evidence with the measurements and the methods' facts of these tasks only."""
+        return _of(self, tasks)
+
+
+@functools.lru_cache(maxsize=64)
+def _of(evidence: Evidence, tasks: tuple[str, ...]) -> Evidence:
+    measured = {name: _of_tasks(getattr(evidence, name), tasks) for name in ("gpu", "cpu", "emulated")}
+    return dataclasses.replace(evidence, **measured, facts=_facts_of_tasks(evidence.facts, tasks))
+
+
+def _of_tasks(table: pd.DataFrame, tasks: Iterable[str]) -> pd.DataFrame:
+    return table[table["task"].isin(tasks)]
+
+
+def _facts_of_tasks(facts: Mapping[str, pd.DataFrame], tasks: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """The facts with those of methods of some tasks only; what describes the platform stays."""
+    return {name: _of_tasks(table, tasks) if name in FACTS else table for name, table in facts.items()}
+
+
+def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
+    """The point of a row of measurements.csv; None if the row was recorded before the kernel had all its parameters."""
+    if any(pd.isna(row.get(name)) for name in kernel.columns):
+        return None
+    n, p, m = (int(row[name]) for name in SHAPE)
+    parameters = tuple((name, int(row[name])) for name in kernel.columns)
+    return Point(row["task"], row["kernel"], row["dtype"], n, p, m, parameters)
+
+
+def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """The range of the time of each row of measurements.csv, in ms: from the fastest to the slowest of several runs, or
+    else between the quartiles of one."""
+    several = rows["runs"].fillna(1) > 1
+    return rows["run_low_ms"].where(several, rows["time_q1_ms"]), rows["run_high_ms"].where(several, rows["time_q3_ms"])
+
+
+def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
+    """The figures of the five sources, one row per figure."""
+    parameters = registry.parameters(registry.load() if kernels is None else kernels)
+    tables = {Path(folder, f"{name}.csv"): pd.DataFrame() for name in SOURCES}
+    for file in tables:
+        tables[file] = columns.read(file, "published", parameters)
+        said = tables[file][["source", "place", "quantity", "value"]]
+        if said.empty or (said.isna() | (said == "")).any(axis=None):
+            raise UserError(f"{file}: a figure needs its source, place, quantity and value; {remedy(file)}")
+    return columns.typed(pd.concat(tables.values(), ignore_index=True))
+
+
+@functools.cache
+def data_sheets() -> pd.DataFrame:
+    """The dense rates and bandwidths that NVIDIA prints of some cards, named as their drivers name them; in the columns
+    of the published figures."""
+    return columns.read(PUBLISHED / "data_sheets.csv", "published")
+
+
+def kept_files() -> list[str]:
+    """The published files, the recorded files and the claims: what the report needs beside this run's results."""
+    recorded = [
+        path for name in ("*.csv", "facts/*.csv", "tune/*.csv", "*.json") for path in RECORDED.glob(f"*/{name}")
+    ]
+    return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
+
+
+def load_platform(
+    folder: Path | str, task: str | None = None, recorded: bool = False, kernels: Mapping[str, Kernel] | None = None
+) -> Platform:
+    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
+    folder, parameters = Path(folder), registry.parameters(registry.load() if kernels is None else kernels)
+    if recorded and task:  # it has its tasks in one file
+        platform = load_platform(folder, None, True, kernels)
+        measured, facts = _of_tasks(platform.measurements, [task]), _facts_of_tasks(platform.facts, [task])
+        return dataclasses.replace(platform, measurements=measured, facts=facts)
+    file = folder / "device.json"
+    if not file.is_file():
+        raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
+    # A task shows its own results, even if the results of the other tasks are missing.
+    source = folder / (f"tasks/{task}.csv" if task else "measurements.csv")
+    read = functools.partial(columns.read, parameters=parameters, partly=recorded)
+    measured = read(source, "measurements")
+    device = read_device(file)
+    # Not all files that exist: an earlier config may have had other tasks. A run that was recorded without its config
+    # is one of the study's.
+    resolved = folder / "config.json"
+    config = read_yaml(ROOT / "config" / "config.yaml") if recorded and not resolved.exists() else read_json(resolved)
+    try:
+        methods = {name: entry.get("method", "sweep") for name, entry in config["tasks"].items()}
+    except (LookupError, AttributeError):
+        raise UserError(f"{resolved}: this is not a config of tasks; {remedy(resolved)}") from None
+    methods = {name: method for name, method in methods.items() if task in (None, name)}
+    facts = {name: _facts_of_method(folder, name, methods, read) for name in FACTS}
+    tried = _variants(folder, read)
+    facts["tune"] = tried[tried["task"] == task] if task else tried
+    # A task shows nothing of the platform as a whole, of which it would read what happens to be there already.
+    whole = {name: columns.empty(name, parameters) if task else read(folder / f"{name}.csv", name) for name in WHOLE}
+    if not recorded:
+        _check_whole(measured, facts["sweep"], source)
+    return Platform(
+        name=folder.name,
+        device=device,
+        config=config,
+        measurements=measured[measured["task"] == task] if task else measured,
+        facts=facts | whole,
+        recorded=recorded,
+        parts=read(folder / "parts.csv", "parts"),
+    )
+
+
+def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices:
+    """What the tuner chose on the platform in a folder such as results/nvidia-h200, as kernels/tuned.yaml has it.
+
+    Raises UserError if it chose nothing there.
+    """
+    folder = Path(folder)
+    rows = _variants(folder, functools.partial(columns.read, parameters=registry.parameters(kernels)))
+    found: tuning.Choices = {}
+    for row in rows[rows["chosen"].fillna(False)].to_dict("records"):
+        kernel = kernels.get(row["kernel"])
+        point = kernel and point_of(row, kernel)
+        if not point:
+            raise UserError(
+                f"{folder}/tune/{row['kernel']}.csv: the registry's {row['kernel']} has other parameters today; run "
+                "the tuner again"
+            )
+        types = found.setdefault(folder.resolve().name, {}).setdefault(row["kernel"], {})
+        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(point.parameters)
+    if not found:
+        raise UserError(
+            f"{folder}: the tuner has chosen nothing here; run `snakemake --cores all tune` on a machine with a GPU"
+        )
+    return tuning.merged({}, found)
+
+
+def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> None:
+    """Raise UserError if a file of measurements does not have as many rows of a sweep as that measured points."""
+    rows = measured["task"].value_counts()
+    for task, points in zip(sweeps["task"], sweeps["points"]):
+        if rows.get(task, 0) != points:
+            found = rows.get(task, 0)
+            raise UserError(f"{source}: it has {found} rows of {task}, which measured {points}; {remedy(source)}")
+
+
+def _variants(folder: Path, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+    """The variants of all kernels that were tuned on a platform; `read` reads a file of columns.FILES."""
+    paths = sorted((folder / "tune").glob("*.csv")) or [folder / "tune" / "none.csv"]
+    return _joined([read(path, "tune") for path in paths])
+
+
+def _facts_of_method(
+    folder: Path, method: str, methods: Mapping[str, str], read: Callable[..., pd.DataFrame]
+) -> pd.DataFrame:
+    tasks = [task for task, its in methods.items() if its == method] or [""]
+    return _joined([read(folder / "facts" / f"{task}.csv", method).assign(task=task) for task in tasks])
+
+
+def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of several tables, in the columns that any of them has, each of its type."""
+    return columns.typed(pd.concat(tables, ignore_index=True))
+
+
+def load_evidence(
+    folders: Iterable[Path | str] | None = None,
+    task: str | None = None,
+    recorded: Path | str = RECORDED,
+    kernels: Mapping[str, Kernel] | None = None,
+    beside: bool = False,
+) -> Evidence:
+    """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
+
+    If no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded. `beside`
+    adds those of other names in any case, to compare with. `kernels` is the registry (default: that of the study).
+    """
+    if folders is None:
+        folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
+    kernels = registry.load() if kernels is None else kernels
+    platforms = tuple(load_platform(folder, task, kernels=kernels) for folder in folders)
+    gpus = tuple(platform for platform in platforms if platform.has_gpu)
+    if not gpus or beside:
+        kept = sorted(Path(recorded).glob("*/device.json"))
+        kept = [path for path in kept if path.parent.name not in {platform.name for platform in platforms}]
+        gpus += tuple(load_platform(path.parent, task, True, kernels) for path in kept)
+    everyone = list({platform.name: platform for platform in (*gpus, *platforms)}.values())
+    on_cpu = {name for name, kernel in kernels.items() if not kernel.on_gpu}
+
+    measured = _joined(platform.measurements for platform in everyone)
+    facts = {name: _joined(platform.facts[name] for platform in everyone) for name in (*FACTS, *WHOLE)}
+    # A recorded probe without its sizes tells nothing.
+    facts["maximum_size"] = facts["maximum_size"].dropna(subset=["theoretical_n", "allocatable_n", "timed_n"])
+    read = [(each.name, each.facts["counters"].head(None if each.has_gpu else 0)) for each in everyone]
+    facts["counters"] = _joined(table.assign(platform=name) for name, table in read)
+    # Recorded tables may have parameters that no kernel has today; every table that has parameters has them all.
+    with_parameters = [name for name in facts if "*" in columns.FILES[name]]
+    known = [name for table in (measured, *(facts[name] for name in with_parameters)) for name in table]
+    parameters = tuple(dict.fromkeys([*registry.parameters(kernels), *columns.parameters_of(known)]))
+    measured = _with_columns(measured, parameters)
+    facts |= {name: _with_columns(facts[name], parameters) for name in with_parameters}
+    for name, keys in KEYS_OF_COUNTS.items():
+        own = parameters if name in with_parameters else ()
+        facts[name] = facts[name].drop_duplicates([*keys, *own], keep="last")
+    cpu = measured["kernel"].isin(on_cpu)
+    gpu = measured["platform"].isin([platform.name for platform in gpus])
+    return Evidence(
+        platforms,
+        gpus,
+        gpu=measured[gpu & ~cpu],
+        cpu=measured[cpu],
+        emulated=measured[~gpu & ~cpu],
+        facts=facts,
+        kernels=kernels,
+        parameters=parameters,
+        published=published(kernels=kernels),
+    )
+
+
+def _with_columns(table: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
+    """The table with further columns, empty if it does not have them."""
+    missing = [name for name in names if name not in table]
+    return columns.typed(table.reindex(columns=[*table.columns, *missing])) if missing else table

@@ -1,0 +1,44 @@
+"""The verdicts of the accuracy gate in short: for which operands a kernel may be used in place of SGEMM."""
+
+import pandas as pd
+
+#: Sums of fewer products say little of long ones.
+LONG = 1024
+#: From the best verdict to the worst that sums of several lengths can have.
+ORDER = ["passes", "refuses", "fails"]
+
+
+def gate(rows: pd.DataFrame) -> pd.DataFrame:
+    """The worst verdict on each kernel for each kind of operands, in long sums if there are any.
+
+    `rows` are those of the table of the task. What was measured goes before what the model predicts. `sums` has the
+    numbers of products in the long sums of the kernel, `some` those with the worst verdict, if others fare better.
+    """
+    rows, found = _judged(rows), []
+    for (platform, kernel), own in rows.groupby(["platform", "kernel"], sort=False):
+        long = own[own["p"] >= LONG]
+        sums = _lengths(long)
+        for operands, kind in (long if len(long) else own).groupby("operands", sort=False):
+            verdict = max(kind["verdict"], key=ORDER.index)
+            worst = _lengths(long[(long["operands"] == operands) & (long["verdict"] == verdict)])
+            about = {"platform": platform, "kernel": kernel, "origin": own["origin"].iloc[0], "operands": operands}
+            found.append(about | {"verdict": verdict, "sums": sums, "some": worst if len(worst) < len(sums) else ()})
+    names = ["platform", "kernel", "origin", "operands", "verdict", "sums", "some"]
+    return pd.DataFrame(found, columns=names)
+
+
+def broken_claims(rows: pd.DataFrame) -> pd.DataFrame:
+    """The cases in which a kernel claims the accuracy of SGEMM and does not have it: operands and p."""
+    rows = _judged(rows)
+    rows = rows[rows["claimed"].fillna(False).astype(bool) & (rows["verdict"] != "passes")]
+    return rows.drop_duplicates(["platform", "kernel", "operands", "p"])
+
+
+def _judged(rows: pd.DataFrame) -> pd.DataFrame:
+    rows = rows[rows["verdict"] != ""]
+    origin = "measured" if (rows["origin"] == "measured").any() else "predicted"
+    return rows[rows["origin"] == origin]
+
+
+def _lengths(rows: pd.DataFrame) -> tuple[int, ...]:
+    return tuple(sorted(int(p) for p in rows["p"].unique()))

@@ -1,0 +1,275 @@
+"""The climb from the naive kernel to the limit of the chip: what its instructions allow each rung, what it reaches.
+
+A scheduler issues one instruction per cycle. So the share of multiply-adds among the instructions that a kernel
+executes is a ceiling of its rate, in units of the rate that multiply-adds alone reach (`multiply_add_rate` of the task
+`bandwidth`). ncu counts what was executed; where it did not, the share is that of the loop's machine code, as if each
+of its branches ran.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from tilewise.compile import cuda
+from tilewise.evidence import Evidence, Platform, point_of
+from tilewise.explain import occupancy
+from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_schedulers
+from tilewise.explain.timings import as_fast, cubes, describe, timed, with_words
+from tilewise.explain.traffic import beside_traffic, multiply_adds
+from tilewise.study.device import SCHEDULERS, WARP
+
+#: The task whose kernels climb from naive to the limit of the chip.
+CLIMB = "ladder_float"
+#: The columns that name an instance whose machine code was read.
+INSTANCE = ["kernel", "dtype", "instance", "architecture"]
+#: What a load brings per thread, by column, in bytes.
+WIDTHS = {"128": 16, "64": 8, "32": 4}
+#: The kinds of instructions that the memory pipe of a multiprocessor takes, one request of a warp per cycle at best.
+ACCESSES = [
+    *(f"{where}_loads_{bits}" for where in ("shared", "global") for bits in WIDTHS),
+    *("matrix_loads", "shared_stores", "async_copies", "global_stores"),
+]
+
+
+def climb(evidence: Evidence, task: str) -> pd.DataFrame:
+    """Every timed row of a task with what its machine code, its launch, ncu and its memory traffic say.
+
+    To the columns of `instructions` come wavefronts_per_100 (of shared memory, per 100 multiply-adds of a warp) and
+    conflict_percent (bank conflicts as a share of all wavefronts), counted by ncu or else by the emulator, and how the
+    schedulers fared (issue_percent and the stalls), which is empty unless the row is as fast as the launch counted.
+    """
+    return explained(evidence.of(task).gpu, evidence)
+
+
+def explained(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The timed ones of some rows with what is known of their kernels."""
+    rows = _with_instances(describe(timed(rows).reset_index(drop=True), evidence), evidence)
+    counted = evidence.facts["instructions"].drop(columns=["registers", "build_sha256"])
+    rows = rows.merge(counted, how="left", on=INSTANCE)
+    rows = _beside_ceiling(beside_hardware(rows, evidence), evidence)
+    rows = beside_traffic(beside_schedulers(rows, evidence), evidence)
+    return rows.assign(
+        wavefronts_per_100=rows["hardware_wavefronts_per_100"].fillna(rows["wavefronts_per_100"]),
+        conflict_percent=rows["hardware_conflict_percent"].fillna(rows["conflict_percent"]),
+    )
+
+
+def instructions(evidence: Evidence) -> pd.DataFrame:
+    """The multiply-add loop of every instance whose machine code was read, with its rate and its ceiling.
+
+    The rate is the best of the instance at any shape. `ceiling_gflops` is known for instances that multiply on the CUDA
+    cores, on a device whose rate of multiply-adds was measured.
+    """
+    rows = _with_instances(describe(timed(evidence.gpu), evidence), evidence)
+    best = rows.sort_values("gflops", kind="stable").drop_duplicates(["platform", *INSTANCE], keep="last")
+    best = beside_hardware(best, evidence)
+    shown = ["shape", "choice", "gflops", "warps", "occupancy_percent", "limiter", *PER_MULTIPLY_ADD]
+    best = best[["platform", *INSTANCE, *shown]]
+    return _beside_ceiling(evidence.facts["instructions"].merge(best, how="left", on=INSTANCE), evidence)
+
+
+def loops(evidence: Evidence) -> pd.DataFrame:
+    """Of `instructions` the fastest instance of each kernel and element type; of one that nobody timed, the first."""
+    table = instructions(evidence)
+    of_a_kind = table.groupby(["kernel", "dtype"])["gflops"]
+    order = table[table["gflops"].notna() | (of_a_kind.transform("count") == 0)]
+    order = order.sort_values("gflops", ascending=False, na_position="last", kind="stable")
+    return table.loc[order.drop_duplicates(["platform", "kernel", "dtype"]).index.sort_values()]
+
+
+def _with_instances(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Timed rows with the instance that makes the product, what it is compiled for, and how it lies on the device.
+
+    Adds instance, architecture, warps (that a multiprocessor holds), occupancy_percent, limiter and waves (blocks of
+    the grid per blocks that the device holds). They are empty for a library, and for a row of an older kernel.
+    """
+    gpus = {gpu.name: gpu for gpu in evidence.gpus}
+    found = [_of_row(row, gpus[row["platform"]], evidence) for row in rows.to_dict("records")]
+    names = ["instance", "architecture", "warps", "occupancy_percent", "limiter", "waves"]
+    added = pd.DataFrame(found, columns=names, index=rows.index)
+    words = dict.fromkeys(("instance", "architecture", "limiter"), "str")
+    return rows.join(added.astype(words | dict.fromkeys(("warps", "occupancy_percent", "waves"), "float64")))
+
+
+def _of_row(row: Mapping[str, Any], gpu: Platform, evidence: Evidence) -> dict[str, Any]:
+    kernel = evidence.kernels.get(row["kernel"])
+    at = point_of(row, kernel) if kernel and kernel.kind == "cuda" else None
+    if kernel is None or at is None or kernel.unmet(at):
+        return {"instance": "", "architecture": "", "limiter": ""}
+    launch, capability = kernel.plan(at, gpu.device).product, gpu.device.gpu["compute_capability"]
+    assert launch is not None
+    found: dict[str, Any] = {"instance": launch.instance, "architecture": cuda.architecture(kernel, capability)}
+    if pd.isna(row["registers"]):
+        return found | {"limiter": ""}
+    limits, warp = gpu.device.limits, gpu.device.limits["warp_size"]
+    held = occupancy.occupancy(launch.threads, row["registers"], row["shared_bytes"], limits, capability)
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    return found | {
+        "warps": held.active_blocks * -(-launch.threads // warp),
+        "occupancy_percent": 100 * held.occupancy,
+        "limiter": held.limiter,
+        "waves": blocks / (held.active_blocks * gpu.device.gpu["sms"]) if held.active_blocks else None,
+    }
+
+
+def _beside_ceiling(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds what follows from the counts of a loop and of ncu, and `ceiling_gflops` and percent_of_ceiling."""
+    adds = table["multiply_add_instructions"].astype("float64")
+    read = {
+        f"{where}_bytes_per_multiply_add": sum(size * table[f"{where}_loads_{bits}"] for bits, size in WIDTHS.items())
+        for where in ("shared", "global")
+    }
+    # Of the tensor cores' instructions, one is many multiply-adds.
+    on_cuda_cores = (table["multiply_add"].fillna("") != "") & ~table["multiply_add"].fillna("").str.contains("MMA")
+    share = (1 / table["executed_each"]).where(on_cuda_cores).fillna(table["multiply_add_share"].astype("float64"))
+    accesses = sum(table[name] for name in ACCESSES).astype("float64") / adds
+    accesses = table["requests_each"].where(on_cuda_cores).fillna(accesses)
+    table = table.assign(
+        multiply_add_percent=100 * table["multiply_add_share"],
+        executed_percent=100 * share,
+        others_per_100=100 * (1 / share - 1),
+        accesses_per_100=100 * accesses,
+        **{name: count.astype("float64") / adds for name, count in read.items()},
+        reused_per_multiply_add=table["reused_operands"].astype("float64") / adds,
+    )
+    ceilings = [_ceiling(row, evidence) for row in table.to_dict("records")]
+    table = table.assign(ceiling_gflops=pd.Series(ceilings, index=table.index, dtype="float64"))
+    return table.assign(percent_of_ceiling=100 * table["gflops"] / table["ceiling_gflops"])
+
+
+def _ceiling(row: Mapping[str, Any], evidence: Evidence) -> float | None:
+    """The highest rate in GFLOP/s that a kernel's instructions allow on the CUDA cores; None if that is not known.
+
+    Units that take a multiply-add in every second cycle, such as Hopper's for double, leave the other slots free.
+    """
+    gpu = next((gpu.device.gpu for gpu in evidence.gpus if gpu.name == row["platform"]), None)
+    measured = evidence.roofs(row["platform"]).get(("multiply_add_rate", row["dtype"]))
+    peak = gpu and (gpu["peak_gflops"] or {}).get(row["dtype"])
+    on_cuda_cores = isinstance(row["multiply_add"], str) and row["multiply_add"] and "MMA" not in row["multiply_add"]
+    if not gpu or not peak or measured is None or not on_cuda_cores:
+        return None
+    slots = 2e-3 * gpu["sms"] * SCHEDULERS * WARP * gpu["sm_clock_mhz"]
+    return min(1.0, row["executed_percent"] / 100 * slots / peak) * measured
+
+
+def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The kernels of `climb` rows in the registry's order, each with its best choice; the library comes last.
+
+    They are compared at the cube at which most kernels were timed, the largest if there are several. Adds
+    percent_of_anchor, and `before`: the fastest kernel of those before it, to whose rate `gain` is the ratio; the two
+    are `equal` if the ranges of their times overlap.
+    """
+    place = {name: number for number, name in enumerate(evidence.kernels)}
+    square, found = cubes(rows), []
+    for _, part in square.groupby(["platform", "dtype"], sort=False):
+        if part["anchor"].all():
+            continue
+        kernels = part.groupby("n")["kernel"].nunique()
+        part = part[part["n"] == kernels[kernels == kernels.max()].index.max()]
+        part = part.sort_values("gflops", kind="stable").drop_duplicates("kernel", keep="last")
+        part = part.loc[part["kernel"].map(place).sort_values(kind="stable").index]
+        found.append(_beside_steps(part))
+    return pd.concat(found, ignore_index=True) if found else _beside_steps(square.head(0))
+
+
+def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
+    """Adds percent_of_anchor, before, gain and equal to the rungs of one platform and element type."""
+    library = part.loc[part["anchor"], "gflops"].max()
+    steps: list[tuple[str, float | None, bool]] = []
+    fastest = None
+    for row in part.to_dict("records"):
+        if fastest is None or row["anchor"]:
+            steps.append(("", None, False))
+        else:
+            equal = as_fast(part, fastest["kernel"]).loc[part["kernel"] == row["kernel"]].iloc[0]
+            steps.append((fastest["kernel"], row["gflops"] / fastest["gflops"], bool(equal)))
+        if not row["anchor"] and (fastest is None or row["gflops"] > fastest["gflops"]):
+            fastest = row
+    added = pd.DataFrame(steps, columns=["before", "gain", "as_fast"], index=part.index)
+    part = part.assign(percent_of_anchor=100 * part["gflops"] / library)
+    return part.join(added.astype({"before": "str", "gain": "float64", "as_fast": "boolean"}))
+
+
+def tile_counts(evidence: Evidence) -> pd.DataFrame:
+    """The timed rows of `multi_tile` at the largest square product, with the passes of shared memory that ncu counted.
+
+    Adds hardware_wavefronts_per_100, active_blocks (that a multiprocessor holds), spill_bytes, and shared_percent: the
+    share of the device's passes, as measured or else one per cycle and multiprocessor, that a run at this rate takes.
+    """
+    rows = evidence.of("task3").gpu
+    rows = cubes(rows[(rows["kernel"] == "multi_tile") & (rows["status"] == "ok")])
+    rows = beside_hardware(with_words(rows[rows["n"] == rows["n"].max()], evidence), evidence)
+    spills = evidence.facts["instructions"][[*INSTANCE, "spill_bytes"]]
+    rows = _with_instances(rows, evidence).merge(spills, how="left", on=INSTANCE)
+    held = evidence.facts["occupancy"]
+    keys = ["platform", "kernel", "dtype", "tile", "ntb"]
+    rows = rows.merge(held[[*keys, "active_blocks"]].drop_duplicates(keys), how="left", on=keys)
+    shares = [_shared_percent(row, evidence) for row in rows.to_dict("records")]
+    rows = rows.assign(shared_percent=pd.Series(shares, rows.index, "float64"))
+    return rows.sort_values(["platform", "dtype", "tile", "ntb"], ignore_index=True)
+
+
+def _shared_percent(row: Mapping[str, Any], evidence: Evidence) -> float:
+    per_cycle = evidence.device(row["platform"]).gpu["sms"] * row["sm_clock_mhz"] / 1000
+    roof = evidence.roofs(row["platform"]).get(("shared_wavefronts_16_bytes", "float"), per_cycle)
+    beyond_edges = multiply_adds(row, evidence) / (float(row["n"]) * row["p"] * row["m"])
+    warps = row["gflops"] / 2 / WARP * beyond_edges  # 10^9 multiply-adds of warps per second
+    return warps * row["hardware_wavefronts_per_100"] / roof
+
+
+def spilling(counts: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `tile_counts` in double that keep sums in local memory, if all of them are much slower than the best
+    of their tile; else none."""
+    double = counts[counts["dtype"] == "double"]
+    best = double.groupby(["platform", "tile"])["gflops"].transform("max")
+    spills = double["spill_bytes"] > 0
+    slow = double[spills & (double["gflops"] < 0.8 * best)]
+    return slow if len(slow) == spills.sum() else slow.head(0)
+
+
+def fastest(rungs: pd.DataFrame) -> pd.DataFrame:
+    """The fastest of `rungs` on each platform in each element type, then those that are as fast."""
+    found = [rungs.head(0)]
+    for _, own in rungs[~rungs["anchor"]].groupby(["platform", "dtype"], sort=False):
+        best = own.loc[[own["gflops"].idxmax()]]
+        equal = own[as_fast(own, best["kernel"].iloc[0])]
+        found += [best, equal[equal["kernel"] != best["kernel"].iloc[0]]]
+    return pd.concat(found, ignore_index=True)
+
+
+#: A multiprocessor's pipe to shared memory and the caches keeps up with so many requests, or passes, while its four
+#: schedulers issue 100 instructions.
+FREE = 25
+
+
+def reasons(rungs: pd.DataFrame) -> pd.DataFrame:
+    """Why the fastest rung in float is faster than the textbook's kernel, on the GPU that came highest.
+
+    Up to three rows. `cause` is loads (requests per 100 multiply-adds), arithmetic (the share of multiply-adds in %) or
+    waits (the share of the ceiling in %); `kernel` has it `before`, the fastest rung, `best`, has it `after`. Waits are
+    shown on a rung that the pipe to shared memory and the caches does not slow down, because those are what the first
+    row is about; a product of too few blocks for the chip does not wait, and where ncu did not count, a ceiling may be
+    far off.
+    """
+    columns = ["platform", "cause", "kernel", "before", "best", "after"]
+    own = rungs[(rungs["dtype"] == "float") & ~rungs["anchor"]]
+    climbed = own.groupby("platform")["kernel"].transform(lambda names: "naive" in set(names) and len(names) > 1)
+    own = own[climbed.astype(bool)]
+    if own.empty:
+        return pd.DataFrame(columns=columns)
+    best = own.loc[own["gflops"].idxmax()]
+    own = own[own["platform"] == best["platform"]]
+    naive = own[own["kernel"] == "naive"].iloc[0]
+    free = own[(own["accesses_per_100"] < FREE) & (own["hardware_wavefronts_per_100"] < FREE) & (own["waves"] >= 1)]
+    free = free[free["percent_of_ceiling"].notna() & free["executed_each"].notna()]
+    found = []
+    if best["accesses_per_100"] < naive["accesses_per_100"]:
+        found.append(("loads", "naive", naive["accesses_per_100"], best["accesses_per_100"]))
+    if best["executed_percent"] > naive["executed_percent"]:
+        found.append(("arithmetic", "naive", naive["executed_percent"], best["executed_percent"]))
+    if best["kernel"] in set(free["kernel"]) and best["percent_of_ceiling"] > free["percent_of_ceiling"].min():
+        least = free.loc[free["percent_of_ceiling"].idxmin()]
+        found.append(("waits", least["kernel"], least["percent_of_ceiling"], best["percent_of_ceiling"]))
+    rows = [(best["platform"], cause, kernel, before, best["kernel"], after) for cause, kernel, before, after in found]
+    return pd.DataFrame(rows, columns=columns)

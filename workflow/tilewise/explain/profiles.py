@@ -1,0 +1,110 @@
+"""What ncu counted of a launch, beside what was timed: instructions, requests, bytes, and for what the warps wait."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from tilewise.evidence import Evidence
+from tilewise.explain.timings import with_words
+from tilewise.explain.traffic import bytes_per_multiply_add, shared_memory, with_work
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
+from tilewise.study.precision import PRECISIONS
+
+#: The states of a warp in which it waits, as ncu names them.
+WAITS = [
+    name.removeprefix("stall_")
+    for name in columns.FILES["counters"]
+    if name.startswith("stall_") and not name.endswith("selected")
+]
+#: What ncu counted of a launch, per multiply-add of a warp: it depends on a kernel's parameters, hardly on the shape.
+PER_MULTIPLY_ADD = ["executed_each", "shared_requests_each", "global_requests_each", "requests_each"]
+PER_MULTIPLY_ADD += ["dram_bytes_each", "l2_bytes_each"]
+PER_MULTIPLY_ADD += ["hardware_wavefronts_per_100", "hardware_conflict_percent"]
+#: What the memory pipe of a multiprocessor takes, as ncu counts it; a copy by cp.async is a load from global memory.
+REQUESTS = {where: [f"{where}_load_requests", f"{where}_store_requests"] for where in ("shared", "global")}
+#: Two rates of a kernel are alike if they differ by less than this; what ncu saw of one then tells of the other.
+ALIKE = 0.05
+
+
+@functools.lru_cache(maxsize=4)
+def _largest_counted(evidence: Evidence) -> tuple[pd.DataFrame, list[str]]:
+    """Of each kernel with each choice of parameters the largest launch that ncu counted, with its `work`, and what
+    names it."""
+    counted = with_work(evidence.facts["counters"], evidence)
+    key = ["platform", "kernel", "dtype", *evidence.choice]
+    return counted.sort_values("work", kind="stable").drop_duplicates(key, keep="last"), key
+
+
+def beside_hardware(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds the columns PER_MULTIPLY_ADD from the largest launch that ncu counted with the row's own parameters.
+
+    The compiler joins loads that the source makes one by one, which the emulator does not see.
+    """
+    counted, key = _largest_counted(evidence)
+    work, (wavefronts, conflicts) = counted["work"], shared_memory(counted)
+    executed = counted["executed_instructions"].astype("float64")
+    # Instructions and requests are both as executed, or both of the machine code.
+    requests = {
+        f"{where}_requests_each": counted[names].astype("float64").sum(axis=1, skipna=False).where(executed.notna())
+        / work
+        for where, names in REQUESTS.items()
+    }
+    counted = counted.assign(
+        executed_each=executed / work,
+        **requests,
+        requests_each=sum(requests.values()),
+        dram_bytes_each=_dram_bytes(counted) / work,
+        l2_bytes_each=32 * counted["l2_sectors"].astype("float64") / work,
+        hardware_wavefronts_per_100=wavefronts,
+        hardware_conflict_percent=conflicts,
+    )
+    return table.merge(counted[[*key, *PER_MULTIPLY_ADD]], how="left", on=key)
+
+
+def beside_schedulers(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds issue_percent and the stalls that ncu saw, of rows whose rate is like that of the launch it counted."""
+    counted, key = _largest_counted(evidence)
+    timed = evidence.gpu[evidence.gpu["gflops"].notna()]
+    timed = timed.groupby([*key, *SHAPE], dropna=False)["gflops"].max().rename("counted_gflops").reset_index()
+    counted = counted.merge(timed, how="left", on=[*key, *SHAPE])
+    seen = ["issue_percent", *(name for name in counted if name.startswith("stall_"))]
+    table = table.merge(counted[[*key, *seen, "counted_gflops"]], how="left", on=key)
+    alike = (table["gflops"] / table["counted_gflops"] - 1).abs() < ALIKE
+    return table.assign(**{name: table[name].where(alike) for name in seen}).drop(columns="counted_gflops")
+
+
+def _dram_bytes(counted: pd.DataFrame) -> pd.Series:
+    return (counted["dram_read_bytes"] + counted["dram_written_bytes"]).astype("float64")
+
+
+def profiled(evidence: Evidence) -> pd.DataFrame:
+    """What ncu counted at full size, one row per launch that makes a product.
+
+    Adds profiled_ms, wavefronts_per_100, dram_gb (read and written), matrices_moved (the same as a multiple of the
+    three matrices), and `waits`: for what the warps wait most, with the number of warps per instruction issued.
+    """
+    rows = with_words(evidence.facts["counters"], evidence)
+    rows = with_work(rows[rows["profiled_ns"].notna()], evidence)
+    records = rows.to_dict("records")
+    least = [bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize) * row["work"] for row in records]
+    waits = pd.Series([_waits(row) for row in records], index=rows.index, dtype="str")
+    order = {name: place for place, name in enumerate(evidence.kernels)}
+    rows = rows.assign(
+        profiled_ms=rows["profiled_ns"].astype("float64") / 1e6,
+        wavefronts_per_100=shared_memory(rows)[0],
+        dram_gb=_dram_bytes(rows) / 1e9,
+        matrices_moved=_dram_bytes(rows) / pd.Series(least, rows.index, "float64"),
+        waits=waits,
+        place=rows["kernel"].map(order),
+    )
+    return rows.sort_values(["platform", "place"], kind="stable", ignore_index=True).drop(columns=["place", "work"])
+
+
+def _waits(row: Mapping[str, Any], most: int = 3) -> str:
+    """The states in which most of a scheduler's warps wait, with how many of them do."""
+    found = {name: row[f"stall_{name}"] for name in WAITS if not pd.isna(row[f"stall_{name}"])}
+    first = sorted(found, key=lambda name: -found[name])[:most]
+    return ", ".join(f"{columns.heading(f'stall_{name}')} {found[name]:.2g}" for name in first if found[name] >= 0.05)

@@ -1,0 +1,244 @@
+"""Times of kernels in words and numbers: how a row varied, the best of each case, and the rate beside a library's.
+
+Times are in ms and are medians of isolated runs; rates are in GFLOP/s. A row that did not run keeps its place, with its
+status. Shapes are shown as source a writes them: (n, m, p), where C is n x m.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pandas as pd
+
+from tilewise.evidence import Evidence, within
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
+from tilewise.study.kernel import Kernel
+
+CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
+
+
+def chosen_columns(evidence: Evidence) -> list[str]:
+    """The columns in which two rows of the same kernel with the same choice agree, at any shape."""
+    return ["kernel", "dtype", *evidence.choice]
+
+
+def choice_text(row: Mapping[str, Any], kernels: Mapping[str, Kernel], without: Collection[str] = ()) -> str:
+    """What the sweep chose for this row: `16 × 64` threads, `tile 32, ntb 7`; empty for a kernel without parameters.
+
+    The kernel's parameters come in the order of the registry, then those that only a recorded row has. Every block has
+    threads, so they are named only if a sweep chose them. `without` names parameters that are left out.
+    """
+    kernel = kernels.get(row["kernel"])
+    recorded = [name for name in columns.parameters_of(row) if pd.notna(row[name])]
+    names = kernel.parameters if kernel else () if recorded else ("block",)
+    words = []
+    for name in dict.fromkeys([*names, *recorded]):
+        if name in without:
+            continue
+        if name == "block" and pd.notna(row["block_x"]):
+            words.append(f"{row['block_x']} × {_known(row['block_y'])}")
+        elif pd.notna(row.get(name)):
+            words.append(f"{name} {row[name]}")
+    return ", ".join(words)
+
+
+def _known(extent: Any) -> Any:
+    """A block's or grid's extent along y, which a damaged recording may lack."""
+    return extent if pd.notna(extent) else "?"
+
+
+def shape_text(row: Mapping[str, Any]) -> str:
+    """The shape as source a writes it: (n, m, p)."""
+    return f"({row['n']}, {row['m']}, {row['p']})"
+
+
+def pairs(x: pd.Series, y: pd.Series) -> list[str]:
+    """A block or a grid in words, `(x, y)`; empty where x is."""
+    return [f"({a}, {_known(b)})" if pd.notna(a) else "" for a, b in zip(x, y)]
+
+
+def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The same rows with shape and choice in words."""
+    needed = ["kernel", *SHAPE, *columns.choice(columns.parameters_of(rows))]
+    records = rows[[name for name in needed if name in rows]].to_dict("records")
+    return rows.assign(
+        shape=pd.Series([shape_text(row) for row in records], index=rows.index, dtype="str"),
+        choice=pd.Series([choice_text(row, evidence.kernels) for row in records], index=rows.index, dtype="str"),
+    )
+
+
+def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Rows of measurements.csv with the further columns that a reader needs.
+
+    Adds shape, choice, block, grid (text), spread_percent (interquartile range divided by the median), between_percent
+    (from the fastest to the slowest run, divided by the median run), `unstable` (the standard deviation is above the
+    config's limit) and `anchor` (the kernel is a library).
+    """
+    return with_words(rows, evidence).assign(
+        block=pairs(rows["block_x"], rows["block_y"]),
+        grid=pairs(rows["grid_x"], rows["grid_y"]),
+        # The quartiles of one sample are not a range.
+        spread_percent=(100 * (rows["time_q3_ms"] - rows["time_q1_ms"]) / rows["time_ms"]).where(rows["samples"] > 1),
+        between_percent=(100 * (rows["run_high_ms"] - rows["run_low_ms"]) / rows["time_ms"]).where(rows["runs"] > 1),
+        unstable=rows["noise"] > evidence.max_noise,
+        anchor=rows["kernel"].isin(evidence.libraries),
+        card=rows["gpu_uuid"].fillna("").map(short_card).astype("str"),
+    )
+
+
+def short_card(uuid: str) -> str:
+    """The first digits of a GPU's UUID, by which a card is told from another: `a4214c4d` of `GPU-a4214c4d-a5a3-...`."""
+    return uuid.removeprefix("GPU-").split("-")[0]
+
+
+def best(rows: pd.DataFrame) -> pd.DataFrame:
+    """The fastest of the described rows of each case (platform, kernel, dtype, shape), with its runner-up.
+
+    Adds `points_ran` ("5 of 6"), runner_up, gap_percent (how much slower the runner-up is), `decided`: the ranges of
+    the two do not overlap, so the difference exceeds the spread, and at_end: the parameters whose value is the first or
+    the last of those that ran, so that the best may lie beyond. If nothing ran, the first row is taken.
+    """
+    rows = rows.assign(case=rows.groupby(CASE, sort=False, dropna=False).ngroup())
+    chosen = ["case", *columns.choice(columns.parameters_of(rows))]
+    asked = rows.drop_duplicates(chosen)  # two tasks may have asked for the same point
+    ran = rows[rows["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
+    table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
+    second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
+    ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
+    (_, slowest), (fastest, _) = within(table), within(second)
+    table = table.assign(
+        points_ran=ran_of.astype(str) + " of " + asked_of.astype(str),
+        runner_up=second["choice"].fillna("").astype("str"),
+        gap_percent=100 * (second["time_ms"] / table["time_ms"] - 1),
+        decided=(slowest < fastest).astype("boolean").where(second["kernel"].notna()),
+        at_end=at_end(ran, table),
+    )
+    return table.drop(columns="case").reset_index(drop=True)
+
+
+def at_end(ran: pd.DataFrame, best: pd.DataFrame) -> pd.Series:
+    """The parameters of which a best row has the least or the largest value, of three or more that ran in its `case`.
+
+    A block of a fixed number of threads is one parameter: its width.
+    """
+    cases, found = ran.groupby("case"), [pd.Series("", best.index)]
+    for name in ("block_x", *columns.parameters_of(ran)):
+        if ran[name].nunique() < 3:
+            continue
+        least, largest, values = (
+            best["case"].map(how) for _, how in cases[name].agg(["min", "max", "nunique"]).items()
+        )
+        ends = (values > 2) & ((best[name] == least) | (best[name] == largest)).fillna(False)
+        if name == "block_x":  # else it follows from the other parameters
+            ends &= best["choice"].str.contains("×")
+        found.append(ends.map({True: name.removesuffix("_x"), False: ""}))
+    return pd.Series([", ".join(filter(None, words)) for words in zip(*found)], index=best.index, dtype="str")
+
+
+def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds `percent_of_anchor`: the rate as a percentage of the library's for the same product and element type.
+
+    The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's.
+    """
+    anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == "ok")]
+    anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]), anchor_ms=anchors["time_ms"])
+    keys = ["platform", "on_gpu", "dtype", *SHAPE]
+    anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, "anchor_ms"]]
+    table = table.assign(on_gpu=evidence.on_gpu(table["kernel"]))
+    anchors = anchors.astype({"on_gpu": table["on_gpu"].dtype})
+    table = table.merge(anchors, how="left", on=keys).drop(columns="on_gpu")
+    return table.assign(percent_of_anchor=100 * table["anchor_ms"] / table["time_ms"])
+
+
+def by_shape(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows by shape, in the order in which shapes first occur; platforms of a shape together, the anchor last."""
+    shapes = pd.factorize(table["n"].astype(str) + "," + table["m"].astype(str) + "," + table["p"].astype(str))[0]
+    order = pd.DataFrame({"shape": shapes, "anchor": table["anchor"]}, index=table.index)
+    return table.loc[order.sort_values(["shape", "anchor"], kind="stable").index].reset_index(drop=True)
+
+
+def largest(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the largest product."""
+    work = table[SHAPE].astype("float64").prod(axis=1)
+    return table[work == work.max()]
+
+
+def cubes(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of products of square matrices."""
+    return rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])]
+
+
+def largest_square(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that ran at the largest square product of each platform."""
+    rows = cubes(rows[rows["status"] == "ok"])
+    return rows[rows["n"] == rows.groupby("platform")["n"].transform("max")].reset_index(drop=True)
+
+
+def timed(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that ran and have a rate."""
+    return rows[(rows["status"] == "ok") & rows["gflops"].notna()]
+
+
+def swept(evidence: Evidence) -> list[str]:
+    """The tasks whose products are timed again and again."""
+    return [name for name, entry in evidence.config["tasks"].items() if entry.get("method") != "maximum_size"]
+
+
+def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
+    """Whether the floats of each row are made of shorter numbers, on tensor cores."""
+    makers = [
+        name
+        for name, kernel in evidence.kernels.items()
+        if kernel.accuracy and kernel.accuracy.get("scheme") != "chain"  # which is one of floats
+    ]
+    return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
+
+
+def as_fast(rows: pd.DataFrame, kernel: str) -> pd.Series:
+    """Whether each timed row of one product is as fast as that of this kernel: their ranges of time overlap."""
+    low, high = within(rows)
+    own = rows["kernel"] == kernel
+    return ((low <= high[own].iloc[0]) & (high >= low[own].iloc[0])).fillna(False).astype(bool) | own
+
+
+#: A product of less than so many multiply-adds is small: all its matrices fit into the L2 cache of a large GPU.
+SMALL = 1200**3
+
+
+def batched(evidence: Evidence) -> pd.DataFrame:
+    """The kernels at small cubes as percentages of the library, isolated (after a flush of the cache) and in a batch.
+
+    `turns` says whether a kernel is faster than the library in one way and slower in the other, by 1 % at least.
+    """
+    rows = describe(evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["batch_ms"].notna()], evidence)
+    rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"]) & (rows["n"].astype("float64") ** 3 < SMALL)]
+    rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "dtype", "n", "kernel"])
+    keys = ["platform", "dtype", "n"]
+    library = rows[rows["anchor"]].drop_duplicates(keys)[[*keys, "time_ms", "batch_ms"]]
+    both = rows[~rows["anchor"]].merge(library, on=keys, suffixes=("", "_library"))
+    isolated, batch = (100 * both[f"{name}_library"] / both[name] for name in ("time_ms", "batch_ms"))
+    large = both["n"] >= 512
+    return both.assign(isolated_percent=isolated, batched_percent=batch, turns=large & (isolated > 101) & (batch < 99))
+
+
+def squares(ladder: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The rows of a ladder at the largest square product of floats, the fastest first.
+
+    Adds `largest` (no other type has a larger square product on the platform), `made` (of short numbers), and `equal`:
+    the kernel is the fastest that is neither that nor a library, or its runs overlap with those of the fastest.
+    """
+    whole = largest_square(ladder).groupby("platform")["n"].max()
+    rows = largest_square(ladder[(ladder["dtype"] == "float") & ladder["time_ms"].notna()])
+    rows = rows.sort_values("time_ms", kind="stable", ignore_index=True)
+    made, equal = made_of_short(rows, evidence), pd.Series(False, rows.index)
+    for _, own in rows[~made & ~rows["anchor"]].groupby("platform"):
+        equal[own.index] = as_fast(own, own["kernel"].iloc[0])
+    return rows.assign(largest=rows["n"] == rows["platform"].map(whole), made=made, equal=equal)
+
+
+def edges(evidence: Evidence) -> pd.DataFrame:
+    """What edges that fill no tile cost each GPU: lost_percent of the tiled kernel's rate on multiples of its tile."""
+    rows = timed(evidence.of("rectangular").gpu)
+    rows = rows[(rows["kernel"] == "tiled") & (rows["dtype"] == "float") & (rows["tile"] == 32)]
+    best = rows.groupby(["platform", rows["n"] % 32 == 0])["gflops"].max().unstack().reindex(columns=[False, True])
+    return pd.DataFrame({"lost_percent": 100 * (best[True] / best[False] - 1)}).reset_index()

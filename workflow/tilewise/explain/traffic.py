@@ -1,0 +1,223 @@
+"""Memory traffic as the emulator counts it: of each kernel, beside the hardware's counts, and per multiply-add."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from tilewise.evidence import KEYS_OF_COUNTS, Evidence, point_of
+from tilewise.explain.timings import by_shape, chosen_columns, describe, with_words
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
+from tilewise.study.device import WARP
+from tilewise.study.precision import PRECISIONS
+
+#: A product so many times as high and as wide has hardly any edges.
+MANY = 64
+
+
+def multiply_adds(row: Mapping[str, Any], evidence: Evidence) -> float:
+    """Multiply-adds of all blocks of a counted launch, with those beyond the edges of C.
+
+    How many these are follows from the blocks of a product whose edges hardly count; blocks that take tile after tile,
+    as many as the device holds, tell nothing of them.
+    """
+    work = float(row["n"]) * row["p"] * row["m"]
+    kernel = evidence.kernels.get(row["kernel"])
+    at = point_of({**row, "task": ""}, kernel) if kernel else None
+    if kernel is None or at is None:
+        return work
+    sizes = (at, *(dataclasses.replace(at, n=at.n * times, m=at.m * times) for times in (MANY, 2 * MANY)))
+    products = (kernel.plan(size).product for size in sizes)
+    blocks, of_large, of_larger = (math.prod(launch.grid) for launch in products if launch)
+    return work if of_large == of_larger else work * blocks * MANY**2 / of_large
+
+
+def with_work(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Counted launches with their multiply-adds of warps, as `work`."""
+    work = [multiply_adds(row, evidence) / WARP for row in counted.to_dict("records")]
+    return counted.assign(work=pd.Series(work, counted.index, "float64"))
+
+
+def shared_memory(counted: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Wavefronts of shared memory per 100 multiply-adds of a warp, and which percentage of them are bank conflicts.
+
+    `counted` are launches with their `work`.
+    """
+    wavefronts = (counted["shared_load_wavefronts"] + counted["shared_store_wavefronts"]).astype("float64")
+    conflicts = counted["shared_bank_conflicts"].astype("float64")
+    return 100 * wavefronts / counted["work"], 100 * conflicts / wavefronts.where(wavefronts > 0)
+
+
+@functools.lru_cache(maxsize=4)
+def traffic(evidence: Evidence) -> pd.DataFrame:
+    """The memory traffic of each kernel, counted by the emulator at its largest traced shape; its faults at all shapes.
+
+    Faults are empty if no shape was searched for them; `searched` says at how many, or why at none.
+    """
+    key, found = chosen_columns(evidence), [*columns.FAULTS, "unused_reads"]
+    rows = evidence.facts["traffic"].copy()
+    rows["work"] = rows[SHAPE].astype("float64").prod(axis=1).where(rows["global_load_requests"].notna(), 0)
+    rows["searched"] = _searched(rows, key)
+    rows[found] = rows.groupby(key, dropna=False, sort=False)[found].transform("sum", min_count=1)
+    rows = rows.sort_values("work", kind="stable").drop_duplicates(key, keep="last").sort_index()
+    return with_words(rows.drop(columns="work"), evidence).reset_index(drop=True)
+
+
+def _searched(rows: pd.DataFrame, key: list[str]) -> pd.Series:
+    """Where the kernel of each row was searched for faults, in words that all rows of a kernel's choice share."""
+    words = pd.Series("", rows.index, dtype="str")
+    for _, group in rows.groupby(key, dropna=False, sort=False):
+        whole = group["races"].notna()
+        said = f"{whole.sum()} shape{'' if whole.sum() == 1 else 's'}"
+        left = group.loc[~whole & (group["message"] != ""), "message"]
+        why = left.iloc[0] if len(left) else "add a shape that it takes to trace.shapes"
+        if not whole.any():
+            said = f"not traced: {why}"
+        elif len(left):
+            said += f"; {len(left)} not traced: {why}"
+        words[group.index] = said
+    return words
+
+
+def faults(evidence: Evidence) -> pd.DataFrame:
+    """Of each kernel that should be right, whether the emulator `searched` it at some shape, and what it `found`."""
+    rows = evidence.facts["traffic"]
+    rows = rows[~rows["kernel"].isin([name for name, kernel in evidence.kernels.items() if kernel.faulty])]
+    table = rows.groupby("kernel", sort=False)[list(columns.FAULTS)].sum(min_count=1)
+    found = [
+        ", ".join(columns.heading(name) for name, number in row.items() if number > 0)
+        for _, row in table.fillna(0).iterrows()  # some faults may not have been searched for
+    ]
+    return table.assign(searched=table.notna().any(axis=1), found=found).reset_index()
+
+
+def beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds what the emulator counted per 100 multiply-adds of a warp: wavefronts, lines and sectors; and conflicts."""
+    counted = traffic(evidence)
+    counted = with_work(counted[counted["kernel"].isin(table["kernel"])], evidence)
+    wavefronts, conflicts = shared_memory(counted)
+    counted = counted.assign(
+        wavefronts_per_100=wavefronts,
+        conflict_percent=conflicts,
+        lines_per_100=100 * counted["global_load_lines"].astype("float64") / counted["work"],
+        sectors_per_100=100 * counted["global_load_sectors"].astype("float64") / counted["work"],
+    )
+    key = ["kernel", "dtype", *evidence.choice]
+    added = ["wavefronts_per_100", "conflict_percent", "lines_per_100", "sectors_per_100"]
+    return table.merge(counted[[*key, *added]], how="left", on=key)
+
+
+def cache_lines(evidence: Evidence) -> pd.DataFrame:
+    """The time of each CPU loop beside the lines that it fetches into the first cache and from beyond the second.
+
+    Times (in ns) and lines are per multiply-add; the lines come from a model (tilewise.microscope.cache_lines).
+    """
+    rows = describe(evidence.cpu[evidence.cpu["status"] == "ok"], evidence)
+    rows = rows.assign(element_bytes=[PRECISIONS[dtype].itemsize for dtype in rows["dtype"]])
+    keys = [*KEYS_OF_COUNTS["cache_lines"], *evidence.parameters]
+    rows = rows.astype({"element_bytes": "Int64"}).merge(evidence.facts["cache_lines"], on=keys)
+    work = rows[SHAPE].astype("float64").prod(axis=1)
+    rows = rows.assign(
+        ns_per_multiply_add=1e6 * rows["time_ms"] / work,
+        l1_lines_per_multiply_add=rows["l1_lines"] / rows["multiply_adds"],
+        l2_lines_per_multiply_add=rows["l2_lines"] / rows["multiply_adds"],
+    )
+    rows = by_shape(rows.assign(work=work))
+    shown = ["platform", "kernel", "dtype", "shape", "choice", "work", "unstable", "spread_percent"]
+    return rows[[*shown, *(name for name in rows if name.endswith("_per_multiply_add"))]]
+
+
+def longer_with_lines(table: pd.DataFrame) -> pd.DataFrame:
+    """What more cache lines cost a loop, beside the same loop at its smallest product; `table` is that of cache_lines.
+
+    Two rows per platform, for products that fetch at most twice the lines, and more (`many`): the number of `points`,
+    and the median and the ends of how many times as long a multiply-add takes. `shape` is that of a smallest product.
+    """
+    keys, counted, time = ["kernel", "dtype"], "l1_lines_per_multiply_add", "ns_per_multiply_add"
+    case = ["platform", *keys]
+    smallest = table[table["work"] == table.groupby(case)["work"].transform("min")]
+    pairs = table.merge(smallest[[*case, "work", "shape", counted, time]], on=case, suffixes=("", "_smallest"))
+    pairs = pairs[pairs["work"] > pairs["work_smallest"]]
+    longer, more = (pairs[name] / pairs[f"{name}_smallest"] for name in (time, counted))
+    found = pairs.assign(longer=longer, many=more > 2).groupby(["platform", "many"], sort=False)["longer"]
+    found = found.agg(points="size", median="median", least="min", most="max").reset_index()
+    return found.merge(smallest.drop_duplicates("platform")[["platform", "shape"]], on="platform")
+
+
+#: The counts from which an intensity follows.
+MOVED = ["global_load_sectors", "global_store_sectors"]
+
+
+def intensity(row: Mapping[str, Any], evidence: Evidence) -> float:
+    """FLOP per byte moved of a timed product, whose kernel was counted at counted_n, counted_p and counted_m.
+
+    Every block loads as much per step of k at both shapes, and stores once; the number of blocks follows from the grid.
+    NaN if nothing is moved.
+    """
+    counted = {**row, **{name: row[f"counted_{name}"] for name in SHAPE}}
+    # Multiply-adds with those beyond the edges are as many as the blocks' shares, at both shapes.
+    work = multiply_adds(row, evidence) / multiply_adds(counted, evidence)
+    stores = work * counted["p"] / row["p"]
+    moved = 32 * (work * row["global_load_sectors"] + stores * row["global_store_sectors"])
+    return 2.0 * row["n"] * row["p"] * row["m"] / moved if moved else math.nan
+
+
+#: Of a count of the emulator, what the hardware's counter leaves out, and what it has beside it.
+_BY_OTHER_WAYS = {
+    "global_load_requests": ("tma_load_requests",),
+    "global_load_sectors": ("tma_load_sectors",),
+    "global_store_requests": ("tma_store_requests",),
+    "global_store_sectors": ("tma_store_sectors",),
+    "shared_load_requests": ("matrix_load_requests",),
+    "shared_store_requests": ("async_load_requests",),
+}
+_BY_THE_SAME = {"tma_load_sectors": ("multicast_sectors",)}
+
+
+def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
+    """The emulator's and the hardware's counts of the same launch, one row per count.
+
+    difference_percent is how much more the emulator counted than the hardware, which has counters of their own for what
+    goes by ways of its own: ldmatrix, TMA, what cp.async writes.
+    """
+    keys = ["kernel", "dtype", *SHAPE, *evidence.choice]
+    counted = with_words(evidence.facts["traffic"], evidence)
+    both = counted.merge(evidence.facts["counters"], on=keys, suffixes=("_counted", "_hardware"))
+    about, rows = ["kernel", "dtype", "shape", "choice"], []
+    for row in both.to_dict("records"):
+        for count in columns.counts():
+            counted, hardware = row[f"{count}_counted"], row[f"{count}_hardware"]
+            if pd.isna(counted) or pd.isna(hardware):
+                continue
+            for sign, others in ((-1, _BY_OTHER_WAYS.get(count, ())), (1, _BY_THE_SAME.get(count, ()))):
+                parts = (row.get(f"{name}_counted", row.get(name)) for name in others)
+                counted += sign * sum(part for part in parts if not pd.isna(part))
+            same = counted == hardware
+            percent = 0.0 if same else 100 * (counted / hardware - 1) if hardware else None
+            numbers = {"count": count, "counted": counted, "hardware": hardware, "difference_percent": percent}
+            rows.append({name: row[name] for name in about} | numbers)
+    return pd.DataFrame(rows, columns=[*about, "count", "counted", "hardware", "difference_percent"])
+
+
+def agreement(evidence: Evidence) -> pd.DataFrame:
+    """How well the emulator's counts and the hardware's agree over the launches, for each kernel, type and count."""
+    rows = counted_against_hardware(evidence)
+    groups = rows.assign(equal=rows["counted"] == rows["hardware"]).groupby(["kernel", "dtype", "count"], sort=False)
+    return groups.agg(
+        launches=("equal", "size"), equal=("equal", "sum"), largest_difference_percent=("difference_percent", _largest)
+    ).reset_index()
+
+
+def _largest(percents):
+    known = percents.dropna()
+    return known.loc[known.abs().idxmax()] if len(known) else None
+
+
+def bytes_per_multiply_add(row: Mapping[str, Any], itemsize: int) -> float:
+    """Bytes of the three matrices of a product per multiply-add of a warp."""
+    n, p, m = (float(row[name]) for name in ("n", "p", "m"))
+    return WARP * itemsize * (n * p + p * m + n * m) / (n * p * m)

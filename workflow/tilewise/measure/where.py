@@ -1,0 +1,122 @@
+"""Where and with what a point is measured, and whether anything else uses the same machine meanwhile."""
+
+import functools
+import os
+import platform
+import re
+import socket
+import subprocess
+import time
+from typing import Any
+
+from tilewise import ROOT
+
+#: What a measurement depends on: a change of other files, such as the report's, is no change of it.
+MEASURED_WITH = ("kernels", "workflow", "config", "Snakefile", "pyproject.toml")
+#: A row names this many changed files.
+NAMED = 5
+#: Seconds for which an answer of Slurm holds: a job asks its controller no more often.
+ASK_AGAIN_S = 30
+
+
+def node() -> str:
+    """This machine as Slurm calls it, or by its own name."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def slurm_job() -> str | None:
+    """The number of the Slurm job that this process is part of."""
+    return os.environ.get("SLURM_JOB_ID")
+
+
+def cores(threads: int) -> int:
+    """The cores that a job may use: those of its Slurm job, or else the threads of its rule."""
+    return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
+
+
+@functools.cache
+def processor() -> str:
+    """The name of the processor."""
+    name = platform.machine()
+    try:
+        with open("/proc/cpuinfo") as lines:
+            found = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+            return next(found, name)
+    except OSError:
+        return name
+
+
+@functools.cache
+def source() -> dict[str, str]:
+    """The columns `commit` and `changes`, as the clone is when this process asks first; empty without git's history.
+
+    `changes` names the files, new ones too, in which what measures differs from the commit.
+    """
+    try:
+        commit = _git("rev-parse", "--short=10", "HEAD").strip()
+        lines = _git(
+            "status", "--porcelain", "--no-renames", "--untracked-files=all", "--", *MEASURED_WITH
+        ).splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": "", "changes": ""}
+    # A line is two letters, a blank, and the path, which is quoted if it has odd characters; `??` is an untracked file.
+    paths = [line[3:].strip('"') + " (new)" * line.startswith("??") for line in lines]
+    more = [f"{len(paths) - NAMED} more"] if len(paths) > NAMED else []
+    return {"commit": commit, "changes": ", ".join(paths[:NAMED] + more)}
+
+
+def _git(*words: str) -> str:
+    # Without locks: a user may commit meanwhile.
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), "-c", "core.quotePath=false", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def columns(gpu: str | None = None) -> dict[str, Any]:
+    """What a row says of the place and of what measured: node, slurm_job, processor, alone, commit, changes.
+
+    `gpu` is the UUID of the GPU that measured.
+    """
+    return {"node": node(), "slurm_job": slurm_job(), "processor": processor(), "alone": alone(gpu)} | source()
+
+
+def alone(gpu: str | None) -> bool | None:
+    """Whether no other process uses the GPU, and no other Slurm job the node; None if neither can be told."""
+    job = slurm_job()
+    answers = [
+        None if job is None else _alone_on_node(job, node(), int(time.monotonic() / ASK_AGAIN_S)),
+        # One process is our own: the worker that has just measured.
+        None if gpu is None else _at_most(processes(gpu), 1),
+    ]
+    known = [answer for answer in answers if answer is not None]
+    return all(known) if known else None
+
+
+def processes(gpu: str) -> list[int] | None:
+    """Ids of the processes that compute on a GPU; None if its driver does not say."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(gpu))
+        return [process.pid for process in found]
+    except Exception:  # no such package, no driver, or a card or container that does not report it
+        return None
+
+
+def _at_most(found: list[int] | None, number: int) -> bool | None:
+    return None if found is None else len(found) <= number
+
+
+@functools.lru_cache(1)
+def _alone_on_node(job: str, node: str, _moment: int) -> bool | None:
+    """Whether the job has all the cores of the node that are given away. Slurm reports jobs of other users too."""
+    try:
+        mine = _ask("squeue", "--noheader", "--format=%C", f"--jobs={job}")
+        given = re.search(r"\bCPUAlloc=(\d+)", _ask("scontrol", "show", "node", node))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return int(given[1]) <= int(mine) if given and mine.strip().isdigit() else None
+
+
+def _ask(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout

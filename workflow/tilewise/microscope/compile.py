@@ -1,0 +1,301 @@
+"""Compile CUDA kernels for the CPU: the same .cu files, by g++ against kernels/emulator/cuda_emulator.h."""
+
+import contextlib
+import hashlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tilewise import ROOT, UserError
+from tilewise.compile import cpp
+from tilewise.compile.cpp import FLAGS, run_compiler, shown
+from tilewise.files import digest, replacing
+from tilewise.microscope import elf, functions, ptx, shared_memory
+from tilewise.microscope.shared_memory import Variables, static_shared_bytes
+from tilewise.study.device import DEFAULT_SHARED_BYTES
+from tilewise.study.expressions import evaluate
+from tilewise.study.kernel import Kernel
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.sources import EMULATOR, HOST_HEADERS, INCLUDE, Source, code_of, emulator_files
+
+#: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
+COMPILE = (
+    *(flag for flag in FLAGS if flag != "-shared"),
+    "-Og",  # half the time of -O2 to compile; what runs here is so small that it is no slower
+    "-fno-strict-aliasing",  # a kernel reads floats as int4
+    "-fno-extern-tls-init",
+    "-fstack-clash-protection",  # a thread that needs too much local memory meets the end of its stack
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-ftrack-macro-expansion=0",  # a message names the line that uses a macro
+    "-fno-exceptions",
+    "-Werror=vla",  # CUDA has no arrays of variable length
+    f"-ffile-prefix-map={ROOT}={cpp.ANYWHERE}",
+)
+#: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that nobody uses any more.
+LINK = (
+    "-Wl,-z,defs",
+    "-Wl,--gc-sections,--undefined=emulator_shared,--undefined=emulator_first",
+    "-Wl,--exclude-libs,ALL",
+)
+
+#: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
+#: vectorise them, nor drop them or move them to where a condition guards them or no longer does; test_microscope.py has
+#: a kernel for each. Overflow wraps around, as it does on a GPU, and a loop without an end has none. Our own functions
+#: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
+#: those of the including file.
+TRACED = [
+    "-O2",
+    "-gdwarf-4",
+    "-g1",  # last: after -g1, -gdwarf-4 would ask for level 2, which describes variables and doubles g++'s time
+    "-fsanitize=thread",
+    "-fsanitize=bounds-strict",
+    "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
+    "--param=tsan-instrument-func-entry-exit=0",
+    "--param=tsan-distinguish-volatile=1",
+    "-fno-tree-sink",  # a load goes into the `if` that uses it
+    "-fno-tree-dce",  # a load that nobody uses goes
+    "-fno-tree-dse",  # a store that a later one overwrites goes
+    "-fno-tree-loop-im",  # a load of shared memory goes out of the `if` and the loop around it
+    "-fno-hoist-adjacent-loads",  # both members are loaded where the source loads one
+    "-fno-finite-loops",
+    "-fno-aggressive-loop-optimizations",
+    "-fwrapv",
+    "-fno-tree-vectorize",
+    "-fno-store-merging",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-tree-sra",
+    "-fno-ipa-sra",
+    "-fno-thread-jumps",
+    "-fno-crossjumping",
+    "-fno-tree-tail-merge",
+    "-fno-split-paths",
+    "-fno-ipa-icf",
+    "-fno-gcse",  # this and the next only cost time: they come after the calls of the tracer are placed
+    "-fno-schedule-insns2",
+]
+
+#: A register that nobody set holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
+#: marked, by cuda_emulator.cpp.
+MARKED = "-ftrivial-auto-var-init=pattern"
+
+#: The emulator's source that watches, instead of cuda_emulator.cpp.
+RUNTIME = "tracer.cpp"
+#: The sources of its interpreter of inline PTX.
+PTX = tuple(sorted(f"ptx/{path.name}" for path in (EMULATOR / "ptx").glob("*.cpp")))
+
+
+def build(
+    kernel: Kernel | Source,
+    instances: Sequence[str],
+    output: Path | str,
+    flags: Iterable[Any] = (),
+    runtime: str = "cuda_emulator.cpp",
+) -> Path:
+    """Compile a kernel with all its instances into one shared library at `output`; returns the path.
+
+    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file; `flags` follow COMPILE;
+    `runtime` is the scheduler's file in kernels/emulator. Raises UserError if the kernel does not compile, or if an
+    instance's static shared memory passes CUDA's limit, which is a compile error there.
+
+    The library of a file in the repository is kept like the objects of `compile_object`, for all clones.
+    """
+    output = Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if not all(path.is_relative_to(ROOT) for path in kernel.files):
+        return _build(kernel, instances, output, flags, runtime)
+    name = f"{kernel.name}-{_digest(kernel, instances, flags, runtime)[:24]}.so"
+    library = cpp.made_once(name, lambda made: _build(kernel, instances, made, flags, runtime))
+    with replacing(output) as temporary:
+        shutil.copyfile(library, temporary)
+    return output
+
+
+def build_traced(kernel: Kernel | Source, instances: Sequence[str], output: Path | str) -> Path:
+    """Compile a kernel so that it can be traced: `build` with every access to memory watched."""
+    flags = [*TRACED, *([MARKED] if cpp.takes(MARKED) else [])]
+    return build(kernel, instances, output, flags, RUNTIME)
+
+
+def lacking() -> list[str]:
+    """What traces with this compiler may miss, in a line; usually nothing."""
+    if cpp.takes(MARKED):
+        return []
+    what = "a read of a variable that nobody set may be missed; set CXX to g++ 12 or newer to find it"
+    return [f"{cpp.version().splitlines()[0]} lacks {MARKED}: {what}"]
+
+
+def _digest(kernel: Kernel | Source, instances: Sequence[str], flags: Iterable[Any], runtime: str) -> str:
+    """The hash of all that a library is made of, which is the same in every clone."""
+    files = [*kernel.files, *sources()]
+    texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
+    made_by = cpp.compiler(), cpp.version()
+    return digest([kernel.name, shown(kernel.path), list(instances), list(flags), runtime, texts, made_by])
+
+
+def sources() -> list[Path]:
+    """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
+    modules = (cpp, elf, functions, ptx, shared_memory, sys.modules[__name__])
+    return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
+
+
+def _build(kernel: Kernel | Source, instances: Sequence[str], output: Path, flags: Iterable[Any], runtime: str) -> Path:
+    own = [*COMPILE, *flags, *cpp.beside(kernel.path), *_as_nvrtc(tuple(flags))]
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
+        source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
+        text, objects = _wrapper(kernel, instances), [own_object(runtime)]
+        try:
+            if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
+                text = ptx.rewritten(cpp.preprocess(text, [*own, "-fpch-preprocess"]), own=["<stdin>"])
+                own.append("-fpreprocessed")
+                with ThreadPoolExecutor() as threads:
+                    objects += threads.map(own_object, PTX)
+            source.write_text(text)
+            run_compiler([*own, "-c", source, "-o", compiled])
+        except UserError as error:
+            raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
+        variables = Variables.of(kernel, elf.symbols(compiled))
+        shared.write_text(variables.assembler())
+        library = Path(folder, output.name)
+        try:
+            run_compiler(["-shared", shared, compiled, *objects, *LINK, "-o", library])
+        except UserError as error:
+            raise UserError(_undefined(str(error), kernel)) from None
+        for instance, used in static_shared_bytes(variables.arrays(elf.symbols(library)), instances).items():
+            if used > DEFAULT_SHARED_BYTES:
+                raise UserError(
+                    f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
+                    f"{DEFAULT_SHARED_BYTES} B of static shared memory; use smaller tiles, or `extern __shared__` with "
+                    "dynamic_shared_bytes in the registry"
+                )
+        library.replace(output)
+    return output
+
+
+def own_object(source: str) -> Path:
+    """The object file of one of the emulator's own sources, compiled once for all kernels; g++ takes some seconds."""
+    return cpp.compile_object(EMULATOR / source, ["-O3"] if source in PTX else [], [EMULATOR])
+
+
+#: Names of the host that g++ knows and NVRTC does not. <cstdint> of kernels/include/nvrtc defines the first ones.
+HIDDEN = """int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t uintptr_t intptr_t intmax_t uintmax_t
+    std rand srand exit abort system getenv atexit qsort bsearch strlen strcmp strncmp strcpy strncpy strcat strchr
+    strstr memmove memcmp fprintf sprintf snprintf puts putchar fputs scanf fopen fclose fflush stdout stderr stdin
+    realloc calloc alloca uchar""".split()
+_LACKS = "nvrtc_lacks_"
+#: A GPU has a heap for its threads.
+_NO_HEAP = """#define EMULATOR_LACKS __attribute__((error("the emulator has no heap for malloc and new; use an array")))
+extern "C" void* malloc(std::size_t) noexcept EMULATOR_LACKS;
+void* operator new(std::size_t) EMULATOR_LACKS;
+void* operator new[](std::size_t) EMULATOR_LACKS;
+#undef EMULATOR_LACKS
+"""
+#: What a kernel calls by the C library's names, so that it is watched, or shown as the kernel's own.
+_WATCHED = """#define memcpy(...) emulator::copied(__VA_ARGS__)
+#define memset(...) emulator::filled(__VA_ARGS__)
+#define printf(...) emulator::print(__VA_ARGS__)
+"""
+#: Names that look as those of CUDA's own functions, types and variables do.
+_CUDAS_OWN = (
+    r"__\w+|(?:tex|surf)(?:[123]D|Cubemap)\w*|cyl_bessel\w*|\w+_sync|atomic\w+|(?:cooperative_groups|cuda|nvcuda)::\w+"
+)
+
+
+def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
+    """Flags under which a kernel sees what NVRTC shows it: CUDA's vocabulary, the headers in kernels/include/nvrtc and
+    the emulator's own, and no others. The emulator itself needs the standard library: it is compiled before."""
+    own = [*COMPILE, *flags, f"-I{EMULATOR}"]
+    names = [name for name in cpp.macros("cuda_emulator.h", own) if not re.match(r"EMULATOR_|NULL\b|[^A-Z]", name)]
+    hidden = [f"#undef {name}\n" for name in names] + [f"#define {name} {_LACKS}{name}\n" for name in HIDDEN]
+    # g++ does not take `alignas` between other words of a declaration, as after __shared__.
+    alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
+    text = f'#include "cuda_emulator.h"\n{_NO_HEAP}{_WATCHED}{"".join(hidden)}{alignas}'
+    folder = cpp.precompiled("as_nvrtc.h", text, own)
+    headers = [f"-I{place}" for place in (INCLUDE, EMULATOR, HOST_HEADERS, folder)]
+    return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
+
+
+def _in_kernel(message: str, kernel: Kernel | Source, instances: Sequence[str], source: Path) -> str:
+    """A compiler's message about the text around a kernel, as one about the kernel."""
+    where, _, what = message.partition(": ")
+    if where.startswith(shown(EMULATOR / "cuda_emulator.h")) and "No such file" in what:
+        return (
+            "the compiler does not take the header that it has precompiled itself; delete the folder tilewise in "
+            "~/.cache (or $XDG_CACHE_HOME) and run again"
+        )
+    if (missing := functions.without_header(message)) != message:
+        return missing
+    if hidden := re.search(rf"{_LACKS}(\w+)", what):
+        remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
+        return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
+    if unknown := re.match(rf"'({_CUDAS_OWN})' (?:was not declared|is not a member of|does not name a type)", what):
+        return f"{where}: the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+    if lacking := re.search(r"declared with attribute error: (the emulator .*?)(?: \[-W|$)", what):
+        return f"{where}: {lacking[1]}"
+    if not where.startswith((str(source), "<stdin>")):
+        return message
+    if "no matching function for call to 'instance(" in what:
+        named = ", ".join(instances)
+        return f"{shown(kernel.path)}: its functions have no instance {named}; give each its template's arguments"
+    hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
+    return f"{shown(kernel.path)}: {what}{hint}"
+
+
+def _undefined(message: str, kernel: Kernel | Source) -> str:
+    """A linker's message about a name without a definition, as one about the kernel."""
+    if not (said := re.search(r"(?:(\w[\w.-]*):(\d+): )?undefined reference to `(.*)'", message)):
+        return message
+    file = next((shown(path) for path in kernel.files if path.name == said[1]), shown(kernel.path))
+    where = f"{file}:{said[2]}" if said[2] else file
+    return f"{where}: '{said[3]}' is declared, but nowhere defined; neither ptxas nor a GPU takes that"
+
+
+def _wrapper(kernel: Kernel | Source, instances: Sequence[str]) -> str:
+    """C++ text that includes the kernel, unchanged, and makes each instance callable as a thread of a grid."""
+    used = set(re.findall(r"\w+", " ".join(instances)))
+    headers = sorted({p.header for p in PRECISIONS.values() if p.header and p.cpp in used})
+    functions = [f"&{name.removesuffix('<>')}" for name in instances]
+    rows = ",\n".join(f"    emulator::instance(emulator::thread<{name}>, {name})" for name in functions)
+    visible = 'extern "C" __attribute__((visibility("default"))) const'
+    return "\n".join(
+        [
+            *(f'#include "{header}"' for header in headers),
+            f'#include "{kernel.path.name}"',
+            f"{visible} emulator::Instance emulator_instances[] = {{",
+            f"{rows}}};",
+            f"{visible} char emulator_names[] =",
+            f"    {json.dumps(chr(10).join(instances))};",
+            f"{visible} char emulator_entry[] =",
+            f"    {json.dumps(f'{shown(kernel.path)}: {kernel.name}')};",
+            f"{visible} char emulator_attributes[] =",
+            f"    {json.dumps(json.dumps(_attributes(kernel, instances)))};",
+            "",
+        ]
+    )
+
+
+def _attributes(kernel: Kernel | Source, instances: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """What instances say of their launches, as far as it is arithmetic over numbers and their templates: the blocks of
+    a `cluster` along x, y, z, and `bounds`, the first of which is the most threads of a block."""
+    if not any(re.search(r"__cluster_dims__|__launch_bounds__", code_of(path)) for path in kernel.files):
+        return {}
+    found: dict[str, dict[str, list[int]]] = {}
+    declared = functions.as_written(kernel.files)
+    for instance in instances:
+        name, _, arguments = instance.partition("<")
+        if name not in declared:
+            continue
+        names = [parameter.name for parameter in declared[name].template]
+        values = dict(zip(names, (word.strip() for word in arguments.rstrip(">").split(","))))
+        numbers = {key: int(value) for key, value in values.items() if re.fullmatch(r"-?\d+", value)}
+        for attribute in ("cluster", "bounds"):
+            with contextlib.suppress(UserError, TypeError, ValueError, ArithmeticError):
+                said = [expression.replace("/", "//") for expression in getattr(declared[name], attribute)]
+                found.setdefault(instance, {})[attribute] = [int(evaluate(expression, numbers)) for expression in said]
+    return found

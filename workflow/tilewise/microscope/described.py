@@ -1,0 +1,250 @@
+"""The kernel and the point that the command line describes: from its file and the registry, or from options alone."""
+
+import argparse
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tilewise import UserError
+from tilewise.compile.cpp import shown
+from tilewise.microscope.functions import Function, check_file, functions, named
+from tilewise.study import registry
+from tilewise.study.device import EMULATED, MAX_THREADS_PER_BLOCK
+from tilewise.study.expressions import FUNCTIONS, evaluate
+from tilewise.study.kernel import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, LaunchEntry
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+
+
+def option_type(
+    name: str, read: Callable[[str], Any], holds: Callable[[Any], object] = lambda value: True
+) -> Callable[[str], Any]:
+    """A type of options for argparse, whose message is `invalid NAME value` for a text that does not hold."""
+
+    def option(text: str) -> Any:
+        value = read(text)
+        if not holds(value):
+            raise ValueError
+        return value
+
+    option.__name__ = name
+    return option
+
+
+def add_options(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -> None:
+    """Add the options that say which kernel, and at which point; `shape` is the default."""
+    command.add_argument("file", type=Path, help="the .cu file")
+    command.add_argument("--dtype", choices=PRECISIONS, help="element type (float)")
+    text = "x".join(map(str, shape))
+    command.add_argument("--shape", type=_sizes(3), metavar="NxPxM", help=f"A is n x p, B p x m ({text})")
+    command.set_defaults(default_shape=shape)
+    command.add_argument(
+        "--block", type=_sizes(2, 3, 1), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
+    )
+    other = command.add_argument_group("a kernel that is not in the registry")
+    other.add_argument("--name", help="the kernel's name (the file's)")
+    other.add_argument(
+        "--covers", type=_sizes(2), metavar="RxC", help="rows and columns of C per block (one per thread)"
+    )
+    other.add_argument("--grid", metavar="X,Y,Z", help="blocks, instead of --covers, such as 4x2 or 'ceil_div(m,64),n'")
+    other.add_argument("--cluster", metavar="X,Y,Z", help="blocks of a cluster (what its __cluster_dims__ says)")
+    other.add_argument(
+        "--arguments",
+        help=f"what it is called with ({','.join(DEFAULT_ARGUMENTS)}), such as n,m,p,float:1.0,A,B,float:0.0,C",
+    )
+    other.add_argument("--template", help="template arguments, such as dtype,tile (what the file's template takes)")
+    other.add_argument(
+        "--dynamic-shared", "--shared", type=int, metavar="BYTES", help="dynamic shared memory of a block"
+    )
+    other.add_argument("--cooperative", action="store_true", help="it is launched so that cg::this_grid().sync() works")
+    other.add_argument("--reads-c", action="store_true", help="it reads C, as alpha * sum + beta * C does")
+
+
+def _sizes(*counts: int) -> Callable[[str], Any]:
+    return option_type(
+        f"size (wanted: {'x'.join(['64'] * counts[0])})",
+        lambda text: tuple(map(int, text.split("x"))),
+        lambda values: len(values) in counts and min(values) > 0,
+    )
+
+
+def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Kernel, Point]:
+    """The kernel of a file and the point to trace: as the registry has it, or as the options say.
+
+    `given` are the parameters on the command line. Raises UserError if the file is not there, is not understood, or a
+    parameter is missing or cannot be.
+    """
+    path = options.file
+    check_file(path)
+    defaults: dict[str, int] = {}
+    registered = _registered(path, options.name)
+    if registered:
+        kernel = registered
+        for option in (
+            "covers",
+            "grid",
+            "cluster",
+            "arguments",
+            "template",
+            "dynamic_shared",
+            "cooperative",
+            "reads_c",
+        ):
+            if getattr(options, option):
+                place = shown(kernel.folder / "registry.yaml")
+                raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
+    else:
+        kernel, defaults = _described(path, options, given)
+    dtype = options.dtype or "float"
+    if dtype not in kernel.dtypes:
+        raise UserError(f"--dtype: {kernel.name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
+    own = [name for name in kernel.parameters if name != "block"]
+    for name in given:
+        if name not in own:
+            takes = ", ".join(f"--{own_name}" for own_name in own) or "no parameter"
+            raise UserError(f"--{name}: {kernel.name} does not take it; it takes {takes}")
+    choice = defaults | given
+    for name in own:
+        least = kernel.least.get(name, 1)
+        if name not in choice:
+            example = {"ntb": 3}.get(name, 16)
+            raise UserError(f"{shown(path)}: {kernel.name} needs --{name}, for example --{name} {example}")
+        if choice[name] < least:
+            raise UserError(f"--{name}: {choice[name]}; {kernel.name} takes whole numbers of at least {least}")
+    parameters = _block(kernel, options) | {name: choice[name] for name in own}
+    n, p, m = options.shape or options.default_shape
+    point = Point("trace", kernel.name, dtype, n, p, m, tuple(parameters.items()))
+    try:
+        unmet = kernel.unmet(point)
+        if not unmet:
+            kernel.plan(point)
+    except UserError as error:
+        if registered:
+            raise
+        # The entry is made of options: name these, not a registry that is not there.
+        raise UserError(str(error).replace(f"{kernel.folder / 'registry.yaml'}: {kernel.name}.", "--")) from None
+    if unmet:
+        raise UserError(f"{shown(path)}: {kernel.name} requires {unmet}; choose other sizes")
+    return kernel, point
+
+
+def _block(kernel: Kernel, options: argparse.Namespace) -> dict[str, int]:
+    """The columns of the parameter `block`, if the kernel has it."""
+    if "block" not in kernel.parameters:
+        if options.block is not None:
+            raise UserError(f"--block: {kernel.name} does not take it; its block follows from its other parameters")
+        return {}
+    if options.block is None:
+        raise UserError(f"{shown(options.file)}: {kernel.name} needs --block, for example --block 32x8")
+    if math.prod(options.block) > MAX_THREADS_PER_BLOCK:
+        size = "x".join(map(str, options.block))
+        raise UserError(f"--block: {size} is more than {MAX_THREADS_PER_BLOCK} threads; for example --block 32x8")
+    x, y, *z = (*options.block, 1)[: max(2, len(options.block))]
+    if z and kernel.launches[0].block[2:] != tuple(z):
+        raise UserError(f"--block: {kernel.name} takes threads along x and y, for example --block 32x8")
+    return {"block_x": x, "block_y": y}
+
+
+def _registered(path: Path, name: str | None) -> Kernel | None:
+    """The registry's kernel of this file and this name, from the folder that the file is in or the one above it; or
+    None. Without a name it is the one that has the file's, or the only one. Raises UserError if there are others."""
+    for folder in path.resolve().parents[:2]:
+        if (folder / "registry.yaml").is_file():
+            kernels = registry.load(folder).values()
+            found = {k.name: k for k in kernels if k.kind == "cuda" and k.path.resolve() == path.resolve()}
+            if found and not name and len(found) > 1 and path.stem not in found:
+                raise UserError(f"{shown(path)}: the registry has {', '.join(found)} of it; name one with --name")
+            if kernel := found.get(name or path.stem) or (None if name else next(iter(found.values()), None)):
+                return kernel
+    return None
+
+
+def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -> tuple[Kernel, dict[str, int]]:
+    """A kernel as the command line describes it, and the values that its template has for parameters not given."""
+    declared = functions(path)
+    wanted = options.name or path.stem
+    name = named(declared, wanted)
+    if not name and not options.name and len(declared) == 1:
+        [name] = declared
+    if not name:
+        hint = f"it has {', '.join(declared)}; name one with --name" if declared else "it has none"
+        raise UserError(f"{shown(path)}: there is no __global__ function '{wanted}'; {hint}")
+    known = {*POINT_NAMES, *EMULATED.numbers(), *FUNCTIONS, "dtype", "block_x", "block_y"}
+    defaults: dict[str, int] = {}
+    if options.template is not None:
+        template = tuple(_split(options.template))
+    else:
+        template, defaults = _template(declared[name], f"{shown(path)}: ", known)
+    own = [word for part in template for word in re.findall(r"[A-Za-z_]\w*", part)]
+    parameters = tuple(dict.fromkeys(word for word in own if word not in known))
+    block: tuple[str | int, ...] = ("tile", "tile")
+    if options.block or "tile" not in given:
+        block = ("block_x", "block_y", *(options.block or ())[2:])
+        parameters += ("block",)
+    launch = LaunchEntry(
+        function=name,
+        template=template,
+        block=block,
+        covers=options.covers or (block[1], block[0]),
+        grid=tuple(_split(re.sub(r"(?<=\d)x(?=\d)", ",", options.grid or ""))),
+        # As in its template, the names of numbers are options in lower case.
+        cluster=tuple(_split(options.cluster)) if options.cluster else tuple(map(str.lower, declared[name].cluster)),
+        dynamic_shared_bytes=options.dynamic_shared or 0,
+        arguments=_arguments(options.arguments) if options.arguments else DEFAULT_ARGUMENTS,
+        cooperative=options.cooperative,
+    )
+    kernel = Kernel(
+        name=name,
+        title=name,
+        kind="cuda",
+        dtypes=tuple(PRECISIONS),
+        source=path.name,
+        parameters=parameters,
+        least=dict.fromkeys(parameters, -(2**31)),  # whatever its template takes
+        launches=(launch,),
+        reads_c=options.reads_c,
+        folder=path.resolve().parent,
+    )
+    return kernel, defaults
+
+
+def _split(text: str) -> list[str]:
+    """The parts of a list whose commas are not those of a function's arguments."""
+    return [word.strip() for word in re.split(r",(?![^()]*\))", text) if word.strip()]
+
+
+def _arguments(text: str) -> tuple:
+    """--arguments as the registry has them: `float:1.0` is {float: 1.0}."""
+    return tuple({w.split(":")[0].strip(): w.split(":", 1)[1]} if ":" in w else w for w in _split(text))
+
+
+_INTEGERS = {"int", "unsigned", "signed", "long", "short", "char", "bool", "size_t", "uint", "const"}
+
+
+def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The template arguments of a kernel, from its template parameters, and the defaults that are whole numbers."""
+    template: list[str] = []
+    defaults: dict[str, int] = {}
+    for parameter in function.template:
+        option = parameter.name.lower()
+        if parameter.type[0] in ("typename", "class"):
+            template.append("dtype")
+            continue
+        words = [word for word in parameter.type if word not in ("std", "::")]
+        integer = all(word in _INTEGERS or re.fullmatch(r"u?int\d+_t", word) for word in words)
+        if not integer or not option or option in known:
+            raise UserError(
+                f"{place}what is the template argument '{option}' of {function.name}? Say it with --template, a list "
+                "in its order of dtype, numbers, and names of your own such as tile, which become options"
+            )
+        template.append(option)
+        default = re.sub(r"(?<=\d)[uUlL]+\b", "", parameter.default)
+        default = {"false": "0", "true": "1"}.get(default, default)
+        with contextlib.suppress(UserError, ArithmeticError, TypeError, ValueError):
+            value = evaluate(default, {}) if default else None
+            if isinstance(value, int):
+                defaults[option] = int(value)
+    return tuple(template), defaults

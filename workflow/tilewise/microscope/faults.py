@@ -1,0 +1,260 @@
+"""The faults of a kernel, and the words for what the tracer reports."""
+
+import ctypes
+import dataclasses
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewise.compile.cpp import shown
+from tilewise.microscope.emulator import Stopped, thread_of
+from tilewise.microscope.places import Places
+from tilewise.microscope.program import Operand
+from tilewise.microscope.shared_memory import SharedArray
+from tilewise.study.launch import Launch
+from tilewise.study.sources import EMULATOR
+
+#: Workers of these numbers and more are no threads, as runtime.h says.
+THREADS = 1024
+#: How tracer.cpp writes the place of an instruction into a text.
+_OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
+
+
+class Kind(NamedTuple):
+    """A kind of fault: its column of traffic.csv, "" for a remark that none counts, and its title."""
+
+    column: str
+    title: str
+
+
+#: The kinds of faults by name; tracer.cpp lists those that the tracer itself finds.
+KINDS = {
+    "race": Kind("races", "race"),
+    "out_of_bounds": Kind("out_of_bounds", "access out of bounds"),
+    "uninitialised": Kind("uninitialised", "read of what was never written"),
+    "divergence": Kind("divergence", "barrier that not all threads reach"),
+    "misaligned": Kind("misaligned", "misaligned address"),
+    "asynchrony": Kind("asynchrony", "asynchronous work not waited for"),
+    "deadlock": Kind("deadlocks", "deadlock"),
+    "trap": Kind("traps", "trap"),
+    "order": Kind("order_dependent", "result depends on the order of threads"),
+    "incorrect": Kind("incorrect", "wrong product"),
+    "wrong": Kind("incorrect", "wrong result"),
+    "stopped": Kind("stopped", "run that does not come to its end"),
+    "unused": Kind("unused_reads", "read before it was written"),
+    "ended": Kind("", "lanes that have ended"),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that a kernel must not do, the first time it does it, and how often that happens at this line.
+
+    `kind` is a key of KINDS; block and thread are (x, y), or (x, y, z) if the launch has more than one along z, or
+    None if the fault has no single place. `by_effect`: a read of shared memory that was never written, which is a fault
+    only if a result depends on it; of kind `unused` it is found to be none, and is shown as a remark.
+    """
+
+    kind: str
+    file: str
+    line: int | None
+    text: str
+    block: tuple[int, ...] | None = None
+    thread: tuple[int, ...] | None = None
+    count: int = 1
+    by_effect: bool = False
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        severity = "remark" if self.is_remark else "error"
+        return f"{place}: {severity}: {KINDS[self.kind].title}: {self.text}{times}"
+
+    @property
+    def is_remark(self) -> bool:
+        return self.kind in ("unused", "ended")
+
+    @property
+    def key(self) -> tuple[str, str, int | None]:
+        """What makes two faults one."""
+        return self.kind, self.file, self.line
+
+    def unused(self) -> "Fault":
+        """A read of what was never written as a remark: no result depends on it."""
+        return dataclasses.replace(self, kind="unused", text=f"{self.text}; no result depends on it")
+
+
+class RawFault(ctypes.Structure):
+    """A fault as tracer.cpp reports it: Fault there."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("kind", "space", "write", "other_write", "size", "array", "launch")),
+        ("offset", ctypes.c_int64),
+        *((name, ctypes.c_uint64) for name in ("address", "pc", "other_pc")),
+        ("file", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+        *((name, ctypes.c_int32) for name in ("line", "other_line")),
+        ("block", ctypes.c_uint32 * 3),
+        ("other_block", ctypes.c_uint32 * 3),
+        ("home", ctypes.c_uint32 * 3),
+        *((name, ctypes.c_uint32) for name in ("thread", "other_thread")),
+        ("count", ctypes.c_uint64),
+        ("text", ctypes.c_char * 1200),
+    ]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words for what the numbers of a RawFault refer to, in a launch with these operands and shared arrays, whose
+    elements are taken for `itemsize` bytes."""
+
+    launch: Launch
+    operands: list[Operand]
+    shared: list[SharedArray]
+    places: Places
+    itemsize: int = 4
+
+    def fault(self, raw: RawFault, kind: str) -> Fault:
+        """A Fault of this kind; `places` must have looked up the offsets_in it."""
+        file, line = (shown(raw.file.decode()), raw.line) if raw.file else self.places.lines[raw.pc]
+        if raw.pc and file.startswith(shown(EMULATOR)):  # of a header of CUDA's: where the kernel calls it
+            file, line = self.places.lines[raw.pc]
+        said = _OFFSET.sub(lambda told: self.places.named(int(told[1], 16)), raw.text.decode(errors="replace"))
+        text = said or getattr(self, kind)(raw)
+        if raw.pc in self.places.callers:
+            text += f" (called at {self.places.callers[raw.pc]})"
+        by_effect = kind == "uninitialised" and bool(raw.space)
+        return Fault(kind, file, line, text, self.cut(raw.block), self.thread(raw.thread), raw.count, by_effect)
+
+    def race(self, fault: RawFault) -> str:
+        at = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
+        if fault.other_write == 5:
+            return f"{self.access(fault)} as what no thread writes (__ldg, ld.global.nc), and {at} writes it"
+        if fault.other_write == 4 and fault.space:
+            return f"{self.access(fault)} of shared memory, where the mbarrier made at {at} is still in use"
+        if fault.other_write == 4:
+            return f"{self.access(fault)}, which {at} reads as what no thread writes (__ldg, ld.global.nc)"
+        other, why = self.name_worker(fault.other_thread), "with no __syncthreads() between"
+        if fault.other_thread >= THREADS:
+            why = "and nothing waits for that"
+        if tuple(fault.other_block) != tuple(fault.block):
+            other = f"{other} of {self.name_block(fault.other_block)}"
+            why = "with no barrier of the cluster between" if fault.space else "and blocks run in any order"
+        verb = "writes" if fault.other_write else "reads"
+        memory = "shared" if fault.space else "global"
+        return f"{self.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
+
+    def out_of_bounds(self, fault: RawFault) -> str:
+        if fault.other_write == 6:
+            verb = "writes" if fault.write else "reads"
+            return f"{self.who(fault)} {verb} before the begin of a variable of its own (registers, local memory)"
+        if fault.type and fault.other_write:
+            verb = "writes" if fault.write else "reads"
+            what = f"a value of type {fault.type.decode()} outside a variable of its own (registers, local memory)"
+            return f"{self.who(fault)} {verb} {what}"
+        if fault.type:
+            return f"{self.who(fault)} uses index {fault.offset} of an array of type {fault.type.decode()}"
+        if self.starts_inside(fault):
+            return f"{self.access(fault)} as {fault.size} bytes, past the end of {self.extent(fault)}"
+        return f"{self.access(fault)}, {self.extent(fault)}"
+
+    def uninitialised(self, fault: RawFault) -> str:
+        writer = "no thread of the block" if fault.space else "no thread"
+        # An atomic operation, which is a write elsewhere, reads too.
+        return f"{self.who(fault)} reads {self.element(fault)}, which {writer} has written"
+
+    def misaligned(self, fault: RawFault) -> str:
+        return f"{self.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
+
+    def asynchrony(self, fault: RawFault) -> str:
+        if fault.other_write == 2:
+            return f"{self.access(fault)}, which may not have started; the cluster must have met at a barrier before"
+        if fault.other_write == 7:
+            verb = "writes" if fault.write else "reads"
+            made = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
+            return f"{self.who(fault)} {verb} a sum of the product (wgmma) at {made}; nothing has waited for it"
+        if fault.other_write == 3:
+            return f"{self.access(fault)}, which may have ended; the cluster must meet at a barrier after it"
+        at = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
+        if fault.other_write:  # by a thread, and now by a unit
+            what = f"{self.element(fault)} of shared memory, which {self.name_thread(fault.other_thread)}"
+            unit, thread = ("overwrites", "reads") if fault.write else ("reads", "writes")
+            return f"the asynchronous unit {unit} {what} {thread} at {at}, with no fence.proxy.async between"
+        return f"{self.access(fault)} of shared memory while the copy that {at} started is under way"
+
+    def divergence(self, fault: RawFault) -> str:
+        where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
+        if fault.other_write:
+            where = "at another barrier of this line"
+        waiting = f"{self.name_thread(fault.other_thread)} of {self.name_block(fault.block)}"
+        return f"{waiting} waits here, {self.name_thread(fault.thread)} {where}"
+
+    def cut(self, place: Iterable[int]) -> tuple[int, ...]:
+        """(x, y, z) of a block or a thread; (x, y) if nothing of the launch differs along z."""
+        flat = self.launch.block[2] == self.launch.grid[2] == 1
+        return tuple(place)[: 2 if flat else 3]
+
+    def thread(self, number: int) -> tuple[int, ...]:
+        return self.cut(thread_of(number, self.launch))
+
+    def name_thread(self, number: int) -> str:
+        return f"thread {self.thread(number)}"
+
+    def name_worker(self, number: int) -> str:
+        """A thread, or a unit that works beside the threads, numbered as in runtime.h."""
+        if number < THREADS:
+            return self.name_thread(number)
+        number -= THREADS
+        if number < 32:
+            return f"the product (wgmma) of warp {number}"
+        return "an asynchronous copy" if number < 32 + 64 else "a copy to global memory"
+
+    def name_block(self, block: Iterable[int]) -> str:
+        return f"block {self.cut(block)}"
+
+    def who(self, fault: RawFault | Stopped) -> str:
+        return f"{self.name_thread(fault.thread)} of {self.name_block(fault.block)}"
+
+    def access(self, fault: RawFault) -> str:
+        verb = "writes" if fault.write else "reads"
+        return f"{self.who(fault)} {verb} {self.element(fault)}"
+
+    def element(self, fault: RawFault) -> str:
+        if fault.array < 0:
+            return f"address {fault.address:#x}" if not fault.space else "shared memory"
+        if fault.space:
+            # A shared array does not tell the size of its elements.
+            size = min(self.itemsize, max(1, fault.size))
+            where = "" if tuple(fault.home) == tuple(fault.block) else f" of {self.name_block(fault.home)}"
+            return f"{self.shared[fault.array].name}[{fault.offset // size}]{where}"
+        operand = self.operands[fault.array]
+        index = fault.offset // operand.dtype.itemsize
+        if not operand.shape:
+            return operand.name
+        if 0 <= index < math.prod(operand.shape):
+            place = np.unravel_index(index, operand.shape, operand.order)
+            return f"{operand.name}[{', '.join(str(int(i)) for i in place)}]"
+        return f"element {index} of {operand.name}"
+
+    def starts_inside(self, fault: RawFault) -> bool:
+        """Whether the first byte of an access is in a global array."""
+        return not fault.space and fault.array >= 0 and 0 <= fault.offset < self.operands[fault.array].bytes
+
+    def extent(self, fault: RawFault) -> str:
+        if fault.array < 0:
+            return "which is no part of any array" if not fault.space else "where the kernel has no array"
+        if fault.space:
+            return "before its begin" if fault.offset < 0 else "past its end"
+        shape = self.operands[fault.array].shape
+        size = f" = {math.prod(shape)}" if len(shape) > 1 else ""
+        which = f"{self.operands[fault.array].name}, " if self.starts_inside(fault) else ""
+        return f"{which}which has {' x '.join(map(str, shape))}{size}"
+
+
+def offsets_in(raw: RawFault) -> set[int]:
+    """The instructions that a RawFault is about."""
+    return {raw.pc, raw.other_pc, *(int(offset, 16) for offset in _OFFSET.findall(raw.text.decode(errors="replace")))}

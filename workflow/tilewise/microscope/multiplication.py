@@ -1,0 +1,125 @@
+"""A point of the study as a program that a tracer runs: its launches over A, B and C, and whether C is the product."""
+
+import dataclasses
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewise import UserError
+from tilewise.microscope.compile import build_traced
+from tilewise.microscope.counts import Row, about
+from tilewise.microscope.diagnosis import diagnosis
+from tilewise.microscope.faults import Fault
+from tilewise.microscope.product import Convention, check, operands
+from tilewise.microscope.program import Arrays, Program
+from tilewise.microscope.tracer import SEED, Tracer
+from tilewise.study import verify
+from tilewise.study.kernel import Kernel
+from tilewise.study.launch import Launch, TensorMap, Three
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+
+
+class Multiplication(Program):
+    """A point of a kernel. `convention` is what a kernel that is not of this study agrees on."""
+
+    kind = "incorrect"
+    repeats = True
+
+    def __init__(self, kernel: Kernel, point: Point, convention: Convention | None = None) -> None:
+        self.kernel, self.point = kernel, point
+        self.convention = convention or Convention()
+        self.plan = kernel.plan(point)
+        own = operands(kernel, point, self.convention.columns)
+        launches = map(self._as_stored, self.plan.launches)
+        super().__init__(point.label(), tuple(launches), own, PRECISIONS[point.dtype].itemsize)
+        self._factors: list[np.ndarray] = []
+
+    @property
+    def multiply_adds(self) -> int:
+        return self.point.multiply_adds
+
+    @property
+    def factors(self) -> list[np.ndarray]:
+        """A and B."""
+        if not self._factors:
+            point = self.point
+            self._factors = verify.operands(np, point.dtype, point.n, point.p, point.m, SEED)
+            if PRECISIONS[point.dtype].exact:
+                for matrix in self._factors:
+                    matrix[matrix == 0] = 1  # times 0 a wrong factor would not show
+        return self._factors
+
+    def about(self) -> dict[str, Any]:
+        return about(self.kernel, self.point)
+
+    def fill(self, arrays: Arrays) -> None:
+        arrays["A"][:], arrays["B"][:] = self.factors
+        self.clear(arrays)
+        for workspace in self.plan.workspaces:
+            arrays[workspace.name].view(np.uint8).fill(0xFF)
+
+    def clear(self, arrays: Arrays) -> None:
+        """Make C what a second launch finds there."""
+        verify.poison(arrays["C"], self.point.dtype, self.kernel.reads_c)
+
+    def changed(self, arrays: Arrays) -> list[str]:
+        """Those of A and B that a run has changed."""
+        return [name for name, factor in zip("AB", self.factors) if arrays[name].tobytes() != factor.tobytes()]
+
+    def results(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        return {"C": arrays["C"].copy()}
+
+    def wrong(self, results: Arrays) -> str:
+        found = check(self.point, self.convention, self.convention, self.factors, results["C"])
+        return "" if found.ok else found.message
+
+    def why(self, results: Arrays) -> str:
+        return diagnosis(self.point, self.convention, self.factors, results["C"])
+
+    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[str, str, int] | None:
+        one, other = first["C"], results["C"]
+        if one.tobytes() == other.tobytes():
+            return None
+        differ = one.view(f"V{one.itemsize}") != other.view(f"V{other.itemsize}")
+        row, column = (int(i) for i in np.argwhere(differ)[0])
+        before, after = (PRECISIONS[self.point.dtype].wide(np, array)[row, column] for array in (one, other))
+        text = f"C[{row}, {column}] is {before} in ascending and {after} in {order} order"
+        return "order", text, int(differ.sum())
+
+    def _as_stored(self, launch: Launch) -> Launch:
+        """A launch whose tensor maps describe the arrays as they lie: one that lies column after column is, for a
+        tensor map, the rows of its transpose."""
+        arguments = tuple(
+            dataclasses.replace(argument, shape=argument.shape[::-1])
+            if isinstance(argument, TensorMap) and argument.array in self.convention.columns
+            else argument
+            for argument in launch.arguments
+        )
+        return dataclasses.replace(launch, arguments=arguments)
+
+
+def trace_point(
+    kernel: Kernel,
+    point: Point,
+    library: Path | str | None = None,
+    blocks: Iterable[Three] = (),
+    stop: bool = False,
+    limit: float = 0,
+    convention: Convention | None = None,
+) -> tuple[Row, list[Fault]]:
+    """Run a point of a kernel under every schedule; returns (row of traffic.csv as a dict, list of Faults).
+
+    `library` is what `build_traced` made of the kernel; without one it is compiled. `blocks`, `stop` and `limit` are
+    as of a Tracer. Raises UserError if the kernel does not compile or cannot be emulated, or if this machine has not
+    enough memory, LaunchError if a device would refuse a launch.
+    """
+    if not kernel.emulated:
+        raise UserError(f"{kernel.name} cannot be traced: the emulator does not run it: {kernel.reason}")
+    with tempfile.TemporaryDirectory() as folder:
+        if library is None:
+            library = build_traced(kernel, kernel.plan(point).instances, Path(folder, f"{kernel.name}.so"))
+        return Tracer(library, kernel, limit).trace(Multiplication(kernel, point, convention), blocks, stop)

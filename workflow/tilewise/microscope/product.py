@@ -1,0 +1,63 @@
+"""The product that a kernel is to compute: its arrays in memory, and whether C is right."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tilewise.microscope.program import Operand
+from tilewise.study import verify
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+
+#: A product of more multiply-adds takes too long to be checked again and again, or to be run only to be counted.
+MOST_MULTIPLY_ADDS = 200_000_000
+
+
+@dataclass(frozen=True)
+class Convention:
+    """What a kernel agrees on with those who call it: which of A, B and C lie in memory column after column, and
+    whether it keeps its sums in the type of the elements where others keep them in float."""
+
+    columns: tuple[str, ...] = ()
+    short_sums: bool = False
+
+    def order(self, name: str) -> Literal["C", "F"]:
+        """How NumPy calls the order in memory of a matrix."""
+        return "F" if name in self.columns else "C"
+
+    def __str__(self) -> str:
+        """The options of `tilewise trace` that say the same."""
+        columns = [f"--columns {','.join(self.columns)}"] if self.columns else []
+        return " ".join(columns + ["--short-sums"] * self.short_sums) or "neither --columns nor --short-sums"
+
+
+def operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> list[Operand]:
+    """A, B, C and the workspaces of a point."""
+    n, p, m = point.n, point.p, point.m
+    own: list[tuple[str, tuple[int, ...], bool]] = [
+        ("A", (n, p), True),
+        ("B", (p, m), True),
+        ("C", (n, m), kernel.reads_c),
+    ]
+    found = [(point.dtype, *matrix) for matrix in own]
+    found += [(space.dtype, space.name, space.shape, False) for space in kernel.plan(point).workspaces]
+    return [
+        Operand(name, PRECISIONS[dtype].cpp, PRECISIONS[dtype].stored, shape, written, "F" if name in columns else "C")
+        for dtype, name, shape, written in found
+    ]
+
+
+def check(
+    point: Point, own: Convention, read_by: Convention, operands: Sequence[np.ndarray], C: np.ndarray
+) -> verify.Check:
+    """Whether C is the product of these operands, if what lies in the memory of the three by the convention `own` is
+    read by another."""
+    A, B, result = (
+        matrix.ravel(order=own.order(name)).reshape(matrix.shape, order=read_by.order(name))
+        for name, matrix in zip("ABC", (*operands, C))
+    )
+    product = verify.reference(A, B, point.dtype)
+    return verify.check(result, *product, point.dtype, point.p, read_by.short_sums)

@@ -1,0 +1,155 @@
+"""The variables of a compiled kernel: __device__ ones, and __shared__ arrays with their places in a block's memory."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from tilewise import UserError
+from tilewise.compile.cpp import shown
+from tilewise.microscope.elf import Symbol, demangled
+from tilewise.study.kernel import Kernel
+from tilewise.study.sources import Source, code_of
+
+#: The system keeps the first bytes of the window through which a block of Hopper sees its shared memory. The arrays are
+#: aligned behind them, relative to their end: so no array is aligned to more than these bytes, whatever it asks for.
+RESERVED_SHARED_BYTES = 1024
+#: Between two guarded arrays: a multiple of every alignment. Of few arrays all stay within the 256 KiB that a
+#: descriptor of wgmma reaches.
+GUARD_BYTES = 4096
+#: Where dynamic shared memory begins, unless it asks for more.
+DYNAMIC_ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class SharedArray:
+    """A __shared__ array: the instance it belongs to (None: to no kernel alone), its name, where g++ has it in the
+    library's TLS segment, its size and the alignment that it asks for, in bytes. The dynamic array has size 0, for the
+    launch decides."""
+
+    owner: str | None
+    name: str
+    offset: int
+    size: int
+    alignment: int
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The variables of a kernel that lie in a GPU's memory, by symbol: of each __shared__ one its name in C++ and the
+    alignment that it asks for, in bytes; of each __device__ one its name in C++. `dynamic` are those of the first that
+    are `extern`."""
+
+    shared: Mapping[str, tuple[str, int]]
+    device: Mapping[str, str]
+    dynamic: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, kernel: Kernel | Source, symbols: Sequence[Symbol]) -> "Variables":
+        """Those of an object file, by its symbols. Raises UserError for a __shared__ variable with an initial value."""
+        shared = {symbol.name: symbol for symbol in symbols if symbol.thread_local}
+        for name in (name for name, symbol in shared.items() if symbol.section.startswith(".tdata")):
+            _refuse_initial_value(kernel, name)
+        device = [each.name for each in symbols if re.match(r"\.(bss|data(?!\.rel\.ro))", each.section)]
+        dynamic = sorted(symbol.name for symbol in shared.values() if not symbol.section)
+        text = "\n".join(code_of(path) for path in kernel.files)
+        plain = demangled([*shared, *device])
+        asked = {
+            name: (plain[name], symbol.alignment if symbol.section else _alignment_of_extern(plain[name], text))
+            for name, symbol in shared.items()
+        }
+        return cls(asked, {name: plain[name] for name in device}, dynamic)
+
+    def assembler(self) -> str:
+        """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and what all are.
+
+        No array is the first of the TLS segment: g++ 13 and newer come to what they keep there themselves, such as
+        whether an array was constructed, by the address of the segment's begin.
+        """
+        label = ".globl {0}\n.hidden {0}\n.type {0}, @tls_object\n{0}: .zero 1\n"
+        words = json.dumps(json.dumps([self.shared, self.device]))
+        return (
+            f'.section .tdata,"awT",@progbits\n{label.format("emulator_first")}'
+            f'.section .tbss,"awT",@nobits\n{"".join(map(label.format, self.dynamic))}'
+            '.section .rodata.emulator_shared,"a"\n.globl emulator_shared\n.protected emulator_shared\n'
+            f'emulator_shared: .asciz {words}\n.section .note.GNU-stack,"",@progbits\n'
+        )
+
+    def arrays(self, symbols: Iterable[Symbol]) -> list[SharedArray]:
+        """All SharedArrays of a library, in the order of their declarations."""
+        found = []
+        for symbol in symbols:
+            plain, alignment = self.shared.get(symbol.name, ("", 0))
+            if plain and not plain.startswith("guard variable for "):
+                owner = re.match(r"(?:void )?((?:\w+::)*\w+(?:<.*>)?)\(.*\)::", plain)
+                name = plain.rsplit("::", 1)[-1]
+                found.append(SharedArray(owner and owner[1], name, symbol.offset, symbol.size, alignment))
+        return sorted(found, key=lambda array: -array.offset)  # g++ writes the last declaration first
+
+    def in_global_memory(self, symbols: Iterable[Symbol]) -> list[Symbol]:
+        """The __device__ variables of a library, each under its name in C++."""
+        own = (symbol for symbol in symbols if symbol.name in self.device and symbol.size)
+        return [replace(symbol, name=self.device[symbol.name]) for symbol in own]
+
+
+def _refuse_initial_value(kernel: Kernel | Source, symbol: str) -> None:
+    for path in kernel.files:
+        for number, line in enumerate(code_of(path).splitlines(), 1):
+            for name in re.findall(r"__shared__[^;]*?(\w+)\s*(?:\[[^;]*?\])?\s*[={]", line):
+                if f"{len(name)}{name}" in symbol:
+                    what = f"the __shared__ variable '{name}' has an initial value, which CUDA refuses"
+                    raise UserError(f"{shown(path)}:{number}: {what}")
+    raise UserError(f"{shown(kernel.path)}: a __shared__ variable has an initial value, which CUDA refuses: {symbol}")
+
+
+def _alignment_of_extern(name: str, text: str) -> int:
+    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it. A struct, which may ask
+    for it inside, is given the most that anything in the text asks for."""
+    begin = rf"\bextern\b[^;{{}}]*\b{name.rsplit('::', 1)[-1]}\s*"
+    declared = re.findall(rf"{begin}\[", text) or ([text] if re.search(f"{begin};", text) else [])
+    asked = (int(number) for part in declared for number in re.findall(r"(?:align\w*)\s*\(+\s*(\d+)\s*\)", part))
+    return max(DYNAMIC_ALIGNMENT, *asked, 0)
+
+
+def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[str]) -> list[SharedArray]:
+    """Those of the SharedArrays that an instance may use: all but the ones of the other `instances`."""
+    others = {_plain(name) for name in instances} - {_plain(instance)}
+    return [array for array in arrays if array.owner is None or _plain(array.owner) not in others]
+
+
+@cache
+def _plain(instance: str) -> str:
+    """An instance's name as it is written and as c++filt prints it, made equal: `f<32u, true>` is `f<32,1>`."""
+    plain = re.sub(r"\([\w ]+\)(?=-?\d)|(?<=\d)[ul]+\b|<>$|\s", "", instance)
+    return re.sub(r"\btrue\b", "1", re.sub(r"\bfalse\b", "0", plain))
+
+
+def places_of(arrays: Sequence[SharedArray], guarded: bool = False) -> list[int]:
+    """Where in the window of a block each of its SharedArrays begins, in bytes, as NVIDIA's linker lays them out.
+
+    Static arrays come in the order of their declarations, each at a multiple of its alignment from the end of what is
+    reserved; then dynamic memory, which all `extern` arrays share. If `guarded`, there are GUARD_BYTES between two of
+    them, so that an index that leaves one does not come to the next.
+    """
+    end, places = 0, {}
+    for array in arrays:
+        if array.size:
+            places[array] = -(-end // array.alignment) * array.alignment
+            end = places[array] + array.size
+    dynamic = [array for array in arrays if not array.size]
+    most = max((array.alignment for array in dynamic), default=1)
+    places |= dict.fromkeys(dynamic, -(-end // most) * most)
+    rank = {place: number for number, place in enumerate(sorted({*places.values()}))}
+    guard = GUARD_BYTES * guarded
+    return [RESERVED_SHARED_BYTES + places[array] + guard * rank[places[array]] for array in arrays]
+
+
+def static_shared_bytes(arrays: Iterable[SharedArray], instances: Sequence[str]) -> dict[str, int]:
+    """Bytes of static shared memory of a block, for each instance."""
+    arrays, used = list(arrays), {}
+    for name in instances:
+        own = [array for array in arrays_of(arrays, name, instances) if array.size]
+        ends = (place + array.size - RESERVED_SHARED_BYTES for place, array in zip(places_of(own), own))
+        used[name] = max(ends, default=0)
+    return used

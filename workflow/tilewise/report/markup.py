@@ -1,0 +1,378 @@
+"""Tables and figures of the page as HTML: each with a number, an anchor, a caption, and its data to take away.
+
+A table of many rows shows those that matter, and has the whole in a fold, where a reader can sort and filter it. The
+page reads without scripts too; DataTables (bundled by itables) starts when a fold is opened.
+"""
+
+import html
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tilewise.evidence import Evidence
+from tilewise.report import claims, drawings, figures, headings, notes
+from tilewise.study.columns import COLUMNS, SHAPE, is_words
+from tilewise.study.kernel import Kernel
+
+#: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
+FIGURES = "figures"
+#: A table of more rows is folded to the rows that matter.
+MOST_ROWS = 15
+_MISSING = "–"
+#: Columns that stay even if they are empty, because an empty one says that nothing was measured.
+_ALWAYS = {"time_ms", "measured", "message", "status"}
+#: A table of more columns is printed in smaller letters.
+_WIDE = 14
+#: A table of so many columns fits into one of the two columns of a printed page.
+_NARROW = 7
+#: Columns of long text.
+_LONG = {"cards", "kernels", "machine", "message", "note", "reason", "tasks"}
+#: Columns of some words, which break between them if the page is narrow.
+_WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
+#: The words of a verdict, here or on a recorded platform -> the class of its mark.
+_MARKS = {words: verdict.mark for verdict in claims.Verdict for words in (verdict, verdict.elsewhere)}
+#: Columns by whose values a whole table can be filtered; so can those of verdicts.
+_FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
+
+
+def number(value: Any, column: str = "") -> str:
+    """A number as text with four significant digits, or without decimals if large; the column may make it a factor."""
+    if pd.isna(value):
+        return _MISSING
+    if isinstance(value, str):
+        return html.escape(value) or _MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    unit = COLUMNS[column].unit if column in COLUMNS else ""
+    if unit == "x":
+        return f"{value:,.0f}×" if value >= 100 else f"{value:.3g}×"
+    if unit == "%":
+        return f"{value:,.1f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
+    if math.isinf(value):
+        return "∞"  # the error of an element that is not finite
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def _cell(row, column, machine):
+    value = row[column]
+    if column == "platform":
+        return html.escape(machine(value, row.get("kernel", "")))
+    if column == "decided" and not pd.isna(value):
+        return "yes" if value else "<strong>no</strong>"
+    if column in ("time_ms", "cpu_ms") and pd.isna(value):
+        status = row.get("status" if column == "time_ms" else "cpu_status")
+        if isinstance(status, str) and status and status != "ok":
+            return f'<span class="status">{html.escape(status)}</span>'
+    if column == "claim":
+        return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
+    if "claim" in row and column.startswith(("published", "measured ")):
+        lines = html.escape(value).replace("\n", "<br>")
+        small = f"<small>{lines}</small>" if "cannot" in row[column.replace("measured", "verdict")] else lines
+        return notes.marked(value) if notes.is_note(value) else small
+    if column.startswith("verdict "):
+        return f'<span class="verdict {_MARKS[value]}">{html.escape(value)}</span>'
+    if column == "verdict" and value:
+        kind = {"passes": "yes", "fails": "no"}.get(value, "unknown")
+        return f'<span class="verdict {kind}">{html.escape(value)}</span>'
+    if column in ("emulator", "status") and isinstance(value, str) and value != "ok":
+        return f'<span class="status">{html.escape(value)}</span>'
+    text = number(value, column)
+    unstable = column == "time_ms" and row.get("unstable") is True
+    return f'{text}<abbr title="unstable: the noise is above the limit">†</abbr>' if unstable else text
+
+
+def _words(caption: str) -> str:
+    """A caption as text, without its tags."""
+    return html.unescape(re.sub(r"<[^>]+>", "", caption))
+
+
+def _plain(caption: str) -> str:
+    """A caption without its tags, for an attribute."""
+    return html.escape(_words(caption), quote=True)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table that is to be shown: its rows, its columns with their headings, and how to say its cells."""
+
+    rows: pd.DataFrame
+    columns: headings.Headings
+    machine: Callable[[str, str], str]  # the words for a platform, or for its CPU
+    plain: bool  # all columns as they are, without a layout
+
+    def html(self, caption: str, kind: str = "") -> str:
+        """The table as HTML in its own box, which scrolls if the page is narrow."""
+        heads = self._head()
+        wide = " wide" if len(self.columns) > _WIDE else ""
+        rows = self.rows.to_dict("records")
+        orders = _orders(rows, self.columns) if kind else {}
+        lines = [self._line(row, {name: each[i] for name, each in orders.items()}) for i, row in enumerate(rows)]
+        if kind:  # HTML knows where cells and rows of a long table end
+            lines = [line.replace("</td>", "").replace("</tr>", "") for line in lines]
+        body = "\n".join(lines) or f'<tr><td colspan="{len(self.columns)}" class="words">none</td></tr>'
+        return (
+            f'<div class="table" tabindex="0" role="region" aria-label="{_plain(caption.split(".")[0])}">'
+            f'<table class="{kind}{wide}"><caption><span>{caption}</span></caption>\n<thead>{heads}</thead>\n'
+            f"<tbody>{body}</tbody></table></div>"
+        )
+
+    def _head(self) -> str:
+        groups, names = "", list(self.columns)
+        if any(group for group, _ in self.columns.values()):
+            cells = []
+            while names:
+                group = self.columns[names[0]][0]
+                span = next((i for i, name in enumerate(names) if self.columns[name][0] != group), len(names))
+                named = f'<th colspan="{span}" scope="colgroup" class="group">{html.escape(group)}</th>'
+                cells.append(named if group else f'<td colspan="{span}"></td>')
+                names = names[span:]
+            groups = f"<tr>{''.join(cells)}</tr>"
+        heads = [
+            f'<th scope="col" class="{self._kind(name)}{_filtered(name)}">{html.escape(label)}</th>'
+            for name, (_, label) in self.columns.items()
+        ]
+        return f"{groups}<tr>{''.join(heads)}</tr>"
+
+    def _line(self, row: Mapping[str, Any], orders: Mapping[str, str]) -> str:
+        kind = "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
+        anchor = f' id="claim-{row["id"]}"' if "claim" in self.columns else ""
+        cells = []
+        for name in self.columns:
+            order, words = orders.get(name, ""), self._kind(name)
+            cells.append(f"<td{f' class={_quoted(words)}' * bool(words)}{order}>{_cell(row, name, self.machine)}</td>")
+        return f"<tr{anchor}{f' class={_quoted(kind)}' * bool(kind)}>{''.join(cells)}</tr>"
+
+    def _kind(self, column: str) -> str:
+        if column == "claim":
+            return "words claim"
+        if column.startswith("measured "):
+            return "words range"
+        if column in _LONG or (self.plain and column != "fact"):
+            return "words long"
+        if column in _WRAPPED:
+            return "words wrap"
+        return "words" if is_words(column) or column.startswith("verdict ") else ""
+
+
+def _quoted(words: str) -> str:
+    return f'"{words}"'
+
+
+def _filtered(column: str) -> str:
+    return " filter" if column in _FILTERED or column.startswith("verdict") else ""
+
+
+def _order(row: Mapping[str, Any], column: str) -> str | None:
+    """By what a cell sorts, if its text does not say it as a plain number; None if it does, or if it is of words."""
+    value = row[column]
+    if column == "shape" and all(name in row for name in SHAPE):
+        return f"{float(row['n']) * float(row['p']) * float(row['m']):.0f}"
+    if isinstance(value, str | bool) or is_words(column):
+        return None
+    if pd.isna(value):
+        return ""
+    return None if re.fullmatch(r"[\d,.]+", number(value, column)) else f"{float(value):.6g}"
+
+
+def _orders(rows: list[dict[str, Any]], columns: Collection[str]) -> dict[str, list[str]]:
+    """The attributes by which the cells of a column sort: of all its cells or of none, as DataTables wants them."""
+    found = {}
+    for column in columns:
+        orders = [_order(row, column) for row in rows]
+        if any(orders) or (None in orders and "" in orders):
+            said = [str(row[column]) if order is None else order for row, order in zip(rows, orders)]
+            found[column] = [f' data-order="{html.escape(each, quote=True)}"' for each in said]
+    return found
+
+
+def matters(table: pd.DataFrame) -> pd.Series:
+    """Of each row whether it stands for the others while the table is folded: the best and the baseline.
+
+    Of those the largest product's if they are many; of a table that marks no best, the fastest rows or the first.
+    """
+    marked = pd.Series(True, table.index)
+    if "best" in table and table["best"].any():
+        marked = table["best"].fillna(False).astype(bool) | table["anchor"].fillna(False).astype(bool)
+        case = ["platform", "kernel", "dtype", *SHAPE]
+        if set(case) <= set(table):  # a kernel with a single choice is its own best
+            marked |= table.groupby(case, dropna=False)["kernel"].transform("size") == 1
+    if marked.sum() > MOST_ROWS and set(SHAPE) <= set(table):
+        work = table[SHAPE].astype("float64").prod(axis=1)
+        marked &= work == work[marked].max()
+    if "limit_percent" in table:  # of what limits a kernel, those of which it is known
+        marked &= table["limit_percent"].notna()
+    if marked.sum() > MOST_ROWS:
+        rates = table["gflops"].where(marked) if "gflops" in table else -marked.cumsum().where(marked)
+        marked &= rates.rank(ascending=False, method="first") <= MOST_ROWS // 2
+    return marked
+
+
+def own_rows(table: pd.DataFrame, evidence: Evidence) -> pd.Series:
+    """Of each row whether it is this machine's own word on a GPU's kernel, without a GPU, beside recorded ones."""
+    if "platform" not in table:
+        return pd.Series(False, table.index)
+    on_gpu = pd.Series(evidence.on_gpu(table["kernel"]) if "kernel" in table else True, table.index)
+    own = table["platform"].isin(evidence.folded) & on_gpu
+    return own if not own.all() else pd.Series(False, table.index)
+
+
+def table_html(
+    table: pd.DataFrame,
+    layout: str | headings.Headings | None,
+    caption: str,
+    evidence: Evidence | None = None,
+    hide: Collection[str] = (),
+    name: str = "",
+    number: int | None = None,
+) -> str:
+    """A table as HTML with its number and caption; if it is long, the rows that matter, then all of them in a fold.
+
+    `layout` is the name of one in tables.yaml, or the columns with their headings, or None for all columns of the
+    table. `caption` is HTML that begins with a title in <b>. A platform column with a single platform and columns
+    without any entry are left out. What a machine without a GPU says of the GPU's kernels is in the fold only. `name`
+    is that of the anchor and of the CSV file (default: from the title).
+    """
+    name = name or _name(caption)
+    machine = evidence.machine if evidence else lambda platform, kernel: platform
+    columns = _said(headings.of(layout, table), table, hide, bool(layout))
+    own = own_rows(table, evidence) if evidence else pd.Series(False, table.index)
+    shown = table[~own]
+    few = shown[matters(shown)] if len(shown) > MOST_ROWS else shown
+    brief = _said(headings.of(layout, table, brief=True), few if len(few) else table, hide, bool(layout))
+    if evidence and evidence.gpus:
+        brief.pop("emulator", None)
+    first = _Table(few, brief, machine, layout is None)
+    parts = [first.html(f"{_number('Table', f'table-{name}', number)} {caption} {_csv(table[list(columns)], name)}")]
+    if len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
+        whole = _Table(table, columns, machine, layout is None)
+        said = f"All {len(table)} rows and columns" if len(few) < len(table) else "All columns"
+        caption = f"{_title_of(caption)}: all rows"
+        parts.append(fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
+    kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG & set(brief) else "exhibit"
+    return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
+
+
+def _said(
+    columns: headings.Headings, table: pd.DataFrame, hide: Collection[str], only_with_entries: bool
+) -> headings.Headings:
+    """Those columns that say something: not of a single platform, and if asked for, not empty in every row."""
+    said = table.notna() & (table != "")
+    return {
+        name: heads
+        for name, heads in columns.items()
+        if name not in hide
+        and (name != "platform" or table[name].nunique() > 1)
+        and (not only_with_entries or table.empty or name in _ALWAYS or said[name].any())
+    }
+
+
+def fold(summary: str, content: str) -> str:
+    """Content that a reader opens; HTML."""
+    return f'<details class="fold"><summary>{summary}</summary>{content}</details>'
+
+
+def _title_of(caption: str) -> str:
+    return caption.split("</b>")[0].removeprefix("<b>").strip(" .")
+
+
+def _name(caption: str) -> str:
+    return re.sub(r"\W+", "-", html.unescape(_title_of(caption))).strip("-").lower()
+
+
+def _number(kind: str, anchor: str, number: int | None) -> str:
+    """The number of a table or figure, which is a link to itself."""
+    return f'<a class="number" href="#{anchor}">{kind}{f" {number}." if number else ""}</a>'
+
+
+def _csv(table: pd.DataFrame, name: str) -> str:
+    return _file(f"{name}.csv", "text/csv", table.to_csv(index=False, float_format="%.6g"), "CSV")
+
+
+#: What cannot stand as it is in a data URI inside of an attribute.
+_ESCAPED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in '%#"<>&\n\r\t'})
+
+
+def _file(name: str, kind: str, content: str, words: str) -> str:
+    """A link by which a reader takes a text file away, scripts or not; it is no longer than its text, nearly."""
+    data = content.translate(_ESCAPED)
+    return f'<a class="data" download="{name}" href="data:{kind};charset=utf-8,{data}">{words}</a>'
+
+
+def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None = None) -> str:
+    """The verdicts: one strip of marks per platform, each a link to its claim, and a fold with all claims.
+
+    On a machine without a GPU the recorded platforms come first; its own strip is in the fold.
+    """
+    beside = claims.side_by_side(verdicts, evidence)
+    strips = {
+        platform.name: _strip(verdicts[verdicts["platform"] == platform.name], evidence)
+        for platform in evidence.readers
+    }
+    table = _Table(beside, headings.claims(evidence), evidence.machine, plain=False)
+    caption = f"<b>Claims.</b> Source by source, all {len(beside)}, with what was measured and why."
+    caption = f"{_number('Table', 'table-claims', number)} {caption} {_csv(verdicts, 'claims')}"
+    first = "".join(strip for name, strip in strips.items() if name not in evidence.folded)
+    rest = "".join(strip for name, strip in strips.items() if name in evidence.folded)
+    opened = fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
+    return f'<div class="exhibit" id="table-claims">{first}{opened}</div>'
+
+
+def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
+    """One mark per claim on a platform, those of a source together."""
+    sources = []
+    for source, part in own.drop_duplicates("id").groupby("source", sort=True):
+        marks = []
+        for row in part.to_dict("records"):
+            said = html.escape(f"{row['of_claim'].elsewhere}: {row['claim']}", quote=True)
+            kind = row["of_claim"].mark
+            marks.append(f'<a class="mark {kind}" href="#claim-{row["id"]}" title="{said}" aria-label="{said}"></a>')
+        sources.append(f'<span class="source"><span>{html.escape(str(source))}</span>{"".join(marks)}</span>')
+    legend = html.escape(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}")
+    return f'<div class="strip"><p>{legend}</p><div class="marks">{"".join(sources)}</div></div>'
+
+
+def missing_html(missing: str, title: str, name: str = "") -> str:
+    """What the page says instead of a figure that shows nothing: a sentence, without a number."""
+    words = notes.marked(missing) if notes.is_note(missing) else html.escape(missing)
+    return f'<p class="none" id="figure-{name or _name(title)}"><b>{html.escape(title)}.</b> {words}</p>'
+
+
+def figure_html(figure: Figure | str, caption: str, name: str = "", number: int | None = None) -> tuple[str, str, str]:
+    """HTML of a Matplotlib figure, or of what `figures.svg` made of it; its name; the drawing alone."""
+    name = name or _name(caption)
+    drawing = figure if isinstance(figure, str) else figures.svg(figure)
+    drawing = figures.inline(drawing, name, _words(_title_of(caption)), _words(caption))
+    return _framed(drawing, caption, name, number), name, drawing
+
+
+def kernel_html(
+    kernel: Kernel, tiles: drawings.Tiling, idea: str = "", number: int | None = None
+) -> tuple[str, str, str]:
+    """HTML of a kernel's tiles beside the lines of its file that begin with `idea`; its name; the drawing alone."""
+    name, title = f"tiles-of-{kernel.name}", f"Tiles of {kernel.name}"
+    place, code = kernel.path.name, ""
+    if idea:
+        first, lines = drawings.excerpt(kernel, idea)
+        place += f", lines {first} to {first + len(lines) - 1}"
+        listing = html.escape("\n".join(lines))
+        code = f'<pre tabindex="0" class="idea" aria-label="{html.escape(place)}"><code>{listing}</code></pre>'
+    link = _file(kernel.path.name, "text/plain", kernel.path.read_text(encoding="utf-8"), place)
+    drawing = drawings.tile_svg(tiles, name, title)
+    caption = f"<b>{title}.</b> {html.escape(tiles.words)} {link}"
+    return _framed(drawing, caption, name, number, code), name, drawing
+
+
+def _framed(drawing: str, caption: str, name: str, number: int | None, beside: str = "") -> str:
+    anchor, label = f"figure-{name}", _plain(_title_of(caption))
+    link = f'<a class="data" download="{name}.svg" href="{FIGURES}/{name}.svg">SVG</a>'
+    return (
+        f'<figure id="{anchor}"><div class="drawing" tabindex="0" role="group" aria-label="{label}">{drawing}</div>'
+        f"{beside}<figcaption>{_number('Figure', anchor, number)} {caption} {link}</figcaption></figure>"
+    )

@@ -1,0 +1,221 @@
+"""What the figures are drawn of: the rows of a table, with the further columns that an entry of figures.yaml names."""
+
+import itertools
+import textwrap
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tilewise.evidence import Evidence
+from tilewise.explain import mix, timings, traffic
+from tilewise.explain.bottleneck import ON_TENSOR_CORES
+from tilewise.report import panels, tables
+from tilewise.report.tables import choice_text
+from tilewise.study.columns import SHAPE
+
+#: A figure of points has so many names at most; more cannot be told apart.
+_MOST_NAMES = 40
+#: A name has a line break after at most so many letters.
+_LETTERS = 48
+
+
+def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The same rows with what figures.yaml says that all rows have."""
+    added: dict[str, Any] = {}
+    if "platform" in rows:
+        added["machine"] = rows["platform"].map(evidence.labels)
+        added["folded"] = rows["platform"].isin(evidence.folded)
+    if "gflops" in rows:
+        added["tflops"] = rows["gflops"] / 1000
+    if "peak_gflops" in rows:
+        added |= {"peak_tflops": rows["peak_gflops"] / 1000, "of_peak": rows["gflops"] / rows["peak_gflops"]}
+    if {"shape", *SHAPE} <= {*rows}:
+        added["shape"] = pd.Categorical(rows["shape"], panels.by_size(rows))
+    return rows.assign(**added)
+
+
+def _ranked(rows: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Rows with a `rank` for the largest of each kernel on each platform."""
+    best = rows.sort_values(by, ascending=False).drop_duplicates(["platform", "kernel"])
+    return rows.assign(rank=pd.Series(range(len(best)), index=best.index))
+
+
+def overhead(evidence: Evidence) -> pd.DataFrame:
+    """The isolated time of an empty kernel on each machine."""
+    return evidence.facts["overhead"]
+
+
+def largest_square(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Of a ladder the largest square products, the units that compute them, and floats of short numbers."""
+    rows = timings.largest_square(rows)
+    units = ["tensor cores" if dtype in ON_TENSOR_CORES else "vector units" for dtype in rows["dtype"]]
+    return rows.assign(units=units, short=timings.made_of_short(rows, evidence))
+
+
+def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Of a ladder the largest square products; libraries are named first, then the fastest and slowest of a type."""
+    rows = timings.largest_square(rows)
+    rows = rows[(rows["relative_error"] > 0) & (rows["gflops"] > 0)].sort_values("gflops", ascending=False)
+    types = rows.groupby(["platform", "dtype"])
+    middle = types.cumcount().ne(0) & types.cumcount(ascending=False).ne(0)
+    ranked = rows.assign(own=~rows["anchor"], middle=middle).sort_values(["own", "middle"], kind="stable")
+    floats = rows[rows["dtype"] == "float"].groupby("platform")["peak_tflops"].first()
+    rank = pd.Series(range(len(rows)), index=ranked.index)
+    return rows.assign(rank=rank, float_peak=rows["platform"].map(floats)).sort_index()
+
+
+def in_order(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Kernels in the registry's order, the libraries last."""
+    order = {name: place for place, name in enumerate(evidence.kernels)}
+    names = sorted(rows["kernel"].unique(), key=lambda name: (name in evidence.libraries, order.get(name, len(order))))
+    return rows.assign(kernel=pd.Categorical(rows["kernel"], names))
+
+
+def cache_lines(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Loops that were both timed and counted; the slowest point of each kernel is named."""
+    return _ranked(rows.dropna(subset=["l1_lines_per_multiply_add", "ns_per_multiply_add"]), "ns_per_multiply_add")
+
+
+def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Calls with what each took in four parts, and the steps of a part in words."""
+    parts = {"context": ["context_ms"], "copies": ["copy_in_ms", "copy_out_ms"], "launch": ["kernel_ms"]}
+    named = {"total_ms", *itertools.chain(*parts.values())}
+    parts["rest"] = [name for name in tables.steps(evidence) if name not in named]
+    for part, names in parts.items():
+        own = {name: name.removesuffix("_ms").replace("_", " ") for name in names if name in rows}
+        words = ", ".join(f"{step} {{{name}:.3g}} ms" for name, step in own.items())
+        took = rows[list(own)].fillna(0).sum(axis=1)
+        rows = rows.assign(**{part: took, f"{part}_words": panels.filled(words, rows)})
+    return rows
+
+
+def platforms(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The float kernels at the largest square product that all machines have; without rows if there is one machine."""
+    rows = rows[(rows["dtype"] == "float") & (rows["status"] == "ok") & (rows["n"] == rows["p"])]
+    rows = rows[rows["n"] == rows["m"]]
+    shared = rows.groupby("n")["platform"].nunique()
+    rows = rows[rows["n"] == shared[shared == rows["platform"].nunique()].index.max()]
+    return in_order(rows if rows["platform"].nunique() > 1 else rows.iloc[:0], evidence)
+
+
+def bandwidth(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Roofs that were measured; `alone` is the machine if there is no other."""
+    rows = rows[rows["percent_of_computed"].notna() & ~rows["quantity"].str.startswith("ceiling")]
+    return rows.assign(alone=rows["machine"] if rows["platform"].nunique() == 1 else None)
+
+
+def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Errors as multiples of SGEMM's, a row per measure: what is measured, or else what the model predicts."""
+    if (rows["origin"] == "measured").any():
+        rows = rows[rows["origin"] == "measured"]
+    kernels = list(dict.fromkeys(rows.loc[rows["relative_error"].notna(), "kernel"]))
+    measures = {"relative_error": "Frobenius norm", "worst_error": "worst element"}
+    rows = rows.assign(operands=pd.Categorical(rows["operands"], list(dict.fromkeys(rows["operands"]))))
+    found = [
+        part[part["kernel"] == kernel].assign(measure=words, ratio=part[name] / part[f"sgemm_{name}"])
+        for _, part in rows.groupby(["platform", "origin"], sort=False)
+        for name, words in measures.items()
+        for kernel in kernels
+    ]
+    predicted = rows["origin"].where(rows["origin"] != "measured")
+    return pd.concat(found).assign(predicted=predicted) if found else rows.iloc[:0]
+
+
+def instructions(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Loops by the units that compute, those of the CUDA cores first."""
+    rows = mix.of_loop(rows[rows["instructions"].notna()])
+    tensor = rows["multiply_add"].str.contains("MMA")
+    where = "" if rows["platform"].nunique() < 2 else ", " + rows["platform"]
+    units = np.where(tensor, "on the tensor cores", "on the CUDA cores")
+    rows = rows.assign(units=units, where=where)
+    return rows.sort_values(["units", "multiply_add_share"], kind="stable")
+
+
+def beside_limits(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Rungs with their ceilings, and the limits of their chip, in TFLOP/s."""
+    rows = rows.assign(
+        ceiling=rows["ceiling_gflops"] / 1000, slower=(rows["gain"] < 1) & ~rows["as_fast"].fillna(False).astype(bool)
+    )
+    groups = list(rows.groupby(["platform", "dtype"], sort=False))
+    found = []
+    for (platform, dtype), part in groups:
+        gpu = next(gpu.device.gpu for gpu in evidence.gpus if gpu.name == platform)
+        roofs = evidence.facts["bandwidth"]
+        roofs = roofs[(roofs["platform"] == platform) & (roofs["dtype"] == dtype)].groupby("quantity")["measured"].max()
+        mma = part.loc[~part["anchor"], "multiply_add"].fillna("").str.contains("MMA").any()
+        limits = {
+            "library": part.loc[part["anchor"], "gflops"].max(),
+            "alone": roofs.get("multiply_add_rate"),
+            "tensor": roofs.get("tensor_rate") if mma else None,
+            "peak": (gpu["peak_gflops"] or {}).get(dtype),
+        }
+        limits = {name: np.nan if rate is None else rate / 1000 for name, rate in limits.items()}
+        words = {"units": " on the vector units" if mma else "", "only": "" if len(groups) == 1 else None}
+        # Five kinds of lines and marks would be too many for a legend; the caption tells of the mark.
+        words |= {"ceiling_words": "" if mma else "ceiling of its instructions", "clock": gpu["sm_clock_mhz"]}
+        found.append(part[~part["anchor"]].assign(**limits, **words))
+    return pd.concat(found) if found else rows
+
+
+def rates(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Points with kernel and choice as `label`; the choices of one kernel are filled, hollow and pale."""
+    label = [f"{kernel} {choice}".strip() for kernel, choice in zip(rows["kernel"], rows["choice"])]
+    cause = [f"{row.kernel}: {row.status}" if row.status != "ok" else "" for row in rows.itertuples()]
+    rows = rows.assign(label=label, cause=cause)
+    fills: dict[str, float] = {}
+    for _, own in rows.groupby("kernel", sort=False):
+        fills |= dict(zip(own["label"].unique(), itertools.chain([1.0], itertools.cycle([0.0, 0.4]))))
+    rows = rows.assign(fill=rows["label"].map(fills))
+    return rows[rows.groupby(["platform", "dtype"])["gflops"].transform("count") > 0]
+
+
+def points(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Points with kernel and choice as `label`, of very many choices only the fastest."""
+    case = rows.groupby(["platform", "dtype", "kernel", *SHAPE])
+    asked = {"block": "block_x"} | {name: name for name in evidence.parameters}
+    told = {name: set(rows.loc[case[column].transform("nunique") > 1, "kernel"]) for name, column in asked.items()}
+    words = []
+    for row in rows.to_dict("records"):  # those parameters only that tell rows of the same case apart
+        without = [name for name, kernels in told.items() if row["kernel"] not in kernels]
+        label = f"{row['kernel']} {choice_text(row, evidence.kernels, without=without)}".strip()
+        words.append(textwrap.fill(label, _LETTERS))
+    rows, found = rows.assign(label=words), []
+    for _, part in rows.groupby(["platform", "dtype"], sort=False):
+        best = part.groupby("label", sort=False)["gflops"].max()
+        many = f", the fastest {_MOST_NAMES} of {len(best)}" if len(best) > _MOST_NAMES else ""
+        kept = part[part["label"].isin(best.nlargest(_MOST_NAMES).index)] if many else part
+        found.append(kept.assign(many=many))
+    return pd.concat(found)
+
+
+def gauge(evidence: Evidence) -> pd.DataFrame:
+    """The largest product of the source and of each machine: n in theory, n allocated, and every n that was timed."""
+    source = evidence.published.set_index("quantity")["value"]
+    entry = {name: source[name] for name in ("theoretical_n", "allocatable_n")}
+    entries = [entry | {"who": "RTX 2080 Ti, published", "timed_n": [entry["allocatable_n"]]}]
+    probes = evidence.facts["maximum_size"]
+    probes = probes[probes["platform"].isin([gpu.name for gpu in evidence.gpus])]
+    several = probes.groupby("platform")["kernel"].nunique().gt(1).any()
+    for (platform, kernel), own in probes.groupby(["platform", "kernel"], sort=False):
+        label = evidence.labels[platform].replace(", recorded", "\nrecorded")
+        who = f"{kernel}\n{label}" if several else label
+        entries.append(own.iloc[-1].to_dict() | {"who": who, "timed_n": list(own["timed_n"].dropna())})
+    rows = pd.DataFrame(entries, columns=["who", "theoretical_n", "allocatable_n", "timed_n"])
+    return rows.assign(share=rows["allocatable_n"] / rows["theoretical_n"])
+
+
+def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The fastest timed float product of each counted kernel, and its FLOP per byte; the best of a kernel is named."""
+    keys = ["kernel", "dtype", *evidence.choice]
+    measured = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["gflops"].notna()]
+    sizes = {name: f"counted_{name}" for name in SHAPE}
+    counted = counted.rename(columns=sizes)[[*keys, *sizes.values(), *traffic.MOVED]]
+    rows = measured.merge(counted, on=keys)
+    rows = rows[rows[traffic.MOVED].notna().all(axis=1)]
+    rows["intensity"] = [traffic.intensity(row, evidence) for row in rows.to_dict("records")]
+    rows = rows[(rows["dtype"] == "float") & (rows["intensity"] > 0)].sort_values("gflops")
+    rows = rows.drop_duplicates(["platform", *keys], keep="last")
+    # Columns that are not those of a measurement would be taken for parameters.
+    table = timings.describe(rows[list(measured)], evidence).assign(intensity=rows["intensity"])
+    return _ranked(table, "gflops").sort_values("kernel", kind="stable")

@@ -1,0 +1,322 @@
+"""Tables of what was run: where, on which cards, from which sources, how long it took and whether it is right."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+
+from tilewise import UserError
+from tilewise.compile import build
+from tilewise.evidence import Evidence, Platform, point_of, within
+from tilewise.explain.timings import describe, short_card, with_words
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
+from tilewise.study.device import Device
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
+
+
+def cards(evidence: Evidence) -> pd.DataFrame:
+    """How the cards of one model compare: one row per platform of this run whose model another platform has too.
+
+    At each point that all of them measured, a card's rate is divided by the median over the cards; the row has the
+    median of these quotients. It is without rows if every card is of another model.
+    """
+    key = ["task", "kernel", "dtype", *SHAPE, *evidence.choice]
+    models: dict[str, list[Platform]] = {}
+    for platform in evidence.platforms:
+        if platform.has_gpu:
+            models.setdefault(platform.device.gpu["name"], []).append(platform)
+    rows = []
+    for platforms in models.values():
+        names = [platform.name for platform in platforms]
+        if len(names) < 2:
+            continue
+        timed = evidence.gpu[evidence.gpu["platform"].isin(names) & evidence.gpu["time_ms"].notna()]
+        points = timed.groupby(key, dropna=False, sort=False).ngroup()
+        # A point that two parameters of an older registry told apart may occur twice.
+        times = timed.assign(point=points).pivot_table(
+            index="point", columns="platform", values="time_ms", aggfunc="median"
+        )
+        rates = 1 / times.reindex(columns=names).dropna()
+        if rates.empty:
+            continue
+        shares = 100 * rates.div(rates.median(axis=1), axis=0).median()
+        for platform in platforms:
+            mine = timed[timed["platform"] == platform.name]
+            rows.append(
+                {
+                    "platform": platform.name,
+                    "node": platform.device.node,
+                    "gpu_uuid": platform.device.gpu.get("uuid", ""),
+                    "compared": len(rates),
+                    "sm_clock_mhz": mine["sm_clock_mhz"].median(),
+                    "rate_percent": shares[platform.name],
+                }
+            )
+    names = ["platform", "node", "gpu_uuid", "compared", "sm_clock_mhz", "rate_percent"]
+    return columns.typed(pd.DataFrame(rows, columns=names))
+
+
+def models(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """How far the cards of each model are apart, and which is the slowest; `compared` is that of `cards`."""
+    names = {each.name: each.device.gpu["name"] for each in evidence.platforms if each.has_gpu}
+    rows = []
+    for model, own in compared.groupby(compared["platform"].map(names), sort=False):
+        slow = own.loc[own["rate_percent"].idxmin()]
+        apart = own["rate_percent"].max() - slow["rate_percent"]
+        rows.append({**slow, "model": model, "cards": len(own), "apart_percent": apart})
+    return pd.DataFrame(rows)
+
+
+def company(evidence: Evidence) -> pd.DataFrame:
+    """What shared a machine with the study, as far as it is known: one row per machine.
+
+    `busy` is what used the GPU when the study began, `beside` counts the points that were measured beside other work,
+    `points` those of which that is known.
+    """
+    rows = []
+    for platform in evidence.everyone:
+        known = platform.measurements["alone"].dropna().astype(bool)
+        busy = "; ".join((platform.device.gpu or {}).get("busy") or [])
+        rows.append({"platform": platform.name, "busy": busy, "beside": int((~known).sum()), "points": len(known)})
+    return pd.DataFrame(rows)
+
+
+def platforms(evidence: Evidence) -> pd.DataFrame:
+    """What differs between GPUs: one row per point that the first of them and another both timed, the largest first.
+
+    `faster` is the other's time divided by that of the first; `changed` says that the ranges of the two (those of their
+    runs, or else their quartiles) do not overlap. A point that was timed more than once counts with its best time.
+    Without two GPUs there are no rows.
+    """
+    key = ["kernel", "dtype", *SHAPE, *evidence.choice]
+    timed = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["time_ms"].notna()]
+    timed = with_words(timed.sort_values("time_ms", kind="stable").drop_duplicates(["platform", *key]), evidence)
+    low, high = within(timed)
+    timed = timed.assign(low_ms=low, high_ms=high)
+    names = [gpu.name for gpu in evidence.gpus]
+    ranges = ["time_ms", "low_ms", "high_ms"]
+    found = []
+    for name in names[1:]:
+        theirs = timed.loc[timed["platform"] == name, [*key, "platform", *ranges]]
+        both = timed[timed["platform"] == names[0]].merge(theirs, on=key, suffixes=("", "_other"))
+        found.append(
+            both.assign(
+                other_machine=[evidence.labels[name]] * len(both),
+                other_ms=both["time_ms_other"],
+                faster=both["time_ms_other"] / both["time_ms"],
+                faster_low=both["low_ms_other"] / both["high_ms"],
+                faster_high=both["high_ms_other"] / both["low_ms"],
+            )
+        )
+    compared = ["time_ms", "other_machine", "other_ms", "faster", "faster_low", "faster_high"]
+    shown = ["platform", *key, "shape", "choice", *compared]
+    none = timed.head(0).assign(other_machine="", **dict.fromkeys(shown[-4:], 0.0))
+    table = pd.concat(found, ignore_index=True) if found else none
+    table = table[shown].assign(changed=(table["faster_low"] > 1) | (table["faster_high"] < 1))
+    far = (table["faster"] - 1).abs()
+    return columns.typed(table.loc[far.sort_values(ascending=False, kind="stable").index].reset_index(drop=True))
+
+
+def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """How much longer the first `machine` of each pair takes in the median, and how many points changed.
+
+    `compared` is that of `platforms`.
+    """
+    rows = compared.assign(machine=compared["platform"].map(evidence.labels))
+    found = rows.groupby(["machine", "other_machine"], sort=False)
+    found = found.agg(points=("changed", "size"), faster=("faster", "median"), changed=("changed", "sum"))
+    return found.reset_index()
+
+
+def parts(evidence: Evidence) -> pd.DataFrame:
+    """The parts of the runs with GPU times that are shown: tasks, commit, time, cards and machine of each.
+
+    Those of a recorded run in parts are as its parts.csv has them; any other run has a part per state of the sources.
+    """
+    rows = []
+    for gpu in evidence.gpus:
+        measured = gpu.measurements
+        listed = gpu.parts.to_dict("records") or [
+            {
+                "part": number,
+                "tasks": " ".join(tasks),
+                "kernels": "",
+                "commit": state,
+                "started": gpu.device.captured[:16],
+            }
+            | {"ended": "", "machine": f"{gpu.device.cpu['cores']} cores, {gpu.device.cpu['name']}"}
+            for number, (state, tasks) in enumerate(gpu.commits.items(), 1)
+        ]
+        pairs = list(zip(measured["task"], measured["kernel"]))
+        numbers = {pair: gpu.part(*pair) for pair in dict.fromkeys(pairs)}
+        own = pd.Series([numbers[pair] for pair in pairs], measured.index, "Int64")
+        for row in listed:
+            mine = measured[measured["task"].isin(row["tasks"].split()) & (own.isna() | (own == row["part"]))]
+            cards = dict.fromkeys(short_card(uuid) for uuid in mine["gpu_uuid"].dropna() if uuid)
+            times = {name: row[name].replace("T", " ") for name in ("started", "ended")}
+            rows.append({"platform": gpu.name} | row | times | {"cards": ", ".join(cards)})
+    return columns.typed(pd.DataFrame(rows, columns=["platform", *columns.FILES["parts"], "cards"]))
+
+
+def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
+    """Name of a platform -> what its isolated times have of the machine itself, in µs, where that was measured."""
+    tables = {each.name: each.facts.get("overhead", pd.DataFrame({"overhead_us": []})) for each in platforms}
+    found = {name: table["overhead_us"].median() for name, table in tables.items()}
+    return {name: overhead for name, overhead in found.items() if pd.notna(overhead)}
+
+
+def durations(evidence: Evidence) -> pd.DataFrame:
+    """How long each task took, and how much of that was timing."""
+    return evidence.facts["sweep"].reset_index(drop=True)
+
+
+def provenance(evidence: Evidence) -> pd.DataFrame:
+    """Where every number comes from: one row per fact, one column per platform."""
+    facts = {evidence.labels[each.name]: _facts(each, evidence.kernels) for each in evidence.readers}
+    return pd.DataFrame(facts).rename_axis("fact").reset_index()
+
+
+def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
+    device = platform.device
+    cpu, gpu = device.cpu, device.gpu
+    facts = {
+        "platform": platform.name,
+        "measured": f"{device.captured}{', kept in the repository' if platform.recorded else ', this run'}",
+        "GPU": "none: CUDA kernels ran on the CPU emulator and were not timed",
+    }
+    if gpu:
+        peak = gpu["peak_gflops"] or {}
+        facts |= {
+            "GPU": f"{gpu['name']}, {gpu['sms']} SMs, compute capability {gpu['compute_capability']}",
+            "clocks": f"SM {gpu['sm_clock_mhz']} MHz, memory {gpu['memory_clock_mhz']} MHz",
+            "GPU memory": f"{gpu['memory_bytes'] / 2**30:.1f} GiB, {gpu['memory_bandwidth_gb_s']:.0f} GB/s",
+            "L2 cache": f"{gpu['l2_bytes'] / 2**20:.0f} MiB",
+            "peak at that clock": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
+            "driver": str(gpu["driver"]),
+            "power limit": f"{gpu['power_limit_w']:.0f} W" if gpu.get("power_limit_w") else "unknown",
+            "GPU's UUID": "several cards, see Parts of the run" if len(platform.parts) else gpu.get("uuid", "unknown"),
+        }
+        if "busy" in gpu:  # a run from before says nothing
+            facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
+    for overhead in overheads([platform]).values():
+        facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
+    facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
+    if len(platform.parts):
+        facts["CPU"] += " (part 1; Parts of the run has the others)"
+    if device.node:
+        facts["node"] = device.node
+    others = {name for name in platform.measurements["processor"] if name} - {cpu["name"]}
+    if others:
+        facts["CPU of some loops"] = ", ".join(sorted(others))
+    facts["host compiler"] = str(device.host_compiler)
+    facts |= {name.replace("_", " "): str(version) for name, version in device.versions.items() if version}
+    if platform.recorded:
+        edited = _edited(platform, kernels)
+        facts["kernels"] = (
+            f"edited since: {', '.join(edited)}" if edited else "as measured, by the hash of every source"
+        )
+    commits = platform.commits
+    if len(platform.parts):
+        commits = {}
+        for commit, part in zip(platform.parts["commit"], platform.parts["part"]):
+            commits.setdefault(commit, [f"part {part}"])
+    facts["commit"] = "; ".join(
+        state if len(commits) == 1 else f"{state} ({_some(tasks)})" for state, tasks in commits.items()
+    )
+    return facts
+
+
+def _some(tasks: Sequence[str]) -> str:
+    """The names of a few tasks, or how many they are; measurements.csv has the commit of each row."""
+    return ", ".join(tasks) if len(tasks) <= 5 else f"{len(tasks)} tasks"
+
+
+def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
+    """Names of the kernels whose source differs from the one that was measured on a platform."""
+    edited = set()
+    for row in platform.measurements.to_dict("records"):
+        kernel = kernels.get(row["kernel"])
+        # A row without a hash is of a point that was never built.
+        if kernel and kernel.source and row["build_sha256"] and row["kernel"] not in edited:
+            point = point_of(row, kernel)
+            if point is None or _sha256(kernel, point, platform.device) != row["build_sha256"]:
+                edited.add(row["kernel"])
+    return sorted(edited)
+
+
+def _sha256(kernel: Kernel, point: Point, device: Device) -> str | None:
+    """What `build_sha256` would be today; None for a point that the kernel no longer takes."""
+    try:
+        return build.row_sha256(kernel, point, device)
+    except UserError:
+        return None
+
+
+def _points(evidence: Evidence) -> pd.DataFrame:
+    points = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    return without_wanted_refusals(points, evidence)
+
+
+def without_wanted_refusals(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The rows except launches that a task makes to see them refused."""
+    tasks = {name: entry for platform in evidence.everyone for name, entry in platform.config["tasks"].items()}
+    wanted = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
+    return rows[~(rows["task"].isin(wanted) & (rows["status"] == "invalid_launch"))]
+
+
+def failures(evidence: Evidence) -> pd.DataFrame:
+    """Every point that is not ok, with its cause.
+
+    A kernel that a machine cannot run at all has one row per task, element type and cause, with the number of its
+    `points`; every other row is one point.
+    """
+    rows = _points(evidence)
+    rows = describe(rows[rows["status"] != "ok"], evidence)
+    names = ["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]
+    rows = rows[names].assign(points=pd.array([1] * len(rows), dtype="Int64"))
+    cannot = rows["status"] == "unsupported"
+    same = [name for name in names if name not in ("shape", "choice")]
+    points = rows[cannot].groupby(same, sort=False)["points"].transform("size")
+    grouped = rows[cannot].assign(points=points.astype("Int64")).drop_duplicates(same)
+    grouped = grouped.assign(**{name: grouped[name].where(grouped["points"] == 1, "") for name in ("shape", "choice")})
+    return pd.concat([rows[~cannot], grouped]).sort_index(kind="stable").reset_index(drop=True)
+
+
+def not_emulated(evidence: Evidence) -> pd.DataFrame:
+    """The kernels that the CPU emulator does not run, with the reason; empty if no platform of the run is emulated."""
+    emulated = any(not platform.has_gpu for platform in evidence.platforms)
+    kernels = [kernel for kernel in evidence.kernels.values() if emulated and not kernel.emulated]
+    rows = [{"kernel": kernel.name, "title": kernel.title, "reason": kernel.reason} for kernel in kernels]
+    return pd.DataFrame(rows, columns=["kernel", "title", "reason"])
+
+
+def verification(evidence: Evidence) -> pd.DataFrame:
+    """How many points of each kernel and dtype are right, and the largest error relative to its rounding bound."""
+    rows = _points(evidence)
+    groups = rows.assign(verified=rows["status"] == "ok").groupby(["platform", "kernel", "dtype"], sort=False)
+    return groups.agg(
+        points=("status", "size"),
+        verified=("verified", "sum"),
+        largest_bound_ratio=("bound_ratio", "max"),
+        largest_relative_error=("relative_error", "max"),
+    ).reset_index()
+
+
+def checked(evidence: Evidence, verified: pd.DataFrame) -> pd.DataFrame:
+    """One row: how many points were checked and `verified`, the largest error of the right kernels, and where it is.
+
+    `verified` is that of `verification`; largest_bound_ratio is relative to the rounding bound, and `single` says that
+    it is of products whose elements are a single product each.
+    """
+    worst = verified.loc[verified["points"] == verified["verified"], "largest_bound_ratio"].max()
+    everything = _points(evidence)
+    terms = everything.loc[everything["bound_ratio"] == worst, "p"]
+    counts = {name: int(verified[name].sum()) for name in ("points", "verified")}
+    return pd.DataFrame([counts | {"largest_bound_ratio": worst, "single": bool((terms == 1).all())}])
+
+
+def causes(failed: pd.DataFrame) -> pd.DataFrame:
+    """How many `points` have which status, the most frequent first; `failed` is that of `failures`."""
+    found = failed.groupby("status", sort=False)["points"].sum().sort_values(ascending=False, kind="stable")
+    return found.reset_index()

@@ -1,0 +1,280 @@
+"""The language of report/sections: Markdown with Jinja2, in which every sentence fits its numbers.
+
+What `{{ }}` shows is a number, rounded as a person says it, or words from the data. A block `{% sentence %}` is left
+out if one of its numbers is not known, and `{% sentence if CONDITION %}` also if its condition does not hold. If it
+cannot be made at all, a note takes its place.
+"""
+
+import difflib
+import json
+import math
+import re
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateSyntaxError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from markupsafe import Markup
+
+from tilewise import ROOT, UserError
+from tilewise.evidence import Evidence, Platform
+from tilewise.report import notes
+from tilewise.report.claims import FUNCTIONS, Choice, Spread, Untestable
+from tilewise.report.claims import Machine as ClaimsMachine
+from tilewise.study.columns import COLUMNS
+from tilewise.study.kernel import Kernel
+from tilewise.study.registry import parameters
+
+FOLDER = ROOT / "report" / "sections"
+#: What sections may call: the methods of this name of `render.Page`.
+NAMES = (
+    "beside_recorded claims counted figure further_tasks gpus has kinds machines origin other_rungs published".split()
+)
+NAMES += "row rows rung several table tiles".split()
+
+
+class Sentence(Extension):
+    """The block `sentence`, which can be left out."""
+
+    environment: "Language"
+
+    tags = {"sentence"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Compile a block to a call of `_said` with its place."""
+        line = next(parser.stream).lineno
+        condition = parser.parse_expression() if parser.stream.skip_if("name:if") else nodes.Const(True)
+        body = parser.parse_statements(("name:endsentence",), drop_needle=True)
+        otherwise = [nodes.Output([self.call_method("_not_so")])]
+        call = self.call_method("_said", [nodes.Const(f"{parser.name}:{line}")])
+        return nodes.CallBlock(call, [], [], [nodes.If(condition, body, [], otherwise)]).set_lineno(line)
+
+    def _not_so(self) -> str:
+        raise Untestable("its condition does not hold")
+
+    def _said(self, place: str, caller: Callable[[], str]) -> str:
+        try:
+            return f"{' '.join(caller().split())}\n".replace(" %", "\u00a0%").replace(" TFLOP/s", "\u00a0TFLOP/s")
+        except (Untestable, ZeroDivisionError) as reason:  # a quotient by a count of zero is not known
+            self.environment.left_out.append((place, str(reason)))
+            return ""
+        except Exception as error:  # whatever it is, the rest of the page goes on
+            return notes.marked(notes.sentence(f"Sentence: {place}", error)) + "\n"
+
+
+class Language(Environment):
+    """Compiles the sections of a folder, which may use `names`; `left_out` lists sentences' places and reasons."""
+
+    def __init__(self, names: Mapping[str, Any] | None = None, folder: Path = FOLDER) -> None:
+        super().__init__(
+            loader=FileSystemLoader(folder),
+            extensions=[Sentence],
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=shown,
+        )
+        self.globals |= names or {}
+        self.filters |= {each.__name__: each for each in FILTERS}
+        self.left_out: list[tuple[str, str]] = []
+
+
+def shown(value: Any) -> str:
+    """What `{{ }}` shows of a value: markup as it is, numbers rounded, other words without markup.
+
+    Raises Untestable for a number that is not known.
+    """
+    value = plain_number(value)
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, Real):
+        return rounded(known(value))
+    words = str(known(value))  # blanks at its ends belong to a sentence
+    return " " * words.startswith(" ") + notes.plain(words) + " " * words.endswith(" ")
+
+
+def known(value: Any) -> Any:
+    """The value, unless nobody knows it: then it raises Untestable."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        raise Untestable("a number is not known")
+    return value
+
+
+def plain_number(value: Any) -> Any:
+    """A measured number without its range, and a choice in words; a sentence has no use for their ranges."""
+    if isinstance(value, Choice):
+        return value.words
+    return value.value if isinstance(value, Spread) else value
+
+
+def digits(value: Any, number: int) -> Markup:
+    """`{{ x | digits(4) }}`: a number rounded to more digits than usual."""
+    return Markup(rounded(known(plain_number(value)), number))
+
+
+def whole(value: Any) -> Markup:
+    """`{{ n | whole }}`: a count with all its digits, such as 9,088."""
+    return Markup(f"{known(plain_number(value)):,.0f}")
+
+
+def times(value: Any) -> Markup:
+    """`{{ x | times }}`: a ratio, such as 1.4×."""
+    return Markup(f"{rounded(known(plain_number(value)))}×")
+
+
+def number_of(count: Any, noun: str) -> Markup:
+    """`{{ n | number_of("block") }}`: a number in words with its noun, such as two blocks."""
+    number = int(known(plain_number(count)))
+    words = _COUNTS[number - 1] if 0 < number <= len(_COUNTS) else f"{number:,}"
+    return Markup(f"{words} {noun}{'' if number == 1 else 's'}")
+
+
+_COUNTS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def listed(words: Iterable[str] | str, mark: str = "") -> Markup:
+    """`{{ words | listed }}`: words with commas and an `and`, or with a mark between them.
+
+    `{% filter listed(";") %}` makes a list of the items of a block, each of which begins with a hyphen.
+    """
+    if isinstance(words, str):
+        words = [Markup(" ".join(each.split())) for each in re.split(r"^\s*- ", words, flags=re.MULTILINE)[1:]]
+    *first, last = [shown(each) for each in words] or [""]
+    return Markup(f"{mark} ".join([*first, last]) if mark or not first else f"{', '.join(first)} and {last}")
+
+
+def code(words: str) -> Markup:
+    """`{{ row.kernel | code }}`: a name as code."""
+    return Markup(f"<code>{shown(words)}</code>")
+
+
+def named(row: "Row") -> Markup:
+    """`{{ row | named }}`: a kernel with its choice of parameters and its type."""
+    choice = f" ({shown(row.choice)})" if row.choice else ""
+    return Markup(f"{code(row.kernel)}{choice} in {shown(row.dtype)}")
+
+
+def median(values: Iterable[float]) -> float:
+    """`{{ rows | map(attribute="gflops") | median }}`: raises Untestable if there is none."""
+    found = [known(plain_number(value)) for value in values]
+    return statistics.median(found) if found else known(None)
+
+
+#: What a section may put behind a `|`, beside Jinja's own.
+FILTERS = (code, digits, listed, median, named, number_of, times, whole)
+
+
+def rounded(value: float, digits: int = 2) -> str:
+    """A number of the prose as a person says it: 0.4, 5.4, 54, 540, 54,300; 1.01 near 1, and a whole number whole."""
+    size = abs(value)
+    if not math.isfinite(value) or value == round(value):
+        return f"{value:,.0f}"
+    if size >= 1000:
+        return f"{round(value, 2 - math.floor(math.log10(size))):,.0f}"
+    if size >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return f"{value:.{digits + (0.9 < size < 1.1)}g}"
+
+
+def names_of(folder: Path = FOLDER) -> list[str]:
+    """The files of the sections in their order, which is that of their names."""
+    return sorted(path.name for path in folder.glob("*.md"))
+
+
+def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = FOLDER) -> None:
+    """Raise UserError, with file and line, if a section names an unknown function, column or task."""
+    compiler, columns = Language(folder=folder), {*COLUMNS, *parameters(kernels), "cube"}
+    for name in names_of(folder):
+        try:
+            tree = compiler.parse((folder / name).read_text(encoding="utf-8"), name)
+        except TemplateSyntaxError as error:
+            raise UserError(f"report/sections/{name}:{error.lineno}: {error.message}") from None
+        for call in tree.find_all(nodes.Call):
+            wrong = _wrong(call, columns, tasks)
+            if wrong:
+                raise UserError(f"report/sections/{name}:{call.lineno}: there is no {wrong}")
+
+
+def _wrong(call: nodes.Call, columns: Collection[str], tasks: Collection[str]) -> str:
+    """What a call names that does not exist, in words; "" if all of it does."""
+    called = call.node
+    first = [each.value for each in call.args if isinstance(each, nodes.Const)]
+    if isinstance(called, nodes.Name):
+        if called.name not in {*NAMES, "ceil_div", "caller"}:
+            return _unknown("function", called.name, NAMES)
+        if called.name in ("gpus", "machines"):
+            return next((_unknown("task", task, tasks) for task in first if task not in tasks), "")
+    if isinstance(called, nodes.Getattr):
+        if called.attr not in {*FUNCTIONS, "of", "items", "known", "peak"}:
+            return _unknown("function", called.attr, FUNCTIONS)
+        return next((_unknown("column", each.key, columns) for each in call.kwargs if each.key not in columns), "")
+    return ""
+
+
+def _unknown(kind: str, name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"{kind} '{name}'" + (f"; did you mean {near[0]}?" if near else "")
+
+
+class Row:
+    """A row of a table, whose columns a sentence may name: `this.executed_percent`. An empty one is not known."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def known(self, columns: Mapping[str, str]) -> dict[str, Any]:
+        """Those of some columns, by words for them, that are known here: words -> value."""
+        return {words: self._values[column] for words, column in columns.items() if column in self}
+
+    def __contains__(self, column: str) -> bool:
+        """`{% if "watts" in row %}`: whether a column is known."""
+        value = self._values.get(column)
+        return not (value is None or pd.isna(value))
+
+    def __getattr__(self, column: str) -> Any:
+        if column not in self:
+            raise Untestable(f"{column} is not known")
+        return self._values[column]
+
+
+class Machine:
+    """A platform that sentences ask: `gpu.time(kernel="naive")`. It has the functions of claims, without ranges."""
+
+    def __init__(
+        self, evidence: Evidence, platform: Platform, labels: Mapping[str, str], rungs: pd.DataFrame | None = None
+    ) -> None:
+        self._functions = ClaimsMachine(evidence, platform).functions()
+        self._label, self._rungs = labels[platform.name], rungs
+        self.cpu = evidence.machine(platform.name, "kij")
+        self.name, self.device = platform.name, Row(platform.device.gpu or {})
+        self._peaks = (platform.device.gpu or {}).get("peak_gflops") or {}
+        self._config = platform.config
+
+    def __str__(self) -> str:
+        return self._label
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in self._functions:
+            raise AttributeError(f"there is no function {name}; there are {', '.join(self._functions)}")
+        return lambda *arguments, **where: plain_number(self._functions[name](*arguments, **where))
+
+    @property
+    def config(self) -> Markup:
+        """The resolved config, as JSON."""
+        return Markup(json.dumps(self._config, indent=1))
+
+    def peak(self, dtype: str) -> float | None:
+        """The rate in GFLOP/s of the multiply-add units at the highest clock, if the driver has it."""
+        return self._peaks.get(dtype)
+
+    def of(self, kernel: str) -> Row:
+        """The row of another rung of the same ladder."""
+        rows = self._rungs[self._rungs["kernel"] == kernel] if self._rungs is not None else pd.DataFrame()
+        if rows.empty:
+            raise Untestable(f"{kernel} was not timed")
+        return Row(rows.iloc[-1])

@@ -1,0 +1,174 @@
+"""A Matplotlib figure as SVG: small, without colours of its own on a page, and with a value for every mark."""
+
+import contextlib
+import html
+import io
+import re
+from collections.abc import Iterable, Iterator
+from xml.etree import ElementTree
+
+import matplotlib
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from tilewise.report import notes
+
+_STYLE = {
+    **sns.axes_style("whitegrid"),
+    **sns.plotting_context("paper", font_scale=1.1),
+    "svg.fonttype": "none",  # text stays text, so it can be searched, copied and read aloud
+    "svg.hashsalt": "tilewise",  # the same figure gives the same file
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],
+    "axes.titley": 1.0,  # where they are anyway; by default each drawing looks whether ticks are in their way
+    "axes.edgecolor": "0.6",
+    "grid.color": "0.88",
+    "text.hinting": "none",  # letters as wide as a browser draws them
+    "legend.frameon": False,
+    "legend.fontsize": "small",
+    "legend.title_fontsize": "small",
+}
+GREY = "0.45"
+#: A paper that follows the page's, for what hides a line behind a label; plain white stays white.
+PAPER = "#fefefe"
+#: Greys of the style, and the variables of the page that stand for them.
+_VARIABLES = {
+    **dict.fromkeys(("#000000", "#262626"), "var(--ink)"),
+    **dict.fromkeys(("#737373", "#808080", "#999999"), "var(--soft)"),
+    **dict.fromkeys(("#e0e0e0", "#e6e6e6", "#cccccc"), "var(--line)"),
+    PAPER: "var(--paper)",
+}
+#: A description lists the values of so many points at most.
+_MOST_SAID = 20
+#: How the label of a figure begins that has nothing to show; the reason follows.
+_NOTHING = "nothing: "
+#: Until the SVG is written, the id of an artist holds what its marks say, in their order.
+_TELLS, _NEXT = "tells:", "\u00b6"
+#: Where a drawing names a part of itself.
+_REFERENCE = r'(?:href="#|url\(#)([^")]+)'
+_SVG = "{http://www.w3.org/2000/svg}"
+ElementTree.register_namespace("", _SVG[1:-1])
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """What is drawn in the block looks like the page."""
+    with matplotlib.rc_context(_STYLE), sns.color_palette("colorblind"):
+        yield
+
+
+def nothing(why: str) -> Figure:
+    """A figure that says why there is nothing to draw."""
+    with style():
+        figure = Figure(figsize=(7.6, 1.2), layout="constrained")
+        figure.set_label(f"{_NOTHING}{why}")
+        axis = figure.subplots()
+        axis.set_axis_off()
+        axis.text(0.5, 0.5, why, ha="center", va="center", color=GREY)
+    return figure
+
+
+def missing(figure: Figure | str) -> str:
+    """Why a figure, or what `svg` made of it, has nothing to show; empty if it shows something."""
+    if isinstance(figure, str):
+        found = re.match(rf'<svg[^>]* {notes.ATTRIBUTE}="([^"]*)"', figure)
+        return html.unescape(found[1]) if found else ""
+    label = str(figure.get_label())
+    return label.removeprefix(_NOTHING) if label.startswith(_NOTHING) else ""
+
+
+def tell(artist: Artist, words: Iterable[str]) -> None:
+    """Let the marks of an artist say these words, one for each, when they are pointed at."""
+    artist.set_gid(_TELLS + _NEXT.join(" ".join(word.split()) for word in words))
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG text without a header; the same figure gives the same text.
+
+    What `tell` told a mark is its <title>.
+    """
+    buffer = io.StringIO()
+    with matplotlib.rc_context(_STYLE):
+        layout = figure.get_layout_engine()
+        if layout:
+            layout.execute(figure)
+            figure.set_layout_engine("none")
+        for patch in (figure.patch, *(axis.patch for axis in figure.axes)):
+            patch.set(facecolor="none", edgecolor="none")
+        # Not by savefig, which draws the whole figure twice if it ever had a layout.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    root = ElementTree.fromstring(re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL))
+    for element in root.iter():
+        _shorten(element)
+    for element in root.iter():
+        if element.get("id", "").startswith(_TELLS):
+            _entitle(element)
+    if why := missing(figure):
+        root.set(notes.ATTRIBUTE, why)
+    text = ElementTree.tostring(root, encoding="unicode")
+    named = {*re.findall(_REFERENCE, text)}  # Matplotlib names every group, which is a sixth of a drawing
+    return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in named else "", text)
+
+
+def inline(drawing: str, name: str, title: str = "", description: str = "") -> str:
+    """What `svg` made, to stand inside an HTML page under a `name` that is unique there.
+
+    It has `title` and `description`, and the page's variables for ink and paper, so that it follows its colour scheme.
+    """
+    root = ElementTree.fromstring(drawing)
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{name}-title")
+    root.set("aria-describedby", f"{name}-desc")
+    inches = float(root.get("width", "").removesuffix("pt")) / 72
+    root.set("style", f"width: {round(100 * inches)}px;font-family: 'DejaVu Sans', Verdana, sans-serif")
+    said = [mark.text or "" for mark in root.iter(f"{_SVG}title")]
+    if len(said) > _MOST_SAID:
+        said = ["its table has the values of all points"]
+    for number, (tag, words) in enumerate({"title": title, "desc": "; ".join([description, *said])}.items()):
+        element = ElementTree.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
+        element.text = words
+        root.insert(number, element)
+    text = ElementTree.tostring(root, encoding="unicode")
+    # Two drawings of a page may have the same marks.
+    new = {each: f"{name}-{number}" for number, each in enumerate(dict.fromkeys(re.findall(_REFERENCE, text)))}
+    text = re.sub(r'( id="|href="#|url\(#)([^")]+)', lambda found: found[1] + new.get(found[2], found[2]), text)
+    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), text)
+    text = re.sub(r";font-family:[^;\"]*(?=;)", "", text)  # as in the style of the whole
+    return re.sub(r"\n\s*", "\n", text)
+
+
+def _shorten(element: ElementTree.Element) -> None:
+    """Say what an element says without blanks and decimals that nobody sees: a page has 40,000 elements and 3 MB."""
+    for key in ("d", "x", "y", "width", "height", "transform"):
+        if key in element.attrib:
+            element.set(key, re.sub(r"\d+\.\d{3,}", _short, element.get(key, "")))
+    if "d" in element.attrib:
+        element.set("d", re.sub(r"\s*([A-Za-z])\s*", r"\1", element.get("d", "")))
+    if "style" in element.attrib:
+        style = element.get("style", "").replace("; ", ";").replace(": ", ":")
+        element.set("style", style.replace(";stroke-linejoin:miter", ""))
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
+
+
+def _short(number: re.Match[str]) -> str:
+    value = float(number[0])
+    return f"{value:.1f}" if value > 20 else f"{value:.2f}"
+
+
+def _entitle(group: ElementTree.Element) -> None:
+    """Give the marks of a group the words in its id as titles."""
+    words = group.attrib.pop("id").removeprefix(_TELLS).split(_NEXT)
+    hidden = {id(child) for defs in group.iter(f"{_SVG}defs") for child in defs.iter()}
+    marks = list(group.iter(f"{_SVG}use")) or [path for path in group.iter(f"{_SVG}path") if id(path) not in hidden]
+    if len({mark.get("style") for mark in marks}) == 1 and marks[0].get("style"):
+        group.set("style", marks[0].get("style", ""))  # once for all
+        for mark in marks:
+            del mark.attrib["style"]
+    if len(marks) == len(words):
+        for mark, word in zip(marks, words):
+            ElementTree.SubElement(mark, f"{_SVG}title").text = word

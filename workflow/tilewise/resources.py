@@ -1,0 +1,95 @@
+"""What the jobs of the rules take: cores, memory, time, and a GPU."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewise.rules import Study
+from tilewise.study import durations, slurm
+from tilewise.study.precision import PRECISIONS
+
+
+class JobResources:
+    """What jobs take of this machine or of a cluster. Methods that take `wildcards` are functions for Snakemake."""
+
+    def __init__(self, study: Study):
+        self.study = study
+
+    def cores_of(self, wildcards: Any) -> int | None:
+        """Cores for a measuring job.
+
+        A job that times the CPU takes all of them, so that nothing else runs meanwhile. Jobs that time a GPU come in
+        pairs: one starts and compiles while the other holds the GPU (`measure.lease`). With several GPUs each leaves a
+        core for jobs that need none. A job that times nothing takes one.
+        """
+        backend, task = self.study.backend_of(wildcards), wildcards.get("task")
+        asked = self.study.points_on(wildcards.platform, task) if task else []
+        times_host = bool(task) and backend == "gpu" and self.study.method(task).times_host
+        if times_host or any(not self.study.kernels[point.kernel].on_gpu for point in asked):
+            return self.study.cores
+        if backend == "gpu":
+            return self.study.cores and max(1, self.study.cores // (2 * self.study.gpus) - (self.study.gpus > 1))
+        return 1
+
+    def expected(self) -> dict[tuple[str, str], tuple[float, int]]:
+        """Seconds and points of each task on each platform, by (platform, task), and of the trace, by ("", "trace")."""
+        trace = {("", "trace"): (durations.TRACE_S, sum(map(len, self.study.traced)))}
+        return trace | {
+            (platform, task): (durations.TASK_START_S + self._seconds(platform, task), self._runs(platform, task))
+            for platform in self.study.platforms
+            for task in self.study.tasks
+        }
+
+    def seconds_of(self, wildcards: Any) -> float:
+        """How long a task takes, from recorded runs, with its builds."""
+        return self._seconds(wildcards.platform, wildcards.task)
+
+    def _seconds(self, platform: str, task: str) -> float:
+        asked, backend = len(self.study.points_on(platform, task)), self.study.platforms[platform]["backend"]
+        builds = durations.BUILD_S * len(self.study.used(platform, task))
+        return builds + durations.of_task(task, asked, asked * self.study.method(task).points_per_point, backend)
+
+    def _runs(self, platform: str, task: str) -> int:
+        """How many lines the journal of a task has in the end, if no point fails."""
+        asked = self.study.points_on(platform, task)
+        repeats = self.study.config["timing"]["repeats"] if self.study.platforms[platform]["backend"] == "gpu" else 1
+        timed = sum(self.study.kernels[point.kernel].on_gpu for point in asked)
+        return len(asked) + (repeats - 1) * timed if self.study.method(task).name == "sweep" else len(asked)
+
+    def cpu_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
+        """JobResources of a job that needs no GPU and takes this many seconds."""
+        return slurm.cpu_job(self.study.config, seconds)
+
+    def gpu_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
+        """JobResources of a job on a platform's own node."""
+        return slurm.gpu_job(self.study.config, self.study.platforms, seconds)
+
+    def measuring_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
+        """JobResources of a job that measures, on a platform's own node if it needs a GPU."""
+        return slurm.gpu_job(self.study.config, self.study.platforms, seconds, self.study.needs_gpu, measures=True)
+
+    def cpus_of(self, wildcards: Any) -> int:
+        """Cores to ask Slurm for; one where kernels are emulated."""
+        if not self.study.needs_gpu(wildcards):
+            return slurm.LOOP_CORES
+        return slurm.GPU_CORES if self.study.backend_of(wildcards) == "gpu" else 1
+
+    def probed_before(self, wildcards: Any) -> Sequence[str]:
+        """The device.json of the platforms whose nodes the probe has to leave out."""
+        return slurm.probed_before(self.study.platforms, wildcards)
+
+    def memory_of(self, wildcards: Any, attempt: int = 1) -> int:
+        """MB of the host's memory for a job: 4 GB for Python and CUDA, 1 GB where kernels are emulated; for a product
+        on the CPU also its matrices, as stored and in float64 to verify them. Twice as much for a second try."""
+        products, emulated = [0.0], self.study.backend_of(wildcards) == "emulator"
+        for point in self.study.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else ():
+            if not self.study.kernels[point.kernel].on_gpu or emulated:
+                elements = point.n * point.p + point.p * point.m + point.n * point.m
+                products.append(elements * (PRECISIONS[point.dtype].itemsize + 3 * 8))
+        return attempt * ((1000 if emulated else 4000) + int(max(products) / 1e6))
+
+    def length_of(self, wildcards: Any, **_: Any) -> int:
+        """How long a task takes, in points of a sweep."""
+        return (
+            len(self.study.points_on(wildcards.platform, wildcards.task))
+            * self.study.method(wildcards.task).points_per_point
+        )

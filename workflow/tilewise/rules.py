@@ -1,0 +1,293 @@
+"""What Snakemake's rules ask for: the validated config together with the registry and the methods."""
+
+import dataclasses
+import functools
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewise import KERNELS, ROOT, UserError
+from tilewise.compile import build
+from tilewise.explain import counters
+from tilewise.files import digest
+from tilewise.measure import gpus
+from tilewise.measure.methods import METHODS, Method
+from tilewise.measure.task import Work
+from tilewise.study import registry, slurm, sweeps
+from tilewise.study.device import Device
+from tilewise.study.points import Point
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.schema import validate
+from tilewise.study.sources import emulator_files
+from tilewise.study.sweeps import ANY_GPU, Target
+
+
+def names() -> set[str]:
+    """The names of the workflow's rules, which no task can have too."""
+    files = [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
+    return {name for file in files for name in re.findall(r"^rule (\w+):", file.read_text(), re.MULTILINE)}
+
+
+class Study:
+    """What a config asks for.
+
+    tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
+    lacks; platforms: dict from name to its settings, each with a `backend` (gpu or emulator); kernels: the registry;
+    gpus: how many of this machine measure, at least 1; remark: a line about those that do not, or ""; profiled: how
+    many launches ncu would read. The methods that take `wildcards` are input functions of Snakemake's rules. Paths are
+    relative: they are the same in a clone that was moved, where nothing needs to be made again. `remote`: jobs run
+    elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake may use. `reserved`:
+    names that no task can have. Raises UserError for anything in the config or the registry that cannot work, unless it
+    is `checked`: a script's config was checked when its rule was made.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        source: str = "config/config.yaml",
+        folder: Path = KERNELS,
+        remote: bool = False,
+        cores: int | None = None,
+        reserved: Sequence[str] = (),
+        checked: bool = False,
+    ):
+        if not checked:
+            validate(config, "config", source)
+        self.config = config
+        self.cores = cores
+        self.kernels = registry.load(folder, checked)
+        self.tunings = [task for task in config["tasks"] if self.method(task).on_request]
+        self.tasks = [task for task in config["tasks"] if task not in self.tunings]
+        taken = {*reserved, *names()} & set(config["tasks"])
+        if taken:
+            raise UserError(f"{source}: tasks.{min(taken)}: the study has a rule or table of that name; choose another")
+        self.gpus, self.remark = 1, ""
+        if config["platforms"] == "auto" and remote:
+            raise UserError(
+                "platforms: 'auto' is the machine that Snakemake runs on, but the jobs run on a cluster; "
+                "config/cluster.yaml names the cluster's platforms, and --configfile replaces it: give both, "
+                "as in --configfile config/cluster.yaml config/quick.yaml"
+            )
+        if config["platforms"] == "auto":
+            here = gpus.this_machine()
+            self.platforms = {here.name: {"backend": here.backend}}
+            self.gpus, self.remark = max(1, here.gpus), here.remark
+        else:
+            self.platforms = slurm.spread(config["platforms"])
+            if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
+                self.gpus = max(1, gpus.this_machine().gpus)
+        for name in ("l1", "l2"):
+            level = config["trace"]["cache_lines"][name]
+            if level["bytes"] < level["ways"] * 64:
+                raise UserError(
+                    f"{source}: trace.cache_lines.{name}: {level['bytes']} bytes do not hold a set of {level['ways']} "
+                    "lines of 64 B; give more bytes or fewer ways"
+                )
+        for name, platform in self.platforms.items():
+            if platform["backend"] == "emulator" and (ROOT / "report" / "recorded" / name).is_dir():
+                raise UserError(
+                    f"{source}: platforms.{name}: a recorded run has that name; choose another for an emulator"
+                )
+        self._expanded = functools.cache(self._expand)
+        self.profiled = 0
+        if not checked:
+            for task in self.tasks:
+                self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
+            self.profiled = len(counters.cross_check_points(self.config, self.kernels))
+            self.profiled += len(counters.full_size_points(config, self.kernels))
+        self._tuned = {task: sweeps.tuned_kernels(config, self.kernels, task) for task in self.tunings}
+        if not checked:
+            named = {point.kernel for task in self.tasks for point in self.points(task)}
+            sweeps.check_unswept(self.kernels, named.union(*self._tuned.values()))
+        for task, other in itertools.combinations(self.tunings, 2):
+            twice = [name for name in self._tuned[task] if name in self._tuned[other]]
+            if twice:
+                raise UserError(
+                    f"{source}: tasks.{other}: {twice[0]} is tuned by {task} already, and has one table of variants; "
+                    "name it in one of the two"
+                )
+
+    # ---- Tasks and their points -------------------------------------------------------------------------------------
+
+    def method(self, task: str) -> Method:
+        """The method of a task."""
+        return METHODS[self.config["tasks"][task].get("method", "sweep")]
+
+    def points(self, task: str, target: Target = ANY_GPU) -> list[Point]:
+        """The points of a task for a target."""
+        return self._expanded(task, target)
+
+    def _expand(self, task: str, target: Target) -> list[Point]:
+        return sweeps.expand(self.config, self.kernels, task, target, self.method(task).reading)
+
+    def points_on(self, platform: str, task: str) -> list[Point]:
+        """The points of a task on a platform."""
+        return self.points(task, Target(self.platforms[platform]["backend"], self._gpu(platform)))
+
+    def choices_of(self, wildcards: Any) -> str:
+        """The GPU whose choices a platform takes from the registry, or empty for the first there."""
+        return self._gpu(wildcards.platform)
+
+    def _gpu(self, platform: str) -> str:
+        """A platform's name if the registry has choices for it; else it takes those of another, as all others do."""
+        return platform if any(platform in kernel.tuned for kernel in self.kernels.values()) else ""
+
+    def timed_on(self, platform: str, method: str = "", only_timed: bool = True) -> list[Point]:
+        """The points of all tasks, or of those of a method, as a platform would have them if it had a GPU."""
+        tasks = self.with_method(method) if method else self.tasks
+        target = Target(gpu=self._gpu(platform), only_timed=only_timed)
+        return [point for task in tasks for point in self.points(task, target)]
+
+    def with_method(self, method: str) -> list[str]:
+        """Names of the tasks that a method serves, without tunings."""
+        return [task for task in self.tasks if self.method(task).name == method]
+
+    def tuned_by(self, task: str) -> list[str]:
+        """Names of the kernels that a tuning is about."""
+        return self._tuned[task]
+
+    def instances_on(self, platform: str, *tasks: str) -> dict[str, list[str]]:
+        """The template instances that a platform launches in any task, for each kernel that some `tasks` launch."""
+        points = [point for task in self.tasks for point in self.points_on(platform, task)]
+        return build.instances(points, {name: self.kernels[name] for name in self.used(platform, *tasks)})
+
+    def used(self, platform: str, *tasks: str) -> list[str]:
+        """Names of the kernels with a source that tasks run on a platform."""
+        names = {point.kernel for task in tasks or self.tasks for point in self.points_on(platform, task)}
+        return sorted(name for name in names if self.kernels[name].source)
+
+    def work(self, task: str, device: Device, params: Any, workers: int) -> Work:
+        """The Work of a task, whose kernels are built by `workers` processes; `params` are those of the rule."""
+        platform, points = device.platform, self.points_on(device.platform, task)
+        wanted = build.instances(points, self.kernels) if task in self.tunings else self.instances_on(platform, task)
+        builds = build.build(wanted, self.kernels, device, params.builds, workers)
+        samples, journal = Path(params.samples), Path(params.journal)
+        return Work(task, points, self.kernels, builds, device, self.config, samples, journal)
+
+    # ---- Inputs of rules --------------------------------------------------------------------------------------------
+
+    def sources_of(self, wildcards: Any) -> list[str]:
+        """The files that a task measures with: the sources of its kernels, and those of its method."""
+        files = (os.path.relpath(path) for path in self.method(wildcards.task).sources())
+        return [*self._files(self.used(wildcards.platform, wildcards.task)), *files]
+
+    def _files(self, names: Iterable[str]) -> list[str]:
+        files = (path for name in names for path in self.kernels[name].files)
+        return [os.path.relpath(path) for path in dict.fromkeys(files)]
+
+    def sources_of_tuning(self, task: str) -> list[str]:
+        """The source files of the kernels of a tuning."""
+        return self._files(self.tuned_by(task))
+
+    def cuda_sources_of(self, wildcards: Any) -> list[str]:
+        """The source files of all CUDA kernels of a platform."""
+        return self._files(name for name in self.used(wildcards.platform) if self.kernels[name].kind == "cuda")
+
+    def files_of_kind(self, kind: str) -> list[str]:
+        """The source files of all kernels of a kind (cuda or host)."""
+        return self._files(name for name, kernel in self.kernels.items() if kernel.kind == kind)
+
+    def emulator_sources(self) -> list[str]:
+        """Paths of what the emulator and the tracer are made of, and of the headers that a kernel finds there."""
+        return sorted(map(os.path.relpath, emulator_files()))
+
+    def counters_of(self, wildcards: Any) -> list[str]:
+        """The hardware's counters of the rule's platform, or of all, if somebody has asked for them."""
+        mine = wildcards.get("platform")
+        files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
+        return [str(file) for file in files if file.is_file()]
+
+    def variants(self) -> str:
+        """A digest of all tables of variants, if somebody has asked for them. As an input they would make a report tune
+        again whenever something about a kernel has changed."""
+        tables = (path for name in self.platforms for path in Path(f"results/{name}/tune").glob("*.csv"))
+        return digest([[str(path), path.read_text(errors="replace")] for path in sorted(tables)])
+
+    def instructions_of(self, wildcards: Any) -> list[str]:
+        """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""
+        mine = wildcards.get("platform")
+        files = {name: Path(f"results/{name}/instructions.csv") for name in ([mine] if mine else self.platforms)}
+        on_gpu = {name for name in files if self.platforms[name]["backend"] == "gpu"}
+        return [str(file) for name, file in files.items() if name in on_gpu or file.is_file()]
+
+    # ---- What is counted --------------------------------------------------------------------------------------------
+
+    def traced_points(self, shapes: Sequence[Mapping[str, int]]) -> list[Point]:
+        """Every CUDA kernel with every choice of parameters that a sweep asks for on any platform, except for
+        sweeps that are only timed, and every faulty kernel, at those of `shapes` that it takes.
+
+        If it takes none of them, at the smallest that it takes, with two blocks along each dimension if it can have
+        them; and if there is none either, at the first of `shapes`, so that the table says that it was not traced.
+        """
+        found: dict[Point, None] = {}
+        swept = (point for platform in self.platforms for point in self.timed_on(platform, "sweep", only_timed=False))
+        asked = [dataclasses.replace(point, task="trace") for point in swept]
+        asked += [Point("trace", name, k.dtypes[0], 1, 1, 1) for name, k in self.kernels.items() if k.faulty]
+        for point in dict.fromkeys(dataclasses.replace(p, n=1, p=1, m=1) for p in asked):
+            kernel = self.kernels[point.kernel]
+            if kernel.kind == "cuda":
+                at = [dataclasses.replace(point, n=shape["n"], p=shape["p"], m=shape["m"]) for shape in shapes]
+                taken = [each for each in at if kernel.unmet(each) is None]
+                own = None if taken or not kernel.emulated else sweeps.at_smallest_shape(point, kernel, blocks=2)
+                found |= dict.fromkeys(taken or [own or at[0]])
+        return list(found)
+
+    def counted_points(self) -> list[Point]:
+        """What is traced, at the shapes whose traffic is counted: those of trace.counted, with as many more rows and
+        columns as its blocks need to be full, so that what lies beyond an edge does not count."""
+        found = []
+        for point in self.traced_points(self.config["trace"]["counted"]):
+            kernel = self.kernels[point.kernel]
+            sizes = kernel.covered(point) if len(kernel.launches) == 1 else []  # of others, every block is run
+            rows, cols = sizes or (1, 1)
+            full = dataclasses.replace(point, n=rows * -(-point.n // rows), m=cols * -(-point.m // cols))
+            found.append(point if kernel.unmet(full) else full)
+        return found
+
+    @functools.cached_property
+    def traced(self) -> tuple[list[Point], list[Point]]:
+        """The points that the trace examines for faults, and further ones of which it only counts the accesses."""
+        examined = self.traced_points(self.config["trace"]["shapes"])
+        asked = self.counted_points() + counters.cross_check_points(self.config, self.kernels)
+        counted, known = dict.fromkeys(dataclasses.replace(point, task="trace") for point in asked), set(examined)
+        return examined, [point for point in counted if point not in known]
+
+    def cuda_points(self, platform: str) -> list[Point]:
+        """Every point of a CUDA kernel, as a platform would have them if it had a GPU."""
+        return [point for point in self.timed_on(platform) if self.kernels[point.kernel].kind == "cuda"]
+
+    def loop_points(self) -> list[Point]:
+        """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
+        found: dict[tuple, Point] = {}
+        for task in self.with_method("sweep"):
+            for point in self.points(task):
+                itemsize = PRECISIONS[point.dtype].itemsize
+                elements = point.n * point.p + point.p * point.m + point.n * point.m
+                small = elements * itemsize <= self.config["trace"]["cache_lines"]["largest_bytes"]
+                if self.kernels[point.kernel].kind == "host" and small:
+                    # One of the element types of a width: they lie alike.
+                    key = point.kernel, itemsize, *point.shape.values(), point.parameters
+                    found.setdefault(key, point)
+        return list(found.values())
+
+    def resolved(self, wildcards: Any) -> dict[str, Any]:
+        """The config as a platform's run understands it, without what concerns Slurm or the end: for the report."""
+        config = {name: value for name, value in self.config.items() if name not in ("slurm", "strict")}
+        return config | {"platforms": {wildcards.platform: {"backend": self.backend_of(wildcards)}}}
+
+    def needs_gpu(self, wildcards: Any) -> bool:
+        """Whether a task's job needs its platform's own node: whether anything in it runs on a GPU, or on what stands
+        in for one."""
+        asked = self.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else []
+        return not asked or any(self.kernels[point.kernel].on_gpu for point in asked)
+
+    def on_gpu(self, wildcards: Any) -> bool:
+        """Whether the platform has a GPU."""
+        return self.backend_of(wildcards) == "gpu"
+
+    def backend_of(self, wildcards: Any) -> str:
+        """The platform's backend: gpu or emulator."""
+        return self.platforms[wildcards.platform]["backend"]
