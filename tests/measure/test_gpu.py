@@ -283,6 +283,49 @@ def test_launches_with_a_workspace_a_tensor_map_and_a_cluster(run, tmp_path):
     assert (rows.time_ms > 0).all() and rows.gpu_uuid.str.startswith("GPU-").all()
 
 
+ONE_GRID = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+
+// The first half of the grid's work is read by other blocks after the whole grid has met.
+__global__ void mine(const float* A, const float* B, float* C, float* turned, int n, int p, int m)
+{
+    const cg::grid_group grid = cg::this_grid();
+    for (int i = grid.thread_rank(); i < p * m; i += grid.size()) turned[i % m * p + i / m] = B[i];
+    grid.sync();
+    for (int i = grid.thread_rank(); i < n * m; i += grid.size()) {
+        float sum = 0;
+        for (int k = 0; k < p; ++k) sum += A[i / m * p + k] * turned[i % m * p + k];
+        C[i] = sum;
+    }
+}
+"""
+ONE_GRID_ENTRY = """
+mine:
+  title: one grid
+  kind: cuda
+  source: mine.cu
+  dtypes: [float]
+  parameters: [blocks]
+  workspaces: {turned: {shape: [m, p], dtype: dtype}}
+  function: mine
+  template: []
+  cooperative: true
+  block: [256]
+  grid: [blocks]
+  arguments: [A, B, C, turned, n, p, m]
+"""
+
+
+def test_a_cooperative_launch_meets_as_one_grid_and_is_refused_if_it_is_larger_than_the_card(run, gpu, tmp_path):
+    (tmp_path / "mine.cu").write_text(ONE_GRID)
+    (tmp_path / "registry.yaml").write_text(ONE_GRID_ENTRY)
+    kernels = registry.load(tmp_path)
+    rows = run([point("t", "mine", "float", 137, 64, 141, blocks=count) for count in (gpu.numbers()["sms"], 4096)], kernels)
+    assert rows.status.tolist() == ["ok", "invalid_launch"], rows.message.tolist()
+    assert rows.time_ms[0] > 0 and "COOPERATIVE_LAUNCH_TOO_LARGE" in rows.message[1]
+
+
 def test_arguments_that_are_not_the_functions_are_a_row(run, tmp_path):
     (tmp_path / "mine.cu").write_text(TWO_LAUNCHES)
     (tmp_path / "turned.cuh").write_text(TURNED)
