@@ -321,7 +321,9 @@ def test_a_cooperative_launch_meets_as_one_grid_and_is_refused_if_it_is_larger_t
     (tmp_path / "mine.cu").write_text(ONE_GRID)
     (tmp_path / "registry.yaml").write_text(ONE_GRID_ENTRY)
     kernels = registry.load(tmp_path)
-    rows = run([point("t", "mine", "float", 137, 64, 141, blocks=count) for count in (gpu.numbers()["sms"], 4096)], kernels)
+    rows = run(
+        [point("t", "mine", "float", 137, 64, 141, blocks=count) for count in (gpu.numbers()["sms"], 4096)], kernels
+    )
     assert rows.status.tolist() == ["ok", "invalid_launch"], rows.message.tolist()
     assert rows.time_ms[0] > 0 and "COOPERATIVE_LAUNCH_TOO_LARGE" in rows.message[1]
 

@@ -28,7 +28,12 @@ from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 
 #: What the driver answers if it refuses a launch before anything ran.
-REFUSED = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_INVALID_CLUSTER_SIZE")
+REFUSED = (
+    "CUDA_ERROR_INVALID_VALUE",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+    "CUDA_ERROR_INVALID_CLUSTER_SIZE",
+    "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+)
 #: To empty the L2 cache, as many times its bytes are written.
 FLUSHES = 4
 #: What an array that holds no result yet is filled with: NaN in every floating-point type.
