@@ -10,6 +10,7 @@ import time
 import tomllib
 import urllib.request
 
+import filelock
 import pytest
 import yaml
 from clones import copy_repository
@@ -33,6 +34,12 @@ def test_conda_installs_the_project_and_repeats_no_pins():
     versions = [f"3.{minor}" for minor in range(30)]
     assert {v for v in versions if v in condas} == {v for v in versions if v in ours and v not in BUILT_FROM_SOURCE}
     assert pairs == dict.fromkeys(SYSTEM - {"python"})
+
+
+def test_the_citation_is_of_this_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == project["version"] and citation["license"] == project["license"]
 
 
 def test_make_refuses_another_python(tmp_path):
@@ -104,7 +111,7 @@ def make(folder, *arguments, **variables):
 def test_make_prints_a_line_for_each_step_with_its_seconds_whatever_pip_says(tmp_path):
     done = make(tmp_path, ".venv/test")
     assert done.returncode == 0 and not done.stderr
-    steps = ["making the environment .venv", "installing the packages", "installing the packages of the tests"]
+    steps = ["making the environment .venv", "installing the packages (250 MB)", "installing the packages of the tests"]
     assert [re.sub(r"\d+ s$", "N s", line) for line in done.stdout.splitlines()] == [
         f"{name} ... N s" for name in steps
     ]
@@ -113,7 +120,25 @@ def test_make_prints_a_line_for_each_step_with_its_seconds_whatever_pip_says(tmp
 def test_make_shows_what_a_failed_step_said(tmp_path):
     done = make(tmp_path, ".venv/run", BROKEN="1")
     assert done.returncode != 0 and not (tmp_path / ".venv/run").exists()
-    assert "installing the packages ... failed\n" in done.stdout and "no space left" in done.stdout
+    assert "installing the packages (250 MB) ... failed\n" in done.stdout and "no space left" in done.stdout
+
+
+def test_make_clean_spares_the_results_of_a_run_at_work(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "results").mkdir()
+    with filelock.FileLock(tmp_path / "results/.run.lock"):
+        refused = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
+        assert refused.returncode and "a run works on these results" in refused.stdout
+        assert (tmp_path / "results").exists()
+    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
+    assert not (tmp_path / "results").exists()
+
+
+def test_make_help_lists_every_target(tmp_path):
+    makefile = (ROOT / "Makefile").read_text()
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
+    assert sorted(line.split()[0] for line in listed.splitlines()) == sorted(targets)
 
 
 @pytest.mark.slow
