@@ -12,13 +12,14 @@ from test_tensor_core import ERRORS
 
 from tilewise import ROOT, UserError
 from tilewise.measure import accuracy, tensor_core
-from tilewise.measure.accuracy import FAILS, PASSES, REFUSES, Errors, verdict
+from tilewise.measure.accuracy import Errors, verdict
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.accuracy import CHAIN, Model, compare
 from tilewise.measure.rows import failed
 from tilewise.study import columns
 from tilewise.study.points import point
 from tilewise.study.registry import load
+from tilewise.study.status import Accuracy
 from tilewise.study.sweeps import Target, expand
 
 THREE = ((1, 0), (0, 1), (0, 0))
@@ -49,13 +50,13 @@ def judged(scheme, kind, p, seed=524, size=64):
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_schemes_fail(name):
-    assert judged(PLANTED[name], "mixed", 1024, size=32) == FAILS
+    assert judged(PLANTED[name], "mixed", 1024, size=32) == Accuracy.FAILS
 
 
 @pytest.mark.parametrize(("name", "kind"), CLAIMS)
 def test_a_scheme_passes_where_its_kernel_claims_it(name, kind):
     kernel = KERNELS[name]
-    assert judged(tensor_core.SCHEMES[kernel.accuracy["scheme"]], kind, kernel.accuracy["from_p"]) == PASSES
+    assert judged(tensor_core.SCHEMES[kernel.accuracy["scheme"]], kind, kernel.accuracy["from_p"]) == Accuracy.PASSES
 
 
 def test_the_h200_agrees_with_the_claims():
@@ -64,15 +65,15 @@ def test_the_h200_agrees_with_the_claims():
         own = Errors(row.relative_error, row.worst_error, row.refused)
         found = verdict(own, Errors(row.cublas_relative_error, row.cublas_worst_error))
         if KERNELS[row.kernel].claims_accuracy(row.operands, row.p):
-            assert found == PASSES, row
-        assert found != PASSES or row.kernel != "three_tf32"
-        assert (found == REFUSES) == (row.refused > 0)
+            assert found == Accuracy.PASSES, row
+        assert found != Accuracy.PASSES or row.kernel != "three_tf32"
+        assert (found == Accuracy.REFUSES) == (row.refused > 0)
     assert not KERNELS["float_from_half"].claims_accuracy("along_k", 4096)
 
 
 def test_operands_out_of_range_are_refused_by_half_parts_and_not_by_bfloat16s():
-    assert judged(tensor_core.SCHEMES["float_from_half"], "steep_along_k", 1024, size=8) == REFUSES
-    assert judged(tensor_core.SCHEMES["float_from_bf16"], "steep_along_k", 1024, size=8) == PASSES
+    assert judged(tensor_core.SCHEMES["float_from_half"], "steep_along_k", 1024, size=8) == Accuracy.REFUSES
+    assert judged(tensor_core.SCHEMES["float_from_bf16"], "steep_along_k", 1024, size=8) == Accuracy.PASSES
     A, B = (x * np.float32(2.0**-10) for x in accuracy.operands(np, "opposed_along_k", 8, 1024, 8, 1))
     unscaled = dataclasses.replace(tensor_core.SCHEMES["float_from_half"], scaled=False)
     assert accuracy.errors(tensor_core.product(A, B, unscaled), A, B).relative > 0.1, "halves do not reach so far"
@@ -81,11 +82,13 @@ def test_operands_out_of_range_are_refused_by_half_parts_and_not_by_bfloat16s():
 
 def test_the_verdict():
     sgemm = Errors(1e-6, 1e-7)
-    assert verdict(sgemm, sgemm) == PASSES
-    assert verdict(Errors(1.01e-6, 0), sgemm) == verdict(Errors(0, 1.01e-7), sgemm) == FAILS
-    assert verdict(Errors(0, 0, refused=64), sgemm) == verdict(Errors(math.nan, math.nan, 64), sgemm) == REFUSES
-    assert verdict(Errors(0, 0, 1, scattered=True), sgemm) == verdict(Errors(1, 0, 64), sgemm) == FAILS
-    assert verdict(Errors(math.inf, math.inf), sgemm) == FAILS
+    assert verdict(sgemm, sgemm) == Accuracy.PASSES
+    assert verdict(Errors(1.01e-6, 0), sgemm) == verdict(Errors(0, 1.01e-7), sgemm) == Accuracy.FAILS
+    assert (
+        verdict(Errors(0, 0, refused=64), sgemm) == verdict(Errors(math.nan, math.nan, 64), sgemm) == Accuracy.REFUSES
+    )
+    assert verdict(Errors(0, 0, 1, scattered=True), sgemm) == verdict(Errors(1, 0, 64), sgemm) == Accuracy.FAILS
+    assert verdict(Errors(math.inf, math.inf), sgemm) == Accuracy.FAILS
 
 
 def test_errors_against_float64(monkeypatch):
@@ -253,17 +256,17 @@ def test_a_row_for_every_kind_of_operands(kernels, device, config, tmp_path):
     rows = columns.frame(compare(given, Ours(lambda A, B: (A.astype(np.float64) @ B).astype("f4")), 1), "accuracy")
     right, wrong = rows[rows.n == 6], rows[rows.n == 5]
     assert list(right.operands) == list(wrong.operands) == list(accuracy.OPERANDS)
-    assert set(right.verdict) == {PASSES} and set(right.status) == {"ok"} and set(rows.origin) == {"measured"}
+    assert set(right.verdict) == {Accuracy.PASSES} and set(right.status) == {"ok"} and set(rows.origin) == {"measured"}
     assert (right.relative_error <= right.sgemm_relative_error).all() and (right.p == 1024).all()
     assert set(wrong.status) == {"out_of_memory"} and wrong.relative_error.isna().all() and set(wrong.verdict) == {""}
     claimed = set(right.operands[right.claimed])
     assert claimed == set(KERNELS["float_from_half"].accuracy["claims"])
     rows = columns.frame(compare(given, Ours(lambda A, B: (A @ B) * np.float32(1 + 2**-18)), 1), "accuracy")
-    assert set(rows.verdict[rows.n == 6]) == {FAILS}
+    assert set(rows.verdict[rows.n == 6]) == {Accuracy.FAILS}
     refused = columns.frame(
         compare(given, Ours(lambda A, B: np.full((len(A), B.shape[1]), np.nan, "f4")), 1), "accuracy"
     )
-    assert set(refused.verdict[refused.n == 6]) == {REFUSES}
+    assert set(refused.verdict[refused.n == 6]) == {Accuracy.REFUSES}
     assert set(refused.message[refused.n == 6]) == {"42 of 42 elements are NaN"}
 
 
@@ -290,7 +293,7 @@ def test_without_a_gpu_the_model_predicts(kernels, device, config, tmp_path):
     rest = rows[rows.kernel != "naive"]
     assert set(rest.kernel) == {"float_from_half", "float_from_bf16", "three_tf32"} and set(rest.status) == {"ok"}
     assert len(rest) == 3 * len(accuracy.OPERANDS) and not rest.claimed.any(), "claims begin at longer sums"
-    assert set(rest.verdict[rest.kernel == "three_tf32"]) == {FAILS}
+    assert set(rest.verdict[rest.kernel == "three_tf32"]) == {Accuracy.FAILS}
     with pytest.raises(UserError, match=r"tasks.t: accuracy compares with SGEMM, so it is for float, not for tf32"):
         chosen = {"products": 1, "tile_m": 128, "stages": 3, "band": 16}
         method.check([point("t", "three_tf32", "tf32", 64, 64, 64, **chosen)], kernels, "tasks.t")

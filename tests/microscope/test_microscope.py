@@ -10,11 +10,11 @@ from tilewise import UserError
 from tilewise.microscope import compile
 from tilewise.microscope.compile import build_traced
 from tilewise.microscope.emulator import HOW, Emulator
-from tilewise.microscope.faults import KINDS
 from tilewise.microscope.shared_memory import places_of
 from tilewise.microscope.tracer import Tracer
 from tilewise.study import columns, points
 from tilewise.study.kernel import Kernel, LaunchEntry
+from tilewise.study.status import FaultKind
 
 HEAD = "const T* A, const T* B, T* C, int n, int p, int m"
 
@@ -349,6 +349,6 @@ def test_python_has_words_for_all_that_the_tracer_names(tmp_path):
     """tracer.cpp and cuda_emulator.cpp have the lists of kinds, ways and ends; Python reads them."""
     kernel = kernel_of(tmp_path, "C[threadIdx.x] = 0;")
     tracer = Tracer(build_traced(kernel, ["mine<float>"], tmp_path / "mine.so"), kernel)
-    assert {"race"} < set(tracer.kinds) < set(KINDS)
+    assert {"race"} < set(tracer.kinds) < set(FaultKind)
     assert set(tracer.emulator.ends) == {"reached", *HOW}
-    assert {kind.column for kind in KINDS.values()} == {*columns.FAULTS, "unused_reads", ""}
+    assert {kind.column for kind in FaultKind} == {*columns.FAULTS, "unused_reads", ""}

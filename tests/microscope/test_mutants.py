@@ -9,9 +9,9 @@ import pytest
 from builders import trace
 
 from tilewise.microscope.compile import build_traced
-from tilewise.microscope.faults import KINDS
 from tilewise.study import points
 from tilewise.study.registry import load
+from tilewise.study.status import FaultKind
 
 KERNELS = load()
 #: A shape (n, p, m) that no tile divides, with more than one block along each dimension.
@@ -119,8 +119,8 @@ def test_mutant(tmp_path, name, old, new, kind, where):
         lines = kernel.path.read_text().splitlines()
         assert all(fault.file == str(kernel.path) for fault in found)
         assert any(fault.line and where in lines[fault.line - 1] for fault in found), [str(fault) for fault in found]
-    if kind in KINDS:
-        assert row[KINDS[kind].column] > 0
+    if kind in list(FaultKind):
+        assert row[FaultKind(kind).column] > 0
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "int32"])

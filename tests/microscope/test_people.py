@@ -7,11 +7,11 @@ import pytest
 import sanitizer
 
 from tilewise.microscope.compile import RUNTIME, TRACED, build, build_traced
-from tilewise.microscope.faults import KINDS
 from tilewise.microscope.multiplication import Multiplication
 from tilewise.microscope.tracer import Tracer
 from tilewise.study import points
 from tilewise.study.kernel import Kernel, LaunchEntry
+from tilewise.study.status import FaultKind
 
 FILE = Path(__file__).with_name("people.cu")
 LINES = FILE.read_text().splitlines()
@@ -51,7 +51,7 @@ def test_faulty(name, library):
     faults = traced(name, library)
     said = [str(fault) for fault in faults]
     assert not any("<stdin>" in text for text in said), said
-    found = [fault for fault in faults if fault.kind == next(kind for kind in KINDS if name.startswith(kind))]
+    found = [fault for fault in faults if fault.kind == next(kind for kind in FaultKind if name.startswith(kind))]
     assert found, said
     assert sanitizer.recorded(FILE.name, name) == sanitizer.kinds(faults), said
     end = min((line for line in BEGINS.values() if line > BEGINS[name]), default=len(LINES) + 1)

@@ -1,11 +1,12 @@
 from tilewise.study import durations, slurm
+from tilewise.study.kernel import Kind
 
 
 # What can be counted without a clock: the memory accesses of the kernels and the CPU loops, also by the hardware if it
 # allows that, and the instructions of the machine code.
 rule trace:
     input:
-        sources=study.files_of_kind("cuda") + study.files_of_kind("host"),
+        sources=study.files_of_kind(Kind.CUDA) + study.files_of_kind(Kind.HOST),
         emulator=study.emulator_sources(),
     output:
         traffic="results/traffic.csv",
@@ -43,7 +44,7 @@ rule traced:
 rule counters:
     input:
         device="results/{platform}/device.json",
-        sources=study.files_of_kind("cuda"),
+        sources=study.files_of_kind(Kind.CUDA),
     output:
         "results/{platform}/counters.csv",
     log:

@@ -17,14 +17,14 @@ import pandas as pd
 
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.files import read_json, remedy
-from tilewise.measure.rows import NOT_BUILT
 from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import FACTS, SHAPE, WHOLE
 from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
-from tilewise.study.kernel import Kernel
+from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
 from tilewise.study.schema import read_yaml
+from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import in_words
 
 PUBLISHED = ROOT / "report" / "published"
@@ -167,7 +167,7 @@ class Evidence:
     @property
     def libraries(self) -> frozenset[str]:
         """The names of the libraries, to which the tables compare the kernels."""
-        return frozenset(name for name, kernel in self.kernels.items() if kernel.kind == "library")
+        return frozenset(name for name, kernel in self.kernels.items() if kernel.kind == Kind.LIBRARY)
 
     def on_gpu(self, names: Iterable[str]) -> list[bool]:
         """Of each kernel, whether it runs on the GPU; a kernel that the registry no longer has is a GPU's."""

@@ -10,12 +10,10 @@ from pathlib import Path
 from tilewise.files import MESSAGE
 from tilewise.measure.words import BEYOND_BUDGET
 from tilewise.report import notes
+from tilewise.study.status import RIGHT
 
 #: The rule that fails if something is not right, after the page is there.
 RULE = "outcome"
-#: Statuses of points that went as they should: measured, refused on purpose, or impossible on the device, which the
-#: tables say. A sweep's launch that the device refuses is a finding, too.
-RIGHT = ("ok", "not_timed", "unsupported", "invalid_launch")
 
 
 def words(end: str, platforms: Iterable[str], folder: Path = Path("results")) -> Iterator[str]:

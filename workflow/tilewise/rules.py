@@ -18,6 +18,7 @@ from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.study import registry, slurm, sweeps
 from tilewise.study.device import Device
+from tilewise.study.kernel import Kind
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
@@ -184,10 +185,10 @@ class Study:
 
     def cuda_sources_of(self, wildcards: Any) -> list[str]:
         """The source files of all CUDA kernels of a platform."""
-        return self._files(name for name in self.used(wildcards.platform) if self.kernels[name].kind == "cuda")
+        return self._files(name for name in self.used(wildcards.platform) if self.kernels[name].kind == Kind.CUDA)
 
-    def files_of_kind(self, kind: str) -> list[str]:
-        """The source files of all kernels of a kind (cuda or host)."""
+    def files_of_kind(self, kind: Kind) -> list[str]:
+        """The source files of all kernels of a kind."""
         return self._files(name for name, kernel in self.kernels.items() if kernel.kind == kind)
 
     def emulator_sources(self) -> list[str]:
@@ -228,7 +229,7 @@ class Study:
         asked += [Point("trace", name, k.dtypes[0], 1, 1, 1) for name, k in self.kernels.items() if k.faulty]
         for point in dict.fromkeys(dataclasses.replace(p, n=1, p=1, m=1) for p in asked):
             kernel = self.kernels[point.kernel]
-            if kernel.kind == "cuda":
+            if kernel.kind == Kind.CUDA:
                 at = [dataclasses.replace(point, n=shape["n"], p=shape["p"], m=shape["m"]) for shape in shapes]
                 taken = [each for each in at if kernel.unmet(each) is None]
                 own = None if taken or not kernel.emulated else sweeps.at_smallest_shape(point, kernel, blocks=2)
@@ -257,7 +258,7 @@ class Study:
 
     def cuda_points(self, platform: str) -> list[Point]:
         """Every point of a CUDA kernel, as a platform would have them if it had a GPU."""
-        return [point for point in self.timed_on(platform) if self.kernels[point.kernel].kind == "cuda"]
+        return [point for point in self.timed_on(platform) if self.kernels[point.kernel].kind == Kind.CUDA]
 
     def loop_points(self) -> list[Point]:
         """Every CPU loop with every choice of parameters at its shapes of up to trace.cache_lines.largest_bytes."""
@@ -267,7 +268,7 @@ class Study:
                 itemsize = PRECISIONS[point.dtype].itemsize
                 elements = point.n * point.p + point.p * point.m + point.n * point.m
                 small = elements * itemsize <= self.config["trace"]["cache_lines"]["largest_bytes"]
-                if self.kernels[point.kernel].kind == "host" and small:
+                if self.kernels[point.kernel].kind == Kind.HOST and small:
                     # One of the element types of a width: they lie alike.
                     key = point.kernel, itemsize, *point.shape.values(), point.parameters
                     found.setdefault(key, point)

@@ -15,7 +15,7 @@ from tilewise.files import digest, processes, read_json, replacing, write_json
 from tilewise.microscope.compile import build as build_emulated
 from tilewise.microscope.compile import sources as emulator_sources
 from tilewise.study.device import Device
-from tilewise.study.kernel import Kernel
+from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def unsupported(kernel: Kernel, device: Device) -> str:
         return ""
     if device.backend == "emulator":
         return "" if kernel.emulated else f"not emulated: {kernel.reason}"
-    if kernel.kind == "triton" and (why := triton.missing()):
+    if kernel.kind == Kind.TRITON and (why := triton.missing()):
         return why
     capability = device.gpu["compute_capability"]
     have = tuple(map(int, capability.split(".")))
@@ -66,11 +66,11 @@ def sha256_of(kernel: Kernel, instances: Sequence[str], device: Device) -> str:
 
 
 def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
-    if kernel.kind == "host":
+    if kernel.kind == Kind.HOST:
         return " ".join(HOST_FLAGS), device.host_compiler
     if device.backend == "emulator":
         return "emulator", device.host_compiler
-    if kernel.kind == "triton":
+    if kernel.kind == Kind.TRITON:
         return cuda.architecture(kernel, device.gpu["compute_capability"]), "triton"
     return cuda.architecture(kernel, device.gpu["compute_capability"]), cuda.STANDARD
 
@@ -136,7 +136,7 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
     """The calls of a compiler that some instances need; `entries` holds the sha256 of each."""
     instances, on_gpu = list(entries), kernel.launched and device.backend == "gpu"
     if on_gpu:
-        made_by = "triton" if kernel.kind == "triton" else cuda.compiler()
+        made_by = "triton" if kernel.kind == Kind.TRITON else cuda.compiler()
     else:
         made_by = digest([cpp.compiler(), cpp.version(), _emulator_sha256() if kernel.launched else ""])
     size = 1 if on_gpu else LIBRARY_INSTANCES
@@ -173,14 +173,14 @@ def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
 def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
     kernel, instances = unit.kernel, unit.instances
     if kernel.launched and unit.device.backend == "gpu":
-        compiler = triton if kernel.kind == "triton" else cuda
+        compiler = triton if kernel.kind == Kind.TRITON else cuda
         cubin, facts = compiler.compile_cubin(kernel, instances[0], unit.device.gpu["compute_capability"])
         cubin_path = unit.path.with_name(f"{unit.path.name}.cubin")
         with replacing(cubin_path) as temporary:
             temporary.write_bytes(cubin)
         return {instances[0]: facts | {"file": cubin_path.name}}
     library = unit.path.with_name(f"{unit.path.name}.so")
-    if kernel.kind == "host":
+    if kernel.kind == Kind.HOST:
         _build_host(kernel, instances, library)
     else:
         build_emulated(kernel, instances, library)

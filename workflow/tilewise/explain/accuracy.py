@@ -2,10 +2,10 @@
 
 import pandas as pd
 
+from tilewise.study.status import Accuracy, Origin
+
 #: Sums of fewer products say little of long ones.
 LONG = 1024
-#: From the best verdict to the worst that sums of several lengths can have.
-ORDER = ["passes", "refuses", "fails"]
 
 
 def gate(rows: pd.DataFrame) -> pd.DataFrame:
@@ -19,7 +19,7 @@ def gate(rows: pd.DataFrame) -> pd.DataFrame:
         long = own[own["p"] >= LONG]
         sums = _lengths(long)
         for operands, kind in (long if len(long) else own).groupby("operands", sort=False):
-            verdict = max(kind["verdict"], key=ORDER.index)
+            verdict = max(kind["verdict"], key=list(Accuracy).index)
             worst = _lengths(long[(long["operands"] == operands) & (long["verdict"] == verdict)])
             about = {"platform": platform, "kernel": kernel, "origin": own["origin"].iloc[0], "operands": operands}
             found.append(about | {"verdict": verdict, "sums": sums, "some": worst if len(worst) < len(sums) else ()})
@@ -30,13 +30,13 @@ def gate(rows: pd.DataFrame) -> pd.DataFrame:
 def broken_claims(rows: pd.DataFrame) -> pd.DataFrame:
     """The cases in which a kernel claims the accuracy of SGEMM and does not have it: operands and p."""
     rows = _judged(rows)
-    rows = rows[rows["claimed"].fillna(False).astype(bool) & (rows["verdict"] != "passes")]
+    rows = rows[rows["claimed"].fillna(False).astype(bool) & (rows["verdict"] != Accuracy.PASSES)]
     return rows.drop_duplicates(["platform", "kernel", "operands", "p"])
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["verdict"] != ""]
-    origin = "measured" if (rows["origin"] == "measured").any() else "predicted"
+    origin = Origin.MEASURED if (rows["origin"] == Origin.MEASURED).any() else Origin.PREDICTED
     return rows[rows["origin"] == origin]
 
 

@@ -6,6 +6,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.bottleneck import HALF
 from tilewise.explain.climb import climb
+from tilewise.study.status import Status
 
 
 def block_shapes(evidence: Evidence) -> pd.DataFrame:
@@ -51,7 +52,7 @@ def double_cost(evidence: Evidence) -> pd.DataFrame:
 
 def _double_over_float(rows: pd.DataFrame) -> dict:
     best = timings.best(rows[rows["n"] == rows["n"].max()])
-    best = best[(best["status"] == "ok") & best["time_ms"].notna()].set_index("dtype")
+    best = best[(best["status"] == Status.OK) & best["time_ms"].notna()].set_index("dtype")
     if not {"float", "double"} <= set(best.index):
         return {}
     one, two = best.loc["float"], best.loc["double"]
@@ -63,7 +64,7 @@ def few_blocks(evidence: Evidence) -> pd.DataFrame:
     """The best and the last number of tiles per block at the smallest square product in float, if the last leaves fewer
     blocks than the chip has multiprocessors: two rows per platform, with their `blocks`."""
     rows = evidence.of("task3").gpu
-    rows = rows[(rows["kernel"] == "multi_tile") & (rows["dtype"] == "float") & (rows["status"] == "ok")]
+    rows = rows[(rows["kernel"] == "multi_tile") & (rows["dtype"] == "float") & (rows["status"] == Status.OK)]
     rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"]) & (rows["tile"] == 32)]
     rows = timings.describe(rows, evidence).assign(blocks=rows["grid_x"] * rows["grid_y"])
     found = [rows.head(0)]

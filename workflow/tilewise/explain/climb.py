@@ -18,6 +18,8 @@ from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_
 from tilewise.explain.timings import as_fast, cubes, describe, timed, with_words
 from tilewise.explain.traffic import beside_traffic, multiply_adds
 from tilewise.study.device import SCHEDULERS, WARP
+from tilewise.study.kernel import Kind
+from tilewise.study.status import Status
 
 #: The task whose kernels climb from naive to the limit of the chip.
 CLIMB = "ladder_float"
@@ -94,7 +96,7 @@ def _with_instances(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def _of_row(row: Mapping[str, Any], gpu: Platform, evidence: Evidence) -> dict[str, Any]:
     kernel = evidence.kernels.get(row["kernel"])
-    at = point_of(row, kernel) if kernel and kernel.kind == "cuda" else None
+    at = point_of(row, kernel) if kernel and kernel.kind == Kind.CUDA else None
     if kernel is None or at is None or kernel.unmet(at):
         return {"instance": "", "architecture": "", "limiter": ""}
     launch, capability = kernel.plan(at, gpu.device).product, gpu.device.gpu["compute_capability"]
@@ -198,7 +200,7 @@ def tile_counts(evidence: Evidence) -> pd.DataFrame:
     share of the device's passes, as measured or else one per cycle and multiprocessor, that a run at this rate takes.
     """
     rows = evidence.of("task3").gpu
-    rows = cubes(rows[(rows["kernel"] == "multi_tile") & (rows["status"] == "ok")])
+    rows = cubes(rows[(rows["kernel"] == "multi_tile") & (rows["status"] == Status.OK)])
     rows = beside_hardware(with_words(rows[rows["n"] == rows["n"].max()], evidence), evidence)
     spills = evidence.facts["instructions"][[*INSTANCE, "spill_bytes"]]
     rows = _with_instances(rows, evidence).merge(spills, how="left", on=INSTANCE)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tilewise import UserError
 from tilewise.compile import build, cuda
 from tilewise.study.device import Device
-from tilewise.study.kernel import Kernel
+from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def compile_for(
     asked: dict[str, dict[str, None]] = {}
     for point in points:
         kernel = kernels[point.kernel]
-        if kernel.kind == "cuda":
+        if kernel.kind == Kind.CUDA:
             asked.setdefault(kernel.name, {})[_product(kernel, point)] = None
     wanted = {name: list(instances) for name, instances in asked.items()}
     return build.build(wanted, kernels, device, folder, workers)
@@ -259,7 +259,7 @@ def table(
     `builds` was made for the compute capability `capability`. What was not
     built as a cubin has no row. `workers` instances are read at a time.
     """
-    asked = [(kernels[point.kernel], point) for point in points if kernels[point.kernel].kind == "cuda"]
+    asked = [(kernels[point.kernel], point) for point in points if kernels[point.kernel].kind == Kind.CUDA]
     instances = dict.fromkeys((kernel.name, point.dtype, _product(kernel, point)) for kernel, point in asked)
 
     def row(key: tuple[str, str, str]) -> dict[str, Any] | None:

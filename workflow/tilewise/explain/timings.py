@@ -13,6 +13,7 @@ from tilewise.evidence import Evidence, within
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
+from tilewise.study.status import Status
 
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 
@@ -101,7 +102,7 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(case=rows.groupby(CASE, sort=False, dropna=False).ngroup())
     chosen = ["case", *columns.choice(columns.parameters_of(rows))]
     asked = rows.drop_duplicates(chosen)  # two tasks may have asked for the same point
-    ran = rows[rows["status"] == "ok"].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
+    ran = rows[rows["status"] == Status.OK].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
     table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
     second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
     ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))
@@ -140,7 +141,7 @@ def beside_anchor(table: pd.DataFrame, rows: pd.DataFrame, evidence: Evidence) -
 
     The library of a GPU's kernel is the GPU's, such as cuBLAS; that of a CPU loop is the CPU's.
     """
-    anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == "ok")]
+    anchors = rows[rows["kernel"].isin(evidence.libraries) & (rows["status"] == Status.OK)]
     anchors = anchors.assign(on_gpu=evidence.on_gpu(anchors["kernel"]), anchor_ms=anchors["time_ms"])
     keys = ["platform", "on_gpu", "dtype", *SHAPE]
     anchors = anchors.sort_values("time_ms", kind="stable").drop_duplicates(keys)[[*keys, "anchor_ms"]]
@@ -170,13 +171,13 @@ def cubes(rows: pd.DataFrame) -> pd.DataFrame:
 
 def largest_square(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that ran at the largest square product of each platform."""
-    rows = cubes(rows[rows["status"] == "ok"])
+    rows = cubes(rows[rows["status"] == Status.OK])
     return rows[rows["n"] == rows.groupby("platform")["n"].transform("max")].reset_index(drop=True)
 
 
 def timed(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that ran and have a rate."""
-    return rows[(rows["status"] == "ok") & rows["gflops"].notna()]
+    return rows[(rows["status"] == Status.OK) & rows["gflops"].notna()]
 
 
 def swept(evidence: Evidence) -> list[str]:
@@ -210,7 +211,7 @@ def batched(evidence: Evidence) -> pd.DataFrame:
 
     `turns` says whether a kernel is faster than the library in one way and slower in the other, by 1 % at least.
     """
-    rows = describe(evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["batch_ms"].notna()], evidence)
+    rows = describe(evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["batch_ms"].notna()], evidence)
     rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"]) & (rows["n"].astype("float64") ** 3 < SMALL)]
     rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "dtype", "n", "kernel"])
     keys = ["platform", "dtype", "n"]

@@ -14,6 +14,7 @@ from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.device import WARP
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import Status
 
 #: A product so many times as high and as wide has hardly any edges.
 MANY = 64
@@ -116,7 +117,7 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
 
     Times (in ns) and lines are per multiply-add; the lines come from a model (tilewise.microscope.cache_lines).
     """
-    rows = describe(evidence.cpu[evidence.cpu["status"] == "ok"], evidence)
+    rows = describe(evidence.cpu[evidence.cpu["status"] == Status.OK], evidence)
     rows = rows.assign(element_bytes=[PRECISIONS[dtype].itemsize for dtype in rows["dtype"]])
     keys = [*KEYS_OF_COUNTS["cache_lines"], *evidence.parameters]
     rows = rows.astype({"element_bytes": "Int64"}).merge(evidence.facts["cache_lines"], on=keys)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tilewise.study import verify
+from tilewise.study.status import Accuracy
 
-PASSES, FAILS, REFUSES = "passes", "fails", "refuses"
 #: Graded operands span this many powers of ten.
 DECADES = 12
 #: Rows of C that are compared at a time, so that the float64 copies stay small.
@@ -113,5 +113,5 @@ def verdict(own: Errors, sgemm: Errors) -> str:
     columns of NaN, else FAILS."""
     nothing = math.isnan(own.relative)
     if own.scattered or not (nothing or (own.relative <= sgemm.relative and own.worst <= sgemm.worst)):
-        return FAILS
-    return REFUSES if own.refused else PASSES
+        return Accuracy.FAILS
+    return Accuracy.REFUSES if own.refused else Accuracy.PASSES

@@ -9,9 +9,10 @@ from tilewise.compile.build import Builds, sha256_of
 from tilewise.files import digest
 from tilewise.study import columns
 from tilewise.study.device import Device
-from tilewise.study.kernel import Kernel
+from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.launch import Launch, Plan, Workspace
 from tilewise.study.points import Point
+from tilewise.study.status import Status
 
 #: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
 Row = dict[str, Any]
@@ -49,7 +50,7 @@ def prepare(
     plan = kernel.plan(point, device)
     product = plan.product
     row: Row = dict.fromkeys(columns.of("measurements", kernel.columns)) | point.columns()
-    row |= {"platform": device.platform, "status": "error", "message": "", "samples": 0}
+    row |= {"platform": device.platform, "status": Status.ERROR, "message": "", "samples": 0}
     if product:
         row |= dict(zip(("block_x", "block_y", "grid_x", "grid_y"), (*product.block[:2], *product.grid[:2])))
     files: dict[str, tuple[str, str]] = {}
@@ -59,9 +60,9 @@ def prepare(
         entries = {name: built["instances"][name] for name in plan.instances}
         broken = next((entry["error"] for entry in entries.values() if "error" in entry), None)
         if built["unsupported"]:
-            row |= {"status": "unsupported", "message": built["unsupported"]}
+            row |= {"status": Status.UNSUPPORTED, "message": built["unsupported"]}
         elif broken:
-            row |= {"status": "compile_error", "message": broken}
+            row |= {"status": Status.COMPILE_ERROR, "message": broken}
         else:
             files = {name: (entry["file"], entry["symbol"]) for name, entry in entries.items()}
         own = entries[product.instance] if product else {}
@@ -145,7 +146,9 @@ def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, An
     """
     versions = device.versions
     if backend == "cuda":
-        compiler = ["cublas", "cuda_runtime"] if kernel.library else ["triton" if kernel.kind == "triton" else "nvrtc"]
+        compiler = (
+            ["cublas", "cuda_runtime"] if kernel.library else ["triton" if kernel.kind == Kind.TRITON else "nvrtc"]
+        )
         used = ["cuda_driver", "cuda-bench", *compiler]
         gpu = {name: device.gpu.get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}

@@ -11,9 +11,7 @@ from tilewise import UserError
 from tilewise.files import REMEDIES, alone
 from tilewise.measure import where
 from tilewise.measure.job import Row
-
-#: Outcomes that another run would repeat; what ended by accident is tried again.
-LASTING = ("ok", "incorrect", "invalid_launch", "compile_error")
+from tilewise.study.status import LASTING
 
 
 class Journal:

@@ -7,17 +7,15 @@ import numpy as np
 
 from tilewise import UserError
 from tilewise.measure.job import Job, Row
+from tilewise.study.status import Status
 from tilewise.study.verify import Check
-
-#: The status of a job that cannot be run, since there is no build of it.
-NOT_BUILT = ("compile_error", "unsupported")
 
 
 def outcome(job: Job, found: Check, note: str = "") -> Row:
     """What a verification says of a job: its words, then those of its launches, if there are any."""
     words = [found.message or note, *dict.fromkeys(launch.note for launch in job.launches)]
     return {
-        "status": "ok" if found.ok else "incorrect",
+        "status": Status.OK if found.ok else Status.INCORRECT,
         "message": "; ".join(filter(None, words)),
         "relative_error": found.relative_error,
         "bound_ratio": found.bound_ratio,
@@ -44,7 +42,7 @@ def median_run(runs: Sequence[Row]) -> Row:
 
     A run that went wrong takes the place of all others.
     """
-    wrong = [row for row in runs if row["status"] != "ok"]
+    wrong = [row for row in runs if row["status"] != Status.OK]
     timed = sorted((row for row in runs if row.get("time_ms") is not None), key=lambda row: row["time_ms"])
     if wrong or not timed:
         return (wrong or list(runs))[0]
@@ -54,7 +52,7 @@ def median_run(runs: Sequence[Row]) -> Row:
     return row | between | {"batch_ms": batched}
 
 
-def failed(job: Job, status: str, message: Any) -> Row:
+def failed(job: Job, status: Status, message: Any) -> Row:
     """The row of a job that could not be run."""
     return job.row | {"status": status, "message": str(message)}
 
@@ -69,4 +67,4 @@ def or_failed(job: Job, run: Callable[[], Row]) -> Row:
     try:
         return run()
     except Exception as error:
-        return failed(job, "error", message_of(error))
+        return failed(job, Status.ERROR, message_of(error))

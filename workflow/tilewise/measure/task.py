@@ -28,12 +28,13 @@ from tilewise.compile.build import Builds
 from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
-from tilewise.measure.rows import NOT_BUILT, median_run
+from tilewise.measure.rows import median_run
 from tilewise.measure.words import told
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import LARGEST_SIDE
 
 LOG = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
         for run in range(max(map(len, keys.values()), default=0)):
             waiting = [job for job in jobs if run < len(keys[job.key]) and keys[job.key][run] not in rows]
             if run:
-                waiting = [job for job in waiting if rows[job.key]["status"] == "ok"]
+                waiting = [job for job in waiting if rows[job.key]["status"] == Status.OK]
             waiting.sort(key=lambda job: job.backend != "cuda")  # NVBench takes all points of a process in one call
             how = "repeat" if run else "measure"
             for key, row in run_jobs(waiting, work.device, work.config, work.samples, how):
@@ -118,7 +119,7 @@ def _emulated(job: Job, config: Mapping[str, Any]) -> Job:
     if job.backend != "emulator" or max(shape.values()) <= LARGEST_SIDE or shape in config["emulator"]["shapes"]:
         return job
     message = f"no shape of up to {LARGEST_SIDE} suits this kernel; add one that does to emulator.shapes in the config"
-    return dataclasses.replace(job, row=job.row | {"status": "unsupported", "message": message})
+    return dataclasses.replace(job, row=job.row | {"status": Status.UNSUPPORTED, "message": message})
 
 
 def _keys(job: Job, timing: Mapping[str, Any]) -> list[str]:
@@ -189,20 +190,20 @@ def _one_worker(
             try:
                 row = answers.get(timeout=limit)
             except queue.Empty:
-                yield index, jobs[index].row | {"status": "timeout", "message": f"not done after {limit:g} s"}
+                yield index, jobs[index].row | {"status": Status.TIMEOUT, "message": f"not done after {limit:g} s"}
                 return
             if row is None:
                 worker.wait()
                 message = f"the worker ended with exit status {worker.returncode}: {_last_line(log_path)}"
                 killed = -worker.returncode in KILLS
-                yield index, jobs[index].row | {"status": "error", "message": message, "killed": killed}
+                yield index, jobs[index].row | {"status": Status.ERROR, "message": message, "killed": killed}
                 return
             if not started:
                 started = True
                 continue
             yield index, row
             index += 1
-            if row["status"] == "error":
+            if row["status"] == Status.ERROR:
                 return  # what went wrong may have left the worker's device in a bad state
         with contextlib.suppress(subprocess.TimeoutExpired):  # NVBench writes its JSON when all points are through
             worker.wait(timeout=limit)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tilewise.study.status import Status
+
 #: How the message of a CPU loop begins that would take longer than the config grants: no fault of the loop.
 BEYOND_BUDGET = "would take about"
 
@@ -10,7 +12,7 @@ BEYOND_BUDGET = "would take about"
 def told(row: Mapping[str, Any]) -> str:
     """A finished row in a line for a log: status, time, rate, noise, and how near its errors come to their bound."""
     words = [row["status"]]
-    if row["status"] not in ("ok", "not_timed"):
+    if row["status"] not in (Status.OK, Status.NOT_TIMED):
         words[0] += f": {' '.join(str(row['message']).split())[:200]}"
     if row.get("time_ms") is not None:
         words += [f"{row['time_ms']:.4g} ms", f"{row['gflops']:,.1f} GFLOP/s"]

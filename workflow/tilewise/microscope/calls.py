@@ -25,6 +25,7 @@ from tilewise.microscope.values import GivenArray, by_parameter, fitting, given,
 from tilewise.study.device import MAX_CLUSTER_BLOCKS
 from tilewise.study.launch import Argument, Array, Launch, Three, Value
 from tilewise.study.sources import Source
+from tilewise.study.status import FaultKind
 
 Sizes = int | str | Sequence[int]
 
@@ -197,7 +198,7 @@ class Given(Program):
                 return said
         return ""
 
-    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[str, str, int] | None:
+    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         text = "" if self.wrong(first) else self.wrong(results)
         return (self.kind, f"in {order} order of threads {text}", 1) if text else None
 

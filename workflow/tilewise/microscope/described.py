@@ -14,7 +14,7 @@ from tilewise.microscope.functions import Function, check_file, functions, named
 from tilewise.study import registry
 from tilewise.study.device import EMULATED, MAX_THREADS_PER_BLOCK
 from tilewise.study.expressions import FUNCTIONS, evaluate
-from tilewise.study.kernel import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, LaunchEntry
+from tilewise.study.kernel import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, Kind, LaunchEntry
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 
@@ -154,7 +154,7 @@ def _registered(path: Path, name: str | None) -> Kernel | None:
     for folder in path.resolve().parents[:2]:
         if (folder / "registry.yaml").is_file():
             kernels = registry.load(folder).values()
-            found = {k.name: k for k in kernels if k.kind == "cuda" and k.path.resolve() == path.resolve()}
+            found = {k.name: k for k in kernels if k.kind == Kind.CUDA and k.path.resolve() == path.resolve()}
             if found and not name and len(found) > 1 and path.stem not in found:
                 raise UserError(f"{shown(path)}: the registry has {', '.join(found)} of it; name one with --name")
             if kernel := found.get(name or path.stem) or (None if name else next(iter(found.values()), None)):
@@ -199,7 +199,7 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
     kernel = Kernel(
         name=name,
         title=name,
-        kind="cuda",
+        kind=Kind.CUDA,
         dtypes=tuple(PRECISIONS),
         source=path.name,
         parameters=parameters,

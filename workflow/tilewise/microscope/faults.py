@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from tilewise.microscope.program import Operand
 from tilewise.microscope.shared_memory import SharedArray
 from tilewise.study.launch import Launch
 from tilewise.study.sources import EMULATOR
+from tilewise.study.status import FaultKind
 
 #: Workers of these numbers and more are no threads, as runtime.h says.
 THREADS = 1024
@@ -24,42 +24,16 @@ THREADS = 1024
 _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
 
-class Kind(NamedTuple):
-    """A kind of fault: its column of traffic.csv, "" for a remark that none counts, and its title."""
-
-    column: str
-    title: str
-
-
-#: The kinds of faults by name; tracer.cpp lists those that the tracer itself finds.
-KINDS = {
-    "race": Kind("races", "race"),
-    "out_of_bounds": Kind("out_of_bounds", "access out of bounds"),
-    "uninitialised": Kind("uninitialised", "read of what was never written"),
-    "divergence": Kind("divergence", "barrier that not all threads reach"),
-    "misaligned": Kind("misaligned", "misaligned address"),
-    "asynchrony": Kind("asynchrony", "asynchronous work not waited for"),
-    "deadlock": Kind("deadlocks", "deadlock"),
-    "trap": Kind("traps", "trap"),
-    "order": Kind("order_dependent", "result depends on the order of threads"),
-    "incorrect": Kind("incorrect", "wrong product"),
-    "wrong": Kind("incorrect", "wrong result"),
-    "stopped": Kind("stopped", "run that does not come to its end"),
-    "unused": Kind("unused_reads", "read before it was written"),
-    "ended": Kind("", "lanes that have ended"),
-}
-
-
 @dataclass(frozen=True)
 class Fault:
     """Something that a kernel must not do, the first time it does it, and how often that happens at this line.
 
-    `kind` is a key of KINDS; block and thread are (x, y), or (x, y, z) if the launch has more than one along z, or
-    None if the fault has no single place. `by_effect`: a read of shared memory that was never written, which is a fault
-    only if a result depends on it; of kind `unused` it is found to be none, and is shown as a remark.
+    `block` and `thread` are (x, y), or (x, y, z) if the launch has more than one along z, or None if the fault has no
+    single place. `by_effect`: a read of shared memory that was never written, which is a fault only if a result depends
+    on it; of kind `unused` it is found to be none, and is shown as a remark.
     """
 
-    kind: str
+    kind: FaultKind
     file: str
     line: int | None
     text: str
@@ -72,11 +46,11 @@ class Fault:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         times = f" ({self.count} times)" if self.count > 1 else ""
         severity = "remark" if self.is_remark else "error"
-        return f"{place}: {severity}: {KINDS[self.kind].title}: {self.text}{times}"
+        return f"{place}: {severity}: {self.kind.words}: {self.text}{times}"
 
     @property
     def is_remark(self) -> bool:
-        return self.kind in ("unused", "ended")
+        return self.kind.is_remark
 
     @property
     def key(self) -> tuple[str, str, int | None]:
@@ -85,7 +59,7 @@ class Fault:
 
     def unused(self) -> "Fault":
         """A read of what was never written as a remark: no result depends on it."""
-        return dataclasses.replace(self, kind="unused", text=f"{self.text}; no result depends on it")
+        return dataclasses.replace(self, kind=FaultKind.UNUSED, text=f"{self.text}; no result depends on it")
 
 
 class RawFault(ctypes.Structure):
@@ -118,7 +92,7 @@ class Words:
     places: Places
     itemsize: int = 4
 
-    def fault(self, raw: RawFault, kind: str) -> Fault:
+    def fault(self, raw: RawFault, kind: FaultKind) -> Fault:
         """A Fault of this kind; `places` must have looked up the offsets_in it."""
         file, line = (shown(raw.file.decode()), raw.line) if raw.file else self.places.lines[raw.pc]
         if raw.pc and file.startswith(shown(EMULATOR)):  # of a header of CUDA's: where the kernel calls it
@@ -127,7 +101,7 @@ class Words:
         text = said or getattr(self, kind)(raw)
         if raw.pc in self.places.callers:
             text += f" (called at {self.places.callers[raw.pc]})"
-        by_effect = kind == "uninitialised" and bool(raw.space)
+        by_effect = kind == FaultKind.UNINITIALISED and bool(raw.space)
         return Fault(kind, file, line, text, self.cut(raw.block), self.thread(raw.thread), raw.count, by_effect)
 
     def race(self, fault: RawFault) -> str:

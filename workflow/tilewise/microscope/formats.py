@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewise.microscope.compile import lacking
 from tilewise.microscope.counts import Row
-from tilewise.microscope.faults import KINDS, Fault
+from tilewise.microscope.faults import Fault
 from tilewise.microscope.tracer import SCHEDULES
 
 #: The columns of traffic.csv that the text shows, in words.
@@ -63,7 +63,7 @@ def github(report: Report) -> list[str]:
 def as_json(report: Report) -> list[str]:
     """One object: what ran, its row of traffic.csv, and the faults, of which remarks are none."""
     faults = [
-        {"severity": "remark" if fault.is_remark else "error", "title": KINDS[fault.kind].title}
+        {"severity": "remark" if fault.is_remark else "error", "title": fault.kind.words}
         | {name: value for name, value in dataclasses.asdict(fault).items() if name != "by_effect"}
         for fault in report.faults
     ]
@@ -93,7 +93,7 @@ def _summary(report: Report) -> str:
 
 def _annotation(fault: Fault) -> str:
     place = f"file={_escaped(fault.file, ':,')}" + (f",line={fault.line}" if fault.line else "")
-    title = _escaped(KINDS[fault.kind].title, ":,")
+    title = _escaped(fault.kind.words, ":,")
     return f"::{'notice' if fault.is_remark else 'error'} {place},title={title}::{_escaped(fault.text)}"
 
 

@@ -21,12 +21,13 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Launch, TensorMap, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import FaultKind
 
 
 class Multiplication(Program):
     """A point of a kernel. `convention` is what a kernel that is not of this study agrees on."""
 
-    kind = "incorrect"
+    kind = FaultKind.INCORRECT
     repeats = True
 
     def __init__(self, kernel: Kernel, point: Point, convention: Convention | None = None) -> None:
@@ -80,7 +81,7 @@ class Multiplication(Program):
     def why(self, results: Arrays) -> str:
         return diagnosis(self.point, self.convention, self.factors, results["C"])
 
-    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[str, str, int] | None:
+    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         one, other = first["C"], results["C"]
         if one.tobytes() == other.tobytes():
             return None
@@ -88,7 +89,7 @@ class Multiplication(Program):
         row, column = (int(i) for i in np.argwhere(differ)[0])
         before, after = (PRECISIONS[self.point.dtype].wide(np, array)[row, column] for array in (one, other))
         text = f"C[{row}, {column}] is {before} in ascending and {after} in {order} order"
-        return "order", text, int(differ.sum())
+        return FaultKind.ORDER, text, int(differ.sum())
 
     def _as_stored(self, launch: Launch) -> Launch:
         """A launch whose tensor maps describe the arrays as they lie: one that lies column after column is, for a

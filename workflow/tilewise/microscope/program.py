@@ -12,6 +12,7 @@ import psutil
 
 from tilewise import UserError
 from tilewise.study.launch import Launch
+from tilewise.study.status import FaultKind
 
 #: What else a byte of the operands takes: in the tracer, per 4 bytes, and in NumPy, which checks the result.
 CELL_BYTES = 32
@@ -44,7 +45,7 @@ class Program:
     the kind of the fault that a wrong result is. A program that `repeats` may be launched a second time.
     """
 
-    kind = "wrong"
+    kind = FaultKind.WRONG
     repeats = False
 
     def __init__(self, label: str, launches: Sequence[Launch], operands: Sequence[Operand], itemsize: int = 4) -> None:
@@ -85,7 +86,7 @@ class Program:
         """What else is to be said of a wrong result."""
         return ""
 
-    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[str, str, int] | None:
+    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         """Kind, words and number of what is wrong about the results of another order of threads, beside `first`."""
         return None
 

@@ -18,13 +18,14 @@ from tilewise import UserError
 from tilewise.compile.cpp import shown
 from tilewise.microscope.counts import Row, Traffic, counts
 from tilewise.microscope.emulator import Emulator, fits_together, how_of
-from tilewise.microscope.faults import KINDS, Fault, RawFault, Words, offsets_in
+from tilewise.microscope.faults import Fault, RawFault, Words, offsets_in
 from tilewise.microscope.places import Places
 from tilewise.microscope.program import Arrays, Operand, Program, check_memory
 from tilewise.microscope.shared_memory import RESERVED_SHARED_BYTES, places_of
 from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Three
 from tilewise.study.sources import Source, code_of
+from tilewise.study.status import FaultKind, Status
 
 #: Of the operands.
 SEED = 524
@@ -38,7 +39,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }
 
 #: The faults beside which a product is checked: they do not make it wrong here.
-LEAVE_THE_PRODUCT = ("misaligned", "divergence")
+LEAVE_THE_PRODUCT = (FaultKind.MISALIGNED, FaultKind.DIVERGENCE)
 
 #: What shared memory holds before it is written, 4 bytes again and again. By the first, any value of a floating-point
 #: type is not a number, and no integer is even or small. By the others it is 0, nearly 0 or the integer 1, and very
@@ -64,7 +65,8 @@ class Tracer:
         # Of constant memory nothing is counted, and nobody writes it.
         self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.places = Places(library, source.path)
-        self.kinds, self.ways = (self.emulator.text(f"tracer_{names}").split() for names in ("kinds", "ways"))
+        self.kinds = [FaultKind[name.upper()] for name in self.emulator.text("tracer_kinds").split()]
+        self.ways = self.emulator.text("tracer_ways").split()
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(RawFault)
 
@@ -106,8 +108,8 @@ class Tracer:
                 for fault in found:
                     faults.setdefault(fault.key, fault)
                 if stopped:  # what was counted up to there says nothing
-                    status, faults["stopped"] = stopped
-                    row = program.about() | {"status": status, "message": str(faults["stopped"])}
+                    status, faults[FaultKind.STOPPED] = stopped
+                    row = program.about() | {"status": status, "message": str(faults[FaultKind.STOPPED])}
                     break
                 if not row:
                     row = self._row(program, self._traffic())
@@ -117,20 +119,20 @@ class Tracer:
                     self.results = program.results(arrays)
                     again = self._again(program, arrays, {fault.key for fault in found}) if program.repeats else []
                 elif differs := program.differs(name, self.results, program.results(arrays)):
-                    if order.get("guarded") and any(fault.kind == "out_of_bounds" for fault in found):
+                    if order.get("guarded") and any(fault.kind == FaultKind.OUT_OF_BOUNDS for fault in found):
                         continue  # outside a shared array there is something else where the arrays lie apart
                     kind, text, count = differs
                     faults.setdefault(kind, Fault(kind, shown(self.source.path), None, text, count=count))
             faults |= {fault.key: fault for fault in again if fault.key not in faults}
             # What is written at the same time is not yet written in some order of the threads.
-            races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == "race"}
+            races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == FaultKind.RACE}
             faults = {key: f for key, f in faults.items() if not f.by_effect or (f.file, f.line) not in races}
             if self.results:
                 faults = self._judged(program, arrays, faults)
         found = list(faults.values())
-        by_kind = dict.fromkeys((words.column for words in KINDS.values()), 0)
+        by_kind = dict.fromkeys((kind.column for kind in FaultKind), 0)
         for fault in found:
-            by_kind[KINDS[fault.kind].column] += fault.count
+            by_kind[fault.kind.column] += fault.count
         by_kind.pop("")
         return row | by_kind, found, unit
 
@@ -211,8 +213,8 @@ class Tracer:
         text = f"{words.who(stopped)} {how_of(how, stopped)}"
         if how == "time":
             text += f" after {self.limit:g} s of computing (--limit, trace.limit_s)"
-        fault = Fault("stopped", file, line, text, words.cut(stopped.block), words.thread(stopped.thread))
-        return "timeout" if how == "time" else "error", fault
+        fault = Fault(FaultKind.STOPPED, file, line, text, words.cut(stopped.block), words.thread(stopped.thread))
+        return Status.TIMEOUT if how == "time" else Status.ERROR, fault
 
     @contextlib.contextmanager
     def _allocated(self, program: Program, unit: int = 4) -> Iterator[dict[str, np.ndarray]]:
@@ -308,7 +310,7 @@ class Tracer:
     def _row(self, program: Program, traffic: np.ndarray) -> Row:
         """The row of a program that causes this `traffic`, without faults."""
         counted = counts(program.multiply_adds, traffic, self.ways)
-        return program.about() | counted | {"status": "ok", "message": ""}
+        return program.about() | counted | {"status": Status.OK, "message": ""}
 
     def _too_aligned(self, program: Program) -> Iterator[tuple[str, Fault]]:
         """A Fault by name for each shared array that asks for more alignment than the device gives."""
@@ -320,7 +322,7 @@ class Tracer:
                         f"{RESERVED_SHARED_BYTES}: a block's arrays begin that many bytes into its shared memory"
                     )
                     file, line = _declaration(self.source, array.name)
-                    yield array.name, Fault("misaligned", file, line, text)
+                    yield array.name, Fault(FaultKind.MISALIGNED, file, line, text)
 
     def _faults(self, program: Program) -> list[Fault]:
         """The Faults of the last run, those of one kind and line joined."""

@@ -24,6 +24,7 @@ from tilewise.study import columns, registry
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.sources import emulator_files
+from tilewise.study.status import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,20 +41,20 @@ class Journal(Protocol):
 def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -> tuple[Row, list[Fault]]:
     """A point's row of traffic.csv and its Faults, whatever becomes of it."""
     if not kernel.emulated:
-        status, message = "unsupported", f"the emulator does not run it: {kernel.reason}"
+        status, message = Status.UNSUPPORTED, f"the emulator does not run it: {kernel.reason}"
     elif unmet := kernel.unmet(point):
         n, p, m = point.shape.values()
-        status = "unsupported"
+        status = Status.UNSUPPORTED
         message = f"it requires {unmet}, which {n}x{p}x{m} is not; add a shape that it takes to trace.shapes"
     elif isinstance(tracer, Tracer):
         try:
             return tracer.trace(Multiplication(kernel, point))
         except LaunchError as error:
-            status, message = "invalid_launch", str(error)
+            status, message = Status.INVALID_LAUNCH, str(error)
         except UserError as error:
-            status, message = "error", str(error)
+            status, message = Status.ERROR, str(error)
     else:
-        status, message = "compile_error", str(tracer)
+        status, message = Status.COMPILE_ERROR, str(tracer)
     return about(kernel, point) | {"status": status, "message": message}, []
 
 
@@ -112,7 +113,7 @@ def _key(how: str, point: Point, kernel: Kernel, limit: float) -> str:
 def _entry(point: Point, row: Row, faults: Sequence[Fault] = ()) -> Row:
     """The journal's row of a traced point: its name and status, its row of traffic.csv and its faults."""
     names = {"kernel": point.kernel, "dtype": point.dtype, **point.shape}
-    said = {"status": row.get("status", "ok"), "message": row.get("message", "")}
+    said = {"status": row.get("status", Status.OK), "message": row.get("message", "")}
     return {**names, **said, "traffic": row, "faults": [dataclasses.asdict(fault) for fault in faults]}
 
 
@@ -169,7 +170,7 @@ def _built(kernel: Kernel, instances: Sequence[str], library: Path, limit: float
 
 def left_out(traced: "pd.DataFrame") -> list[str]:
     """A line for each point that should have been examined and was not traced."""
-    rows = traced[traced["status"] != "ok"]
+    rows = traced[traced["status"] != Status.OK]
     named = (f"{row['kernel']} {row['dtype']} {row['n']}x{row['p']}x{row['m']}" for row in rows.to_dict("records"))
     return [f"{name} was not traced: {message}" for name, message in zip(named, rows["message"])]
 

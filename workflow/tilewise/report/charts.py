@@ -23,6 +23,7 @@ from tilewise.report import panels
 from tilewise.report.panels import COLOURS, EDGE, MARKERS, MOST_ENTRIES, fill, filled
 from tilewise.report.svg import GREY, PAPER, tell
 from tilewise.study.schema import SCHEMAS, read_yaml
+from tilewise.study.status import Status
 
 #: What parts lines of the same kernel.
 _DASHES = ["-", (0, (6, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1.2))]
@@ -285,7 +286,7 @@ def lines_in(
     shapes = panels.by_size(rows)
     names = shapes if series == "shape" else list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]]).sort_values("place", kind="stable")
-    ran = rows[(rows["status"] == "ok") & rows[y].notna()]
+    ran = rows[(rows["status"] == Status.OK) & rows[y].notna()]
     sizes, drawn = panels.areas(shapes), collections.Counter[str]()
     for name in reversed(names) if len(sizes) > 1 else names:
         own = ran[ran[series] == name]
@@ -300,7 +301,7 @@ def lines_in(
         words = f"unstable: noise > {100 * evidence.max_noise:g} %"
         rings = axis.scatter(unstable["place"], unstable[y], label=words, **ring)
         tell(rings, _said(axis, words, order, unstable["place"], unstable[y]))
-    refused = rows[rows["status"] != "ok"]
+    refused = rows[rows["status"] != Status.OK]
     if len(refused):
         cross = {"marker": "x", "color": "black", "zorder": 5, "clip_on": False}
         crosses = axis.scatter(refused["place"], [0] * len(refused), label="did not run", **cross)

@@ -23,6 +23,7 @@ from tilewise.report import notes
 from tilewise.study.columns import SHAPE
 from tilewise.study.expressions import evaluate as evaluate_expression
 from tilewise.study.schema import read_yaml, validate
+from tilewise.study.status import Origin, Status
 
 #: With fewer samples than this, quartiles say nothing.
 FEWEST_SAMPLES = 3
@@ -195,15 +196,15 @@ class Machine:
     def wrong(self, **where):
         """How many of the verified products came out wrong."""
         rows = _fitting(self.rows, where)
-        rows = rows[rows["status"].isin(["ok", "incorrect"])]
+        rows = rows[rows["status"].isin([Status.OK, Status.INCORRECT])]
         if rows.empty:
             raise Untestable(f"no product was verified for {_words(where)}")
-        return int((rows["status"] == "incorrect").sum())
+        return int((rows["status"] == Status.INCORRECT).sum())
 
     def gate(self, column, **where):
         """A column of the accuracy gate, for the longest sums that fit: as measured, or else as predicted."""
-        measured = (self.facts["accuracy"]["origin"] == "measured").any()
-        return self._fact("accuracy", column, where | {"origin": "measured" if measured else "predicted"})
+        measured = (self.facts["accuracy"]["origin"] == Origin.MEASURED).any()
+        return self._fact("accuracy", column, where | {"origin": Origin.MEASURED if measured else Origin.PREDICTED})
 
     def traffic(self, column, **where):
         """A count of the emulator for the largest shape that fits."""
@@ -276,10 +277,10 @@ class Machine:
 
     def _fastest(self, where):
         rows = _fitting(self.rows, where)
-        ran = rows[(rows["status"] == "ok") & rows["time_ms"].notna()].sort_values("time_ms", kind="stable")
+        ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].sort_values("time_ms", kind="stable")
         if len(ran):
             return ran
-        failed = rows[rows["status"] != "ok"]
+        failed = rows[rows["status"] != Status.OK]
         if len(failed):
             row = failed.iloc[0]
             raise Untestable(f"{row['kernel']} was not timed: {row['status']}, {row['message']}")

@@ -61,7 +61,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
     "joules": lambda page: _with_anchors(tables.energy(page.evidence), page.evidence),
     "longer_with_lines": lambda page: traffic.longer_with_lines(page.frame("cache_lines")),
-    "missing_roofs": lambda page: page.frame("roofs").query("status != 'ok'"),
+    "missing_roofs": lambda page: page.frame("roofs").query("status != @Status.OK"),
     "models": lambda page: runs.models(page.frame("cards"), page.evidence),
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "pairs": lambda page: runs.pairs(page.compared, page.both),

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from tilewise.study.device import EMULATED, WARP, Device
-from tilewise.study.kernel import Kernel
+from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.launch import TensorMap
 from tilewise.study.points import Point
 
@@ -69,7 +69,7 @@ def tiling(kernel: Kernel, point: Point, device: Device = EMULATED) -> Tiling | 
 
     Raises UserError if an expression of the registry's entry cannot be evaluated.
     """
-    launch = kernel.plan(point, device).product if kernel.kind == "cuda" else None
+    launch = kernel.plan(point, device).product if kernel.kind == Kind.CUDA else None
     if launch is None:
         return None
     chosen = dict(point.parameters)

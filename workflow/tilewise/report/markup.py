@@ -18,6 +18,7 @@ from tilewise.evidence import Evidence
 from tilewise.report import claims, drawings, figures, headings, notes
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
+from tilewise.study.status import Accuracy, Status
 
 #: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
 FIGURES = "figures"
@@ -68,7 +69,7 @@ def _cell(row, column, machine):
         return "yes" if value else "<strong>no</strong>"
     if column in ("time_ms", "cpu_ms") and pd.isna(value):
         status = row.get("status" if column == "time_ms" else "cpu_status")
-        if isinstance(status, str) and status and status != "ok":
+        if isinstance(status, str) and status and status != Status.OK:
             return f'<span class="status">{html.escape(status)}</span>'
     if column == "claim":
         return f"{html.escape(value)}<br><small>{html.escape(row['why'])}</small>"
@@ -79,9 +80,9 @@ def _cell(row, column, machine):
     if column.startswith("verdict "):
         return f'<span class="verdict {_MARKS[value]}">{html.escape(value)}</span>'
     if column == "verdict" and value:
-        kind = {"passes": "yes", "fails": "no"}.get(value, "unknown")
+        kind = {Accuracy.PASSES: "yes", Accuracy.FAILS: "no"}.get(value, "unknown")
         return f'<span class="verdict {kind}">{html.escape(value)}</span>'
-    if column in ("emulator", "status") and isinstance(value, str) and value != "ok":
+    if column in ("emulator", "status") and isinstance(value, str) and value != Status.OK:
         return f'<span class="status">{html.escape(value)}</span>'
     text = number(value, column)
     unstable = column == "time_ms" and row.get("unstable") is True

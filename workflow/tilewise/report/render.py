@@ -26,6 +26,7 @@ from tilewise.report import claims, drawings, figures, findings, markup, notes, 
 from tilewise.report.contents import FIGURES, LAYOUTS, OF_THE_LADDER, TABLES, TASKS
 from tilewise.report.sections import Machine, Row
 from tilewise.study.expressions import ceil_div
+from tilewise.study.status import Status
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 
@@ -174,7 +175,7 @@ class Page:
 
     def tiles(self, name: str, idea: str = "", sentence: str = "") -> Markup:
         """A kernel's tiles at the product at which it is fastest, beside the lines that begin with `idea`."""
-        timed = self.ladder[(self.ladder["status"] == "ok") & self.ladder["gflops"].notna()].sort_values("gflops")
+        timed = self.ladder[(self.ladder["status"] == Status.OK) & self.ladder["gflops"].notna()].sort_values("gflops")
         own = timed[timed["kernel"] == name]
         if own.empty:
             return Markup("")

@@ -13,6 +13,7 @@ from tilewise.explain.bottleneck import ON_TENSOR_CORES
 from tilewise.report import panels, tables
 from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
+from tilewise.study.status import Origin, Status
 
 #: A figure of points has so many names at most; more cannot be told apart.
 _MOST_NAMES = 40
@@ -92,7 +93,7 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def platforms(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The float kernels at the largest square product that all machines have; without rows if there is one machine."""
-    rows = rows[(rows["dtype"] == "float") & (rows["status"] == "ok") & (rows["n"] == rows["p"])]
+    rows = rows[(rows["dtype"] == "float") & (rows["status"] == Status.OK) & (rows["n"] == rows["p"])]
     rows = rows[rows["n"] == rows["m"]]
     shared = rows.groupby("n")["platform"].nunique()
     rows = rows[rows["n"] == shared[shared == rows["platform"].nunique()].index.max()]
@@ -107,8 +108,8 @@ def bandwidth(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Errors as multiples of SGEMM's, a row per measure: what is measured, or else what the model predicts."""
-    if (rows["origin"] == "measured").any():
-        rows = rows[rows["origin"] == "measured"]
+    if (rows["origin"] == Origin.MEASURED).any():
+        rows = rows[rows["origin"] == Origin.MEASURED]
     kernels = list(dict.fromkeys(rows.loc[rows["relative_error"].notna(), "kernel"]))
     measures = {"relative_error": "Frobenius norm", "worst_error": "worst element"}
     rows = rows.assign(operands=pd.Categorical(rows["operands"], list(dict.fromkeys(rows["operands"]))))
@@ -118,7 +119,7 @@ def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         for name, words in measures.items()
         for kernel in kernels
     ]
-    predicted = rows["origin"].where(rows["origin"] != "measured")
+    predicted = rows["origin"].where(rows["origin"] != Origin.MEASURED)
     return pd.concat(found).assign(predicted=predicted) if found else rows.iloc[:0]
 
 
@@ -161,7 +162,7 @@ def beside_limits(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 def rates(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Points with kernel and choice as `label`; the choices of one kernel are filled, hollow and pale."""
     label = [f"{kernel} {choice}".strip() for kernel, choice in zip(rows["kernel"], rows["choice"])]
-    cause = [f"{row.kernel}: {row.status}" if row.status != "ok" else "" for row in rows.itertuples()]
+    cause = [f"{row.kernel}: {row.status}" if row.status != Status.OK else "" for row in rows.itertuples()]
     rows = rows.assign(label=label, cause=cause)
     fills: dict[str, float] = {}
     for _, own in rows.groupby("kernel", sort=False):
@@ -208,7 +209,7 @@ def gauge(evidence: Evidence) -> pd.DataFrame:
 def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The fastest timed float product of each counted kernel, and its FLOP per byte; the best of a kernel is named."""
     keys = ["kernel", "dtype", *evidence.choice]
-    measured = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["gflops"].notna()]
+    measured = evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["gflops"].notna()]
     sizes = {name: f"counted_{name}" for name in SHAPE}
     counted = counted.rename(columns=sizes)[[*keys, *sizes.values(), *traffic.MOVED]]
     rows = measured.merge(counted, on=keys)

@@ -13,6 +13,7 @@ from tilewise.study.columns import SHAPE
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.status import Status
 
 
 def cards(evidence: Evidence) -> pd.DataFrame:
@@ -90,7 +91,7 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
     Without two GPUs there are no rows.
     """
     key = ["kernel", "dtype", *SHAPE, *evidence.choice]
-    timed = evidence.gpu[(evidence.gpu["status"] == "ok") & evidence.gpu["time_ms"].notna()]
+    timed = evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["time_ms"].notna()]
     timed = with_words(timed.sort_values("time_ms", kind="stable").drop_duplicates(["platform", *key]), evidence)
     low, high = within(timed)
     timed = timed.assign(low_ms=low, high_ms=high)
@@ -262,7 +263,7 @@ def without_wanted_refusals(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFr
     """The rows except launches that a task makes to see them refused."""
     tasks = {name: entry for platform in evidence.everyone for name, entry in platform.config["tasks"].items()}
     wanted = [name for name, entry in tasks.items() if entry.get("method") == "launch_limits"]
-    return rows[~(rows["task"].isin(wanted) & (rows["status"] == "invalid_launch"))]
+    return rows[~(rows["task"].isin(wanted) & (rows["status"] == Status.INVALID_LAUNCH))]
 
 
 def failures(evidence: Evidence) -> pd.DataFrame:
@@ -272,10 +273,10 @@ def failures(evidence: Evidence) -> pd.DataFrame:
     `points`; every other row is one point.
     """
     rows = _points(evidence)
-    rows = describe(rows[rows["status"] != "ok"], evidence)
+    rows = describe(rows[rows["status"] != Status.OK], evidence)
     names = ["platform", "task", "kernel", "dtype", "shape", "choice", "status", "message"]
     rows = rows[names].assign(points=pd.array([1] * len(rows), dtype="Int64"))
-    cannot = rows["status"] == "unsupported"
+    cannot = rows["status"] == Status.UNSUPPORTED
     same = [name for name in names if name not in ("shape", "choice")]
     points = rows[cannot].groupby(same, sort=False)["points"].transform("size")
     grouped = rows[cannot].assign(points=points.astype("Int64")).drop_duplicates(same)
@@ -294,7 +295,7 @@ def not_emulated(evidence: Evidence) -> pd.DataFrame:
 def verification(evidence: Evidence) -> pd.DataFrame:
     """How many points of each kernel and dtype are right, and the largest error relative to its rounding bound."""
     rows = _points(evidence)
-    groups = rows.assign(verified=rows["status"] == "ok").groupby(["platform", "kernel", "dtype"], sort=False)
+    groups = rows.assign(verified=rows["status"] == Status.OK).groupby(["platform", "kernel", "dtype"], sort=False)
     return groups.agg(
         points=("status", "size"),
         verified=("verified", "sum"),

@@ -30,6 +30,7 @@ from tilewise.files import write_csv
 from tilewise.report import claims, notes, runs
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
+from tilewise.study.status import Status
 
 
 def _published_times(published, keys, pick_best):
@@ -75,7 +76,8 @@ def _beside_emulator(table, evidence):
     emulated, chosen = runs.without_wanted_refusals(evidence.emulated, evidence), chosen_columns(evidence)
     if emulated.empty:
         return table
-    worst = emulated.sort_values("status", key=lambda status: status == "ok", kind="stable").drop_duplicates(chosen)
+    right_last = emulated.sort_values("status", key=lambda status: status == Status.OK, kind="stable")
+    worst = right_last.drop_duplicates(chosen)
     found = worst.rename(columns={"status": "emulator"})[[*chosen, "emulator"]]
     return table.merge(found, how="left", on=chosen)
 
@@ -90,7 +92,7 @@ def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     rows = rows.assign(
         best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), case=cases.ngroup()
     )
-    ends = at_end(rows[rows["status"] == "ok"], rows)
+    ends = at_end(rows[rows["status"] == Status.OK], rows)
     rows = rows.assign(at_end=ends.where(rows["best"], "")).drop(columns="case")
     table = _beside_published(rows, evidence, pick_best=False)
     return by_shape(_beside_emulator(beside_anchor(table, rows, evidence), evidence))
@@ -117,7 +119,7 @@ def ladder(evidence: Evidence) -> pd.DataFrame:
     vector peak of device.json; cuBLAS can exceed it for double if the GPU has FP64 tensor cores.
     """
     table = winners(evidence.of(*swept(evidence)).gpu, evidence)
-    naive = table[(table["kernel"] == "naive") & (table["status"] == "ok")]
+    naive = table[(table["kernel"] == "naive") & (table["status"] == Status.OK)]
     keys = ["platform", "dtype", *SHAPE]
     naive = naive.rename(columns={"time_ms": "naive_ms"})[[*keys, "naive_ms"]]
     table = table.merge(naive, how="left", on=keys)
@@ -290,7 +292,7 @@ def tuning(evidence: Evidence) -> pd.DataFrame:
     """
     rows, found = variants(evidence), []
     for _, case in rows.groupby(CASE, sort=False):
-        ran, chosen = case[case["status"] == "ok"], case[case["chosen"]]
+        ran, chosen = case[case["status"] == Status.OK], case[case["chosen"]]
         registry = ran[ran["registered"]]
         best = (chosen if len(chosen) else case).iloc[0]
         about = {name: best[name] for name in [*CASE, "shape", "shape_class"]}

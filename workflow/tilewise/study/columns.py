@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tilewise import UserError
 from tilewise.files import remedy
 from tilewise.study.schema import read_yaml
+from tilewise.study.status import FaultKind
 
 if TYPE_CHECKING:
     import pandas as pd  # importing it takes half a second, which a command without tables must not pay for
@@ -51,10 +52,7 @@ LATER = {
     for file, facts in _DATA["files"].items()
 }
 #: The columns of traffic.csv that count faults.
-FAULTS = tuple(
-    "races out_of_bounds uninitialised divergence misaligned order_dependent incorrect stopped asynchrony deadlocks "
-    "traps".split()
-)
+FAULTS = tuple(dict.fromkeys(kind.column for kind in FaultKind if not kind.is_remark))
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 #: The columns that name a measured point, in addition to its parameters.

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum, auto
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,16 @@ from tilewise.study.launch import (
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.sources import code_of, files_of
+
+
+class Kind(StrEnum):
+    """What a kernel is: compiled from CUDA C++ or Triton for the GPU, or a loop of the host, or a library's call."""
+
+    CUDA = auto()
+    TRITON = auto()
+    HOST = auto()
+    LIBRARY = auto()
+
 
 #: What a library entry may call, and where it runs.
 LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
@@ -63,7 +74,7 @@ class Kernel:
 
     name: str
     title: str
-    kind: str
+    kind: Kind
     dtypes: tuple
     source: str | None = None
     parameters: tuple = ()
@@ -102,7 +113,7 @@ class Kernel:
     @property
     def launched(self) -> bool:
         """Whether it is compiled for a GPU and launched there on a grid: of CUDA C++ or of Triton."""
-        return self.kind in ("cuda", "triton")
+        return self.kind in (Kind.CUDA, Kind.TRITON)
 
     @property
     def on_gpu(self) -> bool:

@@ -10,7 +10,7 @@ from tilewise import KERNELS, UserError
 from tilewise.study import columns, tuning
 from tilewise.study.device import EMULATED, EMULATED_LIMITS
 from tilewise.study.expressions import CONSTANTS, FUNCTIONS, check
-from tilewise.study.kernel import LIBRARIES, POINT_NAMES, Kernel, LaunchEntry
+from tilewise.study.kernel import LIBRARIES, POINT_NAMES, Kernel, Kind, LaunchEntry
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import read_yaml, validate
 from tilewise.study.sources import code_of
@@ -51,7 +51,7 @@ def _frozen(value: Any) -> Any:
 def _kernel(name: str, entry: Mapping, folder: Path, tuned: Mapping) -> Kernel:
     place = f"{folder / 'registry.yaml'}: {name}"
     fields = {key: _frozen(value) for key, value in entry.items() if key not in LAUNCH_KEYS}
-    if entry["kind"] != "library":
+    if entry["kind"] != Kind.LIBRARY:
         alone = {key: value for key, value in entry.items() if key in LAUNCH_KEYS}
         if "launches" in entry and alone:
             raise UserError(f"{place}.{min(alone)}: an entry with `launches` says this in each of them; move it there")
@@ -61,12 +61,12 @@ def _kernel(name: str, entry: Mapping, folder: Path, tuned: Mapping) -> Kernel:
             for launch in launches
         )
     space = {key: tuple(values) for key, values in entry.get("space", {}).items()}
-    fields |= {"space_requires": space.pop("requires", ()), "space": space}
+    fields |= {"kind": Kind(entry["kind"]), "space_requires": space.pop("requires", ()), "space": space}
     kernel = Kernel(name=name, folder=folder, tuned=tuned, **fields)
     _check_names(kernel, place)
     _check_expressions(kernel, place)
     _check_tuning(kernel, place)
-    if kernel.kind == "library" and kernel.library not in LIBRARIES:
+    if kernel.kind == Kind.LIBRARY and kernel.library not in LIBRARIES:
         raise UserError(f"{place}.library: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host")
     if kernel.source:
         _check_source(kernel, place)
@@ -93,7 +93,7 @@ def _check_names(kernel: Kernel, place: str) -> None:
                 raise UserError(
                     f"{place}.template: {word} is none of its parameters; a template is of dtype and its parameters"
                 )
-        needed = kernel.kind == "host" or (len(types) > 1 and _touches_operands(launch))
+        needed = kernel.kind == Kind.HOST or (len(types) > 1 and _touches_operands(launch))
         if needed and "dtype" not in launch.template:
             raise UserError(f"{place}.template: dtype is missing; a kernel of several types is a template of dtype")
 

@@ -10,7 +10,7 @@ from typing import Any
 from tilewise import UserError
 from tilewise.study import tuning
 from tilewise.study.device import MAX_THREADS_PER_BLOCK
-from tilewise.study.kernel import Kernel
+from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Parameters, Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import meant
@@ -112,7 +112,7 @@ def expand(
                     asked = [Point(task, name, dtype, **shape, parameters=choice) for choice in choices]
                     found |= dict.fromkeys(_possible(asked, kernel, reading.space, where))
     if emulated:
-        return [each for each in found if kernels[each.kernel].kind != "library" or not kernels[each.kernel].on_gpu]
+        return [each for each in found if kernels[each.kernel].kind != Kind.LIBRARY or not kernels[each.kernel].on_gpu]
     return list(found)
 
 

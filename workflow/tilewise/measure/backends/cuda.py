@@ -26,6 +26,7 @@ from tilewise.measure.rows import failed, outcome, timing
 from tilewise.study import verify
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import Origin, Status
 
 #: What the driver answers if it refuses a launch before anything ran.
 REFUSED = (
@@ -175,7 +176,7 @@ class Backend:
             row = self.guarded(job, lambda: timed(job, state, operands, results), operands)
             row |= {"gpu_uuid": ours}
             answer(row)
-            if row["status"] != "ok":
+            if row["status"] != Status.OK:
                 state.skip(f"{row['status']}: {row['message']}")
 
         settings = self.config["timing"]
@@ -226,7 +227,7 @@ class Backend:
         state.exec(lambda call: launch(call.get_stream().addressof()), batched=False)
         measured = results.last()
         measured |= timing(measured.pop("times_ms"), job)
-        return job.row | facts | measured | {"status": "ok"}
+        return job.row | facts | measured | {"status": Status.OK}
 
     # ---- Timing between events --------------------------------------------------------------------------------------
 
@@ -269,11 +270,11 @@ class Backend:
         except cupy.cuda.memory.OutOfMemoryError as error:
             if operands:
                 operands.shape = None
-            return failed(job, "out_of_memory", error)
+            return failed(job, Status.OUT_OF_MEMORY, error)
         except CudaError as error:
-            return failed(job, "invalid_launch" if error.name in REFUSED else "error", error)
+            return failed(job, Status.INVALID_LAUNCH if error.name in REFUSED else Status.ERROR, error)
         except (UserError, runtime.CUDARuntimeError, cupy.cuda.cublas.CUBLASError) as error:
-            return failed(job, "error", error)
+            return failed(job, Status.ERROR, error)
 
     # ---- The device itself ------------------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class Backend:
 
     # ---- Products of operands that the caller makes -----------------------------------------------------------------
 
-    origin = "measured"
+    origin = Origin.MEASURED
     xp = cupy
 
     def shape(self, point: Point) -> tuple[int, int, int]:
@@ -333,10 +334,10 @@ class Backend:
             verify.poison(C, job.point.dtype, job.kernel.reads_c)
             launch(0)
             runtime.deviceSynchronize()
-            return job.row | facts | {"status": "ok"}
+            return job.row | facts | {"status": Status.OK}
 
         row = self.guarded(job, run) | {"gpu_uuid": uuid()}
-        return (C if row["status"] == "ok" else None), row
+        return (C if row["status"] == Status.OK else None), row
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
         """Launch a job twice: through the driver, and through the CUDA runtime, whose error a program compiled by nvcc

@@ -13,6 +13,7 @@ from tilewise.measure.rows import failed, outcome
 from tilewise.microscope.emulator import Emulator, LaunchError, run
 from tilewise.study import verify
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import Status
 
 #: cudaMalloc hands out memory in units of this many bytes.
 ALLOCATION_UNIT = 512
@@ -41,9 +42,9 @@ class Backend:
         try:
             check = self._checked(job, *self._operands(job), self.device.limits)
         except LaunchError as error:
-            return failed(job, "invalid_launch", error)
+            return failed(job, Status.INVALID_LAUNCH, error)
         except UserError as error:
-            return failed(job, "error", error)
+            return failed(job, Status.ERROR, error)
         return job.row | outcome(job, check, "emulated: verified, not timed")
 
     def memory(self) -> tuple[int, int]:

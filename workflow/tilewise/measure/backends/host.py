@@ -17,6 +17,7 @@ from tilewise.measure.rows import failed, outcome, timing
 from tilewise.measure.words import BEYOND_BUDGET
 from tilewise.study import verify
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import Status
 
 Multiply = Callable[[Any, Any, Any], None]
 
@@ -55,7 +56,7 @@ class Backend:
             predicted = _seconds(multiply, A, B, C) * p / few
             budget = config["cpu"]["budget_s"][self.where]
             if predicted > budget:
-                return failed(job, "timeout", f"{BEYOND_BUDGET} {predicted:.0f} s; cpu.budget_s is {budget:g} s")
+                return failed(job, Status.TIMEOUT, f"{BEYOND_BUDGET} {predicted:.0f} s; cpu.budget_s is {budget:g} s")
             A, B = verify.operands(np, dtype, n, p, m, config["seed"])
             times: list[float] = []
             verify.poison(C, dtype)

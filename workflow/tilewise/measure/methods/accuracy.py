@@ -21,15 +21,15 @@ from tilewise.measure.backends import Setting
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, failed, message_of, or_failed
+from tilewise.measure.rows import failed, message_of, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.sources import files_of
+from tilewise.study.status import NOT_BUILT, Origin, Status
 from tilewise.study.sweeps import Reading
 
-MEASURED, PREDICTED = "measured", "predicted"
 #: The CPU loop with which products are compared too, as source a does; only up to this many multiply-adds.
 LOOP, LOOP_MULTIPLY_ADDS = "kij", 2_000_000_000
 #: The scheme of a kernel that makes a chain of fused multiply-adds on the CUDA cores.
@@ -42,8 +42,8 @@ class Multiplier(Protocol):
     """What multiplies."""
 
     @property
-    def origin(self) -> str:
-        """MEASURED or PREDICTED."""
+    def origin(self) -> Origin:
+        """Whether it measures or predicts."""
 
     @property
     def xp(self) -> Any:
@@ -62,7 +62,7 @@ class Multiplier(Protocol):
 class Model:
     """The models of the schemes: what they are off by does not depend on the number of rows and columns."""
 
-    origin: str = PREDICTED
+    origin: Origin = Origin.PREDICTED
     xp: Any = np
 
     def shape(self, point: Point) -> tuple[int, int, int]:
@@ -76,9 +76,9 @@ class Model:
     def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
         scheme = job.kernel.accuracy.get("scheme")
         if scheme is None:
-            return None, failed(job, "unsupported", "no GPU, and no model of what it rounds")
+            return None, failed(job, Status.UNSUPPORTED, "no GPU, and no model of what it rounds")
         C = tensor_core.chain(A, B) if scheme == CHAIN else tensor_core.product(A, B, tensor_core.SCHEMES[scheme])
-        return C, job.row | {"status": "ok", "message": ""}
+        return C, job.row | {"status": Status.OK, "message": ""}
 
 
 class Accuracy(Method):
@@ -148,7 +148,7 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda 
                 looped = loop(_on_host(A), _on_host(B))
             except Exception as error:  # whatever it is: other shapes and kinds are compared in this process too
                 built = [job for job in same if job.row["status"] not in NOT_BUILT]
-                rows += [failed(job, "error", message_of(error)) | _about(job, kind, by) for job in built]
+                rows += [failed(job, Status.ERROR, message_of(error)) | _about(job, kind, by) for job in built]
                 rows += [job.row | _about(job, kind, by) for job in same if job not in built]
                 continue
             for job in same:
@@ -169,7 +169,7 @@ def _on_host(matrix: Any) -> np.ndarray:
 
 
 def _row(job: Job, kind: str, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, looped: np.ndarray | None) -> Row:
-    if by.origin == MEASURED and job.row["status"] in NOT_BUILT:
+    if by.origin == Origin.MEASURED and job.row["status"] in NOT_BUILT:
         C, row = None, job.row
     else:
         C, row = by.multiply(job, A, B)

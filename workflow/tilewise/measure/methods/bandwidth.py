@@ -28,6 +28,7 @@ from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import Status
 
 LOG = logging.getLogger(__name__)
 PROBES = KERNELS / "bandwidth"
@@ -37,7 +38,7 @@ WARM_UP, SAMPLES = 3, 20
 ARRAY_BYTES = 2**30
 #: n, p and m on the emulator.
 SMALL_SHAPE = (2, 2, 9)
-WRONG = {"status": "incorrect", "message": "the result is wrong, so its time means nothing"}
+WRONG = {"status": Status.INCORRECT, "message": "the result is wrong, so its time means nothing"}
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
     device = work.device
     row: Row = {"platform": device.platform, "quantity": probe.quantity, "dtype": dtype, "unit": probe.unit}
     sheet = probe.ceiling(device.gpu, dtype) if device.gpu else None
-    row |= {"datasheet": sheet, "samples": 0, "status": "ok", "message": ""}
+    row |= {"datasheet": sheet, "samples": 0, "status": Status.OK, "message": ""}
     run = _emulated if device.backend == "emulator" else _timed
 
     def job(n: int, p: int, m: int) -> Job:
@@ -206,11 +207,11 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
 
     try:
         small = job(*SMALL_SHAPE)
-        if small.row["status"] != "error":  # as it is before a run
+        if small.row["status"] != Status.ERROR:  # as it is before a run
             return row | {name: small.row[name] for name in ("status", "message")}
         return row | run(probe, dtype, device, job)
     except Exception as error:  # whatever it is: the other probes run in this process too
-        return row | {"status": "error", "message": message_of(error)}
+        return row | {"status": Status.ERROR, "message": message_of(error)}
 
 
 def ceilings(memory: Row) -> list[Row]:

@@ -20,13 +20,14 @@ import numpy as np
 from tilewise import UserError
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, message_of
+from tilewise.measure.rows import message_of
 from tilewise.measure.task import Work, measure_task
 from tilewise.study import columns, verify
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
 
 #: In the order of the clock. `load` is the loading of the compiled kernel, `total` the whole call.
@@ -67,7 +68,7 @@ def calls(jobs: Sequence[Job], device: Device, seed: int) -> list[Row]:
     for order in itertools.chain.from_iterable(itertools.permutations(group) for group in shapes.values()):
         names = ", ".join(job.point.kernel for job in order)
         if device.backend == "emulator":
-            note = {"status": "not_timed", "message": "emulated: not timed", "order": names}
+            note = {"status": Status.NOT_TIMED, "message": "emulated: not timed", "order": names}
             rows += [job.row | note | {"position": place} for place, job in enumerate(order, 1)]
             continue
         for repeat in range(1, REPEATS + 1):
@@ -84,7 +85,7 @@ def _in_fresh_process(jobs: Sequence[Job], seed: int) -> list[Row]:
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        note = {"status": "error", "message": (said or [f"it ended with exit status {done.returncode}"])[-1]}
+        note = {"status": Status.ERROR, "message": (said or [f"it ended with exit status {done.returncode}"])[-1]}
         return [job.row | note | {"position": place} for place, job in enumerate(jobs, 1)]
     rows = []
     for place, (job, call) in enumerate(zip(jobs, json.loads(done.stdout)), 1):
@@ -131,7 +132,7 @@ def main() -> None:
     answer = []
     for ms, C, stopped in found:
         check = verify.check(C, *reference, dtype, point.p)
-        status = "error" if stopped else "ok" if check.ok else "incorrect"
+        status = Status.ERROR if stopped else Status.OK if check.ok else Status.INCORRECT
         answer.append({"ms": ms, "status": status, "message": stopped or check.message})
     print(json.dumps(answer))
 

@@ -14,11 +14,12 @@ from tilewise import UserError
 from tilewise.measure.backends import Setting
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, failed, or_failed, outcome
+from tilewise.measure.rows import failed, or_failed, outcome
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
 
 #: Seconds before the counter is read, and between two looks at the clock.
@@ -49,7 +50,7 @@ class Energy(Method):
 
 
 def _emulated(job: Job) -> Row:
-    return job.row | {"status": "not_timed", "message": "emulated: takes no energy of a GPU"}
+    return job.row | {"status": Status.NOT_TIMED, "message": "emulated: takes no energy of a GPU"}
 
 
 def _measured(work: Work) -> list[Row]:
@@ -74,7 +75,7 @@ def _measured(work: Work) -> list[Row]:
                 work.config["energy"]["seconds"],
             )
         except pynvml.NVMLError as error:
-            return failed(job, "unsupported", f"NVML does not report the energy of this GPU: {error}")
+            return failed(job, Status.UNSUPPORTED, f"NVML does not report the energy of this GPU: {error}")
         found = operands.check()
         return row | outcome(job, found) | (columns_of(job.point, *used) if found.ok else {})
 

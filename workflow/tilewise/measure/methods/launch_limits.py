@@ -15,13 +15,14 @@ from tilewise.measure import where
 from tilewise.measure.backends import Setting, bench_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, failed, message_of, outcome
+from tilewise.measure.rows import failed, message_of, outcome
 from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
 
 LOG = logging.getLogger(__name__)
@@ -79,10 +80,10 @@ class LaunchLimits(Method):
             try:
                 found = bench.attempt(case.job, case.raised)
             except Exception as error:  # whatever it is: the other launches are tried in this process too
-                rows.append(failed(case.job, "error", message_of(error)))
+                rows.append(failed(case.job, Status.ERROR, message_of(error)))
             else:
                 row |= {"gpu_uuid": found.gpu_uuid} | where.columns(found.gpu_uuid)
-                refusal = {"status": "invalid_launch", "message": f"{found.error}: {found.error_text}"}
+                refusal = {"status": Status.INVALID_LAUNCH, "message": f"{found.error}: {found.error_text}"}
                 note = "launched and verified, not timed"
                 rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))
                 said = found._asdict() | {"outcome": "launched" if found.check else "refused"}

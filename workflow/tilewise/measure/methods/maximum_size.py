@@ -12,13 +12,14 @@ from tilewise.measure.backends import Bench, Setting, bench_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT, or_failed
+from tilewise.measure.rows import or_failed
 from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import UNIT, Reading
 
 LOG = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ def _probe(point: Point, job: Callable[[int], Job], bench: Bench, work: Work, fo
     settings = work.config["maximum_size"]
     budget = settings["budget_s"]
     small = _small(bench, job, allocatable, budget)
-    if small["status"] != "ok":
+    if small["status"] != Status.OK:
         return small
     gflops = small["gflops"]
     timed = allocatable
@@ -146,7 +147,7 @@ def _probe(point: Point, job: Callable[[int], Job], bench: Bench, work: Work, fo
     for n in [*(also for also in settings["also_n"] if also < timed), timed]:
         rows[n] = bench.once(job(n))
         LOG.info("%s: %s", job(n).point.label(), told(rows[n]))
-        checked = min(work.config["verification"]["rows"], n) if rows[n]["status"] == "ok" else None
+        checked = min(work.config["verification"]["rows"], n) if rows[n]["status"] == Status.OK else None
         found.append(facts | {"timed_n": n, "time_ms": rows[n]["time_ms"], "rows_checked": checked})
     return rows[timed]
 

@@ -12,11 +12,11 @@ from tilewise.files import digest
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import NOT_BUILT
 from tilewise.measure.task import Work, run_jobs
 from tilewise.study import columns, tuning
 from tilewise.study.device import REGISTER_UNIT, WARP
 from tilewise.study.points import Parameters, Point
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading, in_words
 
 #: What variants compete for: a kernel, an element type and a class of shapes.
@@ -82,7 +82,7 @@ def _refused(job: Job, built: Built, limits: Mapping[str, Any]) -> Row | None:
         for wanted, allowed, words in asked:
             if wanted > allowed:
                 message = f"not launched: {launch.instance} needs {wanted} {words}; the device allows {allowed}"
-                return job.row | {"status": "invalid_launch", "message": message}
+                return job.row | {"status": Status.INVALID_LAUNCH, "message": message}
     return None
 
 
@@ -126,7 +126,7 @@ def _mean_times(jobs: Sequence[Job], rows: Mapping[str, Row], column: str) -> di
     for job in jobs:
         row, place = rows[job.key], contest(job.point)
         shapes.setdefault(place, set()).add((job.point.n, job.point.p, job.point.m))
-        if row["status"] == "ok" and row.get(column):
+        if row["status"] == Status.OK and row.get(column):
             logarithms.setdefault(place, {}).setdefault(job.point.parameters, {})[job.point] = math.log(row[column])
     return {
         place: {each: sum(at.values()) / len(at) for each, at in found.items() if len(at) == len(shapes[place])}
@@ -159,7 +159,7 @@ def _variant(
         "shape_class": place[2],
         "screen_ms": screened.get("screen_ms"),
         "spill_bytes": None if math.isnan(sum(spills)) else sum(spills),
-        "gflops": 2e-6 * job.point.multiply_adds / time_ms if time_ms and row["status"] == "ok" else None,
+        "gflops": 2e-6 * job.point.multiply_adds / time_ms if time_ms and row["status"] == Status.OK else None,
         "registered": registered(place, parameters, work),
         "chosen": best.get(place) == parameters,
     }
