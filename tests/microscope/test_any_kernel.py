@@ -2,9 +2,9 @@
 
 import json
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -348,17 +348,19 @@ def test_five_lines_of_python_and_the_commands_of_the_docs_run(tmp_path, monkeyp
     assert main(["trace", "smooth.yaml"]) == 0, capsys.readouterr()
 
 
-def test_4096_threads_take_two_seconds(tmp_path):
-    """Compile included; what all kernels share is in the cache."""
+def test_65536_threads_cost_less_than_the_start_and_the_compile(tmp_path):
+    """In seconds of the CPU, because a clock on the wall measures what else the machine does."""
     (tmp_path / "mine.cu").write_text(FILE.read_text().split("__global__ void sums(")[0])
-    words = ["--function", "saxpy", "--grid", "16", "--block", "256", "--arg", "n=4096", "--arg", "a=2"]
-    words += ["--arg", "x=float[4096]:random", "--arg", "y=float[4096]:random"]
-    taken = []
-    for _ in range(3):
-        began = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-m", "tilewise", "trace", tmp_path / "mine.cu", *words], capture_output=True
-        )
-        taken.append(time.perf_counter() - began)
-        assert done.returncode == 0, done
-    assert min(taken) < 2, taken
+
+    def seconds(blocks):
+        n = 256 * blocks
+        words = ["--function", "saxpy", "--grid", blocks, "--block", "256", "--arg", f"n={n}", "--arg", "a=2"]
+        words += ["--arg", f"x=float[{n}]:random", "--arg", f"y=float[{n}]:random"]
+        command = [sys.executable, "-m", "tilewise", "trace", tmp_path / "mine.cu", *map(str, words)]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    seconds(1)  # compiles what all kernels share
+    assert min(seconds(256) for _ in range(3)) < 2 * min(seconds(1) for _ in range(3))
