@@ -23,8 +23,8 @@ from snakemake.utils import update_config
 
 from tilewise import ROOT
 from tilewise.evidence import load_evidence
-from tilewise.explain import scatter
-from tilewise.report import claims, figures, findings, markup, notes, render, rows, runs, sections, tables
+from tilewise.explain import runs, scatter
+from tilewise.report import claims, figures, findings, markup, notes, render, rows, sections, tables
 from tilewise.study import columns, registry
 
 GPUS = {

@@ -8,7 +8,8 @@ import synthetic
 from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.report import figures, runs
+from tilewise.explain import runs
+from tilewise.report import figures
 
 SLOWER = {"gpu-node7": 1.0, "gpu-node8": 1.05, "gpu-node9": 0.99}
 

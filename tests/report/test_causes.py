@@ -9,8 +9,8 @@ from prose import plain, section, told
 
 from tilewise import RECORDED
 from tilewise.evidence import data_sheets, load_evidence
-from tilewise.explain import bottleneck, climb, mix, timings
-from tilewise.report import figures, findings, render, runs, sections, tables
+from tilewise.explain import bottleneck, climb, mix, runs, timings
+from tilewise.report import figures, findings, render, sections, tables
 
 FOLDER = RECORDED / "nvidia-h200"
 

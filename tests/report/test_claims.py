@@ -8,6 +8,7 @@ import synthetic
 
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import load_evidence
+from tilewise.explain import quantities
 from tilewise.report import claims, render
 from tilewise.report.claims import Verdict
 
@@ -25,12 +26,12 @@ def evidence(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gpu(evidence):
-    return claims.Machine(evidence, evidence.gpus[0])
+    return quantities.Machine(evidence, evidence.gpus[0])
 
 
 @pytest.fixture(scope="module")
 def emulator(evidence):
-    return claims.Machine(evidence, evidence.platforms[0])
+    return quantities.Machine(evidence, evidence.platforms[0])
 
 
 def claim(quantity, holds_when="value == published", published=1, **keys):
@@ -49,7 +50,7 @@ def named(name):
 
 def on(machine, gpu):
     """The same machine, whose GPU has this name."""
-    changed = object.__new__(claims.Machine)
+    changed = object.__new__(quantities.Machine)
     device = dataclasses.replace(machine.platform.device, gpu=machine.platform.device.gpu | {"name": gpu})
     changed.__dict__.update(machine.__dict__, platform=dataclasses.replace(machine.platform, device=device))
     return changed
@@ -63,7 +64,7 @@ def with_times(machine, times):
         rows.loc[
             (fits & (rows["m"] == 8192) & (rows["p"] == 8192)).fillna(False), ["time_ms", "time_q1_ms", "time_q3_ms"]
         ] = values
-    changed = object.__new__(claims.Machine)
+    changed = object.__new__(quantities.Machine)
     changed.__dict__.update(machine.__dict__, rows=rows)
     return changed
 
@@ -75,7 +76,7 @@ def with_only(machine, times):
         row = machine.rows[(machine.rows["kernel"] == columns["kernel"]) & (machine.rows["status"] == "ok")].iloc[0]
         measured = {"time_ms": time, "time_q1_ms": time * 0.999, "time_q3_ms": time * 1.001, "samples": 10}
         rows.append(row.to_dict() | SQUARE | columns | measured)
-    changed = object.__new__(claims.Machine)
+    changed = object.__new__(quantities.Machine)
     changed.__dict__.update(machine.__dict__, rows=pd.DataFrame(rows).astype(machine.rows.dtypes))
     return changed
 
@@ -384,11 +385,11 @@ def test_a_value_inside_the_range_counts_too():
         return claims.evaluate(claim("found", condition, published), functions)["reason"]
 
     hangs = "depends on a difference smaller than the range of the runs"
-    assert answer(claims.Spread(256, 32, 256), "value == published") == hangs
-    assert answer(claims.Spread(64, -64, 64), "value != 0") == hangs
-    assert answer(claims.Spread(45, 20, 60), "abs(value - published) <= 5", 29.7) == hangs
-    assert answer(claims.Spread(256, 32, 256, among=(32, 256)), "value == published") == ""
-    assert answer(claims.Spread(256, 64, 256, among=(64, 256)), "value == published") == hangs
+    assert answer(quantities.Spread(256, 32, 256), "value == published") == hangs
+    assert answer(quantities.Spread(64, -64, 64), "value != 0") == hangs
+    assert answer(quantities.Spread(45, 20, 60), "abs(value - published) <= 5", 29.7) == hangs
+    assert answer(quantities.Spread(256, 32, 256, among=(32, 256)), "value == published") == ""
+    assert answer(quantities.Spread(256, 64, 256, among=(64, 256)), "value == published") == hangs
 
 
 def test_of_one_run_the_spread_is_not_known(gpu):
@@ -409,7 +410,7 @@ def test_what_the_emulator_refuses_is_no_verdict_on_cuda(gpu, emulator):
 
 def with_facts(machine, **tables):
     """The same machine with these rows of facts; a column that a row lacks is empty."""
-    changed = object.__new__(claims.Machine)
+    changed = object.__new__(quantities.Machine)
     facts = {
         name: pd.DataFrame(rows, columns=list(machine.facts[name])).convert_dtypes() for name, rows in tables.items()
     }
@@ -571,7 +572,7 @@ OF_THE_DEVICE |= {"padded-grid-covers-the-edge"}
 @pytest.mark.parametrize("case", [c for e in CLAIMS for c in claims.cases(e)], ids=lambda c: f"{c['id']} {c['case']}")
 def test_what_was_not_measured_is_not_judged(case, gpu):
     """Every claim that is about what the study measures is untestable on a machine without a row."""
-    empty = object.__new__(claims.Machine)
+    empty = object.__new__(quantities.Machine)
     facts = {name: table.head(0) for name, table in gpu.facts.items()}
     empty.__dict__.update(gpu.__dict__, facts=facts, rows=gpu.rows.head(0))
     found = claims.evaluate(case, empty)["verdict"]
@@ -702,12 +703,12 @@ def test_side_by_side(evidence):
 
 
 def test_spread_arithmetic():
-    a, b = claims.Spread(10, 9, 11), claims.Spread(2, 1, 4)
-    assert a / b == claims.Spread(5, 9 / 4, 11)
-    assert a - b == claims.Spread(8, 5, 10)
-    assert 100 * (a / 10 - 1) == claims.Spread(0, 100 * (9 / 10 - 1), 100 * (11 / 10 - 1))
-    assert 20 / b == claims.Spread(10, 5, 20)
-    assert 1 - a == claims.Spread(-9, -10, -8)
+    a, b = quantities.Spread(10, 9, 11), quantities.Spread(2, 1, 4)
+    assert a / b == quantities.Spread(5, 9 / 4, 11)
+    assert a - b == quantities.Spread(8, 5, 10)
+    assert 100 * (a / 10 - 1) == quantities.Spread(0, 100 * (9 / 10 - 1), 100 * (11 / 10 - 1))
+    assert 20 / b == quantities.Spread(10, 5, 20)
+    assert 1 - a == quantities.Spread(-9, -10, -8)
     assert dataclasses.asdict(a + 1)["high"] == 12
 
 
@@ -715,7 +716,7 @@ def test_spread_arithmetic():
 def recorded():
     """The GPU of the recorded run."""
     evidence = load_evidence([], recorded=RECORDED)
-    return claims.Machine(evidence, evidence.gpus[0])
+    return quantities.Machine(evidence, evidence.gpus[0])
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import synthetic
 
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
+from tilewise.explain.tiling import tiling
 from tilewise.report import charts, drawings, figures, markup, sections, tables
 from tilewise.study.points import point
 
@@ -87,7 +88,7 @@ TENSOR_CORES = {
 @pytest.mark.parametrize("name", TENSOR_CORES)
 def test_a_tiling_on_the_tensor_cores_follows_from_tile_tensor_map_or_warp(kernels, name, device):
     dtype, parameters, block, warp, depth, stages = TENSOR_CORES[name]
-    found = drawings.tiling(kernels[name], point("t", name, dtype, 8192, 8192, 8192, **parameters))
+    found = tiling(kernels[name], point("t", name, dtype, 8192, 8192, 8192, **parameters))
     assert (found.block, found.warp, found.thread) == (block, warp, None)
     assert (found.depth, found.stages, found.cluster) == (depth, stages, parameters.get("cluster_blocks", 1))
     assert ("share what they load of B" in found.words) == (found.cluster == 2)
@@ -103,7 +104,7 @@ def test_every_kernel_of_the_ladder_has_its_drawing(kernels):
 @pytest.mark.parametrize("name", CASES)
 def test_a_tiling_follows_from_the_registry(kernels, name):
     parameters, block, warp, thread, depth = CASES[name]
-    found = drawings.tiling(kernels[name], point("t", name, "float", 8192, 8192, 8192, **parameters))
+    found = tiling(kernels[name], point("t", name, "float", 8192, 8192, 8192, **parameters))
     assert (found.block, found.warp, found.thread, found.depth) == (block, warp, thread, depth)
     assert found.threads * found.thread[0] * found.thread[1] * found.repeats == block[0] * block[1]
     assert f"{block[0]} × {block[1]} elements of C" in found.words
@@ -111,18 +112,18 @@ def test_a_tiling_follows_from_the_registry(kernels, name):
 
 def test_threads_that_only_fetch_are_not_drawn_as_if_they_computed(kernels):
     at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
-    found = drawings.tiling(kernels["tma_ring"], at)
+    found = tiling(kernels["tma_ring"], at)
     assert found.thread is None and found.warp is None and found.stages == 4
     assert "holds 4 such steps" in found.words
 
 
 def test_a_library_has_no_tiles(kernels):
-    assert drawings.tiling(kernels["cublas"], point("t", "cublas", "float", 64, 64, 64)) is None
+    assert tiling(kernels["cublas"], point("t", "cublas", "float", 64, 64, 64)) is None
 
 
 def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
     at = point("t", "register_tile", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=8)
-    drawing = drawings.tile_svg(drawings.tiling(kernels["register_tile"], at), "x", "Tiles of <it>")
+    drawing = drawings.tile_svg(tiling(kernels["register_tile"], at), "x", "Tiles of <it>")
     root = ElementTree.fromstring(drawing)
     assert "block: 128 × 256 of C" in drawing and "Tiles of &lt;it&gt;" in drawing
     boxes = {

@@ -14,8 +14,8 @@ from test_report import Page
 from tilewise import ROOT, UserError
 from tilewise.compile import build
 from tilewise.evidence import Evidence, load_evidence, load_platform, point_of
-from tilewise.explain import timings
-from tilewise.report import figures, headings, markup, render, runs, tables
+from tilewise.explain import runs, timings
+from tilewise.report import figures, headings, markup, render, tables
 from tilewise.study import columns, points, registry
 from tilewise.study.kernel import LaunchEntry
 

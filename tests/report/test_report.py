@@ -15,7 +15,8 @@ from prose import said, section
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import load_evidence
-from tilewise.report import figures, findings, markup, render, runs, sections, tables
+from tilewise.explain import runs
+from tilewise.report import figures, findings, markup, render, sections, tables
 
 TABLES = """
 Claims. CPU times. Best blocks, float. Blocks in double. The largest product. Best tiles, float. Best tiles, double.

@@ -10,8 +10,8 @@ import synthetic
 from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import bottleneck, timings, traffic
-from tilewise.report import claims, runs, sections, tables
+from tilewise.explain import bottleneck, runs, timings, traffic
+from tilewise.report import claims, sections, tables
 from tilewise.rules import Study
 
 APPENDIX, CONCLUSION, ROOFS = "17-appendix.md", "16-machines.md", "11-roofs.md"

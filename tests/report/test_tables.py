@@ -12,8 +12,8 @@ from prose import section
 from tilewise import UserError
 from tilewise.compile import build
 from tilewise.evidence import Evidence, load_evidence, load_platform, published
-from tilewise.explain import timings, traffic
-from tilewise.report import figures, findings, headings, runs, tables
+from tilewise.explain import runs, timings, traffic, tuned
+from tilewise.report import figures, findings, headings, tables
 from tilewise.study import columns, points
 
 PUBLISHED = published()
@@ -298,7 +298,7 @@ def test_counted_against_hardware(emulator):
 
 
 def test_what_the_tuner_found(gpu, emulator):
-    table = tables.tuning(gpu)
+    table = tuned.tuning(gpu)
     assert table["shape"].tolist() == ["(4096, 4096, 4096)", "(8192, 8192, 8192)"]
     assert table["shape_class"].tolist() == ["medium", "large"]
     row = table.iloc[1]
@@ -306,7 +306,7 @@ def test_what_the_tuner_found(gpu, emulator):
     assert row["choice"] == "tile_n 128, tile_m 128, tile_k 16" and row["gflops"] == 40_000
     assert row["registry_gflops"] == 30_000 and row["gain_percent"] == pytest.approx(100 / 3)
     assert row["percent_of_anchor"] == pytest.approx(100 * 40 / 51, rel=0.01)
-    ranks = tables.variants(gpu).set_index(["n", "tile_k"])["rank"]
+    ranks = tuned.variants(gpu).set_index(["n", "tile_k"])["rank"]
     assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
     words = section(gpu, "09-side-by-side.md")
     assert "made 8 trials of a variant at a shape; 2 failed." in words
@@ -314,7 +314,7 @@ def test_what_the_tuner_found(gpu, emulator):
     drawing = figures.svg(figures.task("tune", gpu))
     assert "register_tile, float" in drawing and "spills registers" in drawing
     # Without a GPU the recorded variants are shown beside what the emulator verified.
-    both = tables.tuning(emulator).set_index("platform")
+    both = tuned.tuning(emulator).set_index("platform")
     assert both.loc["nvidia-h200", "gflops"].tolist() == [40_000, 40_000]
     assert both.loc["emulator", "gflops"].isna().all() and (both.loc["emulator", "variants"] == 4).all()
 

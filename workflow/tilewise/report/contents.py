@@ -6,8 +6,21 @@ from typing import Any
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain import accuracy, blocks, bottleneck, climb, profiles, scatter, sizes, timings, traffic
-from tilewise.report import claims, figures, runs, tables
+from tilewise.explain import (
+    accuracy,
+    blocks,
+    bottleneck,
+    climb,
+    profiles,
+    runs,
+    scatter,
+    sizes,
+    timings,
+    traffic,
+    tuned,
+)
+from tilewise.report import claims, figures, tables
+from tilewise.study.status import Status
 
 
 def _differing(counted: pd.DataFrame) -> pd.DataFrame:
@@ -45,7 +58,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "spilling_tiles": lambda page: climb.spilling(page.frame("tile_counts")),
     "tile_counts": lambda page: climb.tile_counts(page.evidence),
     "traffic": lambda page: traffic.traffic(page.evidence),
-    "tuning": lambda page: tables.tuning(page.evidence),
+    "tuning": lambda page: tuned.tuning(page.evidence),
     "best_of_each": lambda page: page.ladder,
     "verification": lambda page: runs.verification(page.evidence),
     # Of sentences only:
@@ -61,7 +74,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
     "joules": lambda page: _with_anchors(tables.energy(page.evidence), page.evidence),
     "longer_with_lines": lambda page: traffic.longer_with_lines(page.frame("cache_lines")),
-    "missing_roofs": lambda page: page.frame("roofs").query("status != @Status.OK"),
+    "missing_roofs": lambda page: page.frame("roofs")[lambda rows: rows["status"] != Status.OK],
     "models": lambda page: runs.models(page.frame("cards"), page.evidence),
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "pairs": lambda page: runs.pairs(page.compared, page.both),
@@ -69,7 +82,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "roofs": lambda page: tables.bandwidth(page.evidence.of("bandwidth")),
     "squares": lambda page: timings.squares(page.ladder, page.evidence),
     "tally": lambda page: claims.tally(page.verdicts),
-    "tuned": lambda page: tables.tuned(page.frame("tuning")),
+    "tuned": lambda page: tuned.tuned(page.frame("tuning")),
     "verdicts": lambda page: page.verdicts,
 }
 #: The figures beside those of tasks and of `figures.OVERVIEW`.

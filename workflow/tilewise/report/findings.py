@@ -4,8 +4,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from tilewise.evidence import Evidence
-from tilewise.explain import climb
-from tilewise.report import runs
+from tilewise.explain import climb, runs
 from tilewise.report.notes import plain
 from tilewise.report.sections import listed, number_of, rounded, times
 

@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tilewise.evidence import Evidence
+from tilewise.explain.tiling import Tiling
 from tilewise.report import claims, drawings, figures, headings, notes
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
@@ -353,9 +354,7 @@ def figure_html(figure: Figure | str, caption: str, name: str = "", number: int 
     return _framed(drawing, caption, name, number), name, drawing
 
 
-def kernel_html(
-    kernel: Kernel, tiles: drawings.Tiling, idea: str = "", number: int | None = None
-) -> tuple[str, str, str]:
+def kernel_html(kernel: Kernel, tiles: Tiling, idea: str = "", number: int | None = None) -> tuple[str, str, str]:
     """HTML of a kernel's tiles beside the lines of its file that begin with `idea`; its name; the drawing alone."""
     name, title = f"tiles-of-{kernel.name}", f"Tiles of {kernel.name}"
     place, code = kernel.path.name, ""

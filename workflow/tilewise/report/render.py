@@ -19,10 +19,11 @@ from markupsafe import Markup, escape
 
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence, point_of
-from tilewise.explain import climb, timings
+from tilewise.explain import climb, quantities, runs, timings
+from tilewise.explain.tiling import tiling
 from tilewise.files import replacing, write_json
 from tilewise.measure.accuracy import MEANING
-from tilewise.report import claims, drawings, figures, findings, markup, notes, runs, sections, tables
+from tilewise.report import claims, figures, findings, markup, notes, sections, tables
 from tilewise.report.contents import FIGURES, LAYOUTS, OF_THE_LADDER, TABLES, TASKS
 from tilewise.report.sections import Machine, Row
 from tilewise.study.expressions import ceil_div
@@ -58,7 +59,7 @@ class Page:
         return {name: getattr(self, name) for name in sections.NAMES} | {
             "ceil_div": ceil_div,
             "Verdict": claims.Verdict,
-            "nearly": claims.NEARLY,
+            "nearly": quantities.NEARLY,
         }
 
     def gpus(self, *tasks: str) -> list[Machine]:
@@ -104,7 +105,7 @@ class Page:
         """The only one of `rows`; raises Untestable if there is none."""
         found = self.rows(name, *known, **where)
         if not found:
-            raise claims.Untestable(f"there is no such row in {name}: {where}")
+            raise quantities.Untestable(f"there is no such row in {name}: {where}")
         return found[0]
 
     def published(self, quantity: str) -> float:
@@ -276,7 +277,7 @@ class Page:
         def made() -> str:
             kernel = self.evidence.kernels[row["kernel"]]
             point = point_of(row, kernel)
-            tiles = point and drawings.tiling(kernel, point, self.evidence.device(row["platform"]))
+            tiles = point and tiling(kernel, point, self.evidence.device(row["platform"]))
             if not tiles:
                 return ""
             found, name, drawing = markup.kernel_html(kernel, tiles, idea, next(self._numbers["Figure"]))

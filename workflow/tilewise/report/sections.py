@@ -23,9 +23,9 @@ from markupsafe import Markup
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import Evidence, Platform
+from tilewise.explain.quantities import FUNCTIONS, Choice, Spread, Untestable
+from tilewise.explain.quantities import Machine as ClaimsMachine
 from tilewise.report import notes
-from tilewise.report.claims import FUNCTIONS, Choice, Spread, Untestable
-from tilewise.report.claims import Machine as ClaimsMachine
 from tilewise.study.columns import COLUMNS
 from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters

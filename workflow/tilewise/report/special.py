@@ -11,9 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from tilewise.evidence import Evidence
-from tilewise.explain import mix
+from tilewise.explain import mix, tuned
 from tilewise.explain.timings import choice_text, shape_text
-from tilewise.report import charts, panels, tables
+from tilewise.report import charts, panels
 from tilewise.report.charts import Spec, look
 from tilewise.report.panels import EDGE, MOST_ENTRIES, by_size
 from tilewise.report.rows import beside_limits, described
@@ -153,10 +153,10 @@ def tuning(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             axis.plot(line["rank"], line["percent_of_best"], color=colour, linewidth=2 if large else 0.9)
             spilled = line[(line["spill_bytes"] > 0) & large]  # hundreds of words would say little
             axis.scatter(spilled["rank"], spilled["percent_of_best"], color=colour, marker="x", s=12)
-            good = line[line["percent_of_best"] >= 100 * tables.AS_GOOD]
+            good = line[line["percent_of_best"] >= 100 * tuned.AS_GOOD]
             mark = axis.scatter(*good[["rank", "percent_of_best"]].iloc[-1], color=colour, s=22, zorder=3, **EDGE)
             tell(mark, [f"{shape}: {len(good)} of {len(line)} variants are as good as the best"])
-        axis.axhline(100 * tables.AS_GOOD, color=GREY, linewidth=0.8, linestyle="--")
+        axis.axhline(100 * tuned.AS_GOOD, color=GREY, linewidth=0.8, linestyle="--")
         axis.set(xscale="log", ylim=(0, 103), ylabel=spec.y_unit if number % spec.columns == 0 else "")
         axis.set_xlabel(spec.unit if number >= len(parts) - spec.columns else "")  # below which there is no other
         axis.xaxis.set(major_formatter="{x:g}", minor_formatter=NullFormatter())

@@ -1,0 +1,316 @@
+"""What claims and sentences ask of the measured tables: numbers with the range in which they lie, and choices.
+
+The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and for the sections. A
+measured quantity is an interval, the range of the runs of its points, and arithmetic works on intervals.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tilewise import UserError
+from tilewise.evidence import Evidence, Platform, within
+from tilewise.study.columns import SHAPE
+from tilewise.study.status import Origin, Status
+
+#: With fewer samples than this, quartiles say nothing.
+FEWEST_SAMPLES = 3
+#: A choice that takes at most so many times the shortest time is as good as the best.
+NEARLY = 1.01
+
+
+class Untestable(Exception):
+    """Something that a claim needs was not measured on this machine; the message says what."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A measured number and the range in which it lies: for times, that of the runs, or of one run the quartiles.
+
+    `known` is false if there were too few samples for a range. If the number can have only a few values, such as the
+    tiles that are equally fast, `among` lists them, and `nearly` those that are not much slower.
+    """
+
+    value: float
+    low: float
+    high: float
+    known: bool = True
+    among: tuple = ()
+    nearly: tuple = ()
+
+    def _with(self, other, operation):
+        other = other if isinstance(other, Spread) else Spread(other, other, other, among=(other,))
+        ends = [operation(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
+        among = tuple(sorted({operation(a, b) for a in self.among for b in other.among}))
+        return Spread(operation(self.value, other.value), min(ends), max(ends), self.known and other.known, among)
+
+    def values(self, *marks):
+        """Values that it may have, its own first: all if they are few, else some of its range and the marks in it."""
+        marks = [mark for mark in marks if mark is not None and self.low <= mark <= self.high]
+        return [self.value, *(self.among or [*marks, *np.linspace(self.low, self.high, 101)])]
+
+    def __add__(self, other):
+        return self._with(other, lambda a, b: a + b)
+
+    def __sub__(self, other):
+        return self._with(other, lambda a, b: a - b)
+
+    def __mul__(self, other):
+        return self._with(other, lambda a, b: a * b)
+
+    def __truediv__(self, other):
+        return self._with(other, lambda a, b: a / b)
+
+    def __rsub__(self, other):
+        return self._with(other, lambda a, b: b - a)
+
+    def __rtruediv__(self, other):
+        return self._with(other, lambda a, b: b / a)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a sweep found best or worst, in words, such as the block `16 × 64`.
+
+    `among` lists all that are as fast within the spread, the first of them `value`, and `nearly` those that are not
+    much slower. A pair of choices has pairs.
+    """
+
+    value: str | tuple[str, ...]
+    among: tuple
+    nearly: tuple = ()
+
+    @property
+    def words(self) -> str:
+        """The choice as a table shows it."""
+        return self.value if isinstance(self.value, str) else " and ".join(self.value)
+
+    def values(self, *marks):
+        """Every value that it may have, its own first."""
+        return [self.value, *self.among]
+
+
+#: The functions of Machine that expressions and sections may call.
+FUNCTIONS = "time rate best worst pair wrong gate traffic counted loop energy maximum call launch roof held".split()
+FUNCTIONS += "chosen_tile limit bandwidth not_here".split()
+
+
+class Machine:
+    """What an expression can ask of one platform. Every function takes conditions on columns: `dtype='float', tile=32`.
+
+    A list has the values that a column may have: `block_x=[8, 16]`, for a claim about those that a source tried.
+    `cube=8192` means n = p = m = 8192. A column that does not exist raises UserError. A row that does not exist, or
+    that did not run, makes the claim untestable.
+    """
+
+    def __init__(self, evidence: Evidence, platform: Platform):
+        self.platform = platform
+        rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+        self.rows = rows[rows["platform"] == platform.name]
+        # Counts do not depend on the machine that counted; everything else does.
+        self.facts = {
+            name: table[table["platform"] == platform.name] if "platform" in table else table
+            for name, table in evidence.facts.items()
+        }
+
+    def functions(self) -> dict[str, Callable]:
+        """The functions, by the names that expressions use."""
+        return {name: getattr(self, name) for name in FUNCTIONS} | {"abs": abs}
+
+    def time(self, **where):
+        """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""
+        rows = self._fastest(where).head(1)
+        [row] = rows.fillna({"runs": 1}).to_dict("records")
+        [low], [high] = within(rows)
+        return Spread(row["time_ms"], low, high, known=row["runs"] > 1 or not row["samples"] < FEWEST_SAMPLES)
+
+    def rate(self, **where):
+        """Rate in GFLOP/s of the fastest row that fits."""
+        row = self._fastest(where).iloc[0]
+        return 2e-6 * float(row["n"]) * float(row["p"]) * float(row["m"]) / self.time(**where)
+
+    def best(self, column, **where):
+        """The value of a column in the fastest row; its range covers all rows that are as fast within the spread.
+
+        The column `block` is both sizes of the block, in words. If `where` lists values, all must have been tried.
+        """
+        rows = self._all_tried(where)
+        low, high = within(rows)
+        return _one_of(rows, column, low <= high.iloc[0], rows["time_ms"] <= NEARLY * rows["time_ms"].iloc[0], 0)
+
+    def worst(self, column, **where):
+        """The value of the slowest row; its range covers all rows that are as slow within the spread."""
+        rows = self._all_tried(where)
+        low, high = within(rows)
+        return _one_of(rows, column, high >= low.iloc[-1], NEARLY * rows["time_ms"] >= rows["time_ms"].iloc[-1], -1)
+
+    def pair(self, one, other):
+        """Two choices beside each other, for a claim that they differ: `value[0] != value[1]`."""
+        return Choice((one.value, other.value), tuple(itertools.product(one.among, other.among)))
+
+    def wrong(self, **where):
+        """How many of the verified products came out wrong."""
+        rows = _fitting(self.rows, where)
+        rows = rows[rows["status"].isin([Status.OK, Status.INCORRECT])]
+        if rows.empty:
+            raise Untestable(f"no product was verified for {_words(where)}")
+        return int((rows["status"] == Status.INCORRECT).sum())
+
+    def gate(self, column, **where):
+        """A column of the accuracy gate, for the longest sums that fit: as measured, or else as predicted."""
+        measured = (self.facts["accuracy"]["origin"] == Origin.MEASURED).any()
+        return self._fact("accuracy", column, where | {"origin": Origin.MEASURED if measured else Origin.PREDICTED})
+
+    def traffic(self, column, **where):
+        """A count of the emulator for the largest shape that fits."""
+        return self._fact("traffic", column, where)
+
+    def counted(self, column, **where):
+        """A count of the GPU's own counters for the largest shape that fits."""
+        return self._fact("counters", column, where)
+
+    def loop(self, column, **where):
+        """A column of the machine code that this GPU runs."""
+        self._needs_gpu()
+        architecture = "sm_" + self.platform.device.gpu["compute_capability"].replace(".", "")
+        return self._fact("instructions", column, where | {"architecture": [architecture, f"{architecture}a"]})
+
+    def energy(self, column, **where):
+        """A column of the energy task, which runs once, so that its spread is not known."""
+        value = self._fact("energy", column, where)
+        return Spread(value, value, value, known=False)
+
+    def maximum(self, column, **where):
+        """A figure of the maximum-size probe."""
+        self._needs_gpu()
+        return self._fact("maximum_size", column, where)
+
+    def call(self, kernel, position, step="total"):
+        """ms of a whole call in a fresh process, or of one step of it: median and range of the repeats."""
+        calls = _fitting(self.facts["cold_start"], {"kernel": kernel, "position": position, "step": step})
+        if calls["ms"].isna().all():
+            raise Untestable("no whole call was timed")
+        return Spread(calls["ms"].median(), calls["ms"].min(), calls["ms"].max())
+
+    def launch(self, column, **where):
+        """A column of the tried launches, such as outcome or error."""
+        self._needs_gpu()  # the emulator only refuses what this repository makes it refuse
+        return self._fact("launch_limits", column, where)
+
+    def roof(self, quantity, dtype="float"):
+        """A measured roof of the device: memory_bandwidth in GB/s, multiply_add_rate in GFLOP/s."""
+        self._needs_gpu()
+        where = {"quantity": quantity, "dtype": dtype}
+        value, noise = (self._fact("bandwidth", column, where) for column in ("measured", "noise"))
+        return Spread(value, value * (1 - noise), value * (1 + noise))
+
+    def held(self, column, **where):
+        """A column of the occupancy table."""
+        return self._fact("occupancy", column, where)
+
+    def chosen_tile(self):
+        """The tile width that dynamic_tile gets from the device's limits."""
+        return self._fact("tile_choice", "tile", {"chosen": True})
+
+    def not_here(self, reason):
+        """For a claim that nothing in the study can test; `reason` says why."""
+        raise Untestable(reason)
+
+    def limit(self, name):
+        """A limit of the GPU, as device.json names it."""
+        self._needs_gpu()
+        return _entry(self.platform.device.limits, name, "limits")
+
+    def bandwidth(self):
+        """Memory bandwidth of the datasheet, in GB/s."""
+        self._needs_gpu()
+        return self.platform.device.gpu["memory_bandwidth_gb_s"]
+
+    def _needs_gpu(self):
+        if not self.platform.has_gpu:
+            raise Untestable("there is no GPU here")
+
+    def _fastest(self, where):
+        rows = _fitting(self.rows, where)
+        ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].sort_values("time_ms", kind="stable")
+        if len(ran):
+            return ran
+        failed = rows[rows["status"] != Status.OK]
+        if len(failed):
+            row = failed.iloc[0]
+            raise Untestable(f"{row['kernel']} was not timed: {row['status']}, {row['message']}")
+        self._needs_gpu()
+        raise Untestable(f"not measured: {_words(where)}")
+
+    def _all_tried(self, where):
+        """The rows that ran, the fastest first, if a run was tried for every value that `where` lists."""
+        ran, tried = self._fastest(where), _fitting(self.rows, where)
+        for name, values in where.items():
+            missing = (
+                [str(value) for value in values if value not in set(tried[name])] if isinstance(values, list) else []
+            )
+            if missing:
+                raise Untestable(f"not measured: {name} {', '.join(missing)}")
+        return ran
+
+    def _fact(self, table, column, where):
+        rows = self.facts[table]
+        _known(rows, [column])
+        rows = _fitting(rows, where)
+        if set(SHAPE) <= set(rows):
+            rows = rows.loc[rows[SHAPE].astype("float64").prod(axis=1).sort_values(kind="stable").index]
+        rows = rows[rows[column].notna()]
+        if rows.empty:
+            raise Untestable(f"nothing in {table} for {_words(where) or column}")
+        value = rows[column].iloc[-1]
+        return value if isinstance(value, str) else float(value)
+
+
+def _one_of(rows, column, equal, close, place):
+    """What a column holds at a place of the rows, in all that are `equal` to it and in all that are `close`."""
+    names = ["block_x", "block_y"] if column == "block" else [column]
+    _known(rows, names)
+    known = rows[names].notna().all(axis=1)
+    if not known.iloc[place]:  # a recorded run may lack a column
+        raise Untestable(f"the {column} of the points is not known")
+    itself = rows.index == rows.index[place]  # whose range may not be known
+    equal, close = equal | itself, close | itself
+    if column == "block":
+        words = rows["block_x"].astype(str) + " × " + rows["block_y"].astype(str)
+        return Choice(words.iloc[place], *(tuple(dict.fromkeys(words[fits & known])) for fits in (equal, close)))
+    among, nearly = (tuple(sorted(set(rows.loc[fits & known, column].astype(float)))) for fits in (equal, close))
+    return Spread(float(rows[column].iloc[place]), among[0], among[-1], among=among, nearly=nearly)
+
+
+def _known(rows, columns):
+    missing = [name for name in columns if name not in rows]
+    if missing:
+        raise UserError(f"there is no column '{missing[0]}'; there are {', '.join(rows)}")
+
+
+def _fitting(rows, where):
+    where = dict(where)
+    if "cube" in where:
+        where |= dict.fromkeys(SHAPE, where.pop("cube"))
+    _known(rows, where)
+    fits = np.ones(len(rows), dtype=bool)  # the rows are copied once, for claims are checked at every start
+    for name, value in where.items():
+        found = rows[name].isin(value) if isinstance(value, list) else rows[name] == value
+        fits &= found.to_numpy(dtype=bool, na_value=False)
+    return rows[fits]
+
+
+def _entry(table, name, where):
+    if name not in table:
+        raise UserError(f"there is no '{name}' in {where} of device.json; there are {', '.join(table)}")
+    return table[name]
+
+
+def _words(where):
+    return ", ".join(f"{name} {value}" for name, value in where.items())
