@@ -9,9 +9,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain import (
     accuracy,
     blocks,
-    bottleneck,
     climb,
-    profiles,
     runs,
     scatter,
     sizes,
@@ -23,63 +21,48 @@ from tilewise.report import claims, figures, tables
 from tilewise.study.status import Status
 
 
-def _differing(counted: pd.DataFrame) -> pd.DataFrame:
-    return counted[counted["counted"] != counted["hardware"]]
+def _of_evidence(make: Callable[[Evidence], pd.DataFrame]) -> Callable[[Any], pd.DataFrame]:
+    return lambda page: make(page.evidence)
 
 
-#: The tables beside those of tasks, by the name that sections use.
+#: Where functions of these names make a table from the evidence.
+_OF_EVIDENCE = {
+    blocks: ("block_shapes", "double_cost", "few_blocks"),
+    climb: ("tile_counts",),
+    runs: ("cards", "company", "not_emulated"),
+    scatter: ("between_runs", "clocks"),
+    sizes: ("beyond_naive", "probes"),
+    timings: ("batched", "edges"),
+    traffic: ("agreement", "faults"),
+    tuned: ("tuning",),
+}
+_MADE = tables.OVERVIEW | {name: getattr(module, name) for module, names in _OF_EVIDENCE.items() for name in names}
+#: The tables beside those of tasks, by the name that sections use: what is made from the evidence alone, and the rest.
 TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
-    "agreement": lambda page: traffic.agreement(page.evidence),
-    "cache_lines": lambda page: traffic.cache_lines(page.evidence),
-    "cards": lambda page: runs.cards(page.evidence),
-    "batched": lambda page: timings.batched(page.evidence),
-    "block_shapes": lambda page: blocks.block_shapes(page.evidence),
-    "choices": lambda page: tables.choices(page.evidence, *page.tasks),
-    "counted": lambda page: _differing(traffic.counted_against_hardware(page.evidence)),
-    "double_cost": lambda page: blocks.double_cost(page.evidence),
-    "durations": lambda page: runs.durations(page.evidence),
-    "failures": lambda page: runs.failures(page.evidence),
-    "fastest": lambda page: pd.concat(
-        [climb.fastest(page.rungs(task)) for task in (climb.CLIMB, "ladder_double")], ignore_index=True
-    ),
-    "few_blocks": lambda page: blocks.few_blocks(page.evidence),
-    "instructions": lambda page: climb.loops(page.evidence),
-    "ladder": lambda page: page.ladder[page.ladder["speedup_over_naive"].notna()],
-    "limited_by": lambda page: bottleneck.limits(page.evidence),
-    "not_emulated": lambda page: runs.not_emulated(page.evidence),
-    "occupancy": lambda page: tables.occupancy(page.evidence),
-    "parts": lambda page: runs.parts(page.evidence),
-    "platforms": lambda page: page.compared[page.compared["changed"]],
-    "profiled": lambda page: profiles.profiled(page.evidence),
-    "provenance": lambda page: runs.provenance(page.evidence),
-    "reasons": lambda page: climb.reasons(page.rungs()),
-    "rungs": lambda page: page.rungs(),
-    "rungs_double": lambda page: page.rungs("ladder_double"),
-    "spilling_tiles": lambda page: climb.spilling(page.frame("tile_counts")),
-    "tile_counts": lambda page: climb.tile_counts(page.evidence),
-    "traffic": lambda page: traffic.traffic(page.evidence),
-    "tuning": lambda page: tuned.tuning(page.evidence),
+    **{name: _of_evidence(make) for name, make in _MADE.items()},
     "best_of_each": lambda page: page.ladder,
-    "verification": lambda page: runs.verification(page.evidence),
-    # Of sentences only:
-    "between_runs": lambda page: scatter.between_runs(page.evidence),
-    "beyond_naive": lambda page: sizes.beyond_naive(page.evidence),
     "broken_claims": lambda page: accuracy.broken_claims(tables.accuracy(page.evidence)),
     "causes": lambda page: runs.causes(page.frame("failures")),
     "checked": lambda page: runs.checked(page.evidence, page.frame("verification")),
-    "clocks": lambda page: scatter.clocks(page.evidence),
-    "company": lambda page: runs.company(page.evidence),
-    "edges": lambda page: timings.edges(page.evidence),
-    "faults": lambda page: traffic.faults(page.evidence),
+    "counted": lambda page: page.frame("counted_against_hardware").query("counted != hardware"),
+    "fastest": lambda page: pd.concat(
+        [climb.fastest(page.rungs(task)) for task in (climb.CLIMB, "ladder_double")], ignore_index=True
+    ),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
+    "instructions": lambda page: climb.loops(page.evidence),
     "joules": lambda page: _with_anchors(tables.energy(page.evidence), page.evidence),
+    "ladder": lambda page: page.ladder[page.ladder["speedup_over_naive"].notna()],
     "longer_with_lines": lambda page: traffic.longer_with_lines(page.frame("cache_lines")),
     "missing_roofs": lambda page: page.frame("roofs")[lambda rows: rows["status"] != Status.OK],
     "models": lambda page: runs.models(page.frame("cards"), page.evidence),
     "naive_blocks": lambda page: timings.largest_square(climb.climb(page.evidence, "task1a")),
     "pairs": lambda page: runs.pairs(page.compared, page.both),
-    "probes": lambda page: sizes.probes(page.evidence),
+    "platforms": lambda page: page.compared[page.compared["changed"]],
+    "reasons": lambda page: climb.reasons(page.rungs()),
     "roofs": lambda page: tables.bandwidth(page.evidence.of("bandwidth")),
+    "rungs": lambda page: page.rungs(),
+    "rungs_double": lambda page: page.rungs("ladder_double"),
+    "spilling_tiles": lambda page: climb.spilling(page.frame("tile_counts")),
     "squares": lambda page: timings.squares(page.ladder, page.evidence),
     "tally": lambda page: claims.tally(page.verdicts),
     "tuned": lambda page: tuned.tuned(page.frame("tuning")),
