@@ -4,7 +4,9 @@ A table of many rows shows those that matter, and has the whole in a fold, where
 page reads without scripts too; DataTables (bundled by itables) starts when a fold is opened.
 """
 
+import functools
 import html
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -12,8 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from tilewise import ROOT
 from tilewise.evidence import Evidence
 from tilewise.explain.tiling import Tiling
 from tilewise.report import claims, drawings, figures, headings, notes
@@ -21,6 +26,7 @@ from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
 
+TEMPLATES = ROOT / "report" / "template"
 #: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
 FIGURES = "figures"
 #: A table of more rows is folded to the rows that matter.
@@ -40,6 +46,13 @@ _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by"
 _MARKS = {words: verdict.mark for verdict in claims.Verdict for words in (verdict, verdict.elsewhere)}
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
+
+
+@functools.cache
+def _pieces() -> Any:
+    """The macros of the template, which have no escaped words as arguments, but Markup where they take HTML."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("pieces.html.j2").module
 
 
 def number(value: Any, column: str = "") -> str:
@@ -95,11 +108,6 @@ def _words(caption: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", caption))
 
 
-def _plain(caption: str) -> str:
-    """A caption without its tags, for an attribute."""
-    return html.escape(_words(caption), quote=True)
-
-
 @dataclass(frozen=True)
 class _Table:
     """A table that is to be shown: its rows, its columns with their headings, and how to say its cells."""
@@ -111,45 +119,21 @@ class _Table:
 
     def html(self, caption: str, kind: str = "") -> str:
         """The table as HTML in its own box, which scrolls if the page is narrow."""
-        heads = self._head()
-        wide = " wide" if len(self.columns) > _WIDE else ""
         rows = self.rows.to_dict("records")
         orders = _orders(rows, self.columns) if kind else {}
         lines = [self._line(row, {name: each[i] for name, each in orders.items()}) for i, row in enumerate(rows)]
-        if kind:  # HTML knows where cells and rows of a long table end
-            lines = [line.replace("</td>", "").replace("</tr>", "") for line in lines]
-        body = "\n".join(lines) or f'<tr><td colspan="{len(self.columns)}" class="words">none</td></tr>'
-        return (
-            f'<div class="table" tabindex="0" role="region" aria-label="{_plain(caption.split(".")[0])}">'
-            f'<table class="{kind}{wide}"><caption><span>{caption}</span></caption>\n<thead>{heads}</thead>\n'
-            f"<tbody>{body}</tbody></table></div>"
-        )
+        above = [group for group, _ in self.columns.values()]
+        groups = [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else []
+        heads = [(f"{self._kind(name)}{_filtered(name)}", label) for name, (_, label) in self.columns.items()]
+        label, wide = _words(caption.split(".")[0]), " wide" if len(self.columns) > _WIDE else ""
+        return _pieces().table(f"{kind}{wide}", label, Markup(caption), groups, heads, lines, bool(kind))
 
-    def _head(self) -> str:
-        groups, names = "", list(self.columns)
-        if any(group for group, _ in self.columns.values()):
-            cells = []
-            while names:
-                group = self.columns[names[0]][0]
-                span = next((i for i, name in enumerate(names) if self.columns[name][0] != group), len(names))
-                named = f'<th colspan="{span}" scope="colgroup" class="group">{html.escape(group)}</th>'
-                cells.append(named if group else f'<td colspan="{span}"></td>')
-                names = names[span:]
-            groups = f"<tr>{''.join(cells)}</tr>"
-        heads = [
-            f'<th scope="col" class="{self._kind(name)}{_filtered(name)}">{html.escape(label)}</th>'
-            for name, (_, label) in self.columns.items()
-        ]
-        return f"{groups}<tr>{''.join(heads)}</tr>"
-
-    def _line(self, row: Mapping[str, Any], orders: Mapping[str, str]) -> str:
+    def _line(self, row: Mapping[str, Any], orders: Mapping[str, str]) -> tuple[str, str, list[tuple]]:
+        """The anchor and the class of a row, and its cells."""
         kind = "anchor" if row.get("anchor") is True else "best" if row.get("best") is True else ""
-        anchor = f' id="claim-{row["id"]}"' if "claim" in self.columns else ""
-        cells = []
-        for name in self.columns:
-            order, words = orders.get(name, ""), self._kind(name)
-            cells.append(f"<td{f' class={_quoted(words)}' * bool(words)}{order}>{_cell(row, name, self.machine)}</td>")
-        return f"<tr{anchor}{f' class={_quoted(kind)}' * bool(kind)}>{''.join(cells)}</tr>"
+        anchor = f"claim-{row['id']}" if "claim" in self.columns else ""
+        cells = [(self._kind(name), orders.get(name), Markup(_cell(row, name, self.machine))) for name in self.columns]
+        return anchor, kind, cells
 
     def _kind(self, column: str) -> str:
         if column == "claim":
@@ -161,10 +145,6 @@ class _Table:
         if column in _WRAPPED:
             return "words wrap"
         return "words" if is_words(column) or column.startswith("verdict ") else ""
-
-
-def _quoted(words: str) -> str:
-    return f'"{words}"'
 
 
 def _filtered(column: str) -> str:
@@ -184,13 +164,13 @@ def _order(row: Mapping[str, Any], column: str) -> str | None:
 
 
 def _orders(rows: list[dict[str, Any]], columns: Collection[str]) -> dict[str, list[str]]:
-    """The attributes by which the cells of a column sort: of all its cells or of none, as DataTables wants them."""
+    """By what the cells of a column sort: of all its cells or of none, as DataTables wants them."""
     found = {}
     for column in columns:
         orders = [_order(row, column) for row in rows]
         if any(orders) or (None in orders and "" in orders):
             said = [str(row[column]) if order is None else order for row, order in zip(rows, orders)]
-            found[column] = [f' data-order="{html.escape(each, quote=True)}"' for each in said]
+            found[column] = said
     return found
 
 
@@ -251,12 +231,14 @@ def table_html(
     if evidence and evidence.gpus:
         brief.pop("emulator", None)
     first = _Table(few, brief, machine, layout is None)
-    parts = [first.html(f"{_number('Table', f'table-{name}', number)} {caption} {_csv(table[list(columns)], name)}")]
+    parts = [
+        first.html(f"{_pieces().number('Table', f'table-{name}', number)} {caption} {_csv(table[list(columns)], name)}")
+    ]
     if len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
         whole = _Table(table, columns, machine, layout is None)
         said = f"All {len(table)} rows and columns" if len(few) < len(table) else "All columns"
         caption = f"{_title_of(caption)}: all rows"
-        parts.append(fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
+        parts.append(_pieces().fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
     kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG & set(brief) else "exhibit"
     return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
 
@@ -275,22 +257,12 @@ def _said(
     }
 
 
-def fold(summary: str, content: str) -> str:
-    """Content that a reader opens; HTML."""
-    return f'<details class="fold"><summary>{summary}</summary>{content}</details>'
-
-
 def _title_of(caption: str) -> str:
     return caption.split("</b>")[0].removeprefix("<b>").strip(" .")
 
 
 def _name(caption: str) -> str:
     return re.sub(r"\W+", "-", html.unescape(_title_of(caption))).strip("-").lower()
-
-
-def _number(kind: str, anchor: str, number: int | None) -> str:
-    """The number of a table or figure, which is a link to itself."""
-    return f'<a class="number" href="#{anchor}">{kind}{f" {number}." if number else ""}</a>'
 
 
 def _csv(table: pd.DataFrame, name: str) -> str:
@@ -319,25 +291,20 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
     }
     table = _Table(beside, headings.claims(evidence), evidence.machine, plain=False)
     caption = f"<b>Claims.</b> Source by source, all {len(beside)}, with what was measured and why."
-    caption = f"{_number('Table', 'table-claims', number)} {caption} {_csv(verdicts, 'claims')}"
-    first = "".join(strip for name, strip in strips.items() if name not in evidence.folded)
-    rest = "".join(strip for name, strip in strips.items() if name in evidence.folded)
-    opened = fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
+    caption = f"{_pieces().number('Table', 'table-claims', number)} {caption} {_csv(verdicts, 'claims')}"
+    first = Markup().join(strip for name, strip in strips.items() if name not in evidence.folded)
+    rest = Markup().join(strip for name, strip in strips.items() if name in evidence.folded)
+    opened = _pieces().fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
     return f'<div class="exhibit" id="table-claims">{first}{opened}</div>'
 
 
 def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
     """One mark per claim on a platform, those of a source together."""
-    sources = []
-    for source, part in own.drop_duplicates("id").groupby("source", sort=True):
-        marks = []
-        for row in part.to_dict("records"):
-            said = html.escape(f"{row['of_claim'].elsewhere}: {row['claim']}", quote=True)
-            kind = row["of_claim"].mark
-            marks.append(f'<a class="mark {kind}" href="#claim-{row["id"]}" title="{said}" aria-label="{said}"></a>')
-        sources.append(f'<span class="source"><span>{html.escape(str(source))}</span>{"".join(marks)}</span>')
-    legend = html.escape(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}")
-    return f'<div class="strip"><p>{legend}</p><div class="marks">{"".join(sources)}</div></div>'
+    sources = [
+        (source, [(row.of_claim.mark, row.id, f"{row.of_claim.elsewhere}: {row.claim}") for row in part.itertuples()])
+        for source, part in own.drop_duplicates("id").groupby("source", sort=True)
+    ]
+    return _pieces().strip(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}", sources)
 
 
 def missing_html(missing: str, title: str, name: str = "") -> str:
@@ -361,18 +328,13 @@ def kernel_html(kernel: Kernel, tiles: Tiling, idea: str = "", number: int | Non
     if idea:
         first, lines = drawings.excerpt(kernel, idea)
         place += f", lines {first} to {first + len(lines) - 1}"
-        listing = html.escape("\n".join(lines))
-        code = f'<pre tabindex="0" class="idea" aria-label="{html.escape(place)}"><code>{listing}</code></pre>'
+        code = "\n".join(lines)
     link = _file(kernel.path.name, "text/plain", kernel.path.read_text(encoding="utf-8"), place)
     drawing = drawings.tile_svg(tiles, name, title)
     caption = f"<b>{title}.</b> {html.escape(tiles.words)} {link}"
-    return _framed(drawing, caption, name, number, code), name, drawing
+    return _framed(drawing, caption, name, number, place, code), name, drawing
 
 
-def _framed(drawing: str, caption: str, name: str, number: int | None, beside: str = "") -> str:
-    anchor, label = f"figure-{name}", _plain(_title_of(caption))
-    link = f'<a class="data" download="{name}.svg" href="{FIGURES}/{name}.svg">SVG</a>'
-    return (
-        f'<figure id="{anchor}"><div class="drawing" tabindex="0" role="group" aria-label="{label}">{drawing}</div>'
-        f"{beside}<figcaption>{_number('Figure', anchor, number)} {caption} {link}</figcaption></figure>"
-    )
+def _framed(drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "") -> str:
+    about = (name, _words(_title_of(caption)), Markup(caption), number, Markup(drawing))
+    return _pieces().figure(*about, FIGURES, place, code)
