@@ -79,6 +79,7 @@ rule page:
         kept=kept_files(),
         sections=expand("report/sections/{name}", name=sections.names_of()),
         template="report/template/report.html.j2",
+        pieces="report/template/pieces.html.j2",
         style="report/template/style.css",
         behaviour="report/template/page.js",
     output:

@@ -4,7 +4,6 @@ A table of many rows shows those that matter, and has the whole in a fold, where
 page reads without scripts too; DataTables (bundled by itables) starts when a fold is opened.
 """
 
-import functools
 import html
 import itertools
 import math
@@ -14,19 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from tilewise import ROOT
 from tilewise.evidence import Evidence
 from tilewise.explain.tiling import Tiling
 from tilewise.report import claims, drawings, figures, headings, notes
+from tilewise.report.drawings import pieces
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
 
-TEMPLATES = ROOT / "report" / "template"
 #: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
 FIGURES = "figures"
 #: A table of more rows is folded to the rows that matter.
@@ -46,13 +43,6 @@ _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by"
 _MARKS = {words: verdict.mark for verdict in claims.Verdict for words in (verdict, verdict.elsewhere)}
 #: Columns by whose values a whole table can be filtered; so can those of verdicts.
 _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
-
-
-@functools.cache
-def _pieces() -> Any:
-    """The macros of the template, which have no escaped words as arguments, but Markup where they take HTML."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("pieces.html.j2").module
 
 
 def number(value: Any, column: str = "") -> str:
@@ -126,7 +116,7 @@ class _Table:
         groups = [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else []
         heads = [(f"{self._kind(name)}{_filtered(name)}", label) for name, (_, label) in self.columns.items()]
         label, wide = _words(caption.split(".")[0]), " wide" if len(self.columns) > _WIDE else ""
-        return _pieces().table(f"{kind}{wide}", label, Markup(caption), groups, heads, lines, bool(kind))
+        return pieces().table(f"{kind}{wide}", label, Markup(caption), groups, heads, lines, bool(kind))
 
     def _line(self, row: Mapping[str, Any], orders: Mapping[str, str]) -> tuple[str, str, list[tuple]]:
         """The anchor and the class of a row, and its cells."""
@@ -232,13 +222,13 @@ def table_html(
         brief.pop("emulator", None)
     first = _Table(few, brief, machine, layout is None)
     parts = [
-        first.html(f"{_pieces().number('Table', f'table-{name}', number)} {caption} {_csv(table[list(columns)], name)}")
+        first.html(f"{pieces().number('Table', f'table-{name}', number)} {caption} {_csv(table[list(columns)], name)}")
     ]
     if len(few) < len(table) or set(columns) - set(brief) - {"platform"}:
         whole = _Table(table, columns, machine, layout is None)
         said = f"All {len(table)} rows and columns" if len(few) < len(table) else "All columns"
         caption = f"{_title_of(caption)}: all rows"
-        parts.append(_pieces().fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
+        parts.append(pieces().fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
     kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG & set(brief) else "exhibit"
     return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
 
@@ -291,10 +281,10 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
     }
     table = _Table(beside, headings.claims(evidence), evidence.machine, plain=False)
     caption = f"<b>Claims.</b> Source by source, all {len(beside)}, with what was measured and why."
-    caption = f"{_pieces().number('Table', 'table-claims', number)} {caption} {_csv(verdicts, 'claims')}"
+    caption = f"{pieces().number('Table', 'table-claims', number)} {caption} {_csv(verdicts, 'claims')}"
     first = Markup().join(strip for name, strip in strips.items() if name not in evidence.folded)
     rest = Markup().join(strip for name, strip in strips.items() if name in evidence.folded)
-    opened = _pieces().fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
+    opened = pieces().fold(f"All {len(beside)} claims: sort, search, filter", rest + table.html(caption, "sortable"))
     return f'<div class="exhibit" id="table-claims">{first}{opened}</div>'
 
 
@@ -304,7 +294,7 @@ def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
         (source, [(row.of_claim.mark, row.id, f"{row.of_claim.elsewhere}: {row.claim}") for row in part.itertuples()])
         for source, part in own.drop_duplicates("id").groupby("source", sort=True)
     ]
-    return _pieces().strip(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}", sources)
+    return pieces().strip(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}", sources)
 
 
 def missing_html(missing: str, title: str, name: str = "") -> str:
@@ -337,4 +327,4 @@ def kernel_html(kernel: Kernel, tiles: Tiling, idea: str = "", number: int | Non
 
 def _framed(drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "") -> str:
     about = (name, _words(_title_of(caption)), Markup(caption), number, Markup(drawing))
-    return _pieces().figure(*about, FIGURES, place, code)
+    return pieces().figure(*about, FIGURES, place, code)
