@@ -21,10 +21,10 @@ def gpu(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("{{ figrue('task1a', 'x') }}", "there is no function 'figrue'; did you mean figure"),
-        ("{% for gpu in gpus('tasc3') %}x{% endfor %}", "there is no task 'tasc3'; did you mean task3"),
-        ("{{ gpu.tmie(kernel='naive') }}", "there is no function 'tmie'; did you mean time"),
-        ("{{ gpu.time(kernl='naive') }}", "there is no column 'kernl'; did you mean kernel"),
+        ("{{ figrue('task1a', 'x') }}", "there is no function 'figrue'; did you mean 'figure'"),
+        ("{% for gpu in gpus('tasc3') %}x{% endfor %}", "there is no task 'tasc3'; did you mean 'task3'"),
+        ("{{ gpu.tmie(kernel='naive') }}", "there is no function 'tmie'; did you mean 'time'"),
+        ("{{ gpu.time(kernl='naive') }}", "there is no column 'kernl'; did you mean 'kernel'"),
         ("{% sentence if %}x{% endsentence %}", "unexpected 'end of statement block'"),
         ("{% sentence %}x", "Unexpected end of template"),
         ("{{ 1 + }}", "unexpected 'end of print statement'"),

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from tilewise import RECORDED, UserError
 from tilewise.compile import cpp
 from tilewise.evidence import PUBLISHED, load_evidence, published
+from tilewise.explain import sizes
 from tilewise.files import remedy
 from tilewise.report import claims, figures, headings, sections, tables
 from tilewise.study.kernel import Kernel
@@ -28,7 +29,7 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
     # A study may have fewer tasks than the page tells of; the recorded runs had all.
     sections.check(kernels, {*tasks, *evidence.tasks})
     try:
-        tables.maximum_size(evidence)
+        sizes.maximum_size(evidence)
         tables.cold_start(evidence)
     except (LookupError, ValueError) as error:
         raise UserError(f"report/published: a figure is missing: {error}; {remedy(PUBLISHED)}") from None

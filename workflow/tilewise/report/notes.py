@@ -3,12 +3,11 @@
 A piece is a sentence, a figure, a table or a claim.
 """
 
-import contextlib
 import html
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,15 +50,6 @@ def marked(note: str) -> str:
 def found(page: str) -> list[str]:
     """The notes of a page, or of a part of it, as text."""
     return [html.unescape(words) for words in re.findall(r'<span class="cannot" role="note">(.*?)</span>', page)]
-
-
-@contextlib.contextmanager
-def piece(name: str, show: Callable[[str], object]) -> Iterator[None]:
-    """Make a piece in the block; if it cannot be made, `show` gets its note as HTML."""
-    try:
-        yield
-    except Exception as error:  # whatever it is, the rest of the page goes on
-        show(marked(sentence(name, error)))
 
 
 def attempt(name: str, make: Callable[[], Made], otherwise: Callable[[str], Made]) -> Made:

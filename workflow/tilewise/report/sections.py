@@ -5,7 +5,6 @@ out if one of its numbers is not known, and `{% sentence if CONDITION %}` also i
 cannot be made at all, a note takes its place.
 """
 
-import difflib
 import json
 import math
 import re
@@ -29,6 +28,7 @@ from tilewise.report import notes
 from tilewise.study.columns import COLUMNS
 from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters
+from tilewise.study.schema import meant
 
 FOLDER = ROOT / "report" / "sections"
 #: What sections may call: the methods of this name of `render.Page`.
@@ -206,19 +206,15 @@ def _wrong(call: nodes.Call, columns: Collection[str], tasks: Collection[str]) -
     first = [each.value for each in call.args if isinstance(each, nodes.Const)]
     if isinstance(called, nodes.Name):
         if called.name not in {*NAMES, "ceil_div", "caller"}:
-            return _unknown("function", called.name, NAMES)
+            return f"function '{called.name}'; {meant(called.name, NAMES)}"
         if called.name in ("gpus", "machines"):
-            return next((_unknown("task", task, tasks) for task in first if task not in tasks), "")
+            return next((f"task '{task}'; {meant(task, tasks)}" for task in first if task not in tasks), "")
     if isinstance(called, nodes.Getattr):
         if called.attr not in {*FUNCTIONS, "of", "items", "known", "peak"}:
-            return _unknown("function", called.attr, FUNCTIONS)
-        return next((_unknown("column", each.key, columns) for each in call.kwargs if each.key not in columns), "")
+            return f"function '{called.attr}'; {meant(called.attr, FUNCTIONS)}"
+        wrong = [each.key for each in call.kwargs if each.key not in columns]
+        return f"column '{wrong[0]}'; {meant(wrong[0], columns, 'docs/columns.md lists all')}" if wrong else ""
     return ""
-
-
-def _unknown(kind: str, name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"{kind} '{name}'" + (f"; did you mean {near[0]}?" if near else "")
 
 
 class Row:

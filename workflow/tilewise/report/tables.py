@@ -4,14 +4,13 @@ Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` 
 measured time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import bottleneck, climb, profiles, runs, traffic, tuned
+from tilewise.explain import bottleneck, climb, profiles, runs, sizes, traffic, tuned
 from tilewise.explain.timings import (
     CASE,
     at_end,
@@ -133,73 +132,6 @@ def ladder(evidence: Evidence) -> pd.DataFrame:
     )
 
 
-def maximum_size(evidence: Evidence) -> pd.DataFrame:
-    """Table 3: memory, sizes and time of the largest product, one row per quantity and platform.
-
-    n is the number of rows of each of the three square float matrices. `share` rows are in percent. If the probe did
-    not time something, its value is empty and the column `note` says why.
-    """
-    published = evidence.published
-    source = published[published["kernel"].isna() | (published["place"] == "Table 3") | (published["kernel"] == "")]
-    known = dict(zip(source["quantity"], source["value"]))
-    known["timed_n"] = published.loc[published["place"] == "Table 3", "n"].iloc[0]
-    known["time"] = published.loc[published["place"] == "Table 3", "value"].iloc[0]
-    timed = known | {"kernel": "naive", "time_ms": known["time"]}
-    rows: list[dict[str, Any]] = []
-    for probe in evidence.facts["maximum_size"].to_dict("records"):
-        emulated = probe["platform"] not in {gpu.name for gpu in evidence.gpus}
-        not_timed = "emulated: verified, not timed" if emulated else ""
-        budget = f"; the budget is {probe['budget_s']:g} s" if pd.notna(probe["budget_s"]) else ""
-        predicted = f"at n = {probe['allocatable_n']}{budget}"
-        first = not any((row["platform"], row["kernel"]) == (probe["platform"], probe["kernel"]) for row in rows)
-        entries = []
-        if first and probe["kernel"] == "naive":
-            entries += [
-                ("memory, B", known["memory_total"], probe["memory_total_bytes"], ""),
-                ("largest n in theory", known["theoretical_n"], probe["theoretical_n"], "three matrices in all memory"),
-                ("largest n allocated", known["allocatable_n"], probe["allocatable_n"], "found by bisection"),
-                (
-                    "share of the theory, %",
-                    *(100 * n["allocatable_n"] / n["theoretical_n"] for n in (known, probe)),
-                    "",
-                ),
-            ]
-        if first:
-            words = f"{probe['kernel']}: predicted time of the largest, ms"
-            entries.append((words, None, probe["predicted_ms"], not_timed or predicted))
-        source = timed if (probe["kernel"], probe["timed_n"]) == (timed["kernel"], timed["timed_n"]) else {}
-        for words, column, note in (("time, ms", "time_ms", _size_note(probe)), ("rate, GFLOP/s", "gflops", "")):
-            theirs, ours = (_with_rate(each).get(column) for each in (source, probe))
-            entries.append((f"{probe['kernel']} at n = {probe['timed_n']:,}: {words}", theirs, ours, not_timed or note))
-        for quantity, theirs, ours, note in entries:
-            about = {"quantity": quantity, "platform": probe["platform"], "kernel": probe["kernel"]}
-            rows.append(about | {"published": theirs, "measured": ours, "note": note})
-    if not any(row["published"] == timed["time_ms"] for row in rows):  # nobody timed the source's own n
-        for words, column in (("time, ms", "time_ms"), ("rate, GFLOP/s", "gflops")):
-            quantity, theirs = f"naive at n = {timed['timed_n']:,.0f}: {words}", _with_rate(timed)[column]
-            for platform in dict.fromkeys(row["platform"] for row in rows):
-                rows.append({"quantity": quantity, "platform": platform, "published": theirs, "note": "not timed here"})
-    table = pd.DataFrame(rows, columns=["quantity", "platform", "published", "measured", "note"])
-    table = table.astype({"published": "float64", "measured": "float64"})
-    order = pd.factorize(table["quantity"])[0].argsort(kind="stable")
-    real = table["platform"].isin([gpu.name for gpu in evidence.gpus])  # the emulated memory is a choice of the config
-    ratio = (table["measured"] / table["published"]).where(real)
-    return table.assign(ratio=ratio).iloc[order].reset_index(drop=True)
-
-
-def _with_rate(timed: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A timed product of `timed_n` with its rate in GFLOP/s, if it has a time."""
-    if pd.isna(timed.get("time_ms")):
-        return timed
-    return {**timed, "gflops": 2e-6 * timed["timed_n"] ** 3 / timed["time_ms"]}
-
-
-def _size_note(probe: Mapping[str, Any]) -> str:
-    """How far a product of a chosen size was checked, and why it has that size."""
-    checked = f"{probe['rows_checked']} rows of C verified" if pd.notna(probe["rows_checked"]) else "it failed"
-    return checked if probe["timed_n"] < probe["allocatable_n"] else f"{checked}; the largest that fits"
-
-
 def cold_start(evidence: Evidence) -> pd.DataFrame:
     """Source b's way to time: whole calls in a fresh process, in both orders; medians in ms by step, one row per call.
 
@@ -282,7 +214,7 @@ _OF_METHOD = {
     "tune": tuned.tuning,
     "accuracy": accuracy,
     "energy": energy,
-    "maximum_size": maximum_size,
+    "maximum_size": sizes.maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
