@@ -29,7 +29,7 @@ def cache(tmp_path, monkeypatch):
 def make(folder, text):
     folder.mkdir(exist_ok=True)
     (folder / "three.cpp").write_text(text)
-    return cpp.compile_object(folder / "three.cpp"), cpp.precompiled("own.h", text, cpp.FLAGS)
+    return cpp.compile_object("three", [folder / "three.cpp"]), cpp.precompiled("own.h", text, cpp.FLAGS)
 
 
 def age(path, days):
@@ -144,7 +144,7 @@ def test_all_clones_share_the_libraries_of_the_studys_kernels(cache, tmp_path):
     changed, said = libraries(cache, second, tmp_path / "c")
     assert len(changed) == 2 and changed.items() > made.items()
     assert said.startswith("kernels/textbook/without_barriers.cu:27: error: race")
-    with open(second / "kernels/emulator/warp.h", "a") as header:
+    with open(second / "kernels/emulator/include/warp.h", "a") as header:
         header.write("// nothing\n")
     assert len(libraries(cache, second, tmp_path / "d")[0]) == 3
 

@@ -34,7 +34,7 @@ extern "C" __attribute__((visibility("default"))) void all(int kind, int rows, i
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     return ctypes.CDLL(
-        str(compile_library(TEXT, tmp_path_factory.mktemp("core") / "core.so", ["-O3", f"-I{EMULATOR}"]))
+        str(compile_library(TEXT, tmp_path_factory.mktemp("core") / "core.so", ["-O3", f"-I{EMULATOR}/ptx"]))
     )
 
 

@@ -10,7 +10,7 @@ from builders import product, two_launches
 from tilewise import UserError
 from tilewise.__main__ import main
 from tilewise.compile.cpp import compile_library
-from tilewise.microscope.compile import build
+from tilewise.microscope.compile import build, own_objects
 from tilewise.microscope.emulator import Emulator, LaunchError, check_launch
 from tilewise.study import points, verify
 from tilewise.study.device import EMULATED_LIMITS
@@ -18,7 +18,7 @@ from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.launch import Array, Launch, Number
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import load
-from tilewise.study.sources import EMULATOR
+from tilewise.study.sources import EMULATOR_HEADERS
 
 KERNELS = load()
 DTYPES = ("float", "double", "int32")
@@ -425,7 +425,7 @@ def test_numbers_of_two_bytes_round_as_those_of_numpy(tmp_path, name, cpp):
     extern "C" __attribute__((visibility("default"))) void calculate(const {cpp}* from, {cpp}* to, int n)
     {{ for (int i = 0; i < n; ++i) {{ to[i] = from[i]; to[i] += from[n - 1 - i] * {cpp}(3); }} }}"""
     library = ctypes.CDLL(
-        str(compile_library(text, tmp_path / "two.so", [f"-I{EMULATOR}", f"{EMULATOR}/cuda_emulator.cpp"]))
+        str(compile_library(text, tmp_path / "two.so", [f"-I{EMULATOR_HEADERS}", *own_objects(watched=False)]))
     )
 
     def call(function, values, to):

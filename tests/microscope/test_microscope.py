@@ -1,13 +1,15 @@
 """The microscope never calls a kernel clean of what it did not see: a clean and a faulty kernel for each construct."""
 
+import re
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
 from builders import product, trace, traced
 
 from tilewise import UserError
-from tilewise.microscope import compile
+from tilewise.microscope import compile, faults
 from tilewise.microscope.compile import build_traced
 from tilewise.microscope.emulator import HOW, Emulator
 from tilewise.microscope.shared_memory import places_of
@@ -346,9 +348,11 @@ def test_a_variable_is_global_memory_and_a_constant_is_not_counted(tmp_path):
 
 
 def test_python_has_words_for_all_that_the_tracer_names(tmp_path):
-    """tracer.cpp and cuda_emulator.cpp have the lists of kinds, ways and ends; Python reads them."""
+    """The tracer and the runtime have the lists of kinds, ways and ends; Python reads them."""
     kernel = kernel_of(tmp_path, "C[threadIdx.x] = 0;")
     tracer = Tracer(build_traced(kernel, ["mine<float>"], tmp_path / "mine.so"), kernel)
     assert {"race"} < set(tracer.kinds) < set(FaultKind)
+    told_apart = re.findall(r'case\(fault\) == "(\w+)"', Path(faults.__file__).read_text())
+    assert set(tracer.cases) == {"plain", *told_apart}
     assert set(tracer.emulator.ends) == {"reached", *HOW}
     assert {kind.column for kind in FaultKind} == {*columns.FAULTS, "unused_reads", ""}

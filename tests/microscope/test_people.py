@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sanitizer
 
-from tilewise.microscope.compile import RUNTIME, TRACED, build, build_traced
+from tilewise.microscope.compile import TRACED, build, build_traced
 from tilewise.microscope.multiplication import Multiplication
 from tilewise.microscope.tracer import Tracer
 from tilewise.study import points
@@ -63,6 +63,6 @@ def test_faulty(name, library):
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 def test_the_verdicts_do_not_depend_on_the_level_of_optimisation(level, library, tmp_path):
     flags = [level if flag == "-O2" else flag for flag in TRACED]
-    other = build(kernel_of(CLEAN[0]), list(BEGINS), tmp_path / "other.so", flags, RUNTIME)
+    other = build(kernel_of(CLEAN[0]), list(BEGINS), tmp_path / "other.so", flags, watched=True)
     for name in BEGINS:
         assert {f.key for f in traced(name, library)} == {f.key for f in traced(name, other)}, name

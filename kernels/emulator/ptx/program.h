@@ -1,8 +1,8 @@
 // A program of inline PTX as the interpreter has it, and what all instructions share.
 #pragma once
 
-#include "../runtime.h"
-#include "../tensor_core.h"
+#include "../runtime/watch.h"
+#include "tensor_core.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Tensor cores: mma.sync, and WMMA's fragments.
 #include "tensor.h"
-#include "../mma.h"
+#include "../include/mma.h"
 
 namespace emulator::ptx {
 

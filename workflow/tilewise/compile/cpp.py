@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,20 +61,28 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
     return output
 
 
-def compile_object(source: Path, flags: Sequence[Any] = (), folders: Sequence[Path] = ()) -> Path:
-    """Compile a C++ source that every run shares to an object file, once; returns its path.
+def compile_object(name: str, sources: Sequence[Path], flags: Sequence[Any] = (), folders: Sequence[Path] = ()) -> Path:
+    """Compile C++ sources that every run shares to one object file, once; returns its path.
 
-    It lies in the user's cache, under a name that depends on the compiler, the flags, and the files in the folder of
-    `source` and in the other `folders` that it includes files of.
+    It lies in the user's cache, under a `name` with what depends on the compiler, the flags, and the files in the
+    folders of `sources` and in the other `folders` that they include files of.
     """
-    own = [flag for flag in (*FLAGS, *flags) if flag != "-shared"]
-    digest = hashlib.sha256(repr((own, compiler(), version())).encode())
-    for folder in (source.parent, *folders):
+    own = [flag for flag in (*FLAGS, f"-ffile-prefix-map={ROOT}={ANYWHERE}", *flags) if flag != "-shared"]
+    digest = hashlib.sha256(repr((FLAGS, flags, compiler(), version())).encode())
+    for source in sources:
+        digest.update(source.name.encode())
+    for folder in sorted({*(source.parent for source in sources), *folders}):
         for path in sorted(folder.iterdir()):
             if path.is_file():
                 digest.update(path.name.encode() + path.read_bytes())
-    name = f"{source.stem}-{digest.hexdigest()[:24]}.o"
-    return made_once(name, lambda made: run_compiler([*own, "-c", source, "-o", made]))
+    return made_once(f"{name}-{digest.hexdigest()[:24]}.o", lambda made: _compile_object(sources, own, made))
+
+
+def _compile_object(sources: Sequence[Path], flags: Sequence[Any], output: Path) -> None:
+    objects = [output.with_name(f"{number}.o") for number in range(len(sources))]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        list(threads.map(lambda source, made: run_compiler([*flags, "-c", source, "-o", made]), sources, objects))
+    run_compiler(["-r", "-nostdlib", *objects, "-o", output])
 
 
 def made_once(name: str, make: Callable[[Path], Any]) -> Path:

@@ -1,6 +1,6 @@
 """Count the cache lines that the CPU loops fetch: the same loops, run on elements that report where they lie.
 
-kernels/emulator/cache.h explains how; study/columns.yaml explains the columns of cache_lines.csv.
+kernels/emulator/cpu_cache/cache.h explains how; study/columns.yaml explains the columns of cache_lines.csv.
 """
 
 import ctypes
@@ -60,7 +60,7 @@ def _build(kernel: Kernel, symbols: Mapping[str, str], output: Path) -> ctypes.C
         call = f"return cache::count<{element}>(&{counted}, n, p, m, levels, how_many, from, until, fetched);"
         lines.append(f'extern "C" __attribute__((visibility("default"))) bool {symbol}({parameters})')
         lines.append(f"{{ {call} }}")
-    compile_library("\n".join(lines) + "\n", output, [*beside(kernel.path), f"-I{INCLUDE}", f"-I{EMULATOR}"])
+    compile_library("\n".join(lines) + "\n", output, [*beside(kernel.path), f"-I{INCLUDE}", f"-I{EMULATOR}/cpu_cache"])
     return ctypes.CDLL(str(output))
 
 

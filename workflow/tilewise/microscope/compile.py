@@ -1,4 +1,4 @@
-"""Compile CUDA kernels for the CPU: the same .cu files, by g++ against kernels/emulator/cuda_emulator.h."""
+"""Compile CUDA kernels for the CPU: the same .cu files, by g++ against kernels/emulator/include."""
 
 import contextlib
 import hashlib
@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.expressions import evaluate
 from tilewise.study.kernel import Kernel
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.sources import EMULATOR, HOST_HEADERS, INCLUDE, Source, code_of, emulator_files
+from tilewise.study.sources import EMULATOR, EMULATOR_HEADERS, HOST_HEADERS, INCLUDE, Source, code_of, emulator_files
 
 #: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
 COMPILE = (
@@ -82,36 +81,35 @@ TRACED = [
 ]
 
 #: A register that nobody set holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
-#: marked, by cuda_emulator.cpp.
+#: marked, by the scheduler.
 MARKED = "-ftrivial-auto-var-init=pattern"
 
-#: The emulator's source that watches, instead of cuda_emulator.cpp.
-RUNTIME = "tracer.cpp"
-#: The sources of its interpreter of inline PTX.
-PTX = tuple(sorted(f"ptx/{path.name}" for path in (EMULATOR / "ptx").glob("*.cpp")))
+#: The folders of what a kernel is linked with: the runtime, the tracer, or what stands for it where nobody watches, and
+#: the interpreter of inline PTX. Each is compiled once for all kernels.
+PARTS = ("runtime", "tracer", "unwatched", "ptx")
 
 
 def build(
     kernel: Kernel | Source,
     instances: Sequence[str],
     output: Path | str,
-    flags: Iterable[Any] = (),
-    runtime: str = "cuda_emulator.cpp",
+    flags: Sequence[Any] = (),
+    watched: bool = False,
 ) -> Path:
     """Compile a kernel with all its instances into one shared library at `output`; returns the path.
 
-    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file; `flags` follow COMPILE;
-    `runtime` is the scheduler's file in kernels/emulator. Raises UserError if the kernel does not compile, or if an
-    instance's static shared memory passes CUDA's limit, which is a compile error there.
+    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file; `flags` follow COMPILE, and
+    those that define a macro hold for the runtime, too; `watched`: with the tracer. Raises UserError if the kernel does
+    not compile, or if an instance's static shared memory passes CUDA's limit, which is a compile error there.
 
     The library of a file in the repository is kept like the objects of `compile_object`, for all clones.
     """
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     if not all(path.is_relative_to(ROOT) for path in kernel.files):
-        return _build(kernel, instances, output, flags, runtime)
-    name = f"{kernel.name}-{_digest(kernel, instances, flags, runtime)[:24]}.so"
-    library = cpp.made_once(name, lambda made: _build(kernel, instances, made, flags, runtime))
+        return _build(kernel, instances, output, flags, watched)
+    name = f"{kernel.name}-{_digest(kernel, instances, flags, watched)[:24]}.so"
+    library = cpp.made_once(name, lambda made: _build(kernel, instances, made, flags, watched))
     with replacing(output) as temporary:
         shutil.copyfile(library, temporary)
     return output
@@ -120,7 +118,7 @@ def build(
 def build_traced(kernel: Kernel | Source, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `build` with every access to memory watched."""
     flags = [*TRACED, *([MARKED] if cpp.takes(MARKED) else [])]
-    return build(kernel, instances, output, flags, RUNTIME)
+    return build(kernel, instances, output, flags, watched=True)
 
 
 def lacking() -> list[str]:
@@ -131,12 +129,12 @@ def lacking() -> list[str]:
     return [f"{cpp.version().splitlines()[0]} lacks {MARKED}: {what}"]
 
 
-def _digest(kernel: Kernel | Source, instances: Sequence[str], flags: Iterable[Any], runtime: str) -> str:
+def _digest(kernel: Kernel | Source, instances: Sequence[str], flags: Sequence[Any], watched: bool) -> str:
     """The hash of all that a library is made of, which is the same in every clone."""
     files = [*kernel.files, *sources()]
     texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
     made_by = cpp.compiler(), cpp.version()
-    return digest([kernel.name, shown(kernel.path), list(instances), list(flags), runtime, texts, made_by])
+    return digest([kernel.name, shown(kernel.path), list(instances), list(flags), watched, texts, made_by])
 
 
 def sources() -> list[Path]:
@@ -145,17 +143,18 @@ def sources() -> list[Path]:
     return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
 
 
-def _build(kernel: Kernel | Source, instances: Sequence[str], output: Path, flags: Iterable[Any], runtime: str) -> Path:
+def _build(
+    kernel: Kernel | Source, instances: Sequence[str], output: Path, flags: Sequence[Any], watched: bool
+) -> Path:
     own = [*COMPILE, *flags, *cpp.beside(kernel.path), *_as_nvrtc(tuple(flags))]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
-        text, objects = _wrapper(kernel, instances), [own_object(runtime)]
+        text, objects = _wrapper(kernel, instances), own_objects(watched, flags)
         try:
             if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
                 text = ptx.rewritten(cpp.preprocess(text, [*own, "-fpch-preprocess"]), own=["<stdin>"])
                 own.append("-fpreprocessed")
-                with ThreadPoolExecutor() as threads:
-                    objects += threads.map(own_object, PTX)
+                objects.append(own_object("ptx"))
             source.write_text(text)
             run_compiler([*own, "-c", source, "-o", compiled])
         except UserError as error:
@@ -178,9 +177,16 @@ def _build(kernel: Kernel | Source, instances: Sequence[str], output: Path, flag
     return output
 
 
-def own_object(source: str) -> Path:
-    """The object file of one of the emulator's own sources, compiled once for all kernels; g++ takes some seconds."""
-    return cpp.compile_object(EMULATOR / source, ["-O3"] if source in PTX else [], [EMULATOR])
+def own_objects(watched: bool, flags: Iterable[Any] = ()) -> list[Path]:
+    """The object files of the runtime, with the macros that `flags` define."""
+    defined = [flag for flag in flags if str(flag).startswith("-D")]
+    return [own_object("runtime", defined), own_object("tracer" if watched else "unwatched", defined)]
+
+
+def own_object(part: str, flags: Sequence[str] = ()) -> Path:
+    """The object file of one of PARTS; g++ takes some seconds for each, once."""
+    sources, folders = sorted((EMULATOR / part).glob("*.cpp")), [EMULATOR_HEADERS, *(EMULATOR / name for name in PARTS)]
+    return cpp.compile_object(part, sources, ["-O3", *flags] if part == "ptx" else flags, folders)
 
 
 #: Names of the host that g++ knows and NVRTC does not. <cstdint> of kernels/include/nvrtc defines the first ones.
@@ -210,21 +216,21 @@ _CUDAS_OWN = (
 def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     """Flags under which a kernel sees what NVRTC shows it: CUDA's vocabulary, the headers in kernels/include/nvrtc and
     the emulator's own, and no others. The emulator itself needs the standard library: it is compiled before."""
-    own = [*COMPILE, *flags, f"-I{EMULATOR}"]
+    own = [*COMPILE, *flags, f"-I{EMULATOR_HEADERS}"]
     names = [name for name in cpp.macros("cuda_emulator.h", own) if not re.match(r"EMULATOR_|NULL\b|[^A-Z]", name)]
     hidden = [f"#undef {name}\n" for name in names] + [f"#define {name} {_LACKS}{name}\n" for name in HIDDEN]
     # g++ does not take `alignas` between other words of a declaration, as after __shared__.
     alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
     text = f'#include "cuda_emulator.h"\n{_NO_HEAP}{_WATCHED}{"".join(hidden)}{alignas}'
     folder = cpp.precompiled("as_nvrtc.h", text, own)
-    headers = [f"-I{place}" for place in (INCLUDE, EMULATOR, HOST_HEADERS, folder)]
+    headers = [f"-I{place}" for place in (INCLUDE, EMULATOR_HEADERS, HOST_HEADERS, folder)]
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
 
 
 def _in_kernel(message: str, kernel: Kernel | Source, instances: Sequence[str], source: Path) -> str:
     """A compiler's message about the text around a kernel, as one about the kernel."""
     where, _, what = message.partition(": ")
-    if where.startswith(shown(EMULATOR / "cuda_emulator.h")) and "No such file" in what:
+    if where.startswith(shown(EMULATOR_HEADERS / "cuda_emulator.h")) and "No such file" in what:
         return (
             "the compiler does not take the header that it has precompiled itself; delete the folder tilewise in "
             "~/.cache (or $XDG_CACHE_HOME) and run again"

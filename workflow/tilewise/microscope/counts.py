@@ -21,7 +21,7 @@ COUNTED = """global_load_requests global_load_sectors global_load_lines global_s
     shared_load_requests shared_load_wavefronts shared_store_requests shared_store_wavefronts async_load_requests
     async_load_sectors matrix_load_requests tma_load_requests tma_load_sectors tma_store_requests tma_store_sectors
     cluster_load_sectors cluster_store_sectors""".split()
-#: The names that tracer.cpp has for the ways of these columns; the fields by their words, in either memory.
+#: The names that the tracer has for the ways of these columns; the fields by their words, in either memory.
 WAYS = {"async": "by_copy", "matrix": "by_matrix", "tma": "by_tma", "cluster": "to_block"}
 FIELDS = {"requests": 0, "sectors": 1, "wavefronts": 1, "lines": 2}
 
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class Traffic(ctypes.Structure):
-    """What tracer.cpp counts of one kind of access; `units` are sectors of global and wavefronts of shared memory,
+    """What the tracer counts of one kind of access; `units` are sectors of global and wavefronts of shared memory,
     `more` cache lines of global and bank conflicts of shared memory."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "units", "more", "bytes")]
@@ -46,7 +46,7 @@ def about(kernel: Kernel, point: Point) -> Row:
 
 
 def counts(multiply_adds: int | None, traffic: np.ndarray, ways: Iterable[str]) -> Row:
-    """The columns of a row for what tracer.cpp counted, of so many multiply-adds if they are known. `ways` are their
+    """The columns of a row for what the tracer counted, of so many multiply-adds if they are known. `ways` are their
     names there. `traffic` has a row for loads and
     one for stores, of global memory, then of shared memory, then of each way, and the fields of Traffic."""
     by = dict(zip(("global", "shared", *ways), traffic.reshape(-1, 2, 4).tolist(), strict=True))

@@ -61,7 +61,7 @@ class Stopped(ctypes.Structure):
     ]
 
 
-#: What a thread did that was stopped, by the end that cuda_emulator.cpp names.
+#: What a thread did that was stopped, by the End of runtime/ends.h.
 HOW = {
     "time": "has not come to its end",
     "division": "divides by zero; a GPU would go on with a number that means nothing",

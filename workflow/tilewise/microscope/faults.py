@@ -4,7 +4,7 @@ import ctypes
 import dataclasses
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,9 @@ from tilewise.study.launch import Launch
 from tilewise.study.sources import EMULATOR
 from tilewise.study.status import FaultKind
 
-#: Workers of these numbers and more are no threads, as runtime.h says.
+#: Workers of these numbers and more are no threads, as in_words of the tracer has it.
 THREADS = 1024
-#: How tracer.cpp writes the place of an instruction into a text.
+#: How the tracer writes the place of an instruction into a text.
 _OFFSET = re.compile(r"\x01([0-9a-f]+)\x01")
 
 
@@ -62,11 +62,14 @@ class Fault:
         return dataclasses.replace(self, kind=FaultKind.UNUSED, text=f"{self.text}; no result depends on it")
 
 
+_NUMBERS = "kind which space write other_write size array launch".split()
+
+
 class RawFault(ctypes.Structure):
-    """A fault as tracer.cpp reports it: Fault there."""
+    """A fault as the tracer reports it: Fault of tracer/faults.h."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("kind", "space", "write", "other_write", "size", "array", "launch")),
+        *((name, ctypes.c_int32) for name in _NUMBERS),
         ("offset", ctypes.c_int64),
         *((name, ctypes.c_uint64) for name in ("address", "pc", "other_pc")),
         ("file", ctypes.c_char_p),
@@ -84,12 +87,13 @@ class RawFault(ctypes.Structure):
 @dataclass(frozen=True)
 class Words:
     """The words for what the numbers of a RawFault refer to, in a launch with these operands and shared arrays, whose
-    elements are taken for `itemsize` bytes."""
+    elements are taken for `itemsize` bytes; `cases` are the names of each `which`."""
 
     launch: Launch
     operands: list[Operand]
     shared: list[SharedArray]
     places: Places
+    cases: Sequence[str]
     itemsize: int = 4
 
     def fault(self, raw: RawFault, kind: FaultKind) -> Fault:
@@ -104,13 +108,16 @@ class Words:
         by_effect = kind == FaultKind.UNINITIALISED and bool(raw.space)
         return Fault(kind, file, line, text, self.cut(raw.block), self.thread(raw.thread), raw.count, by_effect)
 
+    def case(self, fault: RawFault) -> str:
+        return self.cases[fault.which]
+
     def race(self, fault: RawFault) -> str:
         at = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
-        if fault.other_write == 5:
+        if self.case(fault) == "read_only":
             return f"{self.access(fault)} as what no thread writes (__ldg, ld.global.nc), and {at} writes it"
-        if fault.other_write == 4 and fault.space:
+        if self.case(fault) == "marked" and fault.space:
             return f"{self.access(fault)} of shared memory, where the mbarrier made at {at} is still in use"
-        if fault.other_write == 4:
+        if self.case(fault) == "marked":
             return f"{self.access(fault)}, which {at} reads as what no thread writes (__ldg, ld.global.nc)"
         other, why = self.name_worker(fault.other_thread), "with no __syncthreads() between"
         if fault.other_thread >= THREADS:
@@ -123,10 +130,10 @@ class Words:
         return f"{self.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
 
     def out_of_bounds(self, fault: RawFault) -> str:
-        if fault.other_write == 6:
+        if self.case(fault) == "below_frame":
             verb = "writes" if fault.write else "reads"
             return f"{self.who(fault)} {verb} before the begin of a variable of its own (registers, local memory)"
-        if fault.type and fault.other_write:
+        if self.case(fault) == "no_index":
             verb = "writes" if fault.write else "reads"
             what = f"a value of type {fault.type.decode()} outside a variable of its own (registers, local memory)"
             return f"{self.who(fault)} {verb} {what}"
@@ -145,16 +152,16 @@ class Words:
         return f"{self.access(fault)} as {fault.size} bytes, whose address must be a multiple of that"
 
     def asynchrony(self, fault: RawFault) -> str:
-        if fault.other_write == 2:
+        if self.case(fault) == "not_started":
             return f"{self.access(fault)}, which may not have started; the cluster must have met at a barrier before"
-        if fault.other_write == 7:
+        if self.case(fault) == "sum":
             verb = "writes" if fault.write else "reads"
             made = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
             return f"{self.who(fault)} {verb} a sum of the product (wgmma) at {made}; nothing has waited for it"
-        if fault.other_write == 3:
+        if self.case(fault) == "may_have_ended":
             return f"{self.access(fault)}, which may have ended; the cluster must meet at a barrier after it"
         at = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
-        if fault.other_write:  # by a thread, and now by a unit
+        if self.case(fault) == "no_proxy_fence":
             what = f"{self.element(fault)} of shared memory, which {self.name_thread(fault.other_thread)}"
             unit, thread = ("overwrites", "reads") if fault.write else ("reads", "writes")
             return f"the asynchronous unit {unit} {what} {thread} at {at}, with no fence.proxy.async between"
@@ -162,7 +169,7 @@ class Words:
 
     def divergence(self, fault: RawFault) -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
-        if fault.other_write:
+        if self.case(fault) == "same_line":
             where = "at another barrier of this line"
         waiting = f"{self.name_thread(fault.other_thread)} of {self.name_block(fault.block)}"
         return f"{waiting} waits here, {self.name_thread(fault.thread)} {where}"
@@ -179,7 +186,7 @@ class Words:
         return f"thread {self.thread(number)}"
 
     def name_worker(self, number: int) -> str:
-        """A thread, or a unit that works beside the threads, numbered as in runtime.h."""
+        """A thread, or a unit that works beside the threads, numbered as by the tracer."""
         if number < THREADS:
             return self.name_thread(number)
         number -= THREADS

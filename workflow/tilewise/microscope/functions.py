@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tilewise import UserError
 from tilewise.compile.cpp import beside, preprocess, shown
-from tilewise.study.sources import EMULATOR, INCLUDE, code_of, files_of
+from tilewise.study.sources import EMULATOR_HEADERS, INCLUDE, code_of, files_of
 
 _HEADS = ("cuda_emulator.h", "cuda_fp16.h", "cuda_bf16.h")
 _WORDS = re.compile(
@@ -86,7 +86,7 @@ def functions(path: Path) -> dict[str, Function]:
             raise UserError(f"{shown(file)}:1: begins with a byte order mark, which NVRTC refuses; save it without one")
     text = f'{head}#include "{path.name}"\n'
     try:
-        done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{EMULATOR}"])
+        done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{EMULATOR_HEADERS}"])
     except UserError as error:
         raise UserError(without_header(str(error))) from None
     found: dict[str, Function] = {}

@@ -1,6 +1,6 @@
 """Trace a kernel: run it in several orders of threads, count what it asks of memory, and find what it does wrong there.
 
-kernels/emulator/tracer.cpp explains how; study/columns.py explains the columns of traffic.csv. The traffic of all
+kernels/emulator/tracer/ explains how; study/columns.py explains the columns of traffic.csv. The traffic of all
 launches of a program is summed.
 """
 
@@ -65,8 +65,8 @@ class Tracer:
         # Of constant memory nothing is counted, and nobody writes it.
         self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.places = Places(library, source.path)
-        self.kinds = [FaultKind[name.upper()] for name in self.emulator.text("tracer_kinds").split()]
-        self.ways = self.emulator.text("tracer_ways").split()
+        kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))
+        self.kinds = [FaultKind[name.upper()] for name in kinds]
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(RawFault)
 
@@ -209,7 +209,7 @@ class Tracer:
             places.insert(0, (shown(stopped.file.decode()), stopped.line))
         # Not every one has a line: what overflows a stack may be the emulator itself.
         file, line = next((at for at in places if at[1]), (shown(self.source.path), None))
-        words = Words(program.launches[self.launched], [], [], self.places)
+        words = Words(program.launches[self.launched], [], [], self.places, self.cases)
         text = f"{words.who(stopped)} {how_of(how, stopped)}"
         if how == "time":
             text += f" after {self.limit:g} s of computing (--limit, trace.limit_s)"
@@ -338,7 +338,7 @@ class Tracer:
         found: dict[Any, Fault] = {}
         for raw in reported:
             launch = program.launches[raw.launch]
-            words = Words(launch, arrays, self.emulator.shared_of(launch), self.places, program.itemsize)
+            words = Words(launch, arrays, self.emulator.shared_of(launch), self.places, self.cases, program.itemsize)
             fault = words.fault(raw, self.kinds[raw.kind])
             first = found.setdefault(fault.key, fault)
             if first is not fault:

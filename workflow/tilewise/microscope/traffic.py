@@ -13,7 +13,7 @@ from tilewise import UserError
 from tilewise import compile as compilers
 from tilewise.compile import cpp
 from tilewise.files import digest
-from tilewise.microscope.compile import PTX, RUNTIME, build_traced, own_object
+from tilewise.microscope.compile import build_traced, own_object
 from tilewise.microscope.counts import Row, about, block_classes, covers
 from tilewise.microscope.emulator import LaunchError
 from tilewise.microscope.faults import Fault
@@ -82,8 +82,8 @@ def trace_points(
     counts: dict[Point, Row | None] = {point: known[key]["traffic"] for point, key in few.items() if key in known}
     rest = [point for point in whole if point not in traced], [point for point in few if point not in counts]
     futures = []
-    for source in (RUNTIME, *PTX) if any(rest) else ():  # that no process waits while another compiles them
-        pool.submit(own_object, source)
+    for part in ("runtime", "tracer", "ptx") if any(rest) else ():  # that no process waits while another compiles them
+        pool.submit(own_object, part)
     for name, _ in Counter(point.kernel for each in rest for point in each).most_common():
         examine, count = ([point for point in each if point.kernel == name] for each in rest)
         futures.append(pool.submit(_of_kernel, examine, count, kernels[name], folder, limit))

@@ -9,8 +9,9 @@ from tilewise import KERNELS, UserError
 INCLUDE = KERNELS / "include"
 #: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
 HOST_HEADERS = INCLUDE / "nvrtc"
-#: The emulator's own headers, instead of CUDA's.
 EMULATOR = KERNELS / "emulator"
+#: The emulator's own headers, instead of CUDA's.
+EMULATOR_HEADERS = EMULATOR / "include"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
@@ -65,7 +66,7 @@ def _collect(path: Path, found: dict[Path, None]) -> None:
     for include in _INCLUDE.finditer(text):
         places = [folder / include[1] for folder in (path.parent, INCLUDE)]
         header = next((place for place in places if place.is_file()), None)
-        if header is None and any((folder / include[1]).is_file() for folder in (HOST_HEADERS, EMULATOR)):
+        if header is None and any((folder / include[1]).is_file() for folder in (HOST_HEADERS, EMULATOR_HEADERS)):
             continue
         if header is None:
             line = text.count("\n", 0, include.start()) + 1

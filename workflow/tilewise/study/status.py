@@ -47,7 +47,7 @@ class Accuracy(StrEnum):
 class FaultKind(StrEnum):
     """What a kernel does that it must not: its column of traffic.csv, "" for a remark that none counts, and its words.
 
-    tracer.cpp lists those that the tracer itself finds.
+    kernels/emulator/tracer/faults.def lists those that the tracer itself finds.
     """
 
     column: str

@@ -1,8 +1,8 @@
-// What the parts of the emulator's runtime share: the scheduler (cuda_emulator.cpp), the warp's own functions (warp.cpp),
-// the interpreter of PTX (ptx/), and whoever watches (tracer.cpp).
+// What the parts of the emulator share: the scheduler with the functions of warps and threads (runtime/), the interpreter
+// of PTX (ptx/), and whoever watches (tracer/).
 #pragma once
 
-#include "cuda_emulator.h"
+#include "../include/cuda_emulator.h"
 #undef __CUDACC__
 #undef __noinline__  // the standard library's own word
 
@@ -14,6 +14,9 @@
 #define EMULATOR_LISTED(name) name,
 #define EMULATOR_NAMED(name) #name " "
 
+#define EMULATOR_EXPORT extern "C" __attribute__((visibility("default")))  // what Python reads and calls
+
+#pragma GCC visibility push(hidden)
 namespace emulator {
 
 // ---- What the scheduler offers ---------------------------------------------------------------------------------------
@@ -65,71 +68,13 @@ void cluster_wait(const char* file, int line, const void* pc);
 /// The barrier of the whole grid. Gives the run up if the blocks do not run together.
 void grid_synchronise(const char* file, int line);
 
-/// What units that work beside the threads (ptx/copies.cpp) are asked by the scheduler.
+/// What units that work beside the threads (ptx/) are asked by the scheduler.
 struct Units {
     void (*block_starts)();
     bool (*deliver)();  // finishes the next piece of work that is under way; false if there is none
     void (*block_ends)();
 };
 extern Units beside;
-
-// ---- What is told to the tracer, if there is one ---------------------------------------------------------------------
-
-/// Up to which time a thread knows what each other thread, and each unit that works beside them, has done.
-using Known = std::vector<std::uint32_t>;
-
-/// Workers that are no threads are numbered after those of the cluster: the products of each warp, the copies that each
-/// barrier counts, stores of boxes.
-extern unsigned wgmma_of_warp, copies_of_barrier, stores, workers;
-
-/// The way of an access: cp.async, ldmatrix, TMA, to the shared memory of another block of the cluster, what TMA brings to
-/// further blocks; or that of plain loads and stores. By the first three it is counted in its space, too.
-#define EMULATOR_WAYS(way) way(by_copy) way(by_matrix) way(by_tma) way(to_block) way(multicast)
-enum Way { EMULATOR_WAYS(EMULATOR_LISTED) plain };
-
-int lanes_turned();  // as mma.h has it
-
-namespace watch {
-bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
-bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
-void atomic(const void* address, unsigned size, bool write, const void* pc);  // a strong access: no race with others
-/// A load by the path of what nobody writes while the kernel runs.
-void reads_only(const void* address, unsigned bytes, const void* pc);
-/// From now on these bytes of shared memory are an mbarrier, which threads do not write; with a pc of null they are none.
-void guard(const void* address, unsigned bytes, const void* pc);
-/// A product (wgmma) of the running thread's group number `group` is going to write a register; those of groups before
-/// `end` are written.
-void sum_begins(const void* address, unsigned bytes, unsigned group, const void* pc);
-void sums_end(unsigned end);
-void remark(const std::string& text, const char* file, int line);
-void release(Known& to);           // what the running thread has done and knows is now known to `to`
-void acquire(const Known& from);
-void join(const unsigned* threads, unsigned count);  // they all know now what any of them knows
-void finished(Known& to, unsigned worker);           // `worker` has done what was asked of it; `to` knows it
-std::uint32_t now();
-void meet(const Known& arrived);                     // the running thread's block is there with all that arrived
-void learn(unsigned worker, std::uint32_t until);    // the running thread knows what `worker` has done up to that time
-/// A copy to shared memory begins: until it ends nobody may touch what it writes. It ends on behalf of `worker`, or of
-/// the thread that waits for it. `by_unit`: it goes through the proxy of TMA, not through that of the threads' accesses,
-/// and what is counted of it is counted elsewhere.
-void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit);
-void copy_ends(const void* to, unsigned bytes, unsigned worker);
-/// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
-void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);
-void proxy_fence();
-/// A request of a unit to global memory, counted by itself; what it loads goes into the memory of so many blocks.
-void global_request(const void* address, unsigned bytes, bool write, unsigned blocks = 1);
-/// The same to shared memory, counted if it is another block's.
-void block_request(const void* address, unsigned bytes);
-void goes_by(Way way);                               // the accesses that are told from now on
-void asynchrony(const std::string& text, const char* file, int line, const void* pc,
-                bool last = false);  // last: gives up
-std::string place(const void* pc, const char* file, int line);  // in words
-void deadlock(const std::string& text, const char* file, int line, const void* pc);
-void divergence(const std::string& text, const char* file, int line);
-void misaligned(const std::string& text, const char* file, int line);
-void trap(const std::string& text, const char* file, int line);  // does not return if the run is given up
-}  // namespace watch
 
 // ---- Shared memory as 32-bit numbers -----------------------------------------------------------------------------------
 
@@ -151,3 +96,4 @@ inline std::uint32_t shared_number(const void* address)
 inline char* shared_pointer(std::uint64_t number) { return shared_window + static_cast<std::uint32_t>(number); }
 
 }  // namespace emulator
+#pragma GCC visibility pop

@@ -6,8 +6,8 @@
 // towards zero. Of the sums kept as half, which the model does not tell, the last step here rounds to the nearest half.
 #pragma once
 
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
+#include "../include/cuda_bf16.h"
+#include "../include/cuda_fp16.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,103 @@
+// Barriers of the blocks that run together: of a cluster, and of the grid.
+#include "ends.h"
+#include "scheduler.h"
+
+namespace emulator {
+namespace {
+
+// One of `blocks` blocks from `first` on.
+struct BlocksBarrier {
+    const char* name;
+    unsigned first_thread, end_thread;
+    unsigned arrived, phase;
+    std::vector<unsigned> phases;  // of each thread's last arrival, counted from 1
+    std::vector<bool> open;        // whether it has not waited since
+    Known coming, known;           // what those who arrived show
+    Known here, there;             // that they arrived at all
+
+    BlocksBarrier(const char* name, unsigned first, unsigned blocks)
+        : name(name), first_thread(first * slots_of_block), end_thread((first + blocks) * slots_of_block), arrived(0), phase(0),
+          phases(blocks * slots_of_block), open(blocks * slots_of_block)
+    {
+    }
+    unsigned place(unsigned thread) const { return thread - first_thread; }
+};
+std::vector<BlocksBarrier> blocks_barriers;  // of each cluster, and then of the grid
+
+void look_at_barrier(BlocksBarrier& b)
+{
+    for (unsigned t = b.first_thread; t < b.end_thread; ++t)
+        if ((alive[t / 32] >> t % 32 & 1) && b.phases[b.place(t)] <= b.phase) return;  // who has ended is not waited for
+    ++b.phase;
+    b.arrived = 0;
+    b.known = b.coming;
+    b.there = b.here;
+    wake(&b);
+}
+
+BlocksBarrier& own_barrier() { return blocks_barriers[block_rank() / cluster_size]; }
+
+void arrive_at(BlocksBarrier& b, bool relaxed, const char* file, int line)
+{
+    const unsigned self = b.place(current->thread);
+    if (b.open[self])
+        watch::divergence(thread_name(current->thread) + " arrives twice at " + b.name + ", with no barrier.cluster.wait between", file, line);
+    if (!relaxed) watch::release(b.coming);
+    watch::finished(b.here, current->thread);
+    b.phases[self] = b.phase + 1;
+    b.open[self] = true;
+    ++b.arrived;
+    look_at_barrier(b);
+}
+
+void wait_at(BlocksBarrier& b, const char* file, int line, const void* pc)
+{
+    const unsigned self = b.place(current->thread), mine = b.phases[self];
+    if (!b.open[self])
+        watch::divergence(thread_name(current->thread) + " waits at " + b.name + ", at which it has not arrived", file, line);
+    b.open[self] = false;
+    const Why why = [](const void* object, std::uint64_t) {
+        const auto& b = *static_cast<const BlocksBarrier*>(object);
+        const unsigned live = live_threads(b.first_thread, b.end_thread);
+        return b.name + (", at which " + std::to_string(b.arrived)) + " of " + std::to_string(live) + " threads have arrived";
+    };
+    // Who comes last goes on with the others, so that what its warp does next is one request.
+    if (mine <= b.phase) sleep_for(&b, why, 0, file, line, pc, true);
+    while (mine > b.phase) sleep_for(&b, why, 0, file, line, pc);
+    watch::acquire(b.known);
+    watch::meet(b.there);
+}
+}  // namespace
+
+void cluster_arrive(bool relaxed, const char* file, int line) { arrive_at(own_barrier(), relaxed, file, line); }
+void cluster_wait(const char* file, int line, const void* pc) { wait_at(own_barrier(), file, line, pc); }
+
+void grid_synchronise(const char* file, int line)
+{
+    if (!cooperative)
+        watch::trap(thread_name(current->thread) + " synchronises the grid in a launch that is not cooperative; a GPU ends it there "
+                        "(`cooperative` of the registry, --cooperative)", file, line);
+    if (cluster_blocks != grid_blocks()) {
+        current->file = file;
+        current->line = line;
+        stop(End::waits, 0);
+    }
+    arrive_at(blocks_barriers.back(), false, file, line);
+    wait_at(blocks_barriers.back(), file, line, nullptr);
+}
+
+void start_blocks_barriers()
+{
+    blocks_barriers.clear();
+    for (unsigned rank = 0; rank < cluster_blocks; rank += cluster_size)
+        blocks_barriers.emplace_back("the cluster's barrier", rank, cluster_size);
+    if (cluster_blocks == grid_blocks()) blocks_barriers.emplace_back("the grid's barrier", 0, cluster_blocks);
+}
+
+void ends_at_blocks_barriers(unsigned thread)
+{
+    for (BlocksBarrier& b : blocks_barriers)
+        if (b.arrived && b.first_thread <= thread && thread < b.end_thread) look_at_barrier(b);
+}
+
+}  // namespace emulator

@@ -1,0 +1,55 @@
+// Fibers: a stack of their own each, and a switch from one to another.
+#pragma once
+
+#include "runtime.h"
+
+#if !defined(__x86_64__) || defined(EMULATOR_UCONTEXT)
+#include <ucontext.h>
+#endif
+
+#pragma GCC visibility push(hidden)
+namespace emulator {
+
+struct Context {
+#if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
+    void* stack_pointer = nullptr;
+#else
+    ucontext_t context;
+#endif
+    /// The next switch to it calls `entry`, on a stack that ends at `top`.
+    void prepare(char* top, void (*entry)());
+    void switch_to(Context& other);
+};
+
+// A GPU gives a thread up to 512 KiB of local memory. The compiler touches a large frame page by page, so whatever does
+// not fit ends at the guard below a stack.
+constexpr std::size_t stack_bytes = 640 << 10, page = 4096, guard_bytes = 16 * page;
+
+struct Fiber {
+    Context context;
+    char* stack;
+    unsigned thread = 0;              // the thread it runs now, counted along x, y, then z
+    uint3 index{};                    // its threadIdx
+    const char* file = "";            // where it waits
+    int line = 0;
+    unsigned column = 0;              // of a barrier of the block
+    bool predicate = false;           // what it brings to a barrier that adds up
+    const void* pc = nullptr;         // of an asm statement
+    const void* object = nullptr;     // what it waits for, if that is no barrier of the block
+    Why why = nullptr;
+    std::uint64_t detail = 0;
+    const void* asked = nullptr;      // where it looks again and again, what it finds there, and how often it has
+    std::uint64_t found = 0;
+    unsigned times = 0;
+
+    Fiber(std::size_t number, void (*entry)());
+    Fiber(const Fiber&) = delete;
+    ~Fiber();
+};
+extern Fiber* current;  // whose thread runs; null while none does
+
+/// Whether an address lies on the stack of the running thread: in a variable of its own.
+inline bool on_stack(std::uintptr_t at) { return at - reinterpret_cast<std::uintptr_t>(current->stack) < stack_bytes; }
+
+}  // namespace emulator
+#pragma GCC visibility pop

@@ -1,0 +1,215 @@
+#include "clock.h"
+
+namespace emulator {
+namespace tracer {
+
+std::uint32_t clock_now, launch_start, block_start, last_barrier;
+std::vector<std::uint32_t> last_barriers, met, proxy_fenced;
+int launches;
+std::vector<Known> known, heard;
+std::vector<KnownBlocks> known_blocks;
+bool knows_blocks;
+std::vector<std::pair<std::uint32_t, uint3>> starts_of_blocks;
+unsigned running;
+
+namespace {
+
+std::vector<std::uint32_t> fenced_in_block, fenced;  // when each thread last showed its writes to its block, to the device
+// What an atomic operation on an address was told by threads that had shown their writes before: by those of other
+// blocks, and by those of this one, or of its cluster.
+std::unordered_map<std::uintptr_t, KnownBlocks> told;
+std::unordered_map<std::uintptr_t, Known> told_here;
+
+void take(KnownBlocks& to, const KnownBlocks& from)
+{
+    for (auto [start, until] : from) to[start] = std::max(to[start], until);
+}
+
+// The block, or the first one of the cluster, that ran at that time.
+const std::pair<std::uint32_t, uint3>& block_of(std::uint32_t stamp)
+{
+    return *(std::upper_bound(starts_of_blocks.begin(), starts_of_blocks.end(), stamp,
+                              [](std::uint32_t s, const auto& start) { return s < start.first; }) -
+             1);
+}
+
+Known& row_of(unsigned thread)
+{
+    if (known[thread].empty()) known[thread].resize(workers);
+    return known[thread];
+}
+
+}  // namespace
+
+void take(Known& to, const Known& from)
+{
+    if (to.size() < from.size()) to.resize(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);
+}
+
+bool unknown_of_another_block(std::uint32_t stamp)
+{
+    if (!knows_blocks) return true;
+    const auto found = known_blocks[running].find(block_of(stamp).first);
+    return found == known_blocks[running].end() || stamp > found->second;
+}
+
+uint3 block_at(std::uint32_t stamp, unsigned thread)
+{
+    const unsigned rank = thread < wgmma_of_warp ? rank_of(thread) : 0;
+    if (stamp >= block_start) return cluster_index[rank];
+    const uint3 first = block_of(stamp).second, own = cluster_index[0], it = cluster_index[rank];
+    return {first.x + it.x - own.x, first.y + it.y - own.y, first.z + it.z - own.z};
+}
+
+void start_clock()
+{
+    starts_of_blocks.clear();
+    clock_now = 0;
+    launches = 0;
+}
+
+void start_clock_of_launch()
+{
+    ++launches;
+    launch_start = clock_now + 1;
+    told.clear();
+    fenced.clear();
+    proxy_fenced.clear();
+}
+
+void start_clock_of_block()
+{
+    block_start = last_barrier = ++clock_now;
+    last_barriers.assign(cluster_blocks, block_start);
+    if (known.size() < wgmma_of_warp) known.resize(wgmma_of_warp);
+    for (Known& row : known) row.clear();
+    if (fenced.size() < wgmma_of_warp) {
+        fenced.resize(wgmma_of_warp);
+        fenced_in_block.resize(wgmma_of_warp);
+        proxy_fenced.resize(wgmma_of_warp);
+    }
+    met.assign(cluster_blocks > 1 ? wgmma_of_warp : 0, 0);
+    heard.assign(cluster_blocks > 1 ? cluster_blocks : 0, {});
+    known_blocks.assign(knows_blocks ? 0 : known_blocks.size(), {});
+    known_blocks.resize(wgmma_of_warp);
+    knows_blocks = false;
+    told_here.clear();
+    starts_of_blocks.push_back({block_start, blockIdx});
+}
+
+void share_what_units_did(const std::vector<Fiber*>& fibers)
+{
+    static Known all;
+    all.assign(workers, 0);
+    bool any = false;
+    for (const Fiber* fiber : fibers) {
+        const Known& row = known[fiber->thread];
+        any |= !row.empty();
+        for (unsigned w = cluster_blocks > 1 ? 0 : wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
+    }
+    for (const Fiber* fiber : fibers)
+        if (any) known[fiber->thread] = all;
+    if (!knows_blocks) return;
+    KnownBlocks of_all;
+    for (const Fiber* fiber : fibers) take(of_all, known_blocks[fiber->thread]);
+    for (const Fiber* fiber : fibers) known_blocks[fiber->thread] = of_all;
+}
+
+void meet_at_atomic(std::uintptr_t at, bool write)
+{
+    if (!in_arrays(at)) {
+        auto& here = told[at];
+        for (auto [start, until] : here)
+            if (start != block_start) {
+                auto& knows = known_blocks[running][start];
+                knows = std::max(knows, until);
+                knows_blocks = true;
+            }
+        if (write && fenced[running] >= block_start) {
+            take(here, known_blocks[running]);
+            // Also what the other threads did before the last barrier: they, or this one, have shown it.
+            take(here, {{block_start, std::max(fenced[running], last_barrier)}});
+        }
+    }
+    Known& here = told_here[at];
+    if (!here.empty()) take(row_of(running), here);
+    const std::uint32_t shown = (cluster_blocks > 1 ? fenced : fenced_in_block)[running];
+    if (write && shown >= block_start) {
+        if (here.empty()) here.resize(workers);
+        take(here, known[running]);
+        const unsigned first = rank_of(running) * slots_of_block;
+        for (unsigned t = first; t < first + slots_of_block; ++t) here[t] = std::max(here[t], last_barrier - 1);
+        here[running] = std::max(here[running], shown);
+    }
+}
+
+}  // namespace tracer
+
+namespace watch {
+
+using namespace tracer;
+
+void release(Known& to)
+{
+    if (knows_blocks)  // of other blocks all of this one know what one tells
+        for (unsigned t = 0; t < wgmma_of_warp; ++t) take(known_blocks[t], known_blocks[running]);
+
+    if (to.empty()) to.resize(workers);
+    take(to, known[running]);
+    if (cluster_blocks > 1) {  // another block was not at this one's barriers
+        const unsigned first = rank_of(running) * slots_of_block;
+        for (unsigned t = first; t < first + slots_of_block; ++t) to[t] = std::max(to[t], last_barrier - 1);
+    }
+    to[running] = clock_now++;
+}
+
+void acquire(const Known& from) { take(row_of(running), from); }
+
+void join(const unsigned* threads, unsigned count)
+{
+    Known all(workers);
+    for (unsigned i = 0; i < count; ++i) {
+        take(all, known[threads[i]]);
+        all[threads[i]] = clock_now;
+    }
+    ++clock_now;
+    for (unsigned i = 0; i < count; ++i) known[threads[i]] = all;
+    if (!knows_blocks) return;
+    KnownBlocks of_all;
+    for (unsigned i = 0; i < count; ++i) take(of_all, known_blocks[threads[i]]);
+    for (unsigned i = 0; i < count; ++i) known_blocks[threads[i]] = of_all;
+}
+
+void finished(Known& to, unsigned worker)
+{
+    if (to.empty()) to.resize(workers);
+    to[worker] = clock_now++;
+}
+
+std::uint32_t now() { return clock_now++; }
+
+void meet(const Known& arrived)
+{
+    if (cluster_blocks == 1) return;
+    met[running] = ~0u;
+    take(heard[rank_of(running)], arrived);
+}
+
+void learn(unsigned worker, std::uint32_t until)
+{
+    auto& knows = row_of(running)[worker];
+    knows = std::max(knows, until);
+}
+
+void fence(int scope)
+{
+    fenced_in_block[running] = clock_now;
+    if (scope > 0) fenced[running] = clock_now;
+    ++clock_now;
+}
+
+void proxy_fence() { proxy_fenced[running] = clock_now++; }
+
+}  // namespace watch
+}  // namespace emulator

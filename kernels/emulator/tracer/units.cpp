@@ -1,0 +1,188 @@
+// What works beside the threads: copies to shared memory, TMA, and products of wgmma.
+#include "accesses.h"
+
+#include <utility>
+
+namespace emulator {
+namespace tracer {
+
+unsigned sums_count;
+
+namespace {
+
+// Registers that products are going to write: neighbours of one instruction are one entry.
+struct Sums {
+    std::uintptr_t begin, end;
+    unsigned group;
+    const void* pc;
+};
+std::vector<std::vector<Sums>> sums_of;  // of each thread
+
+unsigned asynchronous_site(const void* pc, bool write)
+{
+    const unsigned site = site_at(reinterpret_cast<std::uintptr_t>(pc) - 1, shared, write, 16);
+    sites[site].unit = true;
+    return site;
+}
+
+Access of_unit(const void* address, bool write, const void* pc)
+{
+    return {reinterpret_cast<std::uintptr_t>(address), unit, write, reinterpret_cast<std::uintptr_t>(pc) - 1, shared, -1, 0};
+}
+
+// Whether a thread touched shared memory and no fence.proxy.async came since, its own or the running thread's: then no
+// barrier orders that before what a unit of the other proxy does there now.
+bool needs_proxy_fence(std::uint32_t stamp, unsigned thread, unsigned site)
+{
+    return stamp >= block_start && thread < wgmma_of_warp && !sites[site].unit && proxy_fenced[thread] < stamp &&
+           proxy_fenced[running] <= stamp;
+}
+
+void report_unfenced(const Access& access, unsigned thread, unsigned site)
+{
+    Fault fault = fault_of(Kind::asynchrony, access, Case::no_proxy_fence);
+    fault.other_pc = sites[site].pc - library_begin;
+    fault.other_thread = in_words(thread);
+    report(fault);
+}
+
+}  // namespace
+
+void start_sums()
+{
+    sums_of.assign(wgmma_of_warp, {});
+    sums_count = 0;
+}
+
+[[gnu::noinline]] void examine_sums(std::uintptr_t at, unsigned size, bool write)
+{
+    for (const Sums& sums : sums_of[running]) {
+        if (at + size <= sums.begin || at >= sums.end) continue;
+        const Access access{at, size, write, last_access, shared, -1, at};
+        return report_beside(Kind::asynchrony, access, Case::sum, number_of(sums.pc) - 1);
+    }
+}
+
+}  // namespace tracer
+
+namespace watch {
+
+using namespace tracer;
+
+void sum_begins(const void* address, unsigned bytes, unsigned group, const void* pc)
+{
+    if (!watching) return;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    auto& own = sums_of[running];
+    const auto same = std::find_if(own.begin(), own.end(), [&](const Sums& s) { return s.pc == pc && at >= s.begin && at <= s.end; });
+    if (same == own.end()) {
+        own.push_back({at, at + bytes, group, pc});
+        ++sums_count;
+    } else {
+        same->end = std::max(same->end, at + bytes);
+        same->group = group;
+    }
+}
+
+void sums_end(unsigned end)
+{
+    if (!watching) return;
+    auto& own = sums_of[running];
+    const auto rest = std::remove_if(own.begin(), own.end(), [&](const Sums& s) { return s.group < end; });
+    sums_count -= own.end() - rest;
+    own.erase(rest, own.end());
+}
+
+void guard(const void* address, unsigned bytes, const void* pc)
+{
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (!watching || !in_arrays(at)) return;
+    const unsigned mark = pc ? asynchronous_site(pc, true) + 1 : 0;
+    for (Cell* cell = shared_cell(at); cell != shared_cell(at) + units(bytes); ++cell) cell->mark = mark;
+}
+
+void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
+{
+    const unsigned site = asynchronous_site(pc, true);
+    if (!by_unit) {
+        sites[site].size = bytes;
+        if (counting) count(site, reinterpret_cast<std::uintptr_t>(to));
+    }
+    if (!watching) return;
+    const char* at = static_cast<const char*>(to);
+    for (unsigned offset = 0; offset < bytes; offset += unit) {
+        Access access = of_unit(at + offset, true, pc);
+        if (!in_arrays(access.address)) {
+            access.size = bytes;
+            stopping = true;
+            report_access(Kind::out_of_bounds, access);
+            return;
+        }
+        if (!find_shared(access)) return;
+        Cell* cell = shared_cell(access.address);
+        const Cell before = *cell;
+        const std::size_t faults_before = faults.empty() ? 0 : faults.size() + faults.back().count;
+        examine(access, cell, site, false);
+        bool faulty = faults_before != (faults.empty() ? 0 : faults.size() + faults.back().count);
+        if (!faulty && by_unit && needs_proxy_fence(before.read_stamp, before.reader, before.read_site)) {
+            report_unfenced(access, before.reader, before.read_site);
+            faulty = true;
+        }
+        cell->write_stamp = before.write_stamp;
+        cell->writer = before.writer;
+        cell->write_site = before.write_site;
+        cell->coming = site + 1;
+        if (faulty) {
+            for (; offset < bytes; offset += unit) {
+                const auto place = reinterpret_cast<std::uintptr_t>(at + offset);
+                if (in_arrays(place)) shared_cell(place)->coming = site + 1;
+            }
+            return;
+        }
+    }
+}
+
+void copy_ends(const void* to, unsigned bytes, unsigned worker)
+{
+    if (!watching) return;
+    const auto begin = reinterpret_cast<std::uintptr_t>(to);
+    for (std::uintptr_t at = begin; at < begin + bytes && in_arrays(at); at += unit) {
+        Cell& cell = *shared_cell(at);
+        if (!cell.coming) continue;
+        cell.write_stamp = clock_now;
+        cell.writer = worker;
+        cell.write_site = cell.coming - 1;
+        cell.coming = 0;
+    }
+}
+
+void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker)
+{
+    if (!watching) return;
+    const unsigned site = asynchronous_site(pc, false);
+    const char* at = static_cast<const char*>(from);
+    bool faulty = false;
+    for (unsigned offset = 0; offset < bytes && !faulty; offset += unit) {
+        Access access = of_unit(at + offset, false, pc);
+        if (!in_arrays(access.address) || !find_shared(access)) return;
+        Cell& cell = *shared_cell(access.address);
+        faulty = true;
+        if (cell.coming) {
+            report_beside(Kind::asynchrony, access, Case::plain, sites[cell.coming - 1].pc);
+        } else if (cell.write_stamp < block_start) {
+            report_access(Kind::uninitialised, access);
+        } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
+            report_access(Kind::race, access, cell.write_stamp, cell.writer, sites[cell.write_site].pc, true);
+        } else if (needs_proxy_fence(cell.write_stamp, cell.writer, cell.write_site)) {
+            report_unfenced(access, cell.writer, cell.write_site);
+        } else {
+            faulty = false;
+        }
+        const unsigned self = running;
+        mark_read(cell, worker, site, shared);
+        running = self;
+    }
+}
+
+}  // namespace watch
+}  // namespace emulator
