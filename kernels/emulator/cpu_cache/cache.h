@@ -110,7 +110,9 @@ bool count(void (*loop)(const Counted<T>*, const Counted<T>*, Counted<T>*, int, 
            const Size* levels, std::size_t how_many, std::uint64_t from, std::uint64_t until, std::uint64_t* fetched)
 {
     static_assert(sizeof(Counted<T>) == sizeof(T));
-    const auto pages = [](std::size_t rows, std::size_t cols) { return (rows * cols * sizeof(T) + PAGE - 1) / PAGE * PAGE; };
+    const auto pages = [](std::size_t rows, std::size_t cols) {
+        return (rows * cols * sizeof(T) + PAGE - 1) / PAGE * PAGE;
+    };
     const std::size_t a = pages(n, p), b = pages(p, m), c = pages(n, m);  // each begins at a page
     char* begin = static_cast<char*>(std::aligned_alloc(PAGE, a + b + c));
     std::memset(begin, 0, a + b + c);

@@ -54,8 +54,14 @@ public:
     static bool is_valid() { return emulator::is_cooperative(); }
     static void sync(EMULATOR_PLACE) { emulator::synchronise_grid(file, line); }
     static unsigned long long num_blocks() { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
-    static unsigned long long block_rank() { return blockIdx.x + 1ull * gridDim.x * (blockIdx.y + 1ull * gridDim.y * blockIdx.z); }
-    static unsigned long long thread_rank() { return block_rank() * thread_block::num_threads() + thread_block::thread_rank(); }
+    static unsigned long long block_rank()
+    {
+        return blockIdx.x + 1ull * gridDim.x * (blockIdx.y + 1ull * gridDim.y * blockIdx.z);
+    }
+    static unsigned long long thread_rank()
+    {
+        return block_rank() * thread_block::num_threads() + thread_block::thread_rank();
+    }
     static unsigned long long num_threads() { return num_blocks() * thread_block::num_threads(); }
     static unsigned long long size() { return num_threads(); }
     static dim3 group_dim() { return gridDim; }
@@ -95,9 +101,15 @@ public:
     }
     unsigned ballot(int predicate, EMULATOR_PLACE) const { return packed(__ballot_sync(mask, predicate, file, line)); }
     template <typename T>
-    unsigned match_any(T value, EMULATOR_PLACE) const { return packed(__match_any_sync(mask, value, file, line)); }
+    unsigned match_any(T value, EMULATOR_PLACE) const
+    {
+        return packed(__match_any_sync(mask, value, file, line));
+    }
     template <typename T>
-    unsigned match_all(T value, int& all, EMULATOR_PLACE) const { return packed(__match_all_sync(mask, value, &all, file, line)); }
+    unsigned match_all(T value, int& all, EMULATOR_PLACE) const
+    {
+        return packed(__match_all_sync(mask, value, &all, file, line));
+    }
     unsigned lanes() const { return mask; }
 
 protected:
@@ -112,7 +124,8 @@ protected:
     unsigned packed(unsigned lanes) const
     {
         unsigned result = 0;
-        for (unsigned rank = 0, rest = mask; rest; rest &= rest - 1, ++rank) result |= (lanes >> (__ffs(rest) - 1) & 1) << rank;
+        for (unsigned rank = 0, rest = mask; rest; rest &= rest - 1, ++rank)
+            result |= (lanes >> (__ffs(rest) - 1) & 1) << rank;
         return result;
     }
     unsigned mask;
@@ -131,20 +144,41 @@ public:
     static unsigned meta_group_rank() { return thread_block::thread_rank() / SIZE; }
     static unsigned meta_group_size() { return (thread_block::size() + SIZE - 1) / SIZE; }
     template <typename T>
-    static T shfl(T value, int rank, EMULATOR_PLACE) { return __shfl_sync(mask(), value, rank, SIZE, file, line); }
+    static T shfl(T value, int rank, EMULATOR_PLACE)
+    {
+        return __shfl_sync(mask(), value, rank, SIZE, file, line);
+    }
     template <typename T>
-    static T shfl_down(T value, unsigned by, EMULATOR_PLACE) { return __shfl_down_sync(mask(), value, by, SIZE, file, line); }
+    static T shfl_down(T value, unsigned by, EMULATOR_PLACE)
+    {
+        return __shfl_down_sync(mask(), value, by, SIZE, file, line);
+    }
     template <typename T>
-    static T shfl_up(T value, unsigned by, EMULATOR_PLACE) { return __shfl_up_sync(mask(), value, by, SIZE, file, line); }
+    static T shfl_up(T value, unsigned by, EMULATOR_PLACE)
+    {
+        return __shfl_up_sync(mask(), value, by, SIZE, file, line);
+    }
     template <typename T>
-    static T shfl_xor(T value, unsigned by, EMULATOR_PLACE) { return __shfl_xor_sync(mask(), value, by, SIZE, file, line); }
+    static T shfl_xor(T value, unsigned by, EMULATOR_PLACE)
+    {
+        return __shfl_xor_sync(mask(), value, by, SIZE, file, line);
+    }
     static int any(int predicate, EMULATOR_PLACE) { return __any_sync(mask(), predicate, file, line); }
     static int all(int predicate, EMULATOR_PLACE) { return __all_sync(mask(), predicate, file, line); }
-    static unsigned ballot(int predicate, EMULATOR_PLACE) { return __ballot_sync(mask(), predicate, file, line) >> first(); }
+    static unsigned ballot(int predicate, EMULATOR_PLACE)
+    {
+        return __ballot_sync(mask(), predicate, file, line) >> first();
+    }
     template <typename T>
-    static unsigned match_any(T value, EMULATOR_PLACE) { return __match_any_sync(mask(), value, file, line) >> first(); }
+    static unsigned match_any(T value, EMULATOR_PLACE)
+    {
+        return __match_any_sync(mask(), value, file, line) >> first();
+    }
     template <typename T>
-    static unsigned match_all(T value, int& all, EMULATOR_PLACE) { return __match_all_sync(mask(), value, &all, file, line) >> first(); }
+    static unsigned match_all(T value, int& all, EMULATOR_PLACE)
+    {
+        return __match_all_sync(mask(), value, &all, file, line) >> first();
+    }
     static unsigned lanes() { return mask(); }
 
 private:
@@ -164,8 +198,7 @@ public:
     thread_group(const coalesced_group& group) : block(false), lanes(group) {}
     template <unsigned SIZE, typename Parent>
     thread_group(const thread_block_tile<SIZE, Parent>& tile) : block(false), lanes(tile.lanes())
-    {
-    }
+    {}
     void sync(EMULATOR_PLACE) const { block ? thread_block::sync(file, line) : lanes.sync(file, line); }
     unsigned num_threads() const { return block ? thread_block::num_threads() : lanes.num_threads(); }
     unsigned size() const { return num_threads(); }

@@ -8,7 +8,7 @@ namespace emulator {
 inline unsigned short bfloat16_of(float number)
 {
     const auto bits = bits_of<unsigned>(number);
-    if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;                     // NaN, as the hardware writes it
+    if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;  // NaN, as the hardware writes it
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 

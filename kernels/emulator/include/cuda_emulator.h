@@ -2,8 +2,8 @@
 //
 // A __shared__ array becomes thread_local: C++ then gives an array inside a function static storage without another
 // word, allows `extern` before it, and asks for its address at run time, by a call that cuda_emulator.cpp answers: the
-// arrays of a kernel lie where a GPU has them. All threads of a block run on one CPU thread, so they do share it. `used`
-// keeps an array that is only read or only written, which g++ would otherwise replace by nothing.
+// arrays of a kernel lie where a GPU has them. All threads of a block run on one CPU thread, so they do share it.
+// `used` keeps an array that is only read or only written, which g++ would otherwise replace by nothing.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <math.h>    // CUDA has the overloads of <cmath> and <cstdlib> in the global namespace
+#include <math.h>  // CUDA has the overloads of <cmath> and <cstdlib> in the global namespace
 #include <stdlib.h>
 
 // CUDA's are of one type where the C library's are of two.
@@ -29,14 +29,14 @@ inline float pow(float a, int b) { return powf(a, b); }
 inline double pow(double a, int b) { return pow(a, static_cast<double>(b)); }
 
 // Vector types, aligned as CUDA aligns them: the emulated load is as wide as the real one.
-#define EMULATOR_VECTORS(T, name, bytes)                                                 \
-    struct name##1 { T x; };                                                             \
-    struct alignas(2 * bytes) name##2 { T x, y; };                                       \
-    struct name##3 { T x, y, z; };                                                       \
-    struct alignas(bytes < 4 ? 4 * bytes : 16) name##4 { T x, y, z, w; };                \
-    inline name##1 make_##name##1(T x) { return {x}; }                                   \
-    inline name##2 make_##name##2(T x, T y) { return {x, y}; }                           \
-    inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                   \
+#define EMULATOR_VECTORS(T, name, bytes)                                  \
+    struct name##1 { T x; };                                              \
+    struct alignas(2 * bytes) name##2 { T x, y; };                        \
+    struct name##3 { T x, y, z; };                                        \
+    struct alignas(bytes < 4 ? 4 * bytes : 16) name##4 { T x, y, z, w; }; \
+    inline name##1 make_##name##1(T x) { return {x}; }                    \
+    inline name##2 make_##name##2(T x, T y) { return {x, y}; }            \
+    inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }    \
     inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 EMULATOR_VECTORS(signed char, char, 1)
 EMULATOR_VECTORS(unsigned char, uchar, 1)
@@ -77,16 +77,22 @@ inline constexpr bool is_same = std::is_same_v<A, B>;
 
 /// What `alignas` takes: a number of bytes, or a type.
 template <std::size_t bytes>
-constexpr std::size_t alignment() { return bytes; }
+constexpr std::size_t alignment()
+{
+    return bytes;
+}
 template <typename T>
-constexpr std::size_t alignment() { return alignof(T); }
+constexpr std::size_t alignment()
+{
+    return alignof(T);
+}
 
 /// One thread of the grid: calls the kernel with the values at these addresses, one for each of its parameters, as
 /// CUDA's kernelParams are.
 using Thread = void (*)(void* const*);
 
-/// A parameter of a kernel: its size in bytes, and what it is: (p)ointer, (i)nteger, (f)loating, or (o)ther; and the same
-/// of what it points to.
+/// A parameter of a kernel: its size in bytes, and what it is: (p)ointer, (i)nteger, (f)loating, or (o)ther; and the
+/// same of what it points to.
 struct Parameter {
     std::uint32_t size;
     char kind;
@@ -104,7 +110,10 @@ struct Instance {
 template <typename P>
 constexpr char kind_of()
 {
-    return std::is_pointer_v<P> ? 'p' : std::is_integral_v<P> || std::is_enum_v<P> ? 'i' : std::is_floating_point_v<P> ? 'f' : 'o';
+    return std::is_pointer_v<P>                         ? 'p'
+           : std::is_integral_v<P> || std::is_enum_v<P> ? 'i'
+           : std::is_floating_point_v<P>                ? 'f'
+                                                        : 'o';
 }
 
 template <typename P>

@@ -9,11 +9,11 @@ inline unsigned short half_of(float number)
 {
     const auto bits = bits_of<unsigned>(number);
     const unsigned sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000) return sign | 0x7fff;                        // NaN, as the hardware writes it
-    if (magnitude >= 0x477ff000) return sign | 0x7c00;                       // 65520 and more: infinity
-    if (magnitude < 0x33000001) return sign;                                 // 2^-25 and less: zero
+    if (magnitude > 0x7f800000) return sign | 0x7fff;   // NaN, as the hardware writes it
+    if (magnitude >= 0x477ff000) return sign | 0x7c00;  // 65520 and more: infinity
+    if (magnitude < 0x33000001) return sign;            // 2^-25 and less: zero
     unsigned mantissa = (magnitude & 0x7fffff) | 0x800000, exponent = magnitude >> 23;
-    const unsigned lost = exponent < 113 ? 126 - exponent : 13;              // bits; below 2^-14 they are more
+    const unsigned lost = exponent < 113 ? 126 - exponent : 13;  // bits; below 2^-14 they are more
     const unsigned kept = mantissa >> lost, half = 1u << (lost - 1), rest = mantissa & (2 * half - 1);
     const unsigned rounded = kept + (rest > half || (rest == half && kept & 1));
     return sign | (exponent < 113 ? rounded : rounded + ((exponent - 113) << 10));
@@ -22,7 +22,7 @@ inline unsigned short half_of(float number)
 inline float float_of_half(unsigned short half)
 {
     const unsigned sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
-    if (magnitude < 0x0400) {                                                // below 2^-14
+    if (magnitude < 0x0400) {  // below 2^-14
         const float tiny = magnitude * 0x1p-24f;
         return sign ? -tiny : tiny;
     }
@@ -47,10 +47,10 @@ __forceinline__ unsigned short __half_as_ushort(__half a) { return a.bits; }
 
 __forceinline__ __half __short_as_half(short a) { return emulator::bits_of<__half>(a); }
 __forceinline__ short __half_as_short(__half a) { return emulator::bits_of<short>(a); }
-#define EMULATOR_HALF_TO(name, T)                                                                      \
-    __forceinline__ __half __##name##2half_rn(T a) { return __half(static_cast<double>(a)); }          \
-    __forceinline__ T __half2##name##_rn(__half a) { return static_cast<T>(rintf(a)); }                \
-    __forceinline__ T __half2##name##_rd(__half a) { return static_cast<T>(floorf(a)); }               \
+#define EMULATOR_HALF_TO(name, T)                                                             \
+    __forceinline__ __half __##name##2half_rn(T a) { return __half(static_cast<double>(a)); } \
+    __forceinline__ T __half2##name##_rn(__half a) { return static_cast<T>(rintf(a)); }       \
+    __forceinline__ T __half2##name##_rd(__half a) { return static_cast<T>(floorf(a)); }      \
     __forceinline__ T __half2##name##_ru(__half a) { return static_cast<T>(ceilf(a)); }
 EMULATOR_HALF_TO(uint, unsigned)
 EMULATOR_HALF_TO(short, short)

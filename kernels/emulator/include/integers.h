@@ -59,8 +59,9 @@ inline int __rhadd(int a, int b) { return (static_cast<long long>(a) + b + 1) >>
 inline unsigned __uhadd(unsigned a, unsigned b) { return (static_cast<unsigned long long>(a) + b) >> 1; }
 inline unsigned __urhadd(unsigned a, unsigned b) { return (static_cast<unsigned long long>(a) + b + 1) >> 1; }
 inline unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a < b ? b - a : a - b) + c; }
-/// The place of the set bit of `mask` that is number `offset` from bit `base` on, upwards, or downwards if it is negative;
-/// all ones if there is none. Bit `base` itself is number 1, or -1; if `offset` is 0, it is the one that is asked for.
+/// The place of the set bit of `mask` that is number `offset` from bit `base` on, upwards, or downwards if it is
+/// negative; all ones if there is none. Bit `base` itself is number 1, or -1; if `offset` is 0, it is the one that is
+/// asked for.
 inline unsigned __fns(unsigned mask, unsigned base, int offset)
 {
     const int step = offset < 0 ? -1 : 1;
@@ -81,9 +82,15 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c)
     return c;
 }
 
-inline int __dp2a_lo(int a, int b, int c) { return c + short(a) * static_cast<signed char>(b) + (a >> 16) * static_cast<signed char>(b >> 8); }
+inline int __dp2a_lo(int a, int b, int c)
+{
+    return c + short(a) * static_cast<signed char>(b) + (a >> 16) * static_cast<signed char>(b >> 8);
+}
 inline int __dp2a_hi(int a, int b, int c) { return __dp2a_lo(a, b >> 16, c); }
-inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) { return c + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff); }
+inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c)
+{
+    return c + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff);
+}
 inline unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) { return __dp2a_lo(a, b >> 16, c); }
 
 // Four bytes, or two halves, of a word at a time.
@@ -94,24 +101,25 @@ __forceinline__ unsigned by_parts(unsigned a, unsigned b, F f)
     constexpr unsigned bits = 8 * sizeof(Part);
     unsigned result = 0;
     for (unsigned at = 0; at < 32; at += bits)
-        result |= static_cast<unsigned>(f(static_cast<Part>(a >> at), static_cast<Part>(b >> at)) & ((1ll << bits) - 1)) << at;
+        result |= static_cast<unsigned>(f(static_cast<Part>(a >> at), static_cast<Part>(b >> at)) & ((1ll << bits) - 1))
+                  << at;
     return result;
 }
 }  // namespace emulator
-#define EMULATOR_PARTS_AS(name, Byte, Half, expression)                                                               \
-    inline unsigned name##4(unsigned x, unsigned y)                                                                   \
-    {                                                                                                                 \
-        return emulator::by_parts<Byte>(x, y, [](int a, int b) -> int { return expression; });                        \
-    }                                                                                                                 \
-    inline unsigned name##2(unsigned x, unsigned y)                                                                   \
-    {                                                                                                                 \
-        return emulator::by_parts<Half>(x, y, [](int a, int b) -> int { return expression; });                        \
+#define EMULATOR_PARTS_AS(name, Byte, Half, expression)                                        \
+    inline unsigned name##4(unsigned x, unsigned y)                                            \
+    {                                                                                          \
+        return emulator::by_parts<Byte>(x, y, [](int a, int b) -> int { return expression; }); \
+    }                                                                                          \
+    inline unsigned name##2(unsigned x, unsigned y)                                            \
+    {                                                                                          \
+        return emulator::by_parts<Half>(x, y, [](int a, int b) -> int { return expression; }); \
     }
-#define EMULATOR_PARTS(name, u, s, expression)                                                                        \
-    EMULATOR_PARTS_AS(__v##name##u, unsigned char, unsigned short, expression)                                        \
+#define EMULATOR_PARTS(name, u, s, expression)                                 \
+    EMULATOR_PARTS_AS(__v##name##u, unsigned char, unsigned short, expression) \
     EMULATOR_PARTS_AS(__v##name##s, signed char, short, expression)
-#define EMULATOR_COMPARED_PARTS(name, sign)                                                                           \
-    EMULATOR_PARTS(cmp##name, u, s, a sign b ? -1 : 0)                                                                \
+#define EMULATOR_COMPARED_PARTS(name, sign)            \
+    EMULATOR_PARTS(cmp##name, u, s, a sign b ? -1 : 0) \
     EMULATOR_PARTS(set##name, u, s, a sign b)
 EMULATOR_PARTS_AS(__vadd, unsigned char, unsigned short, a + b)
 EMULATOR_PARTS_AS(__vsub, unsigned char, unsigned short, a - b)

@@ -68,16 +68,16 @@ using Same = typename std::common_type<T>::type;  // no deduction from this argu
 
 }  // namespace emulator
 
-// ---- Least and largest, as CUDA overloads them -----------------------------------------------------------------------
+// ---- Least and largest, as CUDA overloads them ----------------------------------------------------------------------
 
 // No others: where two would do, NVRTC finds the call ambiguous.
-#define EMULATOR_LEAST(T, A, B)                                                              \
-    constexpr T min(A a, B b) { return (T)b < (T)a ? (T)b : (T)a; }                            \
+#define EMULATOR_LEAST(T, A, B)                                     \
+    constexpr T min(A a, B b) { return (T)b < (T)a ? (T)b : (T)a; } \
     constexpr T max(A a, B b) { return (T)a < (T)b ? (T)b : (T)a; }
-#define EMULATOR_LEAST_OF(T)                                                                 \
-    EMULATOR_LEAST(T, T, T)                                                                  \
-    EMULATOR_LEAST(unsigned T, unsigned T, unsigned T)                                       \
-    EMULATOR_LEAST(unsigned T, T, unsigned T)                                                \
+#define EMULATOR_LEAST_OF(T)                           \
+    EMULATOR_LEAST(T, T, T)                            \
+    EMULATOR_LEAST(unsigned T, unsigned T, unsigned T) \
+    EMULATOR_LEAST(unsigned T, T, unsigned T)          \
     EMULATOR_LEAST(unsigned T, unsigned T, T)
 EMULATOR_LEAST_OF(int)
 EMULATOR_LEAST_OF(long)
@@ -91,24 +91,30 @@ EMULATOR_LEAST(double, double, float)
 inline int umin(unsigned a, unsigned b) { return b < a ? b : a; }
 inline int umax(unsigned a, unsigned b) { return a < b ? b : a; }
 
-// ---- Atomics ----------------------------------------------------------------------------------------------------------
+// ---- Atomics --------------------------------------------------------------------------------------------------------
 
-#define EMULATOR_ATOMIC(name, expression)                                                                             \
-    template <typename T>                                                                                             \
-    __forceinline__ T name(T* address, emulator::Same<T> value)                                                       \
-    {                                                                                                                 \
-        return emulator::atomically(address, [=](T old) -> T { return expression; });                                 \
-    }                                                                                                                 \
-    template <typename T>                                                                                             \
-    __forceinline__ T name##_block(T* address, emulator::Same<T> value) { return name(address, value); }              \
-    template <typename T>                                                                                             \
-    __forceinline__ T name##_system(T* address, emulator::Same<T> value) { return name(address, value); }
+#define EMULATOR_ATOMIC(name, expression)                                             \
+    template <typename T>                                                             \
+    __forceinline__ T name(T* address, emulator::Same<T> value)                       \
+    {                                                                                 \
+        return emulator::atomically(address, [=](T old) -> T { return expression; }); \
+    }                                                                                 \
+    template <typename T>                                                             \
+    __forceinline__ T name##_block(T* address, emulator::Same<T> value)               \
+    {                                                                                 \
+        return name(address, value);                                                  \
+    }                                                                                 \
+    template <typename T>                                                             \
+    __forceinline__ T name##_system(T* address, emulator::Same<T> value)              \
+    {                                                                                 \
+        return name(address, value);                                                  \
+    }
 EMULATOR_ATOMIC(atomicAdd, old + value)
 EMULATOR_ATOMIC(atomicSub, old - value)
 EMULATOR_ATOMIC(atomicExch, (static_cast<void>(old), value))
 EMULATOR_ATOMIC(atomicMin, value < old ? value : old)
 EMULATOR_ATOMIC(atomicMax, old < value ? value : old)
-EMULATOR_ATOMIC(atomicAnd, old & value)
+EMULATOR_ATOMIC(atomicAnd, old& value)
 EMULATOR_ATOMIC(atomicOr, old | value)
 EMULATOR_ATOMIC(atomicXor, old ^ value)
 EMULATOR_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
@@ -118,9 +124,8 @@ EMULATOR_ATOMIC(atomicDec, old == 0 || old > value ? value : T(old - 1))
 template <typename T>
 __forceinline__ T atomicCAS(T* address, emulator::Same<T> expected, emulator::Same<T> value)
 {
-    return emulator::atomically(address, [=](T old) -> T {
-        return __builtin_memcmp(&old, &expected, sizeof old) == 0 ? value : old;
-    });
+    return emulator::atomically(
+        address, [=](T old) -> T { return __builtin_memcmp(&old, &expected, sizeof old) == 0 ? value : old; });
 }
 template <typename T>
 __forceinline__ T atomicCAS_block(T* address, emulator::Same<T> expected, emulator::Same<T> value)
@@ -133,13 +138,13 @@ __forceinline__ T atomicCAS_system(T* address, emulator::Same<T> expected, emula
     return atomicCAS(address, expected, value);
 }
 
-// ---- Hinted loads and stores -------------------------------------------------------------------------------------------
+// ---- Hinted loads and stores ----------------------------------------------------------------------------------------
 
-#define EMULATOR_LOAD(name)                                                                                           \
-    template <typename T>                                                                                             \
-    __forceinline__ T name(const T* address)                                                                          \
-    {                                                                                                                 \
-        return *address;                                                                                              \
+#define EMULATOR_LOAD(name)                  \
+    template <typename T>                    \
+    __forceinline__ T name(const T* address) \
+    {                                        \
+        return *address;                     \
     }
 template <typename T>
 __forceinline__ T __ldg(const T* address)
@@ -153,11 +158,11 @@ EMULATOR_LOAD(__ldcs)
 EMULATOR_LOAD(__ldlu)
 EMULATOR_LOAD(__ldcv)
 #undef EMULATOR_LOAD
-#define EMULATOR_STORE(name)                                                                                          \
-    template <typename T>                                                                                             \
-    __forceinline__ void name(T* address, emulator::Same<T> value)                                                    \
-    {                                                                                                                 \
-        *address = value;                                                                                             \
+#define EMULATOR_STORE(name)                                       \
+    template <typename T>                                          \
+    __forceinline__ void name(T* address, emulator::Same<T> value) \
+    {                                                              \
+        *address = value;                                          \
     }
 EMULATOR_STORE(__stwb)
 EMULATOR_STORE(__stcg)
@@ -165,15 +170,21 @@ EMULATOR_STORE(__stcs)
 EMULATOR_STORE(__stwt)
 #undef EMULATOR_STORE
 
-__forceinline__ std::size_t __cvta_generic_to_shared(const void* address) { return emulator::number_of_shared(address); }
+__forceinline__ std::size_t __cvta_generic_to_shared(const void* address)
+{
+    return emulator::number_of_shared(address);
+}
 __forceinline__ void* __cvta_shared_to_generic(std::size_t number) { return emulator::shared_at(number); }
-__forceinline__ std::size_t __cvta_generic_to_global(const void* address) { return reinterpret_cast<std::size_t>(address); }
+__forceinline__ std::size_t __cvta_generic_to_global(const void* address)
+{
+    return reinterpret_cast<std::size_t>(address);
+}
 __forceinline__ void* __cvta_global_to_generic(std::size_t address) { return reinterpret_cast<void*>(address); }
 
 #include "integers.h"
 #include "reals.h"
 
-// ---- Clocks, traps, hints ----------------------------------------------------------------------------------------------
+// ---- Clocks, traps, hints -------------------------------------------------------------------------------------------
 
 namespace emulator {
 long long tick();  // time passes with every question

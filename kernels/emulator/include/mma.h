@@ -5,8 +5,8 @@
 #include "cuda_fp16.h"
 
 namespace emulator {
-/// All lanes of the warp: d = a b + c of m x n x k, each matrix row by row at `a`, ..., of which a lane brings and takes
-/// `count / 32` elements from its number on.
+/// All lanes of the warp: d = a b + c of m x n x k, each matrix row by row at `a`, ..., of which a lane brings and
+/// takes `count / 32` elements from its number on.
 void multiply_fragments(int m, int n, int k, int kind, bool half_sums, const float* a, const float* b, const float* c,
                         float* d, const char* file, int line);
 /// All lanes of the warp come here; the matrix at `address` has rows (or columns) that are `pitch` bytes apart.
@@ -25,7 +25,7 @@ struct accumulator {};
 enum layout_t { mem_row_major, mem_col_major };
 namespace precision {
 struct tf32 {};
-}
+}  // namespace precision
 
 template <typename T>
 struct Stored {
@@ -36,8 +36,8 @@ struct Stored<precision::tf32> {
     using type = float;
 };
 
-/// A lane holds elements l, l + 32, ... of the matrix, row by row, where l is its holder(). On a GPU the lanes of a warp hold each element of A
-/// and B twice, unless it is a double; so num_elements counts them twice.
+/// A lane holds elements l, l + 32, ... of the matrix, row by row, where l is its holder(). On a GPU the lanes of a
+/// warp hold each element of A and B twice, unless it is a double; so num_elements counts them twice.
 template <typename Use, int M, int N, int K, typename T, typename Layout = void>
 struct fragment {
     static constexpr bool is_a = emulator::is_same<Use, matrix_a>, is_b = emulator::is_same<Use, matrix_b>;
@@ -61,7 +61,8 @@ inline int holder()
 }
 
 template <typename Use, int M, int N, int K, typename T, typename Layout, typename From>
-__forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const From* from, unsigned pitch, EMULATOR_PLACE)
+__forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const From* from, unsigned pitch,
+                                      EMULATOR_PLACE)
 {
     emulator::whole_warp(from, pitch * sizeof(From), file, line);
     for (int i = 0; i < f.own; ++i) {
@@ -71,7 +72,8 @@ __forceinline__ void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, cons
     }
 }
 template <int M, int N, int K, typename T, typename From>
-__forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const From* from, unsigned pitch, layout_t layout, EMULATOR_PLACE)
+__forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const From* from, unsigned pitch,
+                                      layout_t layout, EMULATOR_PLACE)
 {
     emulator::whole_warp(from, pitch * sizeof(From), file, line);
     for (int i = 0; i < f.own; ++i) {
@@ -80,7 +82,8 @@ __forceinline__ void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, cons
     }
 }
 template <int M, int N, int K, typename T, typename To>
-__forceinline__ void store_matrix_sync(To* to, const fragment<accumulator, M, N, K, T>& f, unsigned pitch, layout_t layout, EMULATOR_PLACE)
+__forceinline__ void store_matrix_sync(To* to, const fragment<accumulator, M, N, K, T>& f, unsigned pitch,
+                                       layout_t layout, EMULATOR_PLACE)
 {
     emulator::whole_warp(to, pitch * sizeof(To), file, line);
     for (int i = 0; i < f.own; ++i) {
@@ -91,20 +94,25 @@ __forceinline__ void store_matrix_sync(To* to, const fragment<accumulator, M, N,
 
 template <int M, int N, int K, typename T, typename LA, typename LB, typename D, typename C>
 inline void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragment<matrix_a, M, N, K, T, LA>& a,
-                     const fragment<matrix_b, M, N, K, T, LB>& b, const fragment<accumulator, M, N, K, C>& c, EMULATOR_PLACE)
+                     const fragment<matrix_b, M, N, K, T, LB>& b, const fragment<accumulator, M, N, K, C>& c,
+                     EMULATOR_PLACE)
 {
     constexpr bool bytes = sizeof(T) == 1 && emulator::is_same<D, int>;
-    static_assert(bytes || emulator::is_same<T, __half> || emulator::is_same<T, __nv_bfloat16> || emulator::is_same<T, precision::tf32>,
+    static_assert(bytes || emulator::is_same<T, __half> || emulator::is_same<T, __nv_bfloat16> ||
+                      emulator::is_same<T, precision::tf32>,
                   "the emulator's fragments are of half, bfloat16, tf32, double or bytes");
     float own_a[32], own_b[32], own_c[32], own_d[32];
     for (int i = 0; i < a.own; ++i) own_a[i] = a.x[i];
     for (int i = 0; i < b.own; ++i) own_b[i] = b.x[i];
-    for (int i = 0; i < c.own; ++i) own_c[i] = bytes ? 0.0f : static_cast<float>(c.x[i]);  // sums of 16 products of bytes are exact in a float
+    for (int i = 0; i < c.own; ++i)
+        own_c[i] = bytes ? 0.0f : static_cast<float>(c.x[i]);  // sums of 16 products of bytes are exact in a float
     constexpr int kind = emulator::is_same<T, __half> ? 0 : emulator::is_same<T, __nv_bfloat16> ? 1 : 2;
     emulator::multiply_fragments(M, N, K, kind, emulator::is_same<D, __half>, own_a, own_b, own_c, own_d, file, line);
     for (int i = 0; i < d.own; ++i) {
-        if constexpr (bytes) d.x[i] = c.x[i] + static_cast<int>(own_d[i]);
-        else d.x[i] = own_d[i];
+        if constexpr (bytes)
+            d.x[i] = c.x[i] + static_cast<int>(own_d[i]);
+        else
+            d.x[i] = own_d[i];
     }
 }
 

@@ -23,9 +23,10 @@ __forceinline__ Place place(T& value)
     return {&value, sizeof value};
 }
 
-/// Runs statement `number` of emulator_ptx_sources; `values` are its operands, outputs first. With `places` it takes the
-/// values of the outputs from there, and leaves them there.
-void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places = nullptr, unsigned place_count = 0);
+/// Runs statement `number` of emulator_ptx_sources; `values` are its operands, outputs first. With `places` it takes
+/// the values of the outputs from there, and leaves them there.
+void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places = nullptr,
+         unsigned place_count = 0);
 
 template <char CONSTRAINT, typename T>
 __forceinline__ void put(std::uint64_t& slot, T value)  // a copy: `&A[0]` of a __restrict__ A binds to no reference

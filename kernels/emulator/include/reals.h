@@ -13,13 +13,31 @@ double rounded_double(Rounding, long long a);
 double rounded_double(Rounding, unsigned long long a);
 }  // namespace emulator
 
-#define EMULATOR_ROUNDED(T, letter, suffix, rounding)                                                                 \
-    inline T __##letter##add_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::add, a, b); } \
-    inline T __##letter##sub_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::subtract, a, b); } \
-    inline T __##letter##mul_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::multiply, a, b); } \
-    inline T __##letter##div_##suffix(T a, T b) { return emulator::rounded(rounding, emulator::Calculation::divide, a, b); } \
-    inline T __##letter##rcp_##suffix(T a) { return emulator::rounded(rounding, emulator::Calculation::divide, T(1), a); } \
-    inline T __##letter##sqrt_##suffix(T a) { return emulator::rounded(rounding, emulator::Calculation::root, a, T(0)); }
+#define EMULATOR_ROUNDED(T, letter, suffix, rounding)                               \
+    inline T __##letter##add_##suffix(T a, T b)                                     \
+    {                                                                               \
+        return emulator::rounded(rounding, emulator::Calculation::add, a, b);       \
+    }                                                                               \
+    inline T __##letter##sub_##suffix(T a, T b)                                     \
+    {                                                                               \
+        return emulator::rounded(rounding, emulator::Calculation::subtract, a, b);  \
+    }                                                                               \
+    inline T __##letter##mul_##suffix(T a, T b)                                     \
+    {                                                                               \
+        return emulator::rounded(rounding, emulator::Calculation::multiply, a, b);  \
+    }                                                                               \
+    inline T __##letter##div_##suffix(T a, T b)                                     \
+    {                                                                               \
+        return emulator::rounded(rounding, emulator::Calculation::divide, a, b);    \
+    }                                                                               \
+    inline T __##letter##rcp_##suffix(T a)                                          \
+    {                                                                               \
+        return emulator::rounded(rounding, emulator::Calculation::divide, T(1), a); \
+    }                                                                               \
+    inline T __##letter##sqrt_##suffix(T a)                                         \
+    {                                                                               \
+        return emulator::rounded(rounding, emulator::Calculation::root, a, T(0));   \
+    }
 #define EMULATOR_ROUNDED_TO(suffix, rounding)                                                                         \
     EMULATOR_ROUNDED(float, f, suffix, rounding)                                                                      \
     EMULATOR_ROUNDED(double, d, suffix, rounding)                                                                     \
@@ -33,7 +51,10 @@ double rounded_double(Rounding, unsigned long long a);
     }                                                                                                                 \
     inline float __double2float_##suffix(double a) { return emulator::rounded_float(rounding, a); }                   \
     inline float __int2float_##suffix(int a) { return emulator::rounded_float(rounding, static_cast<long long>(a)); } \
-    inline float __uint2float_##suffix(unsigned a) { return emulator::rounded_float(rounding, static_cast<long long>(a)); } \
+    inline float __uint2float_##suffix(unsigned a)                                                                    \
+    {                                                                                                                 \
+        return emulator::rounded_float(rounding, static_cast<long long>(a));                                          \
+    }                                                                                                                 \
     inline float __ll2float_##suffix(long long a) { return emulator::rounded_float(rounding, a); }                    \
     inline float __ull2float_##suffix(unsigned long long a) { return emulator::rounded_float(rounding, a); }          \
     inline double __ll2double_##suffix(long long a) { return emulator::rounded_double(rounding, a); }                 \
@@ -81,25 +102,25 @@ double sine_of_turns(double half_turns);  // sin(pi x)
 double cosine_of_turns(double half_turns);
 double inverse_error(double a);  // of erf
 }  // namespace emulator
-#define EMULATOR_BOTH(name, expression)                                                                               \
-    inline double name(double a) { return expression; }                                                               \
+#define EMULATOR_BOTH(name, expression)                 \
+    inline double name(double a) { return expression; } \
     inline float name##f(float a) { return static_cast<float>(name(static_cast<double>(a))); }
 EMULATOR_BOTH(sinpi, emulator::sine_of_turns(a))
 EMULATOR_BOTH(cospi, emulator::cosine_of_turns(a))
 EMULATOR_BOTH(rcbrt, 1 / cbrt(a))
 EMULATOR_BOTH(erfinv, emulator::inverse_error(a))
 EMULATOR_BOTH(erfcinv, emulator::inverse_error(1 - a))
-EMULATOR_BOTH(erfcx, exp(a * a) * erfc(a))
+EMULATOR_BOTH(erfcx, exp(a* a) * erfc(a))
 EMULATOR_BOTH(normcdf, erfc(-a * 0.70710678118654752440) / 2)
 EMULATOR_BOTH(normcdfinv, 1.41421356237309504880 * emulator::inverse_error(2 * a - 1))
 #undef EMULATOR_BOTH
-#define EMULATOR_NORMS(T, f)                                                                                          \
-    inline T rhypot##f(T a, T b) { return 1 / hypot##f(a, b); }                                                       \
-    inline T norm3d##f(T a, T b, T c) { return sqrt##f(a * a + b * b + c * c); }                                      \
-    inline T rnorm3d##f(T a, T b, T c) { return 1 / norm3d##f(a, b, c); }                                             \
-    inline T norm4d##f(T a, T b, T c, T d) { return sqrt##f(a * a + b * b + c * c + d * d); }                         \
-    inline T rnorm4d##f(T a, T b, T c, T d) { return 1 / norm4d##f(a, b, c, d); }                                     \
-    inline void sincospi##f(T a, T* sine, T* cosine) { *sine = sinpi##f(a), *cosine = cospi##f(a); }                  \
+#define EMULATOR_NORMS(T, f)                                                                         \
+    inline T rhypot##f(T a, T b) { return 1 / hypot##f(a, b); }                                      \
+    inline T norm3d##f(T a, T b, T c) { return sqrt##f(a * a + b * b + c * c); }                     \
+    inline T rnorm3d##f(T a, T b, T c) { return 1 / norm3d##f(a, b, c); }                            \
+    inline T norm4d##f(T a, T b, T c, T d) { return sqrt##f(a * a + b * b + c * c + d * d); }        \
+    inline T rnorm4d##f(T a, T b, T c, T d) { return 1 / norm4d##f(a, b, c, d); }                    \
+    inline void sincospi##f(T a, T* sine, T* cosine) { *sine = sinpi##f(a), *cosine = cospi##f(a); } \
     inline T fdivide##f(T a, T b) { return a / b; }
 EMULATOR_NORMS(float, f)
 EMULATOR_NORMS(double, )
@@ -118,10 +139,10 @@ __forceinline__ double __hiloint2double(int high, int low)
     return emulator::bits_of<double>(static_cast<long long>(high) << 32 | static_cast<unsigned>(low));
 }
 
-#define EMULATOR_TO_INTEGER(from, From, to, To)                                                                       \
-    inline To __##from##2##to##_rn(From a) { return static_cast<To>(rint(a)); }                                       \
-    inline To __##from##2##to##_rz(From a) { return static_cast<To>(a); }                                             \
-    inline To __##from##2##to##_rd(From a) { return static_cast<To>(floor(a)); }                                      \
+#define EMULATOR_TO_INTEGER(from, From, to, To)                                  \
+    inline To __##from##2##to##_rn(From a) { return static_cast<To>(rint(a)); }  \
+    inline To __##from##2##to##_rz(From a) { return static_cast<To>(a); }        \
+    inline To __##from##2##to##_rd(From a) { return static_cast<To>(floor(a)); } \
     inline To __##from##2##to##_ru(From a) { return static_cast<To>(ceil(a)); }
 EMULATOR_TO_INTEGER(float, float, int, int)
 EMULATOR_TO_INTEGER(float, float, uint, unsigned)

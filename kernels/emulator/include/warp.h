@@ -62,7 +62,7 @@ inline T from_word(std::uint64_t word)
 
 }  // namespace emulator
 
-// ---- The blocks of a cluster ---------------------------------------------------------------------------------------------
+// ---- The blocks of a cluster ----------------------------------------------------------------------------------------
 
 namespace emulator {
 void arrive_in_cluster(bool relaxed, const char* file, int line);
@@ -104,9 +104,18 @@ inline dim3 __clusterGridDimInClusters()
 }
 
 inline void __syncthreads(EMULATOR_POINT) { emulator::synchronise(false, file, line, column); }
-inline int __syncthreads_count(int predicate, EMULATOR_POINT) { return emulator::synchronise(predicate != 0, file, line, column); }
-inline int __syncthreads_or(int predicate, EMULATOR_POINT) { return emulator::synchronise(predicate != 0, file, line, column) != 0; }
-inline int __syncthreads_and(int predicate, EMULATOR_POINT) { return emulator::synchronise(predicate == 0, file, line, column) == 0; }
+inline int __syncthreads_count(int predicate, EMULATOR_POINT)
+{
+    return emulator::synchronise(predicate != 0, file, line, column);
+}
+inline int __syncthreads_or(int predicate, EMULATOR_POINT)
+{
+    return emulator::synchronise(predicate != 0, file, line, column) != 0;
+}
+inline int __syncthreads_and(int predicate, EMULATOR_POINT)
+{
+    return emulator::synchronise(predicate == 0, file, line, column) == 0;
+}
 inline void __syncwarp(unsigned mask = 0xffffffff, EMULATOR_PLACE) { emulator::synchronise_warp(mask, file, line); }
 inline unsigned __activemask(EMULATOR_PLACE) { return emulator::active_mask(file, line); }
 inline void __threadfence_block() { emulator::fence(0); }
@@ -130,12 +139,12 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, EMULATOR_PLACE)
     return emulator::vote(emulator::Vote::ballot, mask, predicate != 0, file, line);
 }
 
-#define EMULATOR_SHUFFLE(name, kind, Operand)                                                                         \
-    template <typename T>                                                                                             \
-    inline T name(unsigned mask, T value, Operand operand, int width = 32, EMULATOR_PLACE)                            \
-    {                                                                                                                 \
-        return emulator::from_word<T>(                                                                                \
-            emulator::shuffle(emulator::Shuffle::kind, mask, emulator::word_of(value), operand, width, file, line));  \
+#define EMULATOR_SHUFFLE(name, kind, Operand)                                                                        \
+    template <typename T>                                                                                            \
+    inline T name(unsigned mask, T value, Operand operand, int width = 32, EMULATOR_PLACE)                           \
+    {                                                                                                                \
+        return emulator::from_word<T>(                                                                               \
+            emulator::shuffle(emulator::Shuffle::kind, mask, emulator::word_of(value), operand, width, file, line)); \
     }
 EMULATOR_SHUFFLE(__shfl_sync, index, int)
 EMULATOR_SHUFFLE(__shfl_up_sync, up, unsigned)
@@ -156,14 +165,14 @@ inline unsigned __match_all_sync(unsigned mask, T value, int* all, EMULATOR_PLAC
     return found;
 }
 
-#define EMULATOR_REDUCE(name, kind)                                                                                   \
-    inline unsigned name(unsigned mask, unsigned value, EMULATOR_PLACE)                                               \
-    {                                                                                                                 \
-        return emulator::reduce(emulator::Reduction::kind, false, mask, value, file, line);                           \
-    }                                                                                                                 \
-    inline int name(unsigned mask, int value, EMULATOR_PLACE)                                                         \
-    {                                                                                                                 \
-        return emulator::reduce(emulator::Reduction::kind, true, mask, value, file, line);                            \
+#define EMULATOR_REDUCE(name, kind)                                                         \
+    inline unsigned name(unsigned mask, unsigned value, EMULATOR_PLACE)                     \
+    {                                                                                       \
+        return emulator::reduce(emulator::Reduction::kind, false, mask, value, file, line); \
+    }                                                                                       \
+    inline int name(unsigned mask, int value, EMULATOR_PLACE)                               \
+    {                                                                                       \
+        return emulator::reduce(emulator::Reduction::kind, true, mask, value, file, line);  \
     }
 EMULATOR_REDUCE(__reduce_add_sync, add)
 EMULATOR_REDUCE(__reduce_min_sync, minimum)

@@ -17,7 +17,8 @@ MBarrier* barrier_at(std::uint32_t number, Frame& f, bool quietly)
     const auto found = barriers.find(number);
     if (found == barriers.end()) {
         char text[96];
-        std::snprintf(text, sizeof text, "there is no mbarrier at 0x%x of shared memory (mbarrier.init makes one)", number);
+        std::snprintf(text, sizeof text, "there is no mbarrier at 0x%x of shared memory (mbarrier.init makes one)",
+                      number);
         complain(f, text, true);
         return nullptr;
     }
@@ -32,7 +33,8 @@ static std::string describe(const MBarrier& b)
     std::string said = "the mbarrier (made at " + b.made + text;
     if (b.bytes > 0) said += " and " + std::to_string(b.bytes) + " bytes";
     said += " are missing in phase " + std::to_string(b.phase);
-    return b.bytes < 0 ? said + ", where " + std::to_string(-b.bytes) + " bytes more have come than were announced" : said;
+    return b.bytes < 0 ? said + ", where " + std::to_string(-b.bytes) + " bytes more have come than were announced"
+                       : said;
 }
 
 void look(MBarrier& b)
@@ -107,7 +109,9 @@ void run_mbarrier(const Instruction& i, Frame& f)
         if (gives_up) last = {at, b->phase};
         if (what == "try_wait" && !gives_up) {
             while (!done())
-                sleep_for(b, [](const void* o, std::uint64_t) { return describe(*static_cast<const MBarrier*>(o)); }, 0, f.source->file, f.source->line, f.pc);
+                sleep_for(
+                    b, [](const void* o, std::uint64_t) { return describe(*static_cast<const MBarrier*>(o)); }, 0,
+                    f.source->file, f.source->line, f.pc);
         } else if (what == "test_wait" && !done()) {
             let_others_run(f.source->file, f.source->line, f.pc);
         }
@@ -117,7 +121,7 @@ void run_mbarrier(const Instruction& i, Frame& f)
     }
 }
 
-// ---- Barriers of some warps -------------------------------------------------------------------------------------
+// ---- Barriers of some warps -----------------------------------------------------------------------------------------
 
 struct Named {
     unsigned number = 0, wanted = 0, arrived = 0;
@@ -149,7 +153,8 @@ void run_bar(const Instruction& i, Frame& f)
     Named& n = named[16 * block_rank() + number];
     n.number = number;
     if (n.arrived && n.wanted != wanted)
-        complain(f, "comes to barrier " + std::to_string(number) + " with " + std::to_string(wanted) + " threads, others came with " + std::to_string(n.wanted));
+        complain(f, "comes to barrier " + std::to_string(number) + " with " + std::to_string(wanted) +
+                        " threads, others came with " + std::to_string(n.wanted));
     n.wanted = wanted;
     watch::release(n.coming);
     const bool complete = ++n.arrived >= wanted;
@@ -163,12 +168,16 @@ void run_bar(const Instruction& i, Frame& f)
     }
     const Why why = [](const void* o, std::uint64_t) {
         const auto& n = *static_cast<const Named*>(o);
-        return "barrier " + std::to_string(n.number) + ", to which " + std::to_string(n.arrived) + " of " + std::to_string(n.wanted) + " threads have come";
+        return "barrier " + std::to_string(n.number) + ", to which " + std::to_string(n.arrived) + " of " +
+               std::to_string(n.wanted) + " threads have come";
     };
     sleep_for(&n, why, 0, f.source->file, f.source->line, f.pc, complete);
     watch::acquire(n.known);
 }
-void run_cluster_arrive(const Instruction& i, Frame& f) { cluster_arrive(i.has("relaxed"), f.source->file, f.source->line); }
+void run_cluster_arrive(const Instruction& i, Frame& f)
+{
+    cluster_arrive(i.has("relaxed"), f.source->file, f.source->line);
+}
 void run_cluster_wait(const Instruction&, Frame& f) { cluster_wait(f.source->file, f.source->line, f.pc); }
 void run_bar_warp(const Instruction& i, Frame& f)
 {
@@ -186,11 +195,11 @@ void run_fence(const Instruction& i, Frame& f)
     (void)f;
 }
 
-// ---- Registers of a warp group ----------------------------------------------------------------------------------
+// ---- Registers of a warp group --------------------------------------------------------------------------------------
 
 // What the warps of a block hold. At its start they hold as many as a multiprocessor has for so many threads.
 struct Registers {
-    std::vector<unsigned> of_thread;         // of each warp
+    std::vector<unsigned> of_thread;           // of each warp
     std::vector<std::vector<unsigned>> asked;  // of each warp: its setmaxnreg in their order
     Origin origin;
     unsigned held() const
@@ -214,7 +223,9 @@ void run_setmaxnreg(const Instruction& i, Frame& f)
 {
     const unsigned wanted = get(i.operands[0], f), warp = thread_in_block() / 32, warps = block_threads() / 32;
     if (wanted < 24 || wanted > 256 || wanted % 8)
-        return emulator::trap((" runs setmaxnreg with " + std::to_string(wanted) + " registers, which ptxas refuses: it takes a multiple of 8 from 24 to 256").c_str(),
+        return emulator::trap((" runs setmaxnreg with " + std::to_string(wanted) +
+                               " registers, which ptxas refuses: it takes a multiple of 8 from 24 to 256")
+                                  .c_str(),
                               f.source->file, f.source->line);
     Registers& r = registers[block_rank()];
     if (r.of_thread.empty()) {
@@ -224,7 +235,8 @@ void run_setmaxnreg(const Instruction& i, Frame& f)
     r.origin = {f.source, f.pc};
     all_lanes(i, f, act_setmaxnreg);
     const Why why = [](const void* o, std::uint64_t wanted) {
-        return std::to_string(wanted) + " registers per thread, of which the multiprocessor has no more: its warps hold " +
+        return std::to_string(wanted) +
+               " registers per thread, of which the multiprocessor has no more: its warps hold " +
                std::to_string(static_cast<const Registers*>(o)->held()) + " of " + std::to_string(most_registers);
     };
     while (r.held() - 32 * r.of_thread[warp] + 32 * wanted > most_registers)
@@ -239,8 +251,9 @@ static void look_at_registers()
     for (const auto& [rank, r] : registers)
         for (unsigned warp = 0; warp < r.asked.size(); ++warp)
             if (r.asked[warp] != r.asked[warp / 4 * 4])
-                return watch::divergence("not all warps of a warp group run the same setmaxnreg, which is one operation of its four warps",
-                                         r.origin.source->file, r.origin.source->line);
+                return watch::divergence(
+                    "not all warps of a warp group run the same setmaxnreg, which is one operation of its four warps",
+                    r.origin.source->file, r.origin.source->line);
 }
 
 void start_barriers()

@@ -10,12 +10,12 @@ namespace emulator::ptx {
 struct MBarrier {
     std::uint32_t at;
     int expected = 0, pending = 0;
-    std::int64_t bytes = 0;   // that are announced and have not come
-    unsigned phase = 0;       // how many are over
-    bool shown = false;       // to the units
-    unsigned worker;          // what brings its bytes
-    std::string made;         // where
-    Known coming, known;      // of those who have arrived; of the phases that are over
+    std::int64_t bytes = 0;  // that are announced and have not come
+    unsigned phase = 0;      // how many are over
+    bool shown = false;      // to the units
+    unsigned worker;         // what brings its bytes
+    std::string made;        // where
+    Known coming, known;     // of those who have arrived; of the phases that are over
 };
 extern std::unordered_map<std::uint32_t, MBarrier> barriers;  // by their numbers
 

@@ -1,4 +1,4 @@
-// Copies of inline PTX: cp.async, cp.async.bulk, TMA, st.async.
+// Copies of inline PTX to shared memory: cp.async, cp.async.bulk, TMA, st.async.
 #include "barriers.h"
 #include "copies.h"
 
@@ -23,7 +23,7 @@ using Pieces = std::shared_ptr<Group>;
 struct Own {
     Pieces open = std::make_shared<Group>();
     std::deque<Pieces> groups;
-    std::vector<Pieces> counted;  // by an mbarrier
+    std::vector<Pieces> counted;    // by an mbarrier
     std::vector<unsigned> workers;  // of the mbarriers that counted some
 };
 static std::vector<Own> own;
@@ -81,52 +81,12 @@ void run_wait_group(const Instruction& i, Frame& f)
     while (mine.groups.size() > left) bring(mine.groups.front(), thread_number()), mine.groups.pop_front();
 }
 
-// What a tensor map says, as microscope/emulator.py packs it.
-struct TensorMap {
-    std::uint32_t magic, rank, bytes, swizzle;  // bytes of an element
-    std::uint64_t base, shape[5], pitch[5];     // the innermost dimension first; pitch in bytes
-    std::uint16_t box[5], step[5];
-};
-static_assert(sizeof(TensorMap) <= 128);
-constexpr std::uint32_t map_magic = 0x70616d54;
-
-static const TensorMap* map_at(std::uint64_t at, Frame& f)
-{
-    const auto* map = reinterpret_cast<const TensorMap*>(at);
-    if (map->magic == map_magic) return map;
-    complain(f, "this is no tensor map of the launch; give it to the kernel as an argument {tensor_map: ...}");
-    return nullptr;
-}
-
-// Calls f(offset in the box in bytes, address in global memory, bytes) for each row of a box that lies within the array.
-template <typename F>
-static unsigned for_rows(const TensorMap& map, const std::int64_t* at, F&& each)
-{
-    unsigned rows = 1;
-    for (unsigned d = 1; d < map.rank; ++d) rows *= map.box[d];
-    const unsigned row_bytes = map.box[0] * map.bytes;
-    for (unsigned row = 0; row < rows; ++row) {
-        std::uint64_t from = map.base;
-        bool inside = true;
-        for (unsigned d = 1, rest = row; d < map.rank; rest /= map.box[d], ++d) {
-            const std::int64_t c = at[d] + static_cast<std::int64_t>(rest % map.box[d]) * map.step[d];
-            inside &= c >= 0 && c < static_cast<std::int64_t>(map.shape[d]);
-            from += c * map.pitch[d];
-        }
-        const std::int64_t first = std::max<std::int64_t>(0, -at[0]);
-        const std::int64_t last = std::min<std::int64_t>(map.box[0], static_cast<std::int64_t>(map.shape[0]) - at[0]);
-        if (inside && first < last)
-            each(row * row_bytes + first * map.bytes, from + (at[0] + first) * map.bytes, (last - first) * map.bytes);
-    }
-    return rows * row_bytes;
-}
-
 // Copies that an mbarrier counts.
 struct Coming {
     std::uint32_t barrier;
     std::uint32_t bytes;
     std::vector<Piece> pieces;
-    int thread = -1;                // whose cp.async these are; it arrives with them
+    int thread = -1;  // whose cp.async these are; it arrives with them
     std::vector<Pieces> of_thread;
     Origin origin{};
 };
@@ -136,16 +96,19 @@ static std::deque<Coming> under_way;
 void run_cp_async_arrive(const Instruction& i, Frame& f)
 {
     Own& mine = own[thread_number()];
-    const std::uint32_t at = i.starts("shared") ? address(i.operands[0], f) : shared_number(reinterpret_cast<void*>(address(i.operands[0], f)));
+    const std::uint32_t at = i.starts("shared") ? address(i.operands[0], f)
+                                                : shared_number(reinterpret_cast<void*>(address(i.operands[0], f)));
     MBarrier* b = barrier_at(at, f);
     if (!b) return;
     if (!i.has("noinc")) ++b->pending;
-    mine.counted.erase(std::remove_if(mine.counted.begin(), mine.counted.end(), [](const Pieces& p) { return p->pieces.empty(); }),
-                       mine.counted.end());
+    mine.counted.erase(
+        std::remove_if(mine.counted.begin(), mine.counted.end(), [](const Pieces& p) { return p->pieces.empty(); }),
+        mine.counted.end());
     std::vector<Pieces> all(mine.groups.begin(), mine.groups.end());
     all.push_back(std::exchange(mine.open, std::make_shared<Group>()));
     mine.counted.insert(mine.counted.end(), all.begin(), all.end());
-    if (std::find(mine.workers.begin(), mine.workers.end(), b->worker) == mine.workers.end()) mine.workers.push_back(b->worker);
+    if (std::find(mine.workers.begin(), mine.workers.end(), b->worker) == mine.workers.end())
+        mine.workers.push_back(b->worker);
     under_way.push_back({at, 0, {}, int(thread_number()), all, {f.source, f.pc}});
     watch::release(b->coming);
 }
@@ -155,7 +118,8 @@ bool deliver()
     if (under_way.empty()) return false;
     std::size_t which = is_random() ? random_number() % under_way.size() : 0;
     if (under_way[which].thread >= 0)  // those of one thread come in their order
-        which = std::find_if(under_way.begin(), under_way.end(), [&](const Coming& c) { return c.thread == under_way[which].thread; }) -
+        which = std::find_if(under_way.begin(), under_way.end(),
+                             [&](const Coming& c) { return c.thread == under_way[which].thread; }) -
                 under_way.begin();
     Coming copy = std::move(under_way[which]);
     under_way.erase(under_way.begin() + which);
@@ -165,7 +129,8 @@ bool deliver()
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
         watch::copy_ends(piece.to, piece.bytes.size(), found == barriers.end() ? 0u + stores : found->second.worker);
     }
-    for (const Pieces& pieces : copy.of_thread) bring(pieces, found == barriers.end() ? 0u + stores : found->second.worker);
+    for (const Pieces& pieces : copy.of_thread)
+        bring(pieces, found == barriers.end() ? 0u + stores : found->second.worker);
     if (found != barriers.end()) {
         MBarrier& b = found->second;
         watch::finished(b.coming, b.worker);
@@ -190,15 +155,18 @@ static MBarrier* barrier_of_copy(std::uint32_t at, Frame& f)
     return b;
 }
 
-// Into the blocks of the cluster that `mask` names, or to `to` alone (mask 0): a copy of these pieces, whose places count
-// from `to`, and whose barrier lies in the same block.
+// Into the blocks of the cluster that `mask` names, or to `to` alone (mask 0): a copy of these pieces, whose places
+// count from `to`, and whose barrier lies in the same block.
 static void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t bytes,
-          const std::vector<std::pair<std::uint32_t, Piece>>& pieces, Frame& f)
+                 const std::vector<std::pair<std::uint32_t, Piece>>& pieces, Frame& f)
 {
     if (!mask && rank_of_shared(to) != rank_of_shared(barrier))
         return complain(f, "a copy goes into one block of the cluster and counts at an mbarrier of another");
     if (mask >> cluster_size)
-        return complain(f, "the mask of .multicast names blocks that a cluster of " + std::to_string(cluster_size) + " does not have", true);
+        return complain(f,
+                        "the mask of .multicast names blocks that a cluster of " + std::to_string(cluster_size) +
+                            " does not have",
+                        true);
     const unsigned first = rank_of_shared(to) / cluster_size * cluster_size;
     const unsigned ranks = mask ? mask : 1u << rank_of_shared(to) % cluster_size;
     for (unsigned rank = first; ranks >> (rank - first); ++rank) {
@@ -252,21 +220,16 @@ void run_st_async(const Instruction& i, Frame& f)  // [to], value, [barrier]
 {
     const unsigned bytes = i.type.bytes();
     const std::uint32_t to = address(i.operands[0], f);
-    if (to % (bytes * i.width)) return (void)watch::accesses(shared_pointer(to), bytes * i.width, true, f.pc);  // reports it
+    if (to % (bytes * i.width))
+        return (void)watch::accesses(shared_pointer(to), bytes * i.width, true, f.pc);  // reports it
     Piece piece{nullptr, std::vector<char>(bytes * i.width)};
     for (unsigned k = 0; k < i.width; ++k) {
-        const std::uint64_t value = get(i.operands[1].kind == Operand::list ? i.operands[1].parts[k] : i.operands[1], f);
+        const std::uint64_t value =
+            get(i.operands[1].kind == Operand::list ? i.operands[1].parts[k] : i.operands[1], f);
         std::memcpy(piece.bytes.data() + k * bytes, &value, bytes);
     }
     watch::block_request(shared_pointer(to), bytes * i.width);
     send(to, address(i.operands[2], f), 0, bytes * i.width, {{0, piece}}, f);
-}
-
-static std::vector<std::int64_t> coordinates(const Operand& map, Frame& f)
-{
-    std::vector<std::int64_t> at;
-    for (const Operand& c : map.parts[1].parts) at.push_back(static_cast<std::int32_t>(get(c, f)));
-    return at;
 }
 
 void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier], mask
@@ -275,7 +238,9 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
     const TensorMap* map = map_at(address(i.operands[1], f), f);
     if (!map) return;
     const auto at = coordinates(i.operands[1], f);
-    if (at.size() != map->rank) return complain(f, "the box has " + std::to_string(at.size()) + " coordinates, the tensor map " + std::to_string(map->rank) + " dimensions");
+    if (at.size() != map->rank)
+        return complain(f, "the box has " + std::to_string(at.size()) + " coordinates, the tensor map " +
+                               std::to_string(map->rank) + " dimensions");
     if (to % 128) return complain(f, "the box goes to an address of shared memory that 128 does not divide");
     std::vector<char> box(1);
     unsigned rows = 1;
@@ -290,126 +255,21 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
     std::vector<std::pair<std::uint32_t, Piece>> pieces;
     for (unsigned offset = 0; offset < box.size(); offset += 16) {
         const unsigned bytes = std::min<unsigned>(16, box.size() - offset);
-        pieces.push_back({swizzled(to + offset, map->swizzle) - to, {nullptr, {box.begin() + offset, box.begin() + offset + bytes}}});
+        pieces.push_back({swizzled(to + offset, map->swizzle) - to,
+                          {nullptr, {box.begin() + offset, box.begin() + offset + bytes}}});
     }
     if (!mask) watch::block_request(shared_pointer(to), box.size());
     send(to, address(i.operands[2], f), mask, box.size(), pieces, f);
-}
-
-// Copies from shared to global memory: of each thread, by group. They read when they must be done, not before.
-struct Store {
-    std::uint32_t from;
-    std::uint64_t to;
-    unsigned bytes;
-    const TensorMap* map;
-    std::vector<std::int64_t> at;
-    Origin origin;
-    int reduce;  // -1, or the Code
-    Type type;
-};
-struct Leaving {
-    std::vector<Store> open;
-    std::deque<std::vector<Store>> groups;
-    std::deque<std::uint32_t> closed;  // when each group was
-};
-static std::map<unsigned, Leaving> leaving;
-
-static void put_out(const std::vector<Store>& group)
-{
-    for (const Store& s : group) {
-        const auto write = [&](std::uint32_t offset, std::uint64_t to, unsigned bytes, unsigned swizzle) {
-            if (!watch::uses(reinterpret_cast<void*>(to), bytes, true, s.origin.pc)) return;
-            for (unsigned k = 0; k < bytes;) {
-                const unsigned n = std::min(bytes - k, 16 - (s.from + offset + k) % 16);
-                const char* from = shared_pointer(swizzled(s.from + offset + k, swizzle));
-                if (s.reduce < 0) {
-                    std::memcpy(reinterpret_cast<char*>(to) + k, from, n);
-                } else {
-                    for (unsigned e = 0; e < n; e += s.type.bytes()) {
-                        std::uint64_t a = 0, b = 0;
-                        std::memcpy(&a, reinterpret_cast<char*>(to) + k + e, s.type.bytes());
-                        std::memcpy(&b, from + e, s.type.bytes());
-                        a = calculate(s.reduce, s.type, a, b);
-                        std::memcpy(reinterpret_cast<char*>(to) + k + e, &a, s.type.bytes());
-                    }
-                }
-                k += n;
-            }
-            watch::global_request(reinterpret_cast<void*>(to), bytes, true);
-        };
-        if (s.map)
-            for_rows(*s.map, s.at.data(), [&](unsigned offset, std::uint64_t to, unsigned bytes) { write(offset, to, bytes, s.map->swizzle); });
-        else
-            write(0, s.to, s.bytes, 0);
-    }
-}
-
-static int reduction_of(const Instruction& i)
-{
-    return i.words[1] != "reduce" ? -1 : i.has("add") ? add : i.has("min") ? min_ : i.has("max") ? max_ : i.has("and") ? and_ : i.has("or") ? or_ : xor_;
-}
-void run_bulk_store(const Instruction& i, Frame& f)  // [to], [from], bytes
-{
-    Store s{std::uint32_t(address(i.operands[1], f)), address(i.operands[0], f), unsigned(get(i.operands[2], f)), nullptr, {}, {f.source, f.pc}, reduction_of(i), i.type};
-    if (s.from % 16 || s.to % 16 || s.bytes % 16)
-        return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
-    watch::unit_reads(shared_pointer(s.from), s.bytes, f.pc, stores);
-    leaving[thread_number()].open.push_back(std::move(s));
-}
-void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
-{
-    const TensorMap* map = map_at(address(i.operands[0], f), f);
-    if (!map) return;
-    Store s{std::uint32_t(address(i.operands[1], f)), 0, 0, map, coordinates(i.operands[0], f), {f.source, f.pc}, reduction_of(i), i.type};
-    if (s.reduce >= 0) s.type = map->bytes == 8 ? Type{'f', 64} : map->bytes == 4 ? Type{'f', 32} : Type{'g', 16};
-    if (s.from % 128) return complain(f, "the box comes from an address of shared memory that 128 does not divide");
-    unsigned bytes = map->bytes;
-    for (unsigned d = 0; d < map->rank; ++d) bytes *= map->box[d];
-    watch::unit_reads(shared_pointer(s.from), bytes, f.pc, stores);
-    leaving[thread_number()].open.push_back(std::move(s));
-}
-void run_bulk_commit(const Instruction&, Frame&)
-{
-    Leaving& mine = leaving[thread_number()];
-    mine.groups.push_back(std::move(mine.open));
-    mine.closed.push_back(watch::now());
-    mine.open.clear();
-}
-void run_bulk_wait(const Instruction& i, Frame& f)
-{
-    Leaving& mine = leaving[thread_number()];
-    const std::size_t left = get(i.operands[0], f);
-    while (mine.groups.size() > left) {
-        put_out(mine.groups.front());
-        watch::learn(stores, mine.closed.front());
-        mine.groups.pop_front();
-        mine.closed.pop_front();
-    }
 }
 
 void start_copies()
 {
     own.assign(cluster_blocks * block_threads(), {});
     under_way.clear();
-    leaving.clear();
-}
-
-// Work that nobody has waited for outlives the block, whose shared memory is another's then.
-static void still_under_way(const Origin& origin, const char* what)
-{
-    watch::asynchrony(std::string("the block ends, and nothing has waited for the copy that starts here; it ") + what,
-                      origin.source->file, origin.source->line, origin.pc);
 }
 
 void end_copies()
 {
-    for (auto& [thread, mine] : leaving) {
-        mine.groups.push_back(std::move(mine.open));
-        for (const auto& group : mine.groups) {
-            if (!group.empty()) still_under_way(group[0].origin, "may still read shared memory");
-            put_out(group);
-        }
-    }
     for (const Coming& copy : under_way) still_under_way(copy.origin, "may still write shared memory");
     for (Own& mine : own) {
         mine.groups.push_back(mine.open);

@@ -8,8 +8,10 @@ void run_ld(const Instruction& i, Frame& f)
     const unsigned bytes = i.type.bytes();
     const char* from = pointer(i, address(i.operands[1], f));
     if (i.has("nc")) watch::reads_only(from, bytes * i.width, f.pc);
-    if (is_strong(i)) asks(from, bytes * i.width, f.pc), watch::atomic(from, bytes * i.width, false, f.pc);
-    else if (!watch::accesses(from, bytes * i.width, false, f.pc) && i.starts("shared")) return;
+    if (is_strong(i))
+        asks(from, bytes * i.width, f.pc), watch::atomic(from, bytes * i.width, false, f.pc);
+    else if (!watch::accesses(from, bytes * i.width, false, f.pc) && i.starts("shared"))
+        return;
     for (unsigned k = 0; k < i.width; ++k) {
         std::uint64_t value = 0;
         std::memcpy(&value, from + k * bytes, bytes);
@@ -22,10 +24,13 @@ void run_st(const Instruction& i, Frame& f)
     const unsigned bytes = i.type.bytes();
     char* to = pointer(i, address(i.operands[0], f));
     if (i.has("release")) fence(1);
-    if (is_strong(i)) watch::atomic(to, bytes * i.width, true, f.pc);
-    else if (!watch::accesses(to, bytes * i.width, true, f.pc) && i.starts("shared")) return;
+    if (is_strong(i))
+        watch::atomic(to, bytes * i.width, true, f.pc);
+    else if (!watch::accesses(to, bytes * i.width, true, f.pc) && i.starts("shared"))
+        return;
     for (unsigned k = 0; k < i.width; ++k) {
-        const std::uint64_t value = get(i.operands[1].kind == Operand::list ? i.operands[1].parts[k] : i.operands[1], f);
+        const std::uint64_t value =
+            get(i.operands[1].kind == Operand::list ? i.operands[1].parts[k] : i.operands[1], f);
         std::memcpy(to + k * bytes, &value, bytes);
     }
 }
@@ -41,8 +46,10 @@ void run_atom(const Instruction& i, Frame& f)
     std::uint64_t before = 0, after;
     std::memcpy(&before, at, bytes);
     const std::uint64_t b = cut(get(i.operands[first + 1], f), i.type.bits);
-    if (i.code == cas) after = before == b ? get(i.operands[first + 2], f) : before;
-    else after = calculate(i.code, i.type, before, b);
+    if (i.code == cas)
+        after = before == b ? get(i.operands[first + 2], f) : before;
+    else
+        after = calculate(i.code, i.type, before, b);
     std::memcpy(at, &after, bytes);
     if (returns) set(i.operands[0], f, before);
 }
@@ -50,13 +57,16 @@ void run_cvta(const Instruction& i, Frame& f)
 {
     const std::uint64_t a = get(i.operands[1], f);
     const bool to = i.has("to"), shared = i.starts("shared");
-    const std::uint64_t r = !shared ? a : to ? shared_number(reinterpret_cast<void*>(a)) : reinterpret_cast<std::uintptr_t>(shared_pointer(a));
+    const std::uint64_t r = !shared ? a
+                            : to    ? shared_number(reinterpret_cast<void*>(a))
+                                    : reinterpret_cast<std::uintptr_t>(shared_pointer(a));
     set(i.operands[0], f, cut(r, i.type.bits));
 }
 void run_isspacep(const Instruction& i, Frame& f)
 {
     const std::uint64_t offset = get(i.operands[1], f) - reinterpret_cast<std::uintptr_t>(shared_window);
-    const bool shared = offset >> block_window_bits < cluster_blocks && rank_of_shared(offset) / cluster_size == block_rank() / cluster_size;
+    const bool shared = offset >> block_window_bits < cluster_blocks &&
+                        rank_of_shared(offset) / cluster_size == block_rank() / cluster_size;
     const bool own = shared && rank_of_shared(offset) == block_rank();
     set(i.operands[0], f, i.has("shared::cluster") ? shared : i.starts("shared") ? own : !shared);
 }
@@ -66,15 +76,19 @@ void run_mapa(const Instruction& i, Frame& f)
     const unsigned rank = get(i.operands[2], f);
     const std::uint64_t a = get(i.operands[1], f);
     if (rank >= cluster_size)
-        return complain(f, "mapa asks for block " + std::to_string(rank) + " of a cluster of " + std::to_string(cluster_size), true);
+        return complain(
+            f, "mapa asks for block " + std::to_string(rank) + " of a cluster of " + std::to_string(cluster_size),
+            true);
     const bool is_number = i.starts("shared");
-    const std::uint32_t number = in_block_of(is_number ? a : shared_number(reinterpret_cast<void*>(a)), first_rank() + rank);
+    const std::uint32_t number =
+        in_block_of(is_number ? a : shared_number(reinterpret_cast<void*>(a)), first_rank() + rank);
     set(i.operands[0], f, is_number ? number : reinterpret_cast<std::uintptr_t>(shared_pointer(number)));
 }
 void run_getctarank(const Instruction& i, Frame& f)
 {
     const std::uint64_t a = get(i.operands[1], f);
-    set(i.operands[0], f, rank_of_shared(i.starts("shared") ? a : shared_number(reinterpret_cast<void*>(a))) % cluster_size);
+    set(i.operands[0], f,
+        rank_of_shared(i.starts("shared") ? a : shared_number(reinterpret_cast<void*>(a))) % cluster_size);
 }
 
 }  // namespace emulator::ptx

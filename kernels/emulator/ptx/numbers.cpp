@@ -22,18 +22,30 @@ std::uint64_t calculate(int code, Type t, std::uint64_t a, std::uint64_t b)
 {
     if (t.kind == 'H' || t.kind == 'G') {
         const Type half{t.kind == 'H' ? 'h' : 'g', 16};
-        return calculate(code, half, a & 0xffff, b & 0xffff) | calculate(code, half, a >> 16 & 0xffff, b >> 16 & 0xffff) << 16;
+        return calculate(code, half, a & 0xffff, b & 0xffff) | calculate(code, half, a >> 16 & 0xffff, b >> 16 & 0xffff)
+                                                                   << 16;
     }
     if (is_real(t)) {
         if (t.kind == 'f' && t.bits == 32) {  // rounded once
             const float x = bits_of<float>(std::uint32_t(a)), y = bits_of<float>(std::uint32_t(b));
-            const float r = code == add ? x + y : code == sub ? x - y : code == mul ? x * y : code == div_ ? x / y
-                          : code == min_ ? fminf(x, y) : code == max_ ? fmaxf(x, y) : y;
+            const float r = code == add    ? x + y
+                            : code == sub  ? x - y
+                            : code == mul  ? x * y
+                            : code == div_ ? x / y
+                            : code == min_ ? fminf(x, y)
+                            : code == max_ ? fmaxf(x, y)
+                                           : y;
             return bits_of<std::uint32_t>(r);
         }
         const double x = real(a, t), y = real(b, t);
-        return bits_of_real(code == add ? x + y : code == sub ? x - y : code == mul ? x * y : code == div_ ? x / y
-                          : code == min_ ? fmin(x, y) : code == max_ ? fmax(x, y) : y, t);
+        return bits_of_real(code == add    ? x + y
+                            : code == sub  ? x - y
+                            : code == mul  ? x * y
+                            : code == div_ ? x / y
+                            : code == min_ ? fmin(x, y)
+                            : code == max_ ? fmax(x, y)
+                                           : y,
+                            t);
     }
     const unsigned bits = t.kind == 'p' ? 1 : t.bits;
     const bool is_signed = t.kind == 's';
@@ -45,7 +57,9 @@ std::uint64_t calculate(int code, Type t, std::uint64_t a, std::uint64_t b)
     case add: r = a + b; break;
     case sub: r = a - b; break;
     case mul: r = a * b; break;
-    case mul_hi: r = is_signed ? std::uint64_t(__int128(x) * y >> bits) : std::uint64_t((unsigned __int128)ux * uy >> bits); break;
+    case mul_hi:
+        r = is_signed ? std::uint64_t(__int128(x) * y >> bits) : std::uint64_t((unsigned __int128)ux * uy >> bits);
+        break;
     case mul_wide: return is_signed ? cut(x * y, 2 * bits) : cut(ux * uy, 2 * bits);
     case min_: r = is_signed ? std::min(x, y) : std::min(ux, uy); break;
     case max_: r = is_signed ? std::max(x, y) : std::max(ux, uy); break;
@@ -53,12 +67,17 @@ std::uint64_t calculate(int code, Type t, std::uint64_t a, std::uint64_t b)
     case or_: r = a | b; break;
     case xor_: r = a ^ b; break;
     case shl: r = uy >= bits || std::uint32_t(b) >= bits ? 0 : ux << std::uint32_t(b); break;
-    case shr: r = is_signed ? x >> std::min<std::uint32_t>(b, bits - 1) : std::uint32_t(b) >= bits ? 0 : ux >> std::uint32_t(b); break;
+    case shr:
+        r = is_signed                  ? x >> std::min<std::uint32_t>(b, bits - 1)
+            : std::uint32_t(b) >= bits ? 0
+                                       : ux >> std::uint32_t(b);
+        break;
     case div_: r = uy == 0 ? ~0ull : is_signed ? std::uint64_t(x / y) : ux / uy; break;
     case rem: r = uy == 0 ? ux : is_signed ? std::uint64_t(x % y) : ux % uy; break;
     case exch: r = b; break;
     case inc: r = ux >= uy ? 0 : ux + 1; break;
     case dec: r = ux == 0 || ux > uy ? uy : ux - 1; break;
+    default: break;  // cas compares, and writes what it is given
     }
     return cut(r, bits);
 }
@@ -71,7 +90,9 @@ void run_multiply_add(const Instruction& i, Frame& f)
 {
     const std::uint64_t a = get(i.operands[1], f), b = get(i.operands[2], f), c = get(i.operands[3], f);
     if (i.type.kind == 'f' && i.type.bits == 32) {
-        set(i.operands[0], f, bits_of<std::uint32_t>(fmaf(bits_of<float>(std::uint32_t(a)), bits_of<float>(std::uint32_t(b)), bits_of<float>(std::uint32_t(c)))));
+        set(i.operands[0], f,
+            bits_of<std::uint32_t>(fmaf(bits_of<float>(std::uint32_t(a)), bits_of<float>(std::uint32_t(b)),
+                                        bits_of<float>(std::uint32_t(c)))));
     } else if (i.type.kind == 'f') {
         set(i.operands[0], f, bits_of<std::uint64_t>(fma(bits_of<double>(a), bits_of<double>(b), bits_of<double>(c))));
     } else if (is_real(i.type)) {
@@ -79,7 +100,8 @@ void run_multiply_add(const Instruction& i, Frame& f)
     } else if (i.type.kind == 'H' || i.type.kind == 'G') {
         const Type t{i.type.kind == 'H' ? 'h' : 'g', 16};
         const auto one = [&](unsigned by) {
-            return bits_of_real(real(a >> by & 0xffff, t) * real(b >> by & 0xffff, t) + real(c >> by & 0xffff, t), t) << by;
+            return bits_of_real(real(a >> by & 0xffff, t) * real(b >> by & 0xffff, t) + real(c >> by & 0xffff, t), t)
+                   << by;
         };
         set(i.operands[0], f, one(0) | one(16));
     } else {
@@ -93,17 +115,28 @@ void run_unary(const Instruction& i, Frame& f)
     const std::string& name = i.words[0];
     const unsigned bits = i.type.bits;
     std::uint64_t r = 0;
-    if (name == "not") r = i.type.kind == 'p' ? !a : cut(~a, bits);
-    else if (name == "neg") r = is_real(i.type) ? a ^ 1ull << (bits - 1) : cut(-a, bits);
-    else if (name == "abs") r = is_real(i.type) ? a & ~(1ull << (bits - 1)) : cut(std::llabs(extended(a, bits)), bits);
-    else if (name == "popc") r = __builtin_popcountll(cut(a, bits));
-    else if (name == "clz") r = cut(a, bits) ? __builtin_clzll(cut(a, bits)) - (64 - bits) : bits;
-    else if (name == "brev") { for (unsigned k = 0; k < bits; ++k) r |= (a >> k & 1) << (bits - 1 - k); }
-    else if (name == "rcp") r = bits_of_real(1 / real(a, i.type), i.type);
-    else if (name == "sqrt") r = bits_of_real(std::sqrt(real(a, i.type)), i.type);
-    else if (name == "rsqrt") r = bits_of_real(1 / std::sqrt(real(a, i.type)), i.type);
-    else if (name == "ex2") r = bits_of_real(std::exp2(real(a, i.type)), i.type);
-    else if (name == "lg2") r = bits_of_real(std::log2(real(a, i.type)), i.type);
+    if (name == "not")
+        r = i.type.kind == 'p' ? !a : cut(~a, bits);
+    else if (name == "neg")
+        r = is_real(i.type) ? a ^ 1ull << (bits - 1) : cut(-a, bits);
+    else if (name == "abs")
+        r = is_real(i.type) ? a & ~(1ull << (bits - 1)) : cut(std::llabs(extended(a, bits)), bits);
+    else if (name == "popc")
+        r = __builtin_popcountll(cut(a, bits));
+    else if (name == "clz")
+        r = cut(a, bits) ? __builtin_clzll(cut(a, bits)) - (64 - bits) : bits;
+    else if (name == "brev") {
+        for (unsigned k = 0; k < bits; ++k) r |= (a >> k & 1) << (bits - 1 - k);
+    } else if (name == "rcp")
+        r = bits_of_real(1 / real(a, i.type), i.type);
+    else if (name == "sqrt")
+        r = bits_of_real(std::sqrt(real(a, i.type)), i.type);
+    else if (name == "rsqrt")
+        r = bits_of_real(1 / std::sqrt(real(a, i.type)), i.type);
+    else if (name == "ex2")
+        r = bits_of_real(std::exp2(real(a, i.type)), i.type);
+    else if (name == "lg2")
+        r = bits_of_real(std::log2(real(a, i.type)), i.type);
     set(i.operands[0], f, r);
 }
 void run_mov(const Instruction& i, Frame& f)
@@ -136,24 +169,32 @@ static std::uint64_t convert(const Instruction& i, std::uint64_t a, Type to, Typ
         if (i.has("rmi")) x = std::floor(x);
         if (i.has("rpi")) x = std::ceil(x);
         if (i.has("sat")) x = x > 0 ? std::min(x, 1.0) : 0;
-        if (is_real(to)) return i.has("rz") && to.kind == 'f' && to.bits == 32 ? bits_of<std::uint32_t>(cut_to_float(x)) : bits_of_real(x, to);
-        const double low = to.kind == 's' ? -std::ldexp(1, to.bits - 1) : 0, high = std::ldexp(1, to.bits - (to.kind == 's')) - (to.bits < 64);
+        if (is_real(to))
+            return i.has("rz") && to.kind == 'f' && to.bits == 32 ? bits_of<std::uint32_t>(cut_to_float(x))
+                                                                  : bits_of_real(x, to);
+        const double low = to.kind == 's' ? -std::ldexp(1, to.bits - 1) : 0,
+                     high = std::ldexp(1, to.bits - (to.kind == 's')) - (to.bits < 64);
         if (std::isnan(x)) return 0;
         if (x <= low) return cut(static_cast<std::uint64_t>(static_cast<std::int64_t>(low)), to.bits);
         if (x >= high) return to.kind == 's' ? cut(~0ull, to.bits - 1) : cut(~0ull, to.bits);
-        return cut(to.kind == 's' ? static_cast<std::uint64_t>(static_cast<std::int64_t>(x)) : static_cast<std::uint64_t>(x), to.bits);
+        return cut(to.kind == 's' ? static_cast<std::uint64_t>(static_cast<std::int64_t>(x))
+                                  : static_cast<std::uint64_t>(x),
+                   to.bits);
     }
     const std::int64_t x = from.kind == 's' ? extended(a, from.bits) : static_cast<std::int64_t>(cut(a, from.bits));
     if (!is_real(to)) return cut(x, to.bits);
     if (to.kind == 'f' && to.bits == 32)
-        return bits_of<std::uint32_t>(from.kind == 's' ? static_cast<float>(x) : static_cast<float>(static_cast<std::uint64_t>(x)));
-    return bits_of_real(from.kind == 's' ? static_cast<double>(x) : static_cast<double>(static_cast<std::uint64_t>(x)), to);
+        return bits_of<std::uint32_t>(from.kind == 's' ? static_cast<float>(x)
+                                                       : static_cast<float>(static_cast<std::uint64_t>(x)));
+    return bits_of_real(from.kind == 's' ? static_cast<double>(x) : static_cast<double>(static_cast<std::uint64_t>(x)),
+                        to);
 }
 void run_cvt(const Instruction& i, Frame& f)
 {
     if (i.type.kind == 'H' || i.type.kind == 'G') {  // the first goes to the upper half
         const Type half{i.type.kind == 'H' ? 'h' : 'g', 16};
-        set(i.operands[0], f, convert(i, get(i.operands[1], f), half, i.from) << 16 | convert(i, get(i.operands[2], f), half, i.from));
+        set(i.operands[0], f,
+            convert(i, get(i.operands[1], f), half, i.from) << 16 | convert(i, get(i.operands[2], f), half, i.from));
     } else {
         set(i.operands[0], f, convert(i, get(i.operands[1], f), i.type, i.from));
     }
@@ -200,7 +241,10 @@ void run_setp(const Instruction& i, Frame& f)
         set(i.operands[0], f, holds);
     }
 }
-void run_selp(const Instruction& i, Frame& f) { set(i.operands[0], f, get(i.operands[get(i.operands[3], f) ? 1 : 2], f)); }
+void run_selp(const Instruction& i, Frame& f)
+{
+    set(i.operands[0], f, get(i.operands[get(i.operands[3], f) ? 1 : 2], f));
+}
 void run_prmt(const Instruction& i, Frame& f)
 {
     set(i.operands[0], f, __byte_perm(get(i.operands[1], f), get(i.operands[2], f), get(i.operands[3], f)));
@@ -226,7 +270,8 @@ void run_bfe(const Instruction& i, Frame& f)
 {
     const unsigned at = get(i.operands[2], f) & 0xff, bits = get(i.operands[3], f) & 0xff;
     const std::uint64_t a = at >= i.type.bits ? 0 : cut(get(i.operands[1], f), i.type.bits) >> at;
-    set(i.operands[0], f, bits == 0 ? 0 : cut(i.type.kind == 's' ? extended(cut(a, bits), bits) : cut(a, bits), i.type.bits));
+    set(i.operands[0], f,
+        bits == 0 ? 0 : cut(i.type.kind == 's' ? extended(cut(a, bits), bits) : cut(a, bits), i.type.bits));
 }
 void run_bfi(const Instruction& i, Frame& f)
 {
@@ -237,6 +282,9 @@ void run_bfi(const Instruction& i, Frame& f)
 void run_nothing(const Instruction&, Frame&) {}
 void run_bra(const Instruction& i, Frame& f) { f.next = i.operands[0].index; }
 void run_exit(const Instruction&, Frame& f) { f.next = ~std::size_t(0) - 1; }
-void run_trap(const Instruction&, Frame& f) { emulator::trap(" runs the instruction trap", f.source->file, f.source->line); }
+void run_trap(const Instruction&, Frame& f)
+{
+    emulator::trap(" runs the instruction trap", f.source->file, f.source->line);
+}
 
 }  // namespace emulator::ptx

@@ -15,7 +15,8 @@ struct Reading {
     bool second(const char* word) const { return i.words.size() > 1 && i.words[1] == word; }
     void needs(std::size_t operands) const
     {
-        if (i.operands.size() < operands) throw Unknown(name + " with " + std::to_string(i.operands.size()) + " operands");
+        if (i.operands.size() < operands)
+            throw Unknown(name + " with " + std::to_string(i.operands.size()) + " operands");
     }
     void require(bool holds) const
     {
@@ -24,7 +25,7 @@ struct Reading {
 };
 
 struct Opcode {
-    const char* name;      // the first words of the operation
+    const char* name;  // the first words of the operation
     Run run;
     std::size_t operands;  // at least
     const char* words;     // that may follow, beside types; null: any. What would change the result is refused
@@ -32,7 +33,7 @@ struct Opcode {
     void (*read)(const Reading&) = nullptr;  // finds out the rest
 };
 
-// ---- What some of them have more --------------------------------------------------------------------------------------
+// ---- What some of them have more ------------------------------------------------------------------------------------
 
 void read_product(const Reading& r) { r.i.code = r.i.has("hi") ? mul_hi : r.i.has("wide") ? mul_wide : mul; }
 
@@ -58,8 +59,9 @@ void read_access(const Reading& r)
 
 void read_atomic(const Reading& r)
 {
-    const std::map<std::string, int> codes = {{"add", add}, {"min", min_}, {"max", max_}, {"and", and_}, {"or", or_}, {"xor", xor_},
-                                              {"exch", exch}, {"inc", inc}, {"dec", dec}, {"cas", cas}};
+    const std::map<std::string, int> codes = {{"add", add}, {"min", min_}, {"max", max_},  {"and", and_},
+                                              {"or", or_},  {"xor", xor_}, {"exch", exch}, {"inc", inc},
+                                              {"dec", dec}, {"cas", cas}};
     r.i.code = -1;
     for (const auto& word : r.i.words)
         if (const auto found = codes.find(word); found != codes.end()) r.i.code = found->second;
@@ -77,7 +79,8 @@ void read_bulk(const Reading& r)
         // Which of the two comes first says which way it goes.
         r.needs(3 + !tensor + i.has("multicast::cluster"));
         i.run = tensor ? run_box_load : run_bulk_load;
-    } else if (!tensor && i.words.size() > 4 && i.words[3] == "shared::cluster" && i.words[4] == "shared::cta" && i.starts("mbarrier")) {
+    } else if (!tensor && i.words.size() > 4 && i.words[3] == "shared::cluster" && i.words[4] == "shared::cta" &&
+               i.starts("mbarrier")) {
         r.needs(4);
         i.run = run_bulk_between;
     } else {
@@ -140,15 +143,18 @@ void read_wgmma(const Reading& r)
 {
     Instruction& i = r.i;
     read_shape(r);
-    r.require(r.types.size() == 3 && i.rows == 64 && i.columns % 8 == 0 && i.columns <= int(most_columns) && !i.has("sp"));
+    r.require(r.types.size() == 3 && i.rows == 64 && i.columns % 8 == 0 && i.columns <= int(most_columns) &&
+              !i.has("sp"));
     i.type = r.types[1];
-    r.require(std::strchr("hgt", i.type.kind) && r.types[2].kind == i.type.kind && i.depth == (i.type.kind == 't' ? 8 : 16));
+    r.require(std::strchr("hgt", i.type.kind) && r.types[2].kind == i.type.kind &&
+              i.depth == (i.type.kind == 't' ? 8 : 16));
     i.other = r.types[0].kind == 'h';
 }
 
-// ---- The table ----------------------------------------------------------------------------------------------------------
+// ---- The table ------------------------------------------------------------------------------------------------------
 
-constexpr const char *calculates = "rn ftz full approx NaN", *multiplies = "rn ftz lo hi wide", *one = "rn ftz approx", *none = "";
+constexpr const char *calculates = "rn ftz full approx NaN", *multiplies = "rn ftz lo hi wide", *one = "rn ftz approx",
+                     *none = "";
 
 const Opcode opcodes[] = {
     {"add", run_binary, 3, calculates, add},

@@ -22,10 +22,10 @@ struct Type {
 
 struct Operand {
     enum Kind { none, slot, immediate, memory, list, label, special, sink } kind = none;
-    int index = 0;             // of a slot; the instruction after a label
+    int index = 0;  // of a slot; the instruction after a label
     bool negated = false;
     bool decimal = false;
-    std::uint64_t value = 0;   // of an immediate; the offset of an address
+    std::uint64_t value = 0;  // of an immediate; the offset of an address
     double number = 0;
     std::uint64_t (*ask)() = nullptr;
     std::string name;
@@ -58,7 +58,7 @@ struct Instruction {
     int predicate = -1;
     bool unless = false;
     Type type, from;
-    unsigned width = 1;              // elements of a vector
+    unsigned width = 1;  // elements of a vector
     int code = 0, depth = 0, rows = 0, columns = 0;
     bool flag = false, other = false;
 
@@ -110,12 +110,16 @@ inline void set(const Operand& o, Frame& f, std::uint64_t value)
 }
 inline std::uint64_t address(const Operand& o, Frame& f) { return get(o.parts[0], f) + o.value; }
 
-// ---- Numbers -------------------------------------------------------------------------------------------------------------
+// ---- Numbers --------------------------------------------------------------------------------------------------------
 
-inline std::uint64_t cut(std::uint64_t value, unsigned bits) { return bits >= 64 ? value : value & ((1ull << bits) - 1); }
+inline std::uint64_t cut(std::uint64_t value, unsigned bits)
+{
+    return bits >= 64 ? value : value & ((1ull << bits) - 1);
+}
 inline std::int64_t extended(std::uint64_t value, unsigned bits)
 {
-    return bits >= 64 ? static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value << (64 - bits)) >> (64 - bits);
+    return bits >= 64 ? static_cast<std::int64_t>(value)
+                      : static_cast<std::int64_t>(value << (64 - bits)) >> (64 - bits);
 }
 inline double real(std::uint64_t bits, Type t)
 {
@@ -135,7 +139,7 @@ bool parse_type(const std::string& word, Type& t);
 enum Code { add, sub, mul, mul_hi, mul_wide, min_, max_, and_, or_, xor_, shl, shr, div_, rem, exch, inc, dec, cas };
 std::uint64_t calculate(int code, Type t, std::uint64_t a, std::uint64_t b);
 
-// ---- Places --------------------------------------------------------------------------------------------------------------
+// ---- Places ---------------------------------------------------------------------------------------------------------
 
 inline char* pointer(const Instruction& i, std::uint64_t at)
 {
@@ -157,7 +161,7 @@ inline bool is_strong(const Instruction& i)
 // What tells the statements of a line apart.
 inline unsigned statement(const Frame& f) { return f.source - emulator_ptx_sources; }
 
-// ---- The lanes of a warp --------------------------------------------------------------------------------------------------
+// ---- The lanes of a warp --------------------------------------------------------------------------------------------
 
 struct Lane {
     const Instruction* instruction;
@@ -175,13 +179,16 @@ inline bool is_whole(void* const* records, unsigned lanes)
 {
     if (lanes == ~0u) return true;
     const Lane& one = lane_of(records, __builtin_ctz(lanes));
-    watch::divergence("not all lanes of the warp run this instruction (" + one.instruction->words[0] + "), which needs all", one.frame->source->file, one.frame->source->line);
+    watch::divergence("not all lanes of the warp run this instruction (" + one.instruction->words[0] +
+                          "), which needs all",
+                      one.frame->source->file, one.frame->source->line);
     return false;
 }
 
+const Operand& part(Operand&& o, unsigned k) = delete;
 inline const Operand& part(const Operand& o, unsigned k) { return o.kind == Operand::list ? o.parts[k] : o; }
 
-// ---- Instructions ----------------------------------------------------------------------------------------------------------
+// ---- Instructions ---------------------------------------------------------------------------------------------------
 
 // numbers.cpp
 void run_binary(const Instruction&, Frame&);
@@ -225,6 +232,7 @@ void run_bulk_load(const Instruction&, Frame&);
 void run_bulk_between(const Instruction&, Frame&);
 void run_st_async(const Instruction&, Frame&);
 void run_box_load(const Instruction&, Frame&);
+// stores.cpp
 void run_bulk_store(const Instruction&, Frame&);
 void run_box_store(const Instruction&, Frame&);
 void run_bulk_commit(const Instruction&, Frame&);

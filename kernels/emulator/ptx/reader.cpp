@@ -7,31 +7,48 @@ namespace {
 
 unsigned lane_number() { return thread_number() % 32; }
 const std::map<std::string, std::uint64_t (*)()> specials = {
-    {"tid.x", [] { return std::uint64_t(threadIdx.x); }}, {"tid.y", [] { return std::uint64_t(threadIdx.y); }},
-    {"tid.z", [] { return std::uint64_t(threadIdx.z); }}, {"ntid.x", [] { return std::uint64_t(blockDim.x); }},
-    {"ntid.y", [] { return std::uint64_t(blockDim.y); }}, {"ntid.z", [] { return std::uint64_t(blockDim.z); }},
-    {"ctaid.x", [] { return std::uint64_t(blockIdx.x); }}, {"ctaid.y", [] { return std::uint64_t(blockIdx.y); }},
-    {"ctaid.z", [] { return std::uint64_t(blockIdx.z); }}, {"nctaid.x", [] { return std::uint64_t(gridDim.x); }},
-    {"nctaid.y", [] { return std::uint64_t(gridDim.y); }}, {"nctaid.z", [] { return std::uint64_t(gridDim.z); }},
-    {"laneid", [] { return std::uint64_t(lane_number()); }}, {"warpid", [] { return std::uint64_t(thread_in_block() / 32); }},
-    {"nwarpid", [] { return std::uint64_t((thread_count() + 31) / 32); }}, {"smid", [] { return std::uint64_t(0); }},
-    {"nsmid", [] { return std::uint64_t(132); }}, {"clock", [] { return std::uint64_t(tick()); }},
-    {"clock64", [] { return std::uint64_t(tick()); }}, {"globaltimer", [] { return std::uint64_t(tick()); }},
-    {"cluster_ctarank", [] { return std::uint64_t(block_rank() % cluster_size); }}, {"cluster_nctarank", [] { return std::uint64_t(cluster_size); }},
-    {"cluster_ctaid.x", [] { return std::uint64_t(blockIdx.x % clusterDim.x); }}, {"cluster_nctaid.x", [] { return std::uint64_t(clusterDim.x); }},
-    {"cluster_ctaid.y", [] { return std::uint64_t(blockIdx.y % clusterDim.y); }}, {"cluster_nctaid.y", [] { return std::uint64_t(clusterDim.y); }},
-    {"cluster_ctaid.z", [] { return std::uint64_t(blockIdx.z % clusterDim.z); }}, {"cluster_nctaid.z", [] { return std::uint64_t(clusterDim.z); }},
-    {"clusterid.x", [] { return std::uint64_t(blockIdx.x / clusterDim.x); }}, {"nclusterid.x", [] { return std::uint64_t(gridDim.x / clusterDim.x); }},
-    {"clusterid.y", [] { return std::uint64_t(blockIdx.y / clusterDim.y); }}, {"nclusterid.y", [] { return std::uint64_t(gridDim.y / clusterDim.y); }},
-    {"clusterid.z", [] { return std::uint64_t(blockIdx.z / clusterDim.z); }}, {"nclusterid.z", [] { return std::uint64_t(gridDim.z / clusterDim.z); }},
-    {"lanemask_eq", [] { return std::uint64_t(1u << lane_number()); }},
-    {"lanemask_lt", [] { return std::uint64_t((1u << lane_number()) - 1); }},
-    {"lanemask_le", [] { return std::uint64_t((2ull << lane_number()) - 1); }},
-    {"lanemask_gt", [] { return std::uint64_t(~std::uint32_t((2ull << lane_number()) - 1)); }},
-    {"lanemask_ge", [] { return std::uint64_t(~((1u << lane_number()) - 1)); }},
+    {"tid.x", [] { return std::uint64_t(threadIdx.x); }},
+    {"tid.y", [] { return std::uint64_t(threadIdx.y); }},
+    {"tid.z", [] { return std::uint64_t(threadIdx.z); }},
+    {"ntid.x", [] { return std::uint64_t(blockDim.x); }},
+    {"ntid.y", [] { return std::uint64_t(blockDim.y); }},
+    {"ntid.z", [] { return std::uint64_t(blockDim.z); }},
+    {"ctaid.x", [] { return std::uint64_t(blockIdx.x); }},
+    {"ctaid.y", [] { return std::uint64_t(blockIdx.y); }},
+    {"ctaid.z", [] { return std::uint64_t(blockIdx.z); }},
+    {"nctaid.x", [] { return std::uint64_t(gridDim.x); }},
+    {"nctaid.y", [] { return std::uint64_t(gridDim.y); }},
+    {"nctaid.z", [] { return std::uint64_t(gridDim.z); }},
+    {"laneid", [] { return std::uint64_t(lane_number()); }},
+    {"warpid", [] { return std::uint64_t(thread_in_block() / 32); }},
+    {"nwarpid", [] { return std::uint64_t((thread_count() + 31) / 32); }},
+    {"smid", [] { return std::uint64_t(0); }},
+    {"nsmid", [] { return std::uint64_t(132); }},
+    {"clock", [] { return std::uint64_t(tick()); }},
+    {"clock64", [] { return std::uint64_t(tick()); }},
+    {"globaltimer", [] { return std::uint64_t(tick()); }},
+    {"cluster_ctarank", [] { return std::uint64_t(block_rank() % cluster_size); }},
+    {"cluster_nctarank", [] { return std::uint64_t(cluster_size); }},
+    {"cluster_ctaid.x", [] { return std::uint64_t(blockIdx.x % clusterDim.x); }},
+    {"cluster_nctaid.x", [] { return std::uint64_t(clusterDim.x); }},
+    {"cluster_ctaid.y", [] { return std::uint64_t(blockIdx.y % clusterDim.y); }},
+    {"cluster_nctaid.y", [] { return std::uint64_t(clusterDim.y); }},
+    {"cluster_ctaid.z", [] { return std::uint64_t(blockIdx.z % clusterDim.z); }},
+    {"cluster_nctaid.z", [] { return std::uint64_t(clusterDim.z); }},
+    {"clusterid.x", [] { return std::uint64_t(blockIdx.x / clusterDim.x); }},
+    {"nclusterid.x", [] { return std::uint64_t(gridDim.x / clusterDim.x); }},
+    {"clusterid.y", [] { return std::uint64_t(blockIdx.y / clusterDim.y); }},
+    {"nclusterid.y", [] { return std::uint64_t(gridDim.y / clusterDim.y); }},
+    {"clusterid.z", [] { return std::uint64_t(blockIdx.z / clusterDim.z); }},
+    {"nclusterid.z", [] { return std::uint64_t(gridDim.z / clusterDim.z); }},
+    {"lanemask_eq", []() -> std::uint64_t { return 1ull << lane_number(); }},
+    {"lanemask_lt", []() -> std::uint64_t { return (1ull << lane_number()) - 1; }},
+    {"lanemask_le", []() -> std::uint64_t { return (2ull << lane_number()) - 1; }},
+    {"lanemask_gt", []() -> std::uint64_t { return ~((2ull << lane_number()) - 1) & ~0u; }},
+    {"lanemask_ge", []() -> std::uint64_t { return ~((1ull << lane_number()) - 1) & ~0u; }},
 };
 
-// ---- The text ----------------------------------------------------------------------------------------------------
+// ---- The text -------------------------------------------------------------------------------------------------------
 
 std::string trimmed(const std::string& text)
 {
@@ -46,8 +63,10 @@ std::vector<std::string> split(const std::string& text, char separator)
     for (char c : text) {
         depth += c == '{' || c == '[' || c == '(';
         depth -= c == '}' || c == ']' || c == ')';
-        if (c == separator && !depth) parts.emplace_back();
-        else parts.back() += c;
+        if (c == separator && !depth)
+            parts.emplace_back();
+        else
+            parts.back() += c;
     }
     return parts;
 }
@@ -82,8 +101,10 @@ struct Reader {
             o.parts.push_back(operand(first.substr(0, plus)));
             if (plus != std::string::npos) {
                 const Operand offset = operand(first[plus] == '+' ? first.substr(plus + 1) : first.substr(plus));
-                if (offset.kind == Operand::immediate) o.value = offset.value;
-                else throw Unknown("the address " + text);
+                if (offset.kind == Operand::immediate)
+                    o.value = offset.value;
+                else
+                    throw Unknown("the address " + text);
             }
             if (inner.size() > 1) o.parts.push_back(operand(inner[1]));
             return o;
@@ -109,9 +130,11 @@ struct Reader {
             if (*end || static_cast<unsigned>(o.index) >= operands) throw Unknown("the operand " + text);
             return o;
         }
-        if (std::isdigit(static_cast<unsigned char>(text[0])) || ((text[0] == '-' || text[0] == '+') && text.size() > 1)) {
+        if (std::isdigit(static_cast<unsigned char>(text[0])) ||
+            ((text[0] == '-' || text[0] == '+') && text.size() > 1)) {
             o.kind = Operand::immediate;
-            if (text.size() > 2 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F' || text[1] == 'd' || text[1] == 'D')) {
+            if (text.size() > 2 && text[0] == '0' &&
+                (text[1] == 'f' || text[1] == 'F' || text[1] == 'd' || text[1] == 'D')) {
                 o.value = std::strtoull(text.c_str() + 2, nullptr, 16);
             } else if (text.find('.') != std::string::npos) {
                 o.decimal = true;
@@ -148,7 +171,8 @@ struct Reader {
                 registers[name] = operands + program.locals++;
             } else {
                 const int count = std::atoi(name.c_str() + range + 1);
-                for (int k = 0; k < count; ++k) registers[name.substr(0, range) + std::to_string(k)] = operands + program.locals++;
+                for (int k = 0; k < count; ++k)
+                    registers[name.substr(0, range) + std::to_string(k)] = operands + program.locals++;
             }
         }
     }
@@ -241,9 +265,6 @@ struct Reader {
 
 }  // namespace
 
-Program read(const char* text, unsigned operands)
-{
-    return Reader{operands, {}, {}, {}}.read(text);
-}
+Program read(const char* text, unsigned operands) { return Reader{operands, {}, {}, {}}.read(text); }
 
 }  // namespace emulator::ptx

@@ -3,8 +3,9 @@
 //
 // What is asynchronous on a GPU is late here: a copy brings its data when a thread waits for it and not before, so that
 // a thread which does not wait finds the old data, and the tracer says so. Products of wgmma are the exception: their
-// sums are there at once, and the tracer says so if a thread looks at one too early; what they read of shared memory is in
-// use until the thread waits.
+// sums are there at once, and the tracer says so if a thread looks at one too early; what they read of shared memory is
+// in use until the thread waits.
+#include "copies.h"
 #include "reader.h"
 
 #include <memory>
@@ -18,7 +19,8 @@ std::vector<std::unique_ptr<Program>> programs;
 const Program& program(unsigned number, unsigned operands)
 {
     if (programs.size() <= number) programs.resize(number + 1);
-    if (!programs[number]) programs[number] = std::make_unique<Program>(read(emulator_ptx_sources[number].text, operands));
+    if (!programs[number])
+        programs[number] = std::make_unique<Program>(read(emulator_ptx_sources[number].text, operands));
     return *programs[number];
 }
 
@@ -26,12 +28,14 @@ void block_starts()
 {
     start_barriers();
     start_copies();
+    start_stores();
     start_products();
 }
 
 void block_ends()
 {
     end_barriers();
+    end_stores();
     end_copies();
 }
 
@@ -42,18 +46,23 @@ const bool registered = [] {
 
 }  // namespace
 
-__attribute__((noinline)) void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places, unsigned place_count)
+__attribute__((noinline)) void run(unsigned number, std::uint64_t* values, unsigned count, const Place* places,
+                                   unsigned place_count)
 {
-    for (unsigned k = 0; k < place_count; ++k) std::memcpy(&(values[k] = 0), places[k].at, std::min(places[k].bytes, 8u));
+    for (unsigned k = 0; k < place_count; ++k)
+        std::memcpy(&(values[k] = 0), places[k].at, std::min(places[k].bytes, 8u));
     const Program& p = program(number, count);
     std::uint64_t locals[64];
     std::unique_ptr<std::uint64_t[]> more;
     if (p.locals > 64) more = std::make_unique<std::uint64_t[]>(p.locals);
-    Frame frame{values, count, more ? more.get() : locals, &emulator_ptx_sources[number], __builtin_return_address(0), 0, places, place_count};
+    Frame frame{
+        values, count,      more ? more.get() : locals, &emulator_ptx_sources[number], __builtin_return_address(0), 0,
+        places, place_count};
     while (frame.next < p.code.size()) {
         const Instruction& i = p.code[frame.next++];
         if (i.predicate >= 0) {
-            const std::uint64_t holds = static_cast<unsigned>(i.predicate) < count ? values[i.predicate] : frame.locals[i.predicate - count];
+            const std::uint64_t holds =
+                static_cast<unsigned>(i.predicate) < count ? values[i.predicate] : frame.locals[i.predicate - count];
             if ((holds != 0) == i.unless) continue;
         }
         i.run(i, frame);

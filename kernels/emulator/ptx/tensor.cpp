@@ -16,8 +16,8 @@ void clear(unsigned count, unsigned depth, Short kind)
     columns.special = false;
 }
 
-// A's fragment of 16 rows: register r of lane (g, t) is row g + 8 (r % 2), from k = per * t + (r / 2) * 4 * per on, where
-// a register holds `per` elements.
+// A's fragment of 16 rows: register r of lane (g, t) is row g + 8 (r % 2), from k = per * t + (r / 2) * 4 * per on,
+// where a register holds `per` elements.
 void take_rows(const Operand& a, Frame& f, unsigned lane, Type t, unsigned depth, bool negated)
 {
     const unsigned g = lane / 4, per = t.kind == 't' ? 1 : 2;
@@ -31,7 +31,8 @@ void take_rows(const Operand& a, Frame& f, unsigned lane, Type t, unsigned depth
 }
 
 // C's fragment: of each 8 columns, rows g and g + 8, columns 2 t and 2 t + 1; two halves share a register.
-void exchange_sums(const Operand& c, Frame& f, unsigned lane, unsigned count, bool halves, bool store, float (*sums)[most_columns])
+void exchange_sums(const Operand& c, Frame& f, unsigned lane, unsigned count, bool halves, bool store,
+                   float (*sums)[most_columns])
 {
     const unsigned g = lane / 4, t = lane % 4;
     for (unsigned j = 0; j < count / 8; ++j)
@@ -49,8 +50,10 @@ void exchange_sums(const Operand& c, Frame& f, unsigned lane, unsigned count, bo
             } else {
                 for (unsigned v = 0; v < 2; ++v) {
                     const Operand& o = part(c, 4 * j + 2 * h + v);
-                    if (store) set(o, f, bits_of<std::uint32_t>(two[v]));
-                    else two[v] = bits_of<float>(static_cast<std::uint32_t>(get(o, f)));
+                    if (store)
+                        set(o, f, bits_of<std::uint32_t>(two[v]));
+                    else
+                        two[v] = bits_of<float>(static_cast<std::uint32_t>(get(o, f)));
                 }
             }
         }
@@ -76,7 +79,8 @@ static void act_mma(void* const* records, unsigned lanes)
         exchange_sums(c, f, lane, 8, i.flag, false, sums);
     }
     for (unsigned row = 0; row < 16; ++row) multiply(rows[row], columns, sums[row], i.other);
-    for (unsigned lane = 0; lane < 32; ++lane) exchange_sums(d, *lane_of(records, lane).frame, lane, 8, i.other, true, sums);
+    for (unsigned lane = 0; lane < 32; ++lane)
+        exchange_sums(d, *lane_of(records, lane).frame, lane, 8, i.other, true, sums);
 }
 
 // Doubles: fused multiply-adds in the order of k.
@@ -90,11 +94,13 @@ static void act_mma_double(void* const* records, unsigned lanes)
         Frame& f = *lane_of(records, lane).frame;
         const unsigned g = lane / 4, t = lane % 4;
         for (unsigned k = 0; k < depth / 4; ++k) {
-            for (unsigned h = 0; h < halves; ++h) A[g + 8 * h][t + 4 * k] = bits_of<double>(get(part(i.operands[1], halves * k + h), f));
+            for (unsigned h = 0; h < halves; ++h)
+                A[g + 8 * h][t + 4 * k] = bits_of<double>(get(part(i.operands[1], halves * k + h), f));
             B[t + 4 * k][g] = bits_of<double>(get(part(i.operands[2], k), f));
         }
         for (unsigned h = 0; h < halves; ++h)
-            for (unsigned v = 0; v < 2; ++v) C[g + 8 * h][2 * t + v] = bits_of<double>(get(part(i.operands[3], 2 * h + v), f));
+            for (unsigned v = 0; v < 2; ++v)
+                C[g + 8 * h][2 * t + v] = bits_of<double>(get(part(i.operands[3], 2 * h + v), f));
     }
     for (unsigned r = 0; r < n_rows; ++r)
         for (unsigned j = 0; j < 8; ++j)
@@ -102,7 +108,8 @@ static void act_mma_double(void* const* records, unsigned lanes)
     for (unsigned lane = 0; lane < 32; ++lane)
         for (unsigned h = 0; h < halves; ++h)
             for (unsigned v = 0; v < 2; ++v)
-                set(part(i.operands[0], 2 * h + v), *lane_of(records, lane).frame, bits_of<std::uint64_t>(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
+                set(part(i.operands[0], 2 * h + v), *lane_of(records, lane).frame,
+                    bits_of<std::uint64_t>(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
 }
 
 // Bytes: exact in 32 bits.
@@ -119,9 +126,11 @@ static void act_mma_bytes(void* const* records, unsigned lanes)
         Frame& f = *lane_of(records, lane).frame;
         const unsigned g = lane / 4, t = lane % 4;
         for (unsigned r = 0; r < depth / 8; ++r)
-            for (unsigned e = 0; e < 4; ++e) A[g + 8 * (r % 2)][4 * t + 16 * (r / 2) + e] = byte(get(part(i.operands[1], r), f), e, i.flag);
+            for (unsigned e = 0; e < 4; ++e)
+                A[g + 8 * (r % 2)][4 * t + 16 * (r / 2) + e] = byte(get(part(i.operands[1], r), f), e, i.flag);
         for (unsigned r = 0; r < depth / 16; ++r)
-            for (unsigned e = 0; e < 4; ++e) B[4 * t + 16 * r + e][g] = byte(get(part(i.operands[2], r), f), e, i.other);
+            for (unsigned e = 0; e < 4; ++e)
+                B[4 * t + 16 * r + e][g] = byte(get(part(i.operands[2], r), f), e, i.other);
         for (unsigned h = 0; h < 2; ++h)
             for (unsigned v = 0; v < 2; ++v) C[g + 8 * h][2 * t + v] = get(part(i.operands[3], 2 * h + v), f);
     }
@@ -131,14 +140,18 @@ static void act_mma_bytes(void* const* records, unsigned lanes)
     for (unsigned lane = 0; lane < 32; ++lane)
         for (unsigned h = 0; h < 2; ++h)
             for (unsigned v = 0; v < 2; ++v)
-                set(part(i.operands[0], 2 * h + v), *lane_of(records, lane).frame, std::uint32_t(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
+                set(part(i.operands[0], 2 * h + v), *lane_of(records, lane).frame,
+                    std::uint32_t(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
 }
 void run_mma(const Instruction& i, Frame& f)
 {
-    all_lanes(i, f, i.type.kind == 'f' ? act_mma_double : i.type.kind == 's' || i.type.kind == 'u' ? act_mma_bytes : act_mma);
+    all_lanes(i, f,
+              i.type.kind == 'f'                         ? act_mma_double
+              : i.type.kind == 's' || i.type.kind == 'u' ? act_mma_bytes
+                                                         : act_mma);
 }
 
-// ---- WMMA --------------------------------------------------------------------------------------------------------
+// ---- WMMA -----------------------------------------------------------------------------------------------------------
 
 struct Fragments {
     int m, n, k, kind;
@@ -151,9 +164,12 @@ struct Fragments {
 
 static void act_fragments(void* const* records, unsigned lanes)
 {
-    const auto of = [&](unsigned holder) -> const Fragments& { return *static_cast<const Fragments*>(records[holder ^ lanes_turned()]); };
+    const auto of = [&](unsigned holder) -> const Fragments& {
+        return *static_cast<const Fragments*>(records[holder ^ lanes_turned()]);
+    };
     const Fragments& one = *static_cast<const Fragments*>(records[__builtin_ctz(lanes)]);
-    if (lanes != ~0u) return watch::divergence("not all lanes of the warp multiply these fragments", one.file, one.line);
+    if (lanes != ~0u)
+        return watch::divergence("not all lanes of the warp multiply these fragments", one.file, one.line);
     const Short kind = static_cast<Short>(one.kind);
     const auto bits = [&](float v) -> std::uint32_t {
         return kind == Short::half ? half_of(v) : kind == Short::bfloat16 ? bfloat16_of(v) : bits_of<std::uint32_t>(v);

@@ -2,8 +2,9 @@
 // and checked there against an H200.
 //
 // An instruction of short numbers is one fused sum: products are exact, each is cut towards zero to 25 fractional bits
-// below the largest exponent among the products and C, the sum of what is left is exact, and the result is cut to a float
-// towards zero. Of the sums kept as half, which the model does not tell, the last step here rounds to the nearest half.
+// below the largest exponent among the products and C, the sum of what is left is exact, and the result is cut to a
+// float towards zero. Of the sums kept as half, which the model does not tell, the last step here rounds to the nearest
+// half.
 #pragma once
 
 #include "../include/cuda_bf16.h"
@@ -88,7 +89,8 @@ constexpr int kept_bits = 25;
 /// Towards zero, to 24 bits or what a subnormal number has.
 inline float cut_to_float(double x)
 {
-    if (std::fabs(x) >= 0x1p-126) return static_cast<float>(bits_of<double>(bits_of<std::uint64_t>(x) & ~0x1fffffffull));
+    if (std::fabs(x) >= 0x1p-126)
+        return static_cast<float>(bits_of<double>(bits_of<std::uint64_t>(x) & ~0x1fffffffull));
     float f = static_cast<float>(x);
     if (std::fabs(static_cast<double>(f)) > std::fabs(x)) f = std::nextafterf(f, 0);
     return f;
@@ -159,7 +161,9 @@ inline void multiply_row_special(const Row& a, const Columns& b, float* c, bool 
     for (int j = 0; j < b.count; ++j) {
         double plain = c[j];
         for (int k = 0; k < b.depth; ++k) plain += static_cast<double>(a.value[k]) * b.value[k][j];
-        c[j] = std::isnan(plain) ? bits_of<float>(0x7fffffffu) : to_half ? round_to_half(plain) : static_cast<float>(plain);
+        c[j] = std::isnan(plain) ? bits_of<float>(0x7fffffffu)
+               : to_half         ? round_to_half(plain)
+                                 : static_cast<float>(plain);
     }
 }
 

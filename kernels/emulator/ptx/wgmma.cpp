@@ -11,7 +11,11 @@ struct Layout {
     unsigned bytes;    // of an element
 
     Layout(std::uint64_t d, bool across, unsigned bytes)
-        : start((d & 0x3fff) << 4), leading((d >> 16 & 0x3fff) << 4), stride((d >> 32 & 0x3fff) << 4), across(across), bytes(bytes)
+        : start((d & 0x3fff) << 4),
+          leading((d >> 16 & 0x3fff) << 4),
+          stride((d >> 32 & 0x3fff) << 4),
+          across(across),
+          bytes(bytes)
     {
         constexpr unsigned widths[] = {16, 128, 64, 32};
         swizzle = widths[d >> 62];
@@ -50,7 +54,9 @@ static void act_wgmma(void* const* records, unsigned lanes)
     if (!products[warp].fenced) complain(first, "multiplies (wgmma.mma_async) before its warp's first wgmma.fence");
     products[warp].fenced = true;
     const bool accumulate = i.operands.size() > 3 ? get(i.operands[3], first) : true;
-    const auto option = [&](std::size_t k) { return k < i.operands.size() ? static_cast<std::int32_t>(get(i.operands[k], first)) : 0; };
+    const auto option = [&](std::size_t k) {
+        return k < i.operands.size() ? static_cast<std::int32_t>(get(i.operands[k], first)) : 0;
+    };
     const bool minus_a = option(4) == -1, minus_b = option(5) == -1;
     const bool from_registers = a.kind == Operand::list;
     const bool a_across = !from_registers && option(6) == 1, b_across = option(from_registers ? 6 : 7) == 1;
@@ -79,7 +85,8 @@ static void act_wgmma(void* const* records, unsigned lanes)
         }
     };
     if (from_registers) {
-        for (unsigned lane = 0; lane < 32; ++lane) take_rows(a, *lane_of(records, lane).frame, lane, i.type, depth, minus_a);
+        for (unsigned lane = 0; lane < 32; ++lane)
+            take_rows(a, *lane_of(records, lane).frame, lane, i.type, depth, minus_a);
     } else {
         read(Layout(get(a, first), a_across, bytes), thread_in_block() / 32 % 4 * 16, 16,
              [&](unsigned line, unsigned k, std::uint32_t v) { set(rows[line], k, columns.kind, v, minus_a); });
@@ -87,19 +94,22 @@ static void act_wgmma(void* const* records, unsigned lanes)
     read(Layout(get(b, first), b_across, bytes), 0, count,
          [&](unsigned line, unsigned k, std::uint32_t v) { columns.set(k, line, v, minus_b); });
     if (accumulate) {
-        for (unsigned lane = 0; lane < 32; ++lane) exchange_sums(d, *lane_of(records, lane).frame, lane, count, i.other, false, sums);
+        for (unsigned lane = 0; lane < 32; ++lane)
+            exchange_sums(d, *lane_of(records, lane).frame, lane, count, i.other, false, sums);
     } else {
         for (auto& row : sums) std::fill(row, row + count, 0.0f);
     }
     for (unsigned row = 0; row < 16; ++row) multiply(rows[row], columns, sums[row], i.other);
-    for (unsigned lane = 0; lane < 32; ++lane) exchange_sums(d, *lane_of(records, lane).frame, lane, count, i.other, true, sums);
+    for (unsigned lane = 0; lane < 32; ++lane)
+        exchange_sums(d, *lane_of(records, lane).frame, lane, count, i.other, true, sums);
 }
 void run_wgmma(const Instruction& i, Frame& f)
 {
     all_lanes(i, f, act_wgmma);
     for (const Operand& sum : i.operands[0].parts)
         if (sum.kind == Operand::slot && unsigned(sum.index) < f.place_count)
-            watch::sum_begins(f.places[sum.index].at, f.places[sum.index].bytes, products[thread_number() / 32].groups.size(), f.pc);
+            watch::sum_begins(f.places[sum.index].at, f.places[sum.index].bytes,
+                              products[thread_number() / 32].groups.size(), f.pc);
 }
 static void act_nothing(void* const*, unsigned) {}
 static void act_wgmma_commit(void* const*, unsigned)
@@ -115,7 +125,8 @@ void run_wgmma_fence(const Instruction& i, Frame& f) { all_lanes(i, f, act_wgmma
 void run_wgmma_wait(const Instruction& i, Frame& f)
 {
     const unsigned warp = thread_number() / 32, first = warp - thread_in_block() / 32 % 4;
-    const std::size_t own = products[warp].groups.size(), left = get(i.operands[0], f), wanted = own > left ? own - left : 0;
+    const std::size_t own = products[warp].groups.size(), left = get(i.operands[0], f),
+                      wanted = own > left ? own - left : 0;
     const Why why = [](const void*, std::uint64_t w) {
         return "warp " + std::to_string(w) + " of its warp group, which has not asked for the same products (wgmma)";
     };

@@ -16,10 +16,14 @@ struct BlocksBarrier {
     Known here, there;             // that they arrived at all
 
     BlocksBarrier(const char* name, unsigned first, unsigned blocks)
-        : name(name), first_thread(first * slots_of_block), end_thread((first + blocks) * slots_of_block), arrived(0), phase(0),
-          phases(blocks * slots_of_block), open(blocks * slots_of_block)
-    {
-    }
+        : name(name),
+          first_thread(first * slots_of_block),
+          end_thread((first + blocks) * slots_of_block),
+          arrived(0),
+          phase(0),
+          phases(blocks * slots_of_block),
+          open(blocks * slots_of_block)
+    {}
     unsigned place(unsigned thread) const { return thread - first_thread; }
 };
 std::vector<BlocksBarrier> blocks_barriers;  // of each cluster, and then of the grid
@@ -27,7 +31,8 @@ std::vector<BlocksBarrier> blocks_barriers;  // of each cluster, and then of the
 void look_at_barrier(BlocksBarrier& b)
 {
     for (unsigned t = b.first_thread; t < b.end_thread; ++t)
-        if ((alive[t / 32] >> t % 32 & 1) && b.phases[b.place(t)] <= b.phase) return;  // who has ended is not waited for
+        if ((alive[t / 32] >> t % 32 & 1) && b.phases[b.place(t)] <= b.phase)
+            return;  // who has ended is not waited for
     ++b.phase;
     b.arrived = 0;
     b.known = b.coming;
@@ -41,7 +46,9 @@ void arrive_at(BlocksBarrier& b, bool relaxed, const char* file, int line)
 {
     const unsigned self = b.place(current->thread);
     if (b.open[self])
-        watch::divergence(thread_name(current->thread) + " arrives twice at " + b.name + ", with no barrier.cluster.wait between", file, line);
+        watch::divergence(thread_name(current->thread) + " arrives twice at " + b.name +
+                              ", with no barrier.cluster.wait between",
+                          file, line);
     if (!relaxed) watch::release(b.coming);
     watch::finished(b.here, current->thread);
     b.phases[self] = b.phase + 1;
@@ -54,12 +61,14 @@ void wait_at(BlocksBarrier& b, const char* file, int line, const void* pc)
 {
     const unsigned self = b.place(current->thread), mine = b.phases[self];
     if (!b.open[self])
-        watch::divergence(thread_name(current->thread) + " waits at " + b.name + ", at which it has not arrived", file, line);
+        watch::divergence(thread_name(current->thread) + " waits at " + b.name + ", at which it has not arrived", file,
+                          line);
     b.open[self] = false;
     const Why why = [](const void* object, std::uint64_t) {
         const auto& b = *static_cast<const BlocksBarrier*>(object);
         const unsigned live = live_threads(b.first_thread, b.end_thread);
-        return b.name + (", at which " + std::to_string(b.arrived)) + " of " + std::to_string(live) + " threads have arrived";
+        return b.name + (", at which " + std::to_string(b.arrived)) + " of " + std::to_string(live) +
+               " threads have arrived";
     };
     // Who comes last goes on with the others, so that what its warp does next is one request.
     if (mine <= b.phase) sleep_for(&b, why, 0, file, line, pc, true);
@@ -75,8 +84,10 @@ void cluster_wait(const char* file, int line, const void* pc) { wait_at(own_barr
 void grid_synchronise(const char* file, int line)
 {
     if (!cooperative)
-        watch::trap(thread_name(current->thread) + " synchronises the grid in a launch that is not cooperative; a GPU ends it there "
-                        "(`cooperative` of the registry, --cooperative)", file, line);
+        watch::trap(thread_name(current->thread) +
+                        " synchronises the grid in a launch that is not cooperative; a GPU ends it there "
+                        "(`cooperative` of the registry, --cooperative)",
+                    file, line);
     if (cluster_blocks != grid_blocks()) {
         current->file = file;
         current->line = line;

@@ -38,10 +38,13 @@ void report_deadlock()
     for (Fiber* fiber : all) {
         const auto same = std::find_if(places.begin(), places.end(), [&](const auto& place) {
             Fiber* f = place.first;
-            return f->line == fiber->line && f->pc == fiber->pc && what(f) == what(fiber) && !std::strcmp(f->file, fiber->file);
+            return f->line == fiber->line && f->pc == fiber->pc && what(f) == what(fiber) &&
+                   !std::strcmp(f->file, fiber->file);
         });
-        if (same == places.end()) places.push_back({fiber, 0});
-        else ++same->second;
+        if (same == places.end())
+            places.push_back({fiber, 0});
+        else
+            ++same->second;
     }
     const auto who = [](const auto& place) {
         std::string text = thread_name(place.first->thread);
@@ -51,12 +54,15 @@ void report_deadlock()
     const Fiber* first = places[0].first;
     std::string others;
     for (std::size_t i = 1; i < std::min<std::size_t>(places.size(), 3); ++i)
-        others += (i > 1 ? "; " : "") + who(places[i]) + " at " + where(places[i].first) + " for " + what(places[i].first);
+        others +=
+            (i > 1 ? "; " : "") + who(places[i]) + " at " + where(places[i].first) + " for " + what(places[i].first);
     if (places.size() > 3) others += "; others wait at " + std::to_string(places.size() - 3) + " more places";
     if (const std::size_t ended = order.size() - all.size())
-        others += (others.empty() ? "" : "; ") + std::to_string(ended) + (ended > 1 ? " threads have ended" : " thread has ended");
+        others += (others.empty() ? "" : "; ") + std::to_string(ended) +
+                  (ended > 1 ? " threads have ended" : " thread has ended");
     if (others.empty()) others = "all threads wait here, and nobody is left to come";
-    watch::deadlock(who(places[0]) + " at " + where(first) + "\n  for " + what(first) + "\n  but " + others, first->file, first->line, first->pc);
+    watch::deadlock(who(places[0]) + " at " + where(first) + "\n  for " + what(first) + "\n  but " + others,
+                    first->file, first->line, first->pc);
 }
 
 }  // namespace emulator

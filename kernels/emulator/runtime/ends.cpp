@@ -35,7 +35,8 @@ stack_t earlier_stack;
 std::uint64_t library_offset(std::uintptr_t pc)
 {
     Dl_info here, there;
-    if (!dladdr(reinterpret_cast<void*>(&library_offset), &here) || !dladdr(reinterpret_cast<void*>(pc), &there)) return 0;
+    if (!dladdr(reinterpret_cast<void*>(&library_offset), &here) || !dladdr(reinterpret_cast<void*>(pc), &there))
+        return 0;
     return here.dli_fbase == there.dli_fbase ? pc - reinterpret_cast<std::uintptr_t>(here.dli_fbase) : 0;
 }
 
@@ -98,7 +99,8 @@ void release_signals()
         const itimerval none{};
         itimerval left{};
         setitimer(ITIMER_PROF, &none, &left);
-        const double rest = static_cast<double>(left.it_value.tv_sec) + 1e-6 * static_cast<double>(left.it_value.tv_usec);
+        const double rest =
+            static_cast<double>(left.it_value.tv_sec) + 1e-6 * static_cast<double>(left.it_value.tv_usec);
         seconds_left = out_of_time ? 1e-6 : std::max(1e-6, rest);
     }
     for (std::size_t i = 0; i < std::size(signals); ++i) sigaction(signals[i], &earlier[i], nullptr);
@@ -107,8 +109,14 @@ void release_signals()
 
 void stop(End how, std::uintptr_t pc, std::uintptr_t address)
 {
-    stopped = {how, current->thread % slots_of_block, {blockIdx.x, blockIdx.y, blockIdx.z}, library_offset(pc),
-               library_offset(last_access), address, current->file, current->line};
+    stopped = {how,
+               current->thread % slots_of_block,
+               {blockIdx.x, blockIdx.y, blockIdx.z},
+               library_offset(pc),
+               library_offset(last_access),
+               address,
+               current->file,
+               current->line};
     abandon();
 }
 

@@ -36,9 +36,9 @@ extern "C" void emulator_switch(void** save, void* load);
 void Context::prepare(char* top, void (*entry)())
 {
     void** stack = reinterpret_cast<void**>(top);
-    *--stack = nullptr;                         // where a return address of `entry` would be
-    *--stack = reinterpret_cast<void*>(entry);  // emulator_switch returns to it
-    stack_pointer = stack - 6;                  // after popping six registers, whatever they hold
+    *--stack = nullptr;                             // where a return address of `entry` would be
+    *--stack = reinterpret_cast<void*>(entry);      // emulator_switch returns to it
+    stack_pointer = static_cast<void*>(stack - 6);  // after popping six registers, whatever they hold
 }
 
 void Context::switch_to(Context& other) { emulator_switch(&stack_pointer, other.stack_pointer); }
@@ -56,7 +56,8 @@ void Context::switch_to(Context& other) { swapcontext(&context, &other.context);
 
 Fiber::Fiber(std::size_t number, void (*entry)())
 {
-    void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory =
+        mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) std::abort();
     mprotect(memory, guard_bytes, PROT_NONE);  // an overflow ends in a fault, not in a neighbour's stack
     stack = static_cast<char*>(memory);

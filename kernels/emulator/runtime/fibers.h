@@ -28,17 +28,17 @@ constexpr std::size_t stack_bytes = 640 << 10, page = 4096, guard_bytes = 16 * p
 struct Fiber {
     Context context;
     char* stack;
-    unsigned thread = 0;              // the thread it runs now, counted along x, y, then z
-    uint3 index{};                    // its threadIdx
-    const char* file = "";            // where it waits
+    unsigned thread = 0;    // the thread it runs now, counted along x, y, then z
+    uint3 index{};          // its threadIdx
+    const char* file = "";  // where it waits
     int line = 0;
-    unsigned column = 0;              // of a barrier of the block
-    bool predicate = false;           // what it brings to a barrier that adds up
-    const void* pc = nullptr;         // of an asm statement
-    const void* object = nullptr;     // what it waits for, if that is no barrier of the block
+    unsigned column = 0;           // of a barrier of the block
+    bool predicate = false;        // what it brings to a barrier that adds up
+    const void* pc = nullptr;      // of an asm statement
+    const void* object = nullptr;  // what it waits for, if that is no barrier of the block
     Why why = nullptr;
     std::uint64_t detail = 0;
-    const void* asked = nullptr;      // where it looks again and again, what it finds there, and how often it has
+    const void* asked = nullptr;  // where it looks again and again, what it finds there, and how often it has
     std::uint64_t found = 0;
     unsigned times = 0;
 

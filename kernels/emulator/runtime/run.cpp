@@ -16,22 +16,22 @@ namespace {
 
 // What the kernel is called with. Copied, because a kernel that is watched may read only what lies in its own library.
 constexpr std::size_t most_parameters = 1024, slot_bytes = 64;  // a tensor map's alignment
-alignas(slot_bytes) char values[32 << 10];  // CUDA takes 32,764 bytes
+alignas(slot_bytes) char values[32 << 10];                      // CUDA takes 32,764 bytes
 void* addresses[most_parameters];
 
 }  // namespace
 }  // namespace emulator
 
 /// Runs the grid. Blocks, and the threads of a block between barriers, run in ascending order, or in descending order
-/// (`blocks_reversed`, `reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone. `arguments` are the addresses
-/// of the kernel's arguments. `blocks`, if not null, holds the numbers (counted along x, y, then z) of the `block_count`
-/// blocks to run, with all of their clusters; otherwise all of the grid's run. `cluster`, which divides `grid`, says how
-/// many blocks run together, unless all_together says that all do; only if the launch `is_cooperative` may the grid meet at
-/// a barrier. Returns 1, or 0 if the run was given up.
-EMULATOR_EXPORT int emulator_run(
-    const emulator::Instance* instance, const unsigned* block, const unsigned* grid, const unsigned* cluster, void* const* arguments,
-    int reverse, int blocks_reversed, std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count, int all_together,
-    int is_cooperative)
+/// (`blocks_reversed`, `reverse`), or, if `seed` is not 0, threads in a random order that depends on it alone.
+/// `arguments` are the addresses of the kernel's arguments. `blocks`, if not null, holds the numbers (counted along x,
+/// y, then z) of the `block_count` blocks to run, with all of their clusters; otherwise all of the grid's run.
+/// `cluster`, which divides `grid`, says how many blocks run together, unless all_together says that all do; only if
+/// the launch `is_cooperative` may the grid meet at a barrier. Returns 1, or 0 if the run was given up.
+EMULATOR_EXPORT int emulator_run(const emulator::Instance* instance, const unsigned* block, const unsigned* grid,
+                                 const unsigned* cluster, void* const* arguments, int reverse, int blocks_reversed,
+                                 std::uint64_t seed, const std::uint64_t* blocks, std::uint64_t block_count,
+                                 int all_together, int is_cooperative)
 {
     using namespace emulator;
     blockDim = {block[0], block[1], block[2]};
@@ -68,7 +68,8 @@ EMULATOR_EXPORT int emulator_run(
     std::uint64_t count = std::uint64_t(clusters.x) * clusters.y * clusters.z;
     std::vector<std::uint64_t> some;  // numbers of the clusters that have one of `blocks`
     for (std::uint64_t i = 0; blocks && i < block_count; ++i) {
-        const std::uint64_t row = blocks[i] / grid[0], x = blocks[i] % grid[0] / cluster[0], y = row % grid[1] / cluster[1];
+        const std::uint64_t row = blocks[i] / grid[0], x = blocks[i] % grid[0] / cluster[0],
+                            y = row % grid[1] / cluster[1];
         const std::uint64_t number = x + clusters.x * (y + clusters.y * (row / grid[1] / cluster[2]));
         if (std::find(some.begin(), some.end(), number) == some.end()) some.push_back(number);
     }

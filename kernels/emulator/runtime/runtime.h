@@ -1,5 +1,5 @@
-// What the parts of the emulator share: the scheduler with the functions of warps and threads (runtime/), the interpreter
-// of PTX (ptx/), and whoever watches (tracer/).
+// What the parts of the emulator share: the scheduler with the functions of warps and threads (runtime/), the
+// interpreter of PTX (ptx/), and whoever watches (tracer/).
 #pragma once
 
 #include "../include/cuda_emulator.h"
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-// A list that Python reads too is written once, as a macro LIST(item): LIST(EMULATOR_LISTED) are the names of an enum, and
-// LIST(EMULATOR_NAMED) is a text with the same names, separated by blanks.
+// A list that Python reads too is written once, as a macro LIST(item): LIST(EMULATOR_LISTED) are the names of an enum,
+// and LIST(EMULATOR_NAMED) is a text with the same names, separated by blanks.
 #define EMULATOR_LISTED(name) name,
 #define EMULATOR_NAMED(name) #name " "
 
@@ -19,20 +19,20 @@
 #pragma GCC visibility push(hidden)
 namespace emulator {
 
-// ---- What the scheduler offers ---------------------------------------------------------------------------------------
+// ---- What the scheduler offers --------------------------------------------------------------------------------------
 
-// The blocks of a cluster run together; if the blocks of the grid wait for each other, all of them do. Threads are numbered
-// through those that run together: those of the next block begin at the next multiple of 32.
-unsigned thread_number();    // of the running thread among them, counted along x, y, then z
-unsigned thread_in_block();  // the same in its block
-unsigned thread_count();     // of a block
-unsigned block_threads();    // the same, rounded up to whole warps
-unsigned block_rank();       // of the running thread's block among those that run together
-unsigned first_rank();       // of the first block of its cluster
+// The blocks of a cluster run together; if the blocks of the grid wait for each other, all of them do. Threads are
+// numbered through those that run together: those of the next block begin at the next multiple of 32.
+unsigned thread_number();        // of the running thread among them, counted along x, y, then z
+unsigned thread_in_block();      // the same in its block
+unsigned thread_count();         // of a block
+unsigned block_threads();        // the same, rounded up to whole warps
+unsigned block_rank();           // of the running thread's block among those that run together
+unsigned first_rank();           // of the first block of its cluster
 extern unsigned cluster_blocks;  // that run together
 extern unsigned cluster_size;    // blocks of a cluster
 extern dim3 clusterDim;
-bool is_random();          // whether threads run in a random order: then units that work by themselves may, too
+bool is_random();  // whether threads run in a random order: then units that work by themselves may, too
 std::uint64_t random_number();
 
 /// Why a thread sleeps, in words, asked only if it sleeps for ever: "barrier at 0x400: 3 of 4 threads have arrived".
@@ -47,12 +47,12 @@ void wake(const void* object);
 /// Lets the other threads run first; for a thread that asks again and again whether something has happened.
 void let_others_run(const char* file, int line, const void* pc);
 
-/// The running thread looks at a place that others may change. Who finds the same there many times waits for it, and lets
-/// the other threads run; if none of them changes it, the launch is given up. Asked before the look itself.
+/// The running thread looks at a place that others may change. Who finds the same there many times waits for it, and
+/// lets the other threads run; if none of them changes it, the launch is given up. Asked before the look itself.
 void asks(const void* address, unsigned size, const void* pc);
 
-/// Does what the running thread's lane does together with the other lanes of its warp: when all lanes of `mask` that have
-/// not ended are here with a call of the same `kind`, `act` is called once with each lane's `record` (null for the
+/// Does what the running thread's lane does together with the other lanes of its warp: when all lanes of `mask` that
+/// have not ended are here with a call of the same `kind`, `act` is called once with each lane's `record` (null for the
 /// others), and all go on. Mask 0 stands for all lanes that come here.
 void together(unsigned mask, const void* kind, void* record, void (*act)(void* const* records, unsigned lanes),
               const char* file, int line);
@@ -76,10 +76,10 @@ struct Units {
 };
 extern Units beside;
 
-// ---- Shared memory as 32-bit numbers -----------------------------------------------------------------------------------
+// ---- Shared memory as 32-bit numbers --------------------------------------------------------------------------------
 
-/// Numbers of addresses of shared memory, as PTX takes them, count from the begin of the cluster's window, in which each
-/// block has 2^24 bytes.
+/// Numbers of addresses of shared memory, as PTX takes them, count from the begin of the cluster's window, in which
+/// each block has 2^24 bytes.
 extern char* shared_window;
 constexpr unsigned block_window_bits = 24;
 

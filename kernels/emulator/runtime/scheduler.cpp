@@ -1,7 +1,7 @@
 // Runs the threads of a cluster on one CPU core, each of them on a fiber.
 //
-// A fiber does not belong to one thread: it runs thread after thread of the block until one comes to a barrier, and only
-// then is another fiber needed. So a kernel without barriers runs on a single fiber, with no switch at all.
+// A fiber does not belong to one thread: it runs thread after thread of the block until one comes to a barrier, and
+// only then is another fiber needed. So a kernel without barriers runs on a single fiber, with no switch at all.
 #include "scheduler.h"
 
 #include "ends.h"
@@ -37,12 +37,12 @@ std::vector<std::unique_ptr<Fiber>> fibers;  // kept from block to block and fro
 std::size_t fresh;                           // fibers[fresh] and later ones run no thread of this block yet
 std::size_t started;                         // threads of this cluster that have started
 std::vector<Fiber*> ready;
-std::size_t cursor;                          // ready[cursor] runs next
-std::vector<Fiber*> warp_ready;              // lanes that go on together, before all others
+std::size_t cursor;              // ready[cursor] runs next
+std::vector<Fiber*> warp_ready;  // lanes that go on together, before all others
 std::size_t warp_cursor;
-bool something_happened;                     // since they asked last
-unsigned in_vain;                            // how often they have asked since something happened
-unsigned predicates;                         // that held at the last barrier of the block
+bool something_happened;  // since they asked last
+unsigned in_vain;         // how often they have asked since something happened
+unsigned predicates;      // that held at the last barrier of the block
 Thread kernel;
 void* const* arguments;
 
@@ -76,20 +76,23 @@ void go_on(std::size_t number)
     groups.erase(groups.begin() + number);
     // Lanes that are here may still come to another call that names them, and then with that mask.
     for (Group& other : groups)
-        if (other.warp == group.warp && other.kind == group.kind && other.mask && group.mask && other.mask & group.here) {
+        if (other.warp == group.warp && other.kind == group.kind && other.mask && group.mask &&
+            other.mask & group.here) {
             other.elsewhere |= group.here;
             other.their_mask = group.mask;
         }
     if (const unsigned never = group.mask & ~group.here & group.elsewhere) {
         char text[160];
-        std::snprintf(text, sizeof text, "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x",
-                      group.here, group.warp, group.mask, never, group.their_mask);
+        std::snprintf(text, sizeof text,
+                      "lanes 0x%x of warp %u come with the mask 0x%x, and lanes 0x%x with the mask 0x%x", group.here,
+                      group.warp, group.mask, never, group.their_mask);
         watch::divergence(text, group.file, group.line);
     }
     if (const unsigned ended = group.mask & ~alive[group.warp] & threads_of_warp(group.warp)) {
         char text[160];
-        std::snprintf(text, sizeof text, "the mask 0x%x names lanes 0x%x of warp %u, which have ended; nobody waits for them",
-                      group.mask, ended, group.warp % (slots_of_block / 32));
+        std::snprintf(text, sizeof text,
+                      "the mask 0x%x names lanes 0x%x of warp %u, which have ended; nobody waits for them", group.mask,
+                      ended, group.warp % (slots_of_block / 32));
         watch::remark(text, group.file, group.line);
     }
     group.act(group.records, group.here);
@@ -146,11 +149,13 @@ bool release()
     // Units work as late as they may: what nobody waits for, nobody gets.
     if ((!sleeping.empty() || !asking.empty()) && beside.deliver && beside.deliver()) return something_happened = true;
     // A loop may do the same many times and still come to its end.
-    const auto looks = std::find_if(asking.begin(), asking.end(), [](Fiber* f) { return f->asked && f->times == most_looks; });
+    const auto looks =
+        std::find_if(asking.begin(), asking.end(), [](Fiber* f) { return f->asked && f->times == most_looks; });
     if (looks != asking.end()) {
         if (++in_vain < most_looks) return ready.swap(asking), true;
         current = *looks;
-        stop(cluster_blocks == grid_blocks() ? End::never : End::waits, reinterpret_cast<std::uintptr_t>(current->pc) - 1, reinterpret_cast<std::uintptr_t>(current->asked));
+        stop(cluster_blocks == grid_blocks() ? End::never : End::waits,
+             reinterpret_cast<std::uintptr_t>(current->pc) - 1, reinterpret_cast<std::uintptr_t>(current->asked));
     }
     if (!groups.empty()) {
         const Group& group = groups[0];
@@ -301,8 +306,7 @@ unsigned synchronise(bool predicate, const char* file, int line, unsigned column
     return predicates;
 }
 
-void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc,
-               bool now)
+void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc, bool now)
 {
     Fiber* self = current;
     self->pc = pc;
@@ -324,8 +328,10 @@ void wake(const void* object)
         } else {
             ++i;
         }
-    if (seed) shuffle(awake);
-    else std::sort(awake.begin(), awake.end(), [](Fiber* a, Fiber* b) { return (a->thread < b->thread) != descending; });
+    if (seed)
+        shuffle(awake);
+    else
+        std::sort(awake.begin(), awake.end(), [](Fiber* a, Fiber* b) { return (a->thread < b->thread) != descending; });
     ready.insert(ready.end(), awake.begin(), awake.end());
     something_happened = true;
 }

@@ -12,12 +12,12 @@ extern std::vector<uint3> cluster_index;           // blockIdx of each block of 
 extern std::vector<unsigned> order;                // in which the threads of a cluster start
 extern std::vector<std::uint32_t> alive;           // the lanes of each warp that have not ended
 extern bool abandoned, descending, cooperative;
-extern std::uint64_t seed;                         // of the order between barriers; 0: as they started
-extern std::string message;                        // why a run was given up that nobody watches
-extern std::string printed;                        // by the threads
-extern std::vector<Fiber*> waiting;                // at their block's barrier
-extern std::vector<Fiber*> sleeping;               // for something that another thread or a unit does
-extern std::vector<Fiber*> asking;                 // again and again
+extern std::uint64_t seed;            // of the order between barriers; 0: as they started
+extern std::string message;           // why a run was given up that nobody watches
+extern std::string printed;           // by the threads
+extern std::vector<Fiber*> waiting;   // at their block's barrier
+extern std::vector<Fiber*> sleeping;  // for something that another thread or a unit does
+extern std::vector<Fiber*> asking;    // again and again
 
 template <typename Items>
 void shuffle(Items& items)
@@ -40,12 +40,12 @@ void abandon();
 /// The running thread waits at a place in the source, until `next` finds that it may go on.
 void stay(Fiber* self, const char* file, int line);
 
-// ---- blocks_barriers.cpp: the barriers of clusters and of the grid ---------------------------------------------------------
+// ---- blocks_barriers.cpp: the barriers of clusters and of the grid --------------------------------------------------
 
 void start_blocks_barriers();
 void ends_at_blocks_barriers(unsigned thread);
 
-// ---- deadlock.cpp: who waits, in words ---------------------------------------------------------------------------------
+// ---- deadlock.cpp: who waits, in words ------------------------------------------------------------------------------
 
 std::string thread_name(unsigned thread);
 std::string where(const Fiber* fiber);

@@ -32,9 +32,10 @@ char* window()
 
 }  // namespace emulator
 
-/// Where the shared arrays of the next launches lie: `offsets` are theirs in the library's TLS segment of `bytes` bytes,
-/// `places` those from the window's begin.
-EMULATOR_EXPORT void emulator_place(const std::uint64_t* offsets, const std::uint64_t* places, int count, std::uint64_t bytes)
+/// Where the shared arrays of the next launches lie: `offsets` are theirs in the library's TLS segment of `bytes`
+/// bytes, `places` those from the window's begin.
+EMULATOR_EXPORT void emulator_place(const std::uint64_t* offsets, const std::uint64_t* places, int count,
+                                    std::uint64_t bytes)
 {
     using namespace emulator;
     placed.clear();

@@ -24,7 +24,8 @@ int print(const char* format, ...)
     va_start(arguments, format);
     const int length = std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (length > 0) printed.append(text, std::min({std::size_t(length), sizeof text - 1, most_printed - printed.size()}));
+    if (length > 0)
+        printed.append(text, std::min({std::size_t(length), sizeof text - 1, most_printed - printed.size()}));
     return length;
 }
 int lanes_turned() { return descending || seed ? 21 : 0; }
@@ -38,7 +39,10 @@ bool touches(const void* address, std::size_t bytes, std::size_t piece, bool wri
 }
 void move_bytes(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void fill_bytes(void* to, int value, std::size_t bytes) { std::memset(to, value, bytes); }
-void trap(const char* text, const char* file, int line) { watch::trap(thread_name(thread_number()) + text, file, line); }
+void trap(const char* text, const char* file, int line)
+{
+    watch::trap(thread_name(thread_number()) + text, file, line);
+}
 long long tick()
 {
     static long long now;
@@ -50,12 +54,14 @@ void* map_shared(const void* address, unsigned rank, const char* file, int line)
 {
     if (rank >= cluster_size)
         watch::trap(thread_name(thread_number()) + " maps into block " + std::to_string(rank) + " of a cluster of " +
-                        std::to_string(cluster_size), file, line);
+                        std::to_string(cluster_size),
+                    file, line);
     return shared_pointer(in_block_of(shared_number(address), first_rank() + rank));
 }
 bool is_shared(const void* address, bool own)
 {
-    const std::size_t rank = static_cast<std::size_t>(static_cast<const char*>(address) - shared_window) >> block_window_bits;
+    const std::size_t rank =
+        static_cast<std::size_t>(static_cast<const char*>(address) - shared_window) >> block_window_bits;
     return own ? rank == block_rank() : rank < cluster_blocks && rank / cluster_size == block_rank() / cluster_size;
 }
 unsigned rank_of_address(const void* address) { return rank_of_shared(shared_number(address)) % cluster_size; }

@@ -76,7 +76,8 @@ void act_shuffle(void* const* records, unsigned lanes)
             r.result = record(records, from).value;
         } else {
             char text[96];
-            std::snprintf(text, sizeof text, "lane %d of a warp reads the value of lane %d, which is not there", me, from);
+            std::snprintf(text, sizeof text, "lane %d of a warp reads the value of lane %d, which is not there", me,
+                          from);
             r.result = 0xdeadbeefdeadbeef;
             watch::divergence(text, r.file, r.line);
         }
@@ -88,7 +89,8 @@ void act_match(void* const* records, unsigned lanes)
     for_lanes(lanes, [&](unsigned lane) {
         Record& r = record(records, lane);
         r.result = 0;
-        for_lanes(lanes, [&](unsigned other) { r.result |= std::uint64_t(record(records, other).value == r.value) << other; });
+        for_lanes(lanes,
+                  [&](unsigned other) { r.result |= std::uint64_t(record(records, other).value == r.value) << other; });
         if (r.kind && r.result != lanes) r.result = 0;
     });
 }
@@ -99,7 +101,8 @@ void act_reduce(void* const* records, unsigned lanes)
     std::uint32_t all = one.value;
     for_lanes(lanes & (lanes - 1), [&](unsigned lane) {
         const std::uint32_t value = record(records, lane).value;
-        const bool less = one.is_signed ? static_cast<std::int32_t>(value) < static_cast<std::int32_t>(all) : value < all;
+        const bool less =
+            one.is_signed ? static_cast<std::int32_t>(value) < static_cast<std::int32_t>(all) : value < all;
         switch (static_cast<Reduction>(one.kind)) {
         case Reduction::add: all += value; break;
         case Reduction::minimum: all = less ? value : all; break;
@@ -133,13 +136,15 @@ void whole_warp(const void* address, unsigned pitch, const char* file, int line)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     if (at % 32 || pitch % 16)
-        watch::misaligned(thread_name(thread_number()) + " loads or stores a fragment " +
-                              (at % 32 ? "at an address that 32 bytes do not divide"
-                                       : "whose rows are " + std::to_string(pitch) + " bytes apart, which 16 do not divide"),
-                          file, line);
+        watch::misaligned(
+            thread_name(thread_number()) + " loads or stores a fragment " +
+                (at % 32 ? "at an address that 32 bytes do not divide"
+                         : "whose rows are " + std::to_string(pitch) + " bytes apart, which 16 do not divide"),
+            file, line);
     exchange(~0u, act_whole, {0, 0, 0, 0, 0, false, file, line});
 }
-std::uint64_t shuffle(Shuffle kind, unsigned mask, std::uint64_t value, int operand, int width, const char* file, int line)
+std::uint64_t shuffle(Shuffle kind, unsigned mask, std::uint64_t value, int operand, int width, const char* file,
+                      int line)
 {
     return exchange(mask, act_shuffle, {value, 0, int(kind), operand, width, false, file, line});
 }

@@ -16,13 +16,13 @@ using Known = std::vector<std::uint32_t>;
 /// barrier counts, stores of boxes.
 extern unsigned wgmma_of_warp, copies_of_barrier, stores, workers;
 
-/// The way of an access: cp.async, ldmatrix, TMA, to the shared memory of another block of the cluster, what TMA brings to
-/// further blocks; or that of plain loads and stores. By the first three it is counted in its space, too.
+/// The way of an access: cp.async, ldmatrix, TMA, to the shared memory of another block of the cluster, what TMA brings
+/// to further blocks; or that of plain loads and stores. By the first three it is counted in its space, too.
 #define EMULATOR_WAYS(way) way(by_copy) way(by_matrix) way(by_tma) way(to_block) way(multicast)
 enum Way { EMULATOR_WAYS(EMULATOR_LISTED) plain };
 
 namespace watch {
-// ---- From the scheduler: who runs, and who has met -----------------------------------------------------------------------
+// ---- From the scheduler: who runs, and who has met ------------------------------------------------------------------
 
 void block_starts();  // and the others of its cluster
 void thread_runs(unsigned thread);
@@ -33,30 +33,31 @@ void barrier_releases(const std::vector<Fiber*>& fibers);
 void warp_goes_on();
 void block_ends();
 
-// ---- From the threads and from the units beside them ---------------------------------------------------------------------
+// ---- From the threads and from the units beside them ----------------------------------------------------------------
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
-bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
+bool uses(const void* address, unsigned bytes, bool write, const void* pc);   // accesses that are not counted, of units
 void atomic(const void* address, unsigned size, bool write, const void* pc);  // a strong access: no race with others
 /// A load by the path of what nobody writes while the kernel runs.
 void reads_only(const void* address, unsigned bytes, const void* pc);
-/// From now on these bytes of shared memory are an mbarrier, which threads do not write; with a pc of null they are none.
+/// From now on these bytes of shared memory are an mbarrier, which threads do not write; with a pc of null they are
+/// none.
 void guard(const void* address, unsigned bytes, const void* pc);
 /// A product (wgmma) of the running thread's group number `group` is going to write a register; those of groups before
 /// `end` are written.
 void sum_begins(const void* address, unsigned bytes, unsigned group, const void* pc);
 void sums_end(unsigned end);
 void remark(const std::string& text, const char* file, int line);
-void release(Known& to);           // what the running thread has done and knows is now known to `to`
+void release(Known& to);  // what the running thread has done and knows is now known to `to`
 void acquire(const Known& from);
 void join(const unsigned* threads, unsigned count);  // they all know now what any of them knows
 void finished(Known& to, unsigned worker);           // `worker` has done what was asked of it; `to` knows it
 std::uint32_t now();
-void meet(const Known& arrived);                     // the running thread's block is there with all that arrived
-void learn(unsigned worker, std::uint32_t until);    // the running thread knows what `worker` has done up to that time
+void meet(const Known& arrived);                   // the running thread's block is there with all that arrived
+void learn(unsigned worker, std::uint32_t until);  // the running thread knows what `worker` has done up to that time
 /// A copy to shared memory begins: until it ends nobody may touch what it writes. It ends on behalf of `worker`, or of
-/// the thread that waits for it. `by_unit`: it goes through the proxy of TMA, not through that of the threads' accesses,
-/// and what is counted of it is counted elsewhere.
+/// the thread that waits for it. `by_unit`: it goes through the proxy of TMA, not through that of the threads'
+/// accesses, and what is counted of it is counted elsewhere.
 void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit);
 void copy_ends(const void* to, unsigned bytes, unsigned worker);
 /// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
@@ -67,9 +68,9 @@ void proxy_fence();
 void global_request(const void* address, unsigned bytes, bool write, unsigned blocks = 1);
 /// The same to shared memory, counted if it is another block's.
 void block_request(const void* address, unsigned bytes);
-void goes_by(Way way);                               // the accesses that are told from now on
+void goes_by(Way way);  // the accesses that are told from now on
 void asynchrony(const std::string& text, const char* file, int line, const void* pc,
-                bool last = false);  // last: gives up
+                bool last = false);                             // last: gives up
 std::string place(const void* pc, const char* file, int line);  // in words
 void deadlock(const std::string& text, const char* file, int line, const void* pc);
 void divergence(const std::string& text, const char* file, int line);

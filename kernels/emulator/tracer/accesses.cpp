@@ -1,6 +1,6 @@
 // Each unit of memory has a cell that remembers who wrote and who read it last. Time is a clock that ticks at every
-// barrier and every block: what happened since the last barrier of the block happened at the same time, and what another
-// block of the launch did always did. What an earlier launch did happened before.
+// barrier and every block: what happened since the last barrier of the block happened at the same time, and what
+// another block of the launch did always did. What an earlier launch did happened before.
 #include "accesses.h"
 
 namespace emulator {
@@ -37,14 +37,16 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
         }
         if (is_written && whole && !(access.atomic && sites[cell->write_site].atomic) &&
             at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
-            if (!faulty) report_access(Kind::race, access, cell->write_stamp, cell->writer, sites[cell->write_site].pc, true);
+            if (!faulty)
+                report_access(Kind::race, access, cell->write_stamp, cell->writer, sites[cell->write_site].pc, true);
             faulty = true;
         }
         if (access.write) {
             if (cell->mark && !faulty) faulty = report_marked(access, *cell, is_written);
             std::uint32_t stamp = 0;
             unsigned reader = 0;
-            if (access.space == global && cell->first_read_stamp >= launch_start && cell->first_read_stamp < block_start &&
+            if (access.space == global && cell->first_read_stamp >= launch_start &&
+                cell->first_read_stamp < block_start &&
                 at_the_same_time(cell->first_read_stamp, cell->first_reader, global)) {
                 stamp = cell->first_read_stamp;
                 reader = cell->first_reader;
@@ -96,8 +98,9 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
     std::uint64_t nearest = UINT64_MAX;
     for (std::size_t k = 0; k < operand_count; ++k) {
         const std::uint64_t begin = arrays[k].begin, end = begin + arrays[k].bytes;
-        const std::uint64_t distance =
-            access.address < begin ? begin - access.address : access.address >= end ? access.address - end + 1 : 0;
+        const std::uint64_t distance = access.address < begin  ? begin - access.address
+                                       : access.address >= end ? access.address - end + 1
+                                                               : 0;
         if (distance < nearest) {
             nearest = distance;
             access.array = k;
@@ -133,8 +136,8 @@ bool find_shared(Access& access)
 {
     if (!find_shared(access)) return;
     const bool own = cluster_blocks == 1 || rank_at(access.address) == rank_of(running);
-    const unsigned site = own ? site_at(access.pc, shared, access.write, access.size)
-                              : remote_site(access.pc, access.write, access.size);
+    const unsigned site =
+        own ? site_at(access.pc, shared, access.write, access.size) : remote_site(access.pc, access.write, access.size);
     sites[site].atomic = access.atomic;
     if (counting) count(site, access.address);
     if (watching) examine(access, shared_cell(access.address), site, false);
@@ -148,14 +151,17 @@ bool find_shared(Access& access)
     if (access.address >= library_begin && access.address < library_end) {
         if (access_array(access, operand_count) || !access.write) return;
         Fault fault = fault_of(Kind::out_of_bounds, access);
-        (thread_name(running) + " writes constant memory, or what is no variable of the kernel").copy(fault.text, sizeof fault.text - 1);
+        (thread_name(running) + " writes constant memory, or what is no variable of the kernel")
+            .copy(fault.text, sizeof fault.text - 1);
         stopping = true;
         report(fault);
         return;
     }
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
-    if (shared_begin - access.address <= window_bytes || access.address - shared_begin < cluster_blocks * window_alignment) access.space = shared;  // a negative index
-    stopping = true;  // nothing of the kernel's is there: the access itself could crash
+    if (shared_begin - access.address <= window_bytes ||
+        access.address - shared_begin < cluster_blocks * window_alignment)
+        access.space = shared;  // a negative index
+    stopping = true;            // nothing of the kernel's is there: the access itself could crash
     report_access(Kind::out_of_bounds, access);
 }
 
@@ -178,12 +184,13 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic);
     stopping |= access.size > 8;  // the CPU's own wide loads might crash, too
     report_access(Kind::misaligned, access);
     const unsigned piece = (access.address | access.size) & -(access.address | access.size);
-    for (unsigned offset = 0; offset < access.size; offset += piece) access_any(access.address + offset, piece, access.write, access.atomic);
+    for (unsigned offset = 0; offset < access.size; offset += piece)
+        access_any(access.address + offset, piece, access.write, access.atomic);
 }
 
-// Most of a kernel's accesses are to shared memory, and most of them reads of what threads of the block wrote before the
-// last barrier. These two do in few instructions what access_any does. False if an access is another one: then nothing
-// has been done.
+// Most of a kernel's accesses are to shared memory, and most of them reads of what threads of the block wrote before
+// the last barrier. These two do in few instructions what access_any does. False if an access is another one: then
+// nothing has been done.
 [[gnu::always_inline]] inline bool count_quietly(std::uintptr_t at, unsigned size, bool write, std::uintptr_t pc)
 {
     const std::uint64_t offset = at - shared_begin;
@@ -245,7 +252,8 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic);
 
 [[gnu::always_inline]] inline bool access_memory(std::uintptr_t at, unsigned size, bool write, bool atomic)
 {
-    if (watching ? !write && read_quietly(at, size, last_access) : counting && count_quietly(at, size, write, last_access))
+    if (watching ? !write && read_quietly(at, size, last_access)
+                 : counting && count_quietly(at, size, write, last_access))
         return true;
     return access_any(at, size, write, atomic);
 }
@@ -270,8 +278,8 @@ bool accessed(const void* address, unsigned size, bool write, const void* pc, bo
     return is_own(at, size, write, pc) || access_memory(at, size, write, atomic);
 }
 
-#define EMULATOR_SIZED(size)                                     \
-    template bool access_sized<size, false>(std::uintptr_t at);  \
+#define EMULATOR_SIZED(size)                                    \
+    template bool access_sized<size, false>(std::uintptr_t at); \
     template bool access_sized<size, true>(std::uintptr_t at);
 EMULATOR_SIZED(1)
 EMULATOR_SIZED(2)
@@ -285,7 +293,10 @@ namespace watch {
 
 using namespace tracer;
 
-bool accesses(const void* address, unsigned size, bool write, const void* pc) { return accessed(address, size, write, pc); }
+bool accesses(const void* address, unsigned size, bool write, const void* pc)
+{
+    return accessed(address, size, write, pc);
+}
 
 bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 {
@@ -317,7 +328,9 @@ void reads_only(const void* address, unsigned bytes, const void* pc)
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     for (const Array& array : arrays) {
         if (!watching || at - array.begin >= array.bytes || at - array.begin + bytes > array.bytes) continue;
-        const Access access{at, bytes, false, reinterpret_cast<std::uintptr_t>(pc) - 1, global, int(&array - arrays.data()), array.begin};
+        const Access access{
+            at,         bytes, false, reinterpret_cast<std::uintptr_t>(pc) - 1, global, int(&array - arrays.data()),
+            array.begin};
         const unsigned site = site_at(access.pc, global, false, bytes);
         Cell* const first = array.cells + cell_at(at - array.begin);
         for (Cell* cell = first; cell != first + units(bytes); ++cell) {

@@ -20,7 +20,8 @@ inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
         cell.first_reader = reader;
         if (space == global) cell.mark = 0;  // of an earlier launch
     }
-    if (cell.reader != reader && (cell.read_stamp >= last_barrier || cluster_blocks > 1) && at_the_same_time(cell.read_stamp, cell.reader, space)) {
+    if (cell.reader != reader && (cell.read_stamp >= last_barrier || cluster_blocks > 1) &&
+        at_the_same_time(cell.read_stamp, cell.reader, space)) {
         cell.second_read_stamp = cell.read_stamp;
         cell.second_reader = cell.reader;
     }
@@ -46,7 +47,8 @@ void examine_remote(const Access& access);
 void start_remote();  // of a cluster
 void examine_ends();
 
-// Whether the address is in the thread's own arrays, most of which are registers on a GPU. What units do is no thread's.
+// Whether the address is in the thread's own arrays, most of which are registers on a GPU. What units do is no
+// thread's.
 [[gnu::always_inline]] inline bool is_own(std::uintptr_t at, unsigned size, bool write, const void* pc)
 {
     last_access = reinterpret_cast<std::uintptr_t>(pc) - 1;

@@ -14,7 +14,8 @@ unsigned running;
 
 namespace {
 
-std::vector<std::uint32_t> fenced_in_block, fenced;  // when each thread last showed its writes to its block, to the device
+// When each thread last showed its writes to its block, to the device.
+std::vector<std::uint32_t> fenced_in_block, fenced;
 // What an atomic operation on an address was told by threads that had shown their writes before: by those of other
 // blocks, and by those of this one, or of its cluster.
 std::unordered_map<std::uintptr_t, KnownBlocks> told;
@@ -106,7 +107,8 @@ void share_what_units_did(const std::vector<Fiber*>& fibers)
     for (const Fiber* fiber : fibers) {
         const Known& row = known[fiber->thread];
         any |= !row.empty();
-        for (unsigned w = cluster_blocks > 1 ? 0 : wgmma_of_warp; w < row.size(); ++w) all[w] = std::max(all[w], row[w]);
+        for (unsigned w = cluster_blocks > 1 ? 0 : wgmma_of_warp; w < row.size(); ++w)
+            all[w] = std::max(all[w], row[w]);
     }
     for (const Fiber* fiber : fibers)
         if (any) known[fiber->thread] = all;

@@ -21,9 +21,10 @@ extern std::vector<std::uint32_t> proxy_fenced;             // when each thread 
 extern std::vector<KnownBlocks> known_blocks;               // of each thread
 extern bool knows_blocks;                                   // whether any of them knows one
 extern std::vector<std::pair<std::uint32_t, uint3>> starts_of_blocks;
-extern unsigned running;                                    // thread
+extern unsigned running;          // thread
 extern std::vector<Known> heard;  // of each block of a cluster: what any of its threads knew at the end
-extern std::vector<std::uint32_t> met;  // of each thread: the blocks of its cluster that it knows to have started, as bits
+/// Of each thread: the blocks of its cluster that it knows to have started, as bits.
+extern std::vector<std::uint32_t> met;
 
 inline unsigned rank_of(unsigned thread) { return thread / slots_of_block; }
 
@@ -46,13 +47,13 @@ inline bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
 
 uint3 block_at(std::uint32_t stamp, unsigned thread);
 
-void start_clock();                // of a run
+void start_clock();  // of a run
 void start_clock_of_launch();
 void start_clock_of_block();
 /// All these threads know now which work of units, and of other blocks, any of them has waited for.
 void share_what_units_did(const std::vector<Fiber*>& fibers);
-/// What threads showed (__threadfence) before they came to an atomic operation on this address, and what the running one
-/// has, is known to those who come later.
+/// What threads showed (__threadfence) before they came to an atomic operation on this address, and what the running
+/// one has, is known to those who come later.
 void meet_at_atomic(std::uintptr_t at, bool write);
 
 }  // namespace emulator::tracer

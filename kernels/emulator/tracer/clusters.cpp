@@ -1,5 +1,5 @@
-// The shared memory of another block of the cluster: it is there from the block's start to its end, and who touches it must
-// know of both.
+// The shared memory of another block of the cluster: it is there from the block's start to its end, and who touches it
+// must know of both.
 #include "accesses.h"
 
 namespace emulator::tracer {

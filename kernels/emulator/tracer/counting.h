@@ -1,7 +1,7 @@
 // What the hardware would move. The lanes of a warp that execute the same instruction for the same time since the last
 // barrier make one request. It moves the distinct 32-byte sectors that it touches, or, in shared memory, takes as many
-// wavefronts as the busiest bank has distinct words. Requests are kept for one warp between two barriers, then counted and
-// forgotten.
+// wavefronts as the busiest bank has distinct words. Requests are kept for one warp between two barriers, then counted
+// and forgotten.
 #pragma once
 
 #include "clock.h"
@@ -12,7 +12,8 @@
 namespace emulator::tracer {
 
 struct Traffic {
-    // units: sectors of global, wavefronts of shared memory; more: cache lines of global, bank conflicts of shared memory
+    // units: sectors of global, wavefronts of shared memory; more: cache lines of global, bank conflicts of shared
+    // memory
     std::uint64_t requests, units, more, bytes;
 };
 
@@ -28,15 +29,16 @@ struct Site {  // an instruction, in one of the spaces
     unsigned size;
     std::vector<Request> requests;  // one for each time since the last barrier
     unsigned used;
-    bool atomic, unit;              // unit: what works beside the threads does it
+    bool atomic, unit;  // unit: what works beside the threads does it
     Way way = plain;
 };
 
 extern bool counting;
 extern std::vector<Site> sites;
-extern std::vector<std::uint16_t> site_numbers[3];  // by pc - library_begin; 0: none yet. The last are of other blocks' memory
-extern Way way;                                     // of what the running thread does
-extern std::vector<unsigned> occurrences;           // of each site, for the running thread since the last barrier
+/// By space and pc - library_begin; 0: none yet. The last ones are of other blocks' memory.
+extern std::vector<std::uint16_t> site_numbers[3];
+extern Way way;                            // of what the running thread does
+extern std::vector<unsigned> occurrences;  // of each site, for the running thread since the last barrier
 
 void forget_sites();    // of another program
 void forget_traffic();  // of an earlier run

@@ -60,7 +60,8 @@ Fault fault_of(Kind kind, const Access& access, Case which)
     fault.address = access.address;
     fault.offset = access.address - access.begin;
     fault.pc = access.pc - library_begin;
-    if (access.space == shared) set_block(fault.home, cluster_index[std::min(rank_at(access.address), cluster_blocks - 1)]);
+    if (access.space == shared)
+        set_block(fault.home, cluster_index[std::min(rank_at(access.address), cluster_blocks - 1)]);
     return fault;
 }
 
@@ -105,7 +106,8 @@ using namespace tracer;
 std::string place(const void* pc, const char*, int)
 {
     char text[32];
-    std::snprintf(text, sizeof text, "\x01%zx\x01", static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin));
+    std::snprintf(text, sizeof text, "\x01%zx\x01",
+                  static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(pc) - 1 - library_begin));
     return text;
 }
 
@@ -114,9 +116,15 @@ void asynchrony(const std::string& text, const char* file, int line, const void*
     report(said(Kind::asynchrony, text, file, line, pc));
     if (last) abandon();
 }
-void divergence(const std::string& text, const char* file, int line) { report(said(Kind::divergence, text, file, line)); }
+void divergence(const std::string& text, const char* file, int line)
+{
+    report(said(Kind::divergence, text, file, line));
+}
 void remark(const std::string& text, const char* file, int line) { report(said(Kind::ended, text, file, line)); }
-void misaligned(const std::string& text, const char* file, int line) { report(said(Kind::misaligned, text, file, line)); }
+void misaligned(const std::string& text, const char* file, int line)
+{
+    report(said(Kind::misaligned, text, file, line));
+}
 void deadlock(const std::string& text, const char* file, int line, const void* pc)
 {
     report(said(Kind::deadlock, text, file, line, pc));

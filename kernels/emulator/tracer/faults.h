@@ -26,10 +26,10 @@ struct Fault {
     Kind kind;
     Case which;
     std::int32_t space, write, other_write;  // other_write: whether the other one of a race writes
-    std::int32_t size, array, launch;     // bytes of the access; its array, or -1; number of the launch
-    std::int64_t offset;                  // bytes from the array's begin, or the index of an array expression
+    std::int32_t size, array, launch;        // bytes of the access; its array, or -1; number of the launch
+    std::int64_t offset;                     // bytes from the array's begin, or the index of an array expression
     std::uint64_t address;
-    std::uint64_t pc, other_pc;           // from the library's begin; 0 if file and line are known
+    std::uint64_t pc, other_pc;  // from the library's begin; 0 if file and line are known
     const char *file, *type;
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], home[3], thread, other_thread;  // home: the block whose shared memory it is

@@ -1,5 +1,6 @@
 // What instrumented code calls before each access. g++ compiles a kernel with -fsanitize=thread, bounds-strict and
-// object-size; these functions stand in for the sanitizers' libraries. The return address of a call names the instruction.
+// object-size; these functions stand in for the sanitizers' libraries. The return address of a call names the
+// instruction.
 #include "accesses.h"
 
 using namespace emulator;
@@ -25,8 +26,8 @@ struct OutOfBounds {
     const TypeDescriptor *array, *index;
 };
 
-// CUDA's memory model has volatile accesses to global memory as strong ones; in shared memory they order nothing between
-// lanes, and who relies on that is to be told.
+// CUDA's memory model has volatile accesses to global memory as strong ones; in shared memory they order nothing
+// between lanes, and who relies on that is to be told.
 void volatile_access(void* address, unsigned size, bool write, void* pc)
 {
     if (!write) asks(address, size, pc);
@@ -50,14 +51,14 @@ void range_accessed(void* address, std::size_t size, bool write, void* pc)
 extern "C" {
 
 #define CALLER __builtin_return_address(0)
-#define ACCESSES(bytes)                                                                              \
-    void __tsan_read##bytes(void* address) { accessed<bytes, false>(address, CALLER); }              \
-    void __tsan_write##bytes(void* address) { accessed<bytes, true>(address, CALLER); }              \
-    void __tsan_unaligned_read##bytes(void* address) { accessed<bytes, false>(address, CALLER); }    \
+#define ACCESSES(bytes)                                                                           \
+    void __tsan_read##bytes(void* address) { accessed<bytes, false>(address, CALLER); }           \
+    void __tsan_write##bytes(void* address) { accessed<bytes, true>(address, CALLER); }           \
+    void __tsan_unaligned_read##bytes(void* address) { accessed<bytes, false>(address, CALLER); } \
     void __tsan_unaligned_write##bytes(void* address) { accessed<bytes, true>(address, CALLER); }
-#define VOLATILE(bytes)                                                                                     \
-    void __tsan_volatile_read##bytes(void* address) { volatile_access(address, bytes, false, CALLER); }     \
-    void __tsan_volatile_write##bytes(void* address) { volatile_access(address, bytes, true, CALLER); }     \
+#define VOLATILE(bytes)                                                                                           \
+    void __tsan_volatile_read##bytes(void* address) { volatile_access(address, bytes, false, CALLER); }           \
+    void __tsan_volatile_write##bytes(void* address) { volatile_access(address, bytes, true, CALLER); }           \
     void __tsan_unaligned_volatile_read##bytes(void* address) { volatile_access(address, bytes, false, CALLER); } \
     void __tsan_unaligned_volatile_write##bytes(void* address) { volatile_access(address, bytes, true, CALLER); }
 VOLATILE(1)

@@ -56,7 +56,8 @@ int find_library(dl_phdr_info* info, std::size_t, void*)
 void restore_variables()
 {
     for (std::size_t k = operand_count; k < arrays.size(); ++k)
-        std::copy(initial[k - operand_count].begin(), initial[k - operand_count].end(), reinterpret_cast<char*>(arrays[k].begin));
+        std::copy(initial[k - operand_count].begin(), initial[k - operand_count].end(),
+                  reinterpret_cast<char*>(arrays[k].begin));
 }
 
 }  // namespace emulator::tracer
@@ -64,10 +65,11 @@ void restore_variables()
 using namespace emulator;
 using namespace emulator::tracer;
 
-/// Where `count` arrays of these sizes (bytes) are, zeroed, aligned, and with room around each: an index that is wrong by
-/// up to 2^31 elements of 8 bytes is still in memory that is ours. `written` says which of them the host has filled;
+/// Where `count` arrays of these sizes (bytes) are, zeroed, aligned, and with room around each: an index that is wrong
+/// by up to 2^31 elements of 8 bytes is still in memory that is ours. `written` says which of them the host has filled;
 /// `unit_bytes`, 4 or 2, is the size of the smallest elements. Returns 0, or -1 if there is not enough memory.
-EMULATOR_EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* written, int unit_bytes, void** addresses)
+EMULATOR_EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* written, int unit_bytes,
+                                    void** addresses)
 {
     shared_begin = reinterpret_cast<std::uintptr_t>(window());
     dl_iterate_phdr(find_library, nullptr);
@@ -99,8 +101,8 @@ EMULATOR_EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const
     return 0;
 }
 
-/// After tracer_allocate: the kernel's __device__ variables, at these offsets in the library. A launch finds in them what
-/// the one before left there; each run begins with what they hold now.
+/// After tracer_allocate: the kernel's __device__ variables, at these offsets in the library. A launch finds in them
+/// what the one before left there; each run begins with what they hold now.
 EMULATOR_EXPORT int tracer_variables(int count, const std::uint64_t* offsets, const std::uint64_t* bytes)
 {
     initial.clear();
@@ -117,7 +119,8 @@ EMULATOR_EXPORT int tracer_variables(int count, const std::uint64_t* offsets, co
 /// Whether the last run left variable `k` other than it found it.
 EMULATOR_EXPORT int tracer_changed(int k)
 {
-    return std::memcmp(initial[k].data(), reinterpret_cast<const void*>(arrays[operand_count + k].begin), initial[k].size()) != 0;
+    return std::memcmp(initial[k].data(), reinterpret_cast<const void*>(arrays[operand_count + k].begin),
+                       initial[k].size()) != 0;
 }
 
 /// The bytes of the smallest access that was smaller than a cell of the last run, or of a cell if there was none.

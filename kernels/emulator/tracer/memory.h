@@ -1,5 +1,5 @@
-// The memory that is watched: arrays and variables in global memory, and the window of shared memory, with a cell for each
-// unit of either.
+// The memory that is watched: arrays and variables in global memory, and the window of shared memory, with a cell for
+// each unit of either.
 #pragma once
 
 #include "../runtime/scheduler.h"
@@ -15,7 +15,8 @@ struct Cell {
     std::uint32_t write_stamp, read_stamp, second_read_stamp, first_read_stamp;
     std::uint16_t writer, first_reader, reader, second_reader, write_site, read_site;
     std::uint16_t coming;  // 1 + the instruction of a copy that is under way
-    std::uint16_t mark;    // 1 + the instruction that made an mbarrier here; in global memory, that reads what nobody writes
+    // 1 + the instruction that made an mbarrier here; in global memory, that reads what nobody writes
+    std::uint16_t mark;
 };
 
 struct Array {
@@ -25,20 +26,20 @@ struct Array {
     bool written_by_host;
 };
 
-extern std::vector<Array> arrays;                  // A, B, C, workspaces, and then the kernel's __device__ variables
-extern std::size_t operand_count;                  // those of them that lie in the arena
-extern std::uintptr_t arena;                       // holds them all, with room around each
+extern std::vector<Array> arrays;  // A, B, C, workspaces, and then the kernel's __device__ variables
+extern std::size_t operand_count;  // those of them that lie in the arena
+extern std::uintptr_t arena;       // holds them all, with room around each
 extern std::size_t arena_bytes;
-extern unsigned unit, unit_bits;                   // bytes that share a cell: 4, 2 or 1; as a power of 2
-extern unsigned finest;                            // the smallest access so far, if it is smaller than that
-extern std::uintptr_t shared_begin;                // the window's
-extern std::size_t shared_bytes;                   // to the end of the last array
-extern std::vector<Cell> shared_cells;             // of all blocks of the cluster
-extern std::size_t block_cells;                    // of each of them
-extern std::vector<std::int16_t> shared_owner;     // of each unit: the number of an array, or -1
+extern unsigned unit, unit_bits;                // bytes that share a cell: 4, 2 or 1; as a power of 2
+extern unsigned finest;                         // the smallest access so far, if it is smaller than that
+extern std::uintptr_t shared_begin;             // the window's
+extern std::size_t shared_bytes;                // to the end of the last array
+extern std::vector<Cell> shared_cells;          // of all blocks of the cluster
+extern std::size_t block_cells;                 // of each of them
+extern std::vector<std::int16_t> shared_owner;  // of each unit: the number of an array, or -1
 extern std::vector<std::uint64_t> shared_array_begin, shared_array_bytes;
 extern std::uintptr_t library_begin, library_end;
-extern std::uint32_t poison;                       // what shared memory holds before it is written, again and again
+extern std::uint32_t poison;  // what shared memory holds before it is written, again and again
 
 inline std::size_t units(std::size_t bytes) { return (bytes + unit - 1) >> unit_bits; }
 inline std::size_t cell_at(std::size_t offset) { return offset >> unit_bits; }

@@ -23,7 +23,8 @@ void block_starts()
     start_remote();
     start_sums();
     for (unsigned rank = 0; watching && rank < cluster_blocks; ++rank)
-        std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin + rank * window_alignment), (shared_bytes + 3) / 4, poison);
+        std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin + rank * window_alignment), (shared_bytes + 3) / 4,
+                    poison);
     count_block();
 }
 
@@ -59,7 +60,7 @@ void barrier_releases(const std::vector<Fiber*>& fibers)
         return;
     }
     for (const Fiber* fiber : fibers)
-        if (fiber->line != first.line || fiber->column != first.column || std::strcmp(fiber->file, first.file)) {
+        if (fiber->line != first.line || fiber->column != first.column || std::strcmp(fiber->file, first.file) != 0) {
             fault.thread = in_words(fiber->thread);
             fault.other_line = fiber->line;
             if (fiber->line == first.line) fault.which = Case::same_line;
@@ -88,9 +89,9 @@ using namespace emulator;
 using namespace emulator::tracer;
 
 /// Before a run, which is one launch or several. `count` is whether to count traffic, `watch` whether to look for races
-/// and reads of what was never written, `stop` whether to give up at the first fault, `unwritten` the 4 bytes that shared
-/// memory holds everywhere when a block begins. Forgets all earlier runs, except what they left in the kernel's variables
-/// if it is the same program that launches `again`.
+/// and reads of what was never written, `stop` whether to give up at the first fault, `unwritten` the 4 bytes that
+/// shared memory holds everywhere when a block begins. Forgets all earlier runs, except what they left in the kernel's
+/// variables if it is the same program that launches `again`.
 EMULATOR_EXPORT void tracer_prepare(int count, int watch, int stop, int again, std::uint32_t unwritten)
 {
     poison = unwritten;

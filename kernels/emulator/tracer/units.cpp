@@ -27,7 +27,13 @@ unsigned asynchronous_site(const void* pc, bool write)
 
 Access of_unit(const void* address, bool write, const void* pc)
 {
-    return {reinterpret_cast<std::uintptr_t>(address), unit, write, reinterpret_cast<std::uintptr_t>(pc) - 1, shared, -1, 0};
+    return {reinterpret_cast<std::uintptr_t>(address),
+            unit,
+            write,
+            reinterpret_cast<std::uintptr_t>(pc) - 1,
+            shared,
+            -1,
+            0};
 }
 
 // Whether a thread touched shared memory and no fence.proxy.async came since, its own or the running thread's: then no
@@ -74,7 +80,8 @@ void sum_begins(const void* address, unsigned bytes, unsigned group, const void*
     if (!watching) return;
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     auto& own = sums_of[running];
-    const auto same = std::find_if(own.begin(), own.end(), [&](const Sums& s) { return s.pc == pc && at >= s.begin && at <= s.end; });
+    const auto same =
+        std::find_if(own.begin(), own.end(), [&](const Sums& s) { return s.pc == pc && at >= s.begin && at <= s.end; });
     if (same == own.end()) {
         own.push_back({at, at + bytes, group, pc});
         ++sums_count;

@@ -45,7 +45,10 @@ void asynchrony(const std::string& text, const char* file, int line, const void*
 }
 void divergence(const std::string&, const char*, int) {}
 void misaligned(const std::string&, const char*, int) {}
-void deadlock(const std::string& text, const char* file, int line, const void*) { give_up("deadlock: " + text, file, line); }
+void deadlock(const std::string& text, const char* file, int line, const void*)
+{
+    give_up("deadlock: " + text, file, line);
+}
 std::string place(const void*, const char* file, int line) { return std::string(file) + ":" + std::to_string(line); }
 void trap(const std::string& text, const char* file, int line) { give_up(text, file, line); }
 }  // namespace watch

@@ -17,8 +17,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 def emulator_files() -> list[Path]:
     """The files that the emulator is made of, and the headers that a kernel finds there."""
-    files = (path for folder in (EMULATOR, HOST_HEADERS) for path in sorted(folder.rglob("*")))
-    return [path for path in files if path.is_file() and path.suffix != ".md"]
+    return [path for path in sorted((*EMULATOR.glob("*/**/*"), *HOST_HEADERS.rglob("*"))) if path.is_file()]
 
 
 @dataclass(frozen=True)
