@@ -138,6 +138,8 @@ def test_all_clones_share_the_libraries_of_the_studys_kernels(cache, tmp_path):
     first, second = (copy_repository(tmp_path / name) for name in ("first", "second"))
     made, said = libraries(cache, first, tmp_path / "a")
     assert len(made) == 1 and said.startswith("kernels/textbook/without_barriers.cu:26: error: race")
+    for path in (*cache.glob("*.so"), *cache.glob("*.o")):
+        assert str(first).encode() not in path.read_bytes(), f"{path.name} knows where it was made"
     assert libraries(cache, second, tmp_path / "b") == (made, said), "found, not made, with its lines"
     kernel = second / "kernels/textbook/without_barriers.cu"
     kernel.write_text(f"// one line more\n{kernel.read_text()}")

@@ -151,12 +151,14 @@ def _build(
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
         text, objects = _wrapper(kernel, instances), own_objects(watched, flags)
         try:
+            # What the sanitizers tell of places is by the names of line markers, which -ffile-prefix-map leaves alone.
+            text = cpp.preprocess(text, [*own, "-fpch-preprocess"])
+            text = re.sub(rf'^(# \d+ "){re.escape(str(ROOT))}/', rf"\1{cpp.ANYWHERE}/", text, flags=re.MULTILINE)
             if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
-                text = ptx.rewritten(cpp.preprocess(text, [*own, "-fpch-preprocess"]), own=["<stdin>"])
-                own.append("-fpreprocessed")
+                text = ptx.rewritten(text, own=["<stdin>"])
                 objects.append(own_object("ptx"))
             source.write_text(text)
-            run_compiler([*own, "-c", source, "-o", compiled])
+            run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
         except UserError as error:
             raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
         variables = Variables.of(kernel, elf.symbols(compiled))

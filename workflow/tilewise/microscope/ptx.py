@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from tilewise import ROOT, UserError
-from tilewise.compile.cpp import ANYWHERE
+from tilewise import UserError
+from tilewise.compile.cpp import shown
 
 #: Whether a source file has something to rewrite.
 ASM = re.compile(
@@ -59,10 +59,10 @@ def rewritten(text: str, own: Sequence[str] = ()) -> str:
                 source, call = _call(inside, len(sources))
             except (ValueError, SyntaxError) as error:
                 raise UserError(
-                    f"{file}:{line}: the emulator does not understand this asm statement: {error}"
+                    f"{shown(file)}:{line}: the emulator does not understand this asm statement: {error}"
                 ) from None
             if source is not None:
-                sources.append((source, re.sub(f"^{re.escape(str(ROOT))}/", f"{ANYWHERE}/", file), line))
+                sources.append((source, file, line))
             done.append(call + "\n" * (found[0].count("\n") + inside.count("\n")))
             at = end + 1
     done.append(text[at:])
