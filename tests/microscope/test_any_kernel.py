@@ -14,6 +14,7 @@ from tilewise import ROOT, UserError
 from tilewise.__main__ import main
 from tilewise.microscope import Report, build, trace
 from tilewise.microscope.calls import Call
+from tilewise.microscope.compile import lacking
 
 FILE = Path(__file__).with_name("any_kernel.cu")
 LINES = FILE.read_text().splitlines()
@@ -340,6 +341,7 @@ def test_five_lines_of_python_and_the_commands_of_the_docs_run(tmp_path, monkeyp
         words = [a or b for a, b in re.findall(r"'([^']*)'|([^\s\\]+)", command)]
         shown = text.split(command)[1].split("```")[0].strip().splitlines()
         assert main(words) == (0 if shown[-1].startswith("no faults") else 1)
+        shown[-1:-1] = lacking()  # what an older compiler misses is said before the last line
         assert capsys.readouterr().out.splitlines() == shown
     [keys] = re.findall(r"```yaml\n(file: smooth.*?)```", (ROOT / "docs" / "microscope.md").read_text(), re.DOTALL)
     [source] = re.findall(r"```cuda\n(.*?)```", (ROOT / "docs" / "microscope.md").read_text(), re.DOTALL)
