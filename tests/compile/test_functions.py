@@ -4,7 +4,7 @@ import pytest
 
 from tilewise import UserError
 from tilewise.__main__ import main
-from tilewise.microscope.functions import functions
+from tilewise.microscope.functions import alignments, functions, variables
 
 BODY = """{
     const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
@@ -129,6 +129,33 @@ def test_a_kernel_of_another_type_says_so(tmp_path, capsys, own, dtype):
         and f"takes a pointer to {own}; choose that element type (--dtype {own}" in said
     )
     assert main([*words, own]) == 0
+
+
+def test_variables_are_read_from_their_declarations(tmp_path):
+    """Several in one declaration, in a comment, of a struct without a name, aligned before or behind the word."""
+    (tmp_path / "mine.cu").write_text("""// __shared__ int no;
+extern __shared__ alignas(128) float4 dynamic[];
+__constant__ float a = 3, b[4] = {1, 2}; static __constant__ const int c{5};
+template <typename T> __global__ void mine(T* x) {
+    __shared__ float* s, t[4]; /* __shared__ int
+    u; */ __shared__ struct { int a; } w;
+    alignas(16) __shared__ std::array<int, 3> z; __shared__ int v[N == 2 ? 1 : 2];
+    extern __shared__ __align__(1024) unsigned char raw[];
+}""")
+
+    def found(space):
+        return [(v.name, v.line, v.has_value, alignments(v.words)) for v in variables([tmp_path / "mine.cu"], space)]
+
+    assert found("__constant__") == [("a", 3, True, []), ("b", 3, True, []), ("c", 3, True, [])]
+    assert found("__shared__") == [
+        ("dynamic", 2, False, [128]),
+        ("s", 5, False, []),
+        ("t", 5, False, []),
+        ("w", 6, False, []),
+        ("z", 7, False, [16]),
+        ("v", 7, False, []),
+        ("raw", 8, False, [1024]),
+    ]
 
 
 def test_a_missing_compiler_is_one_message(tmp_path, monkeypatch):

@@ -347,6 +347,12 @@ def test_a_variable_is_global_memory_and_a_constant_is_not_counted(tmp_path):
     assert (row["global_load_requests"], row["global_load_sectors"]) == (1, 4)
 
 
+def test_the_second_constant_of_a_declaration_is_not_counted(tmp_path):
+    kernel = kernel_of(tmp_path, "C[threadIdx.x] = a * b[0];", before="__constant__ float a = 3, b[4] = {1, 2};")
+    row, _ = trace(kernel, "float", (1, 1, 32), block_x=32, block_y=1)
+    assert row["global_load_requests"] == 0
+
+
 def test_python_has_words_for_all_that_the_tracer_names(tmp_path):
     """The tracer and the runtime have the lists of kinds, ways and ends; Python reads them."""
     kernel = kernel_of(tmp_path, "C[threadIdx.x] = 0;")

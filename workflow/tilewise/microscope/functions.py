@@ -1,6 +1,6 @@
-"""The __global__ functions of a CUDA file: what they are called, their template and their parameters.
+"""The declarations of a CUDA file: its __global__ functions with their templates and parameters, and its variables.
 
-The text is read after g++'s preprocessor, so that macros, conditions and comments are as the compiler sees them.
+Functions are read after g++'s preprocessor, so that macros, conditions and comments are as the compiler sees them.
 """
 
 import difflib
@@ -55,6 +55,18 @@ class Function:
     parameters: tuple[Parameter, ...]
     cluster: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable as it is declared: its place, the words of its declaration without those of the other variables there,
+    and whether it has an initial value."""
+
+    name: str
+    file: Path
+    line: int
+    words: tuple[str, ...]
+    has_value: bool
 
 
 def check_file(path: Path) -> None:
@@ -122,10 +134,62 @@ def as_written(paths: Iterable[Path]) -> dict[str, Function]:
     macro stands in for their words."""
     found: dict[str, Function] = {}
     for path in paths:
-        text = re.sub(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:\\\n|[^\n])*", " ", code_of(path), flags=re.DOTALL | re.MULTILINE)
+        text = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", " ", _without_comments(path), flags=re.MULTILINE)
         for function in _found([word[0] for word in _WORDS.finditer(text)]):
             found.setdefault(function.name, function)
     return found
+
+
+def variables(paths: Iterable[Path], space: str) -> list[Variable]:
+    """The variables that some files declare with a word such as __shared__, read without the preprocessor."""
+    found = []
+    for path in paths:
+        text = _without_comments(path)
+        matches = list(_WORDS.finditer(text))
+        words = [match[0] for match in matches]
+        for at in (at for at, word in enumerate(words) if word == space):
+            begin = end = at
+            while begin and words[begin - 1] not in (";", "{", "}"):
+                begin -= 1
+            while end < len(words) and words[end] != ";":
+                end = _closing(words, end) + 1 if words[end] in ("{", "(", "[") else end + 1
+            for part in _parts(words[at + 1 : end]):
+                name, has_value = _declared(_without_attributes(part))
+                if name:
+                    line = 1 + text.count("\n", 0, matches[words.index(name, at)].start())
+                    found.append(Variable(name, path, line, (*words[begin : at + 1], *part), has_value))
+    return found
+
+
+def _declared(words: list[str]) -> tuple[str, bool]:
+    """The name in a declaration of one variable, "" if there is none, and whether it has an initial value."""
+    if "{" in words and {"struct", "union", "class"} & {*words[: words.index("{")]}:
+        words = words[_closing(words, words.index("{")) + 1 :]
+    end = next((at for at, word in enumerate(words) if word in ("=", "[", "{", "(")), len(words))
+    names = [word for word in words[:end] if re.match(r"[A-Za-z_]", word)]
+    outside = [word for word, depth in zip(words, _depths(words)) if not depth]
+    return names[-1] if names else "", "=" in outside or "{" in outside
+
+
+def alignments(words: Sequence[str]) -> list[int]:
+    """The bytes that declarations ask for by alignas, __align__ and aligned."""
+    asked: list[int] = []
+    for at, word in enumerate(words):
+        if "align" in word:
+            inside = [each for each in words[at + 1 : at + 4] if each != "("]
+            asked += map(int, filter(str.isdigit, inside[:1]))
+    return asked
+
+
+def words_of(path: Path) -> list[str]:
+    """The words of a file as it is written."""
+    return [match[0] for match in _WORDS.finditer(_without_comments(path))]
+
+
+def _without_comments(path: Path) -> str:
+    """The text of a file with blanks for its comments."""
+    kept = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\")", re.DOTALL)
+    return kept.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), code_of(path))
 
 
 def _own_words(text: str, own: set[str]) -> Iterator[tuple[str, str, int]]:

@@ -8,9 +8,10 @@ from functools import cache
 
 from tilewise import UserError
 from tilewise.compile.cpp import shown
+from tilewise.microscope import functions
 from tilewise.microscope.elf import Symbol, demangled
 from tilewise.study.kernel import Kernel
-from tilewise.study.sources import Source, code_of
+from tilewise.study.sources import Source
 
 #: The system keeps the first bytes of the window through which a block of Hopper sees its shared memory. The arrays are
 #: aligned behind them, relative to their end: so no array is aligned to more than these bytes, whatever it asks for.
@@ -53,10 +54,9 @@ class Variables:
             _refuse_initial_value(kernel, name)
         device = [each.name for each in symbols if re.match(r"\.(bss|data(?!\.rel\.ro))", each.section)]
         dynamic = sorted(symbol.name for symbol in shared.values() if not symbol.section)
-        text = "\n".join(code_of(path) for path in kernel.files)
         plain = demangled([*shared, *device])
         asked = {
-            name: (plain[name], symbol.alignment if symbol.section else _alignment_of_extern(plain[name], text))
+            name: (plain[name], symbol.alignment if symbol.section else _alignment_of_extern(plain[name], kernel))
             for name, symbol in shared.items()
         }
         return cls(asked, {name: plain[name] for name in device}, dynamic)
@@ -94,22 +94,24 @@ class Variables:
 
 
 def _refuse_initial_value(kernel: Kernel | Source, symbol: str) -> None:
-    for path in kernel.files:
-        for number, line in enumerate(code_of(path).splitlines(), 1):
-            for name in re.findall(r"__shared__[^;]*?(\w+)\s*(?:\[[^;]*?\])?\s*[={]", line):
-                if f"{len(name)}{name}" in symbol:
-                    what = f"the __shared__ variable '{name}' has an initial value, which CUDA refuses"
-                    raise UserError(f"{shown(path)}:{number}: {what}")
+    for variable in functions.variables(kernel.files, "__shared__"):
+        if variable.has_value and f"{len(variable.name)}{variable.name}" in symbol:
+            what = f"the __shared__ variable '{variable.name}' has an initial value, which CUDA refuses"
+            raise UserError(f"{shown(variable.file)}:{variable.line}: {what}")
     raise UserError(f"{shown(kernel.path)}: a __shared__ variable has an initial value, which CUDA refuses: {symbol}")
 
 
-def _alignment_of_extern(name: str, text: str) -> int:
+def _alignment_of_extern(name: str, kernel: Kernel | Source) -> int:
     """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it. A struct, which may ask
-    for it inside, is given the most that anything in the text asks for."""
-    begin = rf"\bextern\b[^;{{}}]*\b{name.rsplit('::', 1)[-1]}\s*"
-    declared = re.findall(rf"{begin}\[", text) or ([text] if re.search(f"{begin};", text) else [])
-    asked = (int(number) for part in declared for number in re.findall(r"(?:align\w*)\s*\(+\s*(\d+)\s*\)", part))
-    return max(DYNAMIC_ALIGNMENT, *asked, 0)
+    for it inside, is given the most that anything in the kernel's files asks for."""
+    own = [v for v in functions.variables(kernel.files, "__shared__") if v.name == name.rsplit("::", 1)[-1]]
+    asked = [DYNAMIC_ALIGNMENT]
+    for variable in own:
+        asked += functions.alignments(variable.words)
+    if any("[" not in variable.words for variable in own):
+        for path in kernel.files:
+            asked += functions.alignments(functions.words_of(path))
+    return max(asked)
 
 
 def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[str]) -> list[SharedArray]:

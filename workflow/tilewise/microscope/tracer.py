@@ -7,7 +7,6 @@ launches of a program is summed.
 import contextlib
 import ctypes
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from tilewise import UserError
 from tilewise.compile.cpp import shown
+from tilewise.microscope import functions
 from tilewise.microscope.counts import Row, Traffic, counts
 from tilewise.microscope.emulator import Emulator, fits_together, how_of
 from tilewise.microscope.faults import Fault, RawFault, Words, offsets_in
@@ -24,7 +24,7 @@ from tilewise.microscope.program import Arrays, Operand, Program, check_memory
 from tilewise.microscope.shared_memory import RESERVED_SHARED_BYTES, places_of
 from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Three
-from tilewise.study.sources import Source, code_of
+from tilewise.study.sources import Source
 from tilewise.study.status import FaultKind, Status
 
 #: Of the operands.
@@ -61,7 +61,7 @@ class Tracer:
         self.together = False  # whether the blocks of a program wait for each other, so that they run at the same time
         self.way: dict[str, bool] = {}  # how the blocks of the last run were ordered
         self.emulator = Emulator(library)
-        constants = set(re.findall(r"__constant__[^;=(){}]*?(\w+)\s*[\[=;{]", "\n".join(map(code_of, source.files))))
+        constants = {variable.name for variable in functions.variables(source.files, "__constant__")}
         # Of constant memory nothing is counted, and nobody writes it.
         self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.places = Places(library, source.path)
@@ -321,7 +321,9 @@ class Tracer:
                         f"{array.name} asks for an address that is a multiple of {array.alignment}; a GPU gives "
                         f"{RESERVED_SHARED_BYTES}: a block's arrays begin that many bytes into its shared memory"
                     )
-                    file, line = _declaration(self.source, array.name)
+                    declared = functions.variables(self.source.files, "__shared__")
+                    places = ((shown(v.file), v.line) for v in declared if v.name == array.name)
+                    file, line = next(places, (shown(self.source.path), None))
                     yield array.name, Fault(FaultKind.MISALIGNED, file, line, text)
 
     def _faults(self, program: Program) -> list[Fault]:
@@ -344,12 +346,3 @@ class Tracer:
             if first is not fault:
                 found[fault.key] = dataclasses.replace(first, count=first.count + fault.count)
         return list(found.values())
-
-
-def _declaration(source: Kernel | Source, name: str) -> tuple[str, int | None]:
-    """File and line of a shared array's declaration, as far as the text tells it."""
-    for path in source.files:
-        for number, line in enumerate(code_of(path).splitlines(), 1):
-            if "__shared__" in line and re.search(rf"\b{name}\b", line):
-                return shown(path), number
-    return shown(source.path), None
