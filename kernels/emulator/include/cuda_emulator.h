@@ -1,7 +1,7 @@
 // CUDA C++ for g++: enough of its vocabulary to compile a matmul kernel unchanged and run it on one CPU core.
 //
 // A __shared__ array becomes thread_local: C++ then gives an array inside a function static storage without another
-// word, allows `extern` before it, and asks for its address at run time, by a call that cuda_emulator.cpp answers: the
+// word, allows `extern` before it, and asks for its address at run time, by a call that shared_window.cpp answers: the
 // arrays of a kernel lie where a GPU has them. All threads of a block run on one CPU thread, so they do share it.
 // `used` keeps an array that is only read or only written, which g++ would otherwise replace by nothing.
 #pragma once
@@ -57,7 +57,7 @@ struct dim3 {
     constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
-// Set by the scheduler in cuda_emulator.cpp whenever another thread or block runs.
+// Set by the scheduler whenever another thread or block runs.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 constexpr int warpSize = 32;

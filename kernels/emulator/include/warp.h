@@ -1,5 +1,5 @@
 // What the threads of a block, and the lanes of a warp, do together: barriers, votes, shuffles. The lanes of a mask run
-// in step there: none goes on before all have come (cuda_emulator.cpp: together).
+// in step there: none goes on before all have come (runtime/scheduler.cpp: together).
 #pragma once
 
 #include <cstdint>

@@ -144,6 +144,12 @@ void count_thread(unsigned thread)
     std::fill(occurrences.begin(), occurrences.end(), 0);
 }
 
+void count_meeting()
+{
+    count_requests();
+    std::fill(occurrences.begin(), occurrences.end(), 0);
+}
+
 void count_block() { counted_warp = 0; }
 
 void forget_sites()

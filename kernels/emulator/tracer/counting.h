@@ -45,6 +45,8 @@ void forget_traffic();  // of an earlier run
 /// The thread that runs now, and what its lanes do from here on.
 void count_thread(unsigned thread);
 void count_requests();
+/// Lanes have met: what they do from here on are new requests.
+void count_meeting();
 void count_block();
 std::uint16_t new_site(std::uintptr_t pc, Space space, bool write, unsigned size);
 /// The same instruction when it goes to the memory of another block of the cluster.

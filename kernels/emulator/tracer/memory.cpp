@@ -1,11 +1,11 @@
 #include "memory.h"
 
+#include "counting.h"
+
 #include <algorithm>
 #include <cstring>
 #include <link.h>
 #include <sys/mman.h>
-
-#include "counting.h"
 
 namespace emulator::tracer {
 
@@ -73,9 +73,7 @@ EMULATOR_EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const
 {
     shared_begin = reinterpret_cast<std::uintptr_t>(window());
     dl_iterate_phdr(find_library, nullptr);
-    for (auto& numbers : site_numbers) numbers.assign(library_end - library_begin, 0);
-    sites.clear();
-    occurrences.clear();
+    forget_sites();
     unit = finest = unit_bytes;
     unit_bits = __builtin_ctz(unit);
     operand_count = count;

@@ -71,9 +71,7 @@ void barrier_releases(const std::vector<Fiber*>& fibers)
 
 void warp_goes_on()
 {
-    if (!counting) return;
-    count_requests();
-    std::fill(occurrences.begin(), occurrences.end(), 0);
+    if (counting) count_meeting();
 }
 
 void block_ends()
