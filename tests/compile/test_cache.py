@@ -50,6 +50,15 @@ def test_what_is_in_use_is_kept_and_what_is_not_goes(cache, tmp_path):
     assert sorted(cache.iterdir()) == sorted([*other, *last])
 
 
+def test_several_sources_are_one_object_of_one_name(cache, tmp_path):
+    (tmp_path / "three.cpp").write_text("int three() { return 3; }\n")
+    (tmp_path / "six.cpp").write_text("int three();\nint six() { return 2 * three(); }\n")
+    sources = [tmp_path / "three.cpp", tmp_path / "six.cpp"]
+    made = cpp.compile_object("both", sources, [])
+    assert cpp.compile_object("both", sources, ()) == made and list(cache.iterdir()) == [made]
+    assert {"_Z3sixv", "_Z5threev"} <= set(subprocess.check_output(["nm", made], text=True).split())
+
+
 def test_what_another_process_is_making_is_not_made_twice(cache):
     begun, go, made = threading.Event(), threading.Event(), []
 

@@ -68,7 +68,7 @@ def compile_object(name: str, sources: Sequence[Path], flags: Sequence[Any] = ()
     folders of `sources` and in the other `folders` that they include files of.
     """
     own = [flag for flag in (*FLAGS, f"-ffile-prefix-map={ROOT}={ANYWHERE}", *flags) if flag != "-shared"]
-    digest = hashlib.sha256(repr((FLAGS, flags, compiler(), version())).encode())
+    digest = hashlib.sha256(repr((FLAGS, [*flags], compiler(), version())).encode())
     for source in sources:
         digest.update(source.name.encode())
     for folder in sorted({*(source.parent for source in sources), *folders}):
