@@ -33,7 +33,7 @@ lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,ruff format,python -m ruff format --check .)
 	$(call step,snakefmt,python -m snakefmt --check Snakefile workflow/rules)
 	$(call step,mypy,python -m mypy)
-	$(call step,clang-format,find kernels/emulator -name README.md -o -name '*.def' -o -name '.*' -o -name '*.txt' -o -type f -print | xargs $(clang-format) --dry-run --Werror)
+	$(call step,clang-format,find kernels/emulator -type f ! -name '*.md' ! -name '*.def' ! -name '*.txt' ! -name '.*' | xargs $(clang-format) --dry-run --Werror)
 	$(call step,clang-tidy,ls $(tidied) | xargs -n 4 -P "$$(nproc)" $(clang-tidy) --quiet)
 	$(call step,snakemake --lint,python -m snakemake --lint --cores 1)
 
@@ -55,7 +55,7 @@ $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS)
 	$(call step,installing the packages of the tests,$(pip) .[test$(if $(EXTRAS),$(comma)gpu)])
 	@touch $@
 
-# Of headers those that no source includes.
+# clang-tidy reads a header with the sources that include it; these have none.
 tidied := kernels/emulator/*/*.cpp kernels/emulator/include/cuda_pipeline.h kernels/emulator/include/cooperative_groups.h \
 	kernels/emulator/include/cooperative_groups/*.h kernels/emulator/cpu_cache/cache.h
 clang-format := python -c 'import clang_format; clang_format.clang_format()'
