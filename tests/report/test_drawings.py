@@ -217,7 +217,7 @@ def test_a_legend_has_four_entries_at_most_and_fits(tmp_path):
     assert len(legends) > 10
     for legend in legends:
         words = [text.get_text() for text in legend.get_texts()]
-        marks = {"unstable: noise > 1 %", "did not run"}
+        marks = {"± more than 1 %", "did not run"}
         assert len(set(words) - marks) <= 4, words
         assert legend.get_window_extent().width <= legend.get_figure(root=True).bbox.width, words
 

@@ -15,7 +15,7 @@ from prose import said, section
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import load_evidence
-from tilewise.explain import runs
+from tilewise.explain import digits, runs
 from tilewise.report import figures, findings, markup, render, sections, tables
 
 TABLES = """
@@ -203,28 +203,50 @@ def test_findings_follow_the_data(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "unit", "words"),
     [
-        (0.0358, "0.036"),
-        (0.146, "0.15"),
-        (0.987, "0.987"),
-        (1.0, "1"),
-        (1.013, "1.01"),
-        (1.39, "1.4"),
-        (7.93, "7.9"),
-        (9.97, "10"),
-        (13.81, "14"),
-        (99.7, "100"),
-        (111637.0, "111,637"),
-        (63431.5, "63,400"),
-        (999.7, "1,000"),
-        (float("inf"), "inf"),
-        (0.0, "0"),
-        (-3.21, "-3.2"),
+        (0.0358, "", "0.0358"),
+        (0.82, "", "0.82"),
+        (1.0, "", "1"),
+        (8.0, "x", "8"),
+        (9.058, "x", "9.06"),
+        (0.912, "x", "0.91"),
+        (1.003, "x", "1.00"),
+        (1859.4, "x", "1,860"),
+        (0.0012, "x", "<0.01"),
+        (110.9, "%", "111"),
+        (9.96, "%", "10"),
+        (4.06, "%", "4.1"),
+        (0.04, "%", "<0.1"),
+        (100 * (1.01 - 1), "%", "1"),
+        (111637.0, "", "111,637"),
+        (63431.5, "", "63,400"),
+        (999.7, "", "1,000"),
+        (23.96, "", "24.0"),
+        (1295.8, "MHz", "1,296"),
+        (4.3e-8, "", "4.30e-08"),
+        (float("inf"), "", "∞"),
+        (0.0, "", "0"),
+        (-3.21, "%", "-3.2"),
     ],
 )
-def test_numbers_are_rounded_as_a_person_says_them(value, words):
-    assert sections.rounded(value) == words
+def test_numbers_are_rounded_by_one_rule(value, unit, words):
+    assert digits.rounded(value, unit) == words
+    column = {"x": "ratio", "%": "percent_of_anchor", "MHz": "sm_clock_mhz", "": "gflops"}[unit]
+    assert markup.number(value, column) == words.replace("<", "&lt;") + "×" * (unit == "x")
+
+
+def test_figures_of_the_sources_keep_their_digits():
+    assert [markup.number(345.838, name) for name in ("published_ms", "printed", "time_ms")] == ["345.838"] * 2 + [
+        "346"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("percent", "words"), [(0.0, "0.0"), (0.0063, "0.1"), (0.7, "0.7"), (0.71, "0.8"), (12.3, "13")]
+)
+def test_what_lies_behind_plus_minus_is_rounded_up(percent, words):
+    assert digits.plus_minus(percent) == f"± {words} %"
 
 
 def test_prose_has_one_way_to_round():
@@ -238,7 +260,7 @@ def test_sentences_are_filled_in_or_left_out(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     ratio = "gpu.time(task='integers', kernel='naive') / gpu.time(task='integers', kernel='tiled')"
     block = "{{% for gpu in gpus() %}}{{% sentence %}}{}{{% endsentence %}}{{% endfor %}}"
-    assert said(evidence, block.format(f"{{{{ gpu }}}}: {{{{ {ratio} }}}}")) == "Invented H200: 1.7"
+    assert said(evidence, block.format(f"{{{{ gpu }}}}: {{{{ {ratio} }}}}")) == "Invented H200: 1.71"
     assert said(evidence, block.format("{{ gpu.time(kernel='naive', cube=3) }} ms")) == "", "not measured, so left out"
 
 
@@ -318,14 +340,6 @@ def test_a_page_without_evidence_is_one_message(tmp_path):
 @pytest.mark.parametrize(
     ("value", "column", "words"),
     [
-        (224239.776, "time_ms", "224,240"),
-        (3.628693, "time_ms", "3.629"),
-        (0.00213, "bound_ratio", "0.00213"),
-        (4.3e-8, "relative_error", "4.3e-08"),
-        (float("inf"), "bound_ratio", "∞"),
-        (12.345, "ratio", "12.3×"),
-        (1234.5, "speedup_over_cpu", "1,234×"),
-        (99.96, "percent_of_anchor", "100.0"),
         (8192, "n", "8,192"),
         (float("nan"), "time_ms", markup._MISSING),
         ("a < b", "message", "a &lt; b"),

@@ -10,8 +10,8 @@ import synthetic
 from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import bottleneck, runs, timings, traffic
-from tilewise.report import claims, sections, tables
+from tilewise.explain import bottleneck, digits, runs, timings, traffic
+from tilewise.report import claims, tables
 from tilewise.rules import Study
 
 APPENDIX, CONCLUSION, ROOFS = "17-appendix.md", "16-machines.md", "11-roofs.md"
@@ -129,7 +129,7 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
     alike = dataclasses.replace(slow, facts=slow.facts | {"traffic": equal}, gpu=with_rows(evidence, kept).gpu)
     alike = dataclasses.replace(alike, gpu=alike.gpu.assign(gflops=alike.gpu["gflops"].mask(lambda r: r < 4000, 5e3)))
     said = section(alike, "01-threads.md")
-    assert "need 2 lines and reach 4,828 (16 × 64) to 6,283 GFLOP/s (128 × 8), which look-ups do not explain" in said
+    assert "need 2 lines and reach 4,828 (16 × 64) to 6,283 GFLOP/s (128 × 8): look-ups do not explain" in said
     assert "Some blocks need more" not in said
     ncu = dict.fromkeys(gpu.facts["counters"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
     ncu |= {"block_x": 128, "block_y": 8, "profiled_ns": 1, "l1_hit_percent": 2.0, "l2_percent": 95.4}
@@ -164,8 +164,8 @@ def test_the_rate_falls_towards_the_largest_product(gpu):
     )
     evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": probes}, gpu=gpu.gpu.head(0))
     words = section(evidence, SIZES)
-    said = "On Invented H200 the naive kernel makes 6,277 GFLOP/s at n = 8,192 and 5,320 GFLOP/s at n = 53,706."
-    assert said in words and words.count("the naive kernel makes") == 1
+    said = "On the Invented H200 the naive kernel reaches 6,277 GFLOP/s at n = 8,192 and 5,320 GFLOP/s at n = 53,706."
+    assert said in words and words.count("the naive kernel reaches") == 1
 
 
 def test_the_conclusion_is_made_of_the_tables(gpu):
@@ -174,12 +174,12 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     words = section(gpu, CONCLUSION)
     square = timings.largest_square(ladder).set_index(["kernel", "dtype"])
     gain = square.loc[("naive", "float"), "time_ms"] / square.loc[("tiled", "float"), "time_ms"]
-    assert f"{sections.rounded(gain)}× as fast as the best naive kernel (128 × 8); source a found 2.5×" in words
+    assert f"{digits.rounded(gain, 'x')}× as fast as the best naive kernel (128 × 8); source a found 2.46×" in words
     number = verdicts["id"].nunique()
     said = f"the verdicts on the {number} claims of the five sources are: {claims.counts(verdicts)}"
     holding = verdicts.loc[verdicts["of_claim"] == claims.Verdict.HOLDS, "id"].nunique()
     assert f"are: holds {holding}, " in words
-    assert f"On Invented H200, {said}" in words
+    assert f"On the Invented H200, {said}" in words
     limited = limits.assign(limited_by="shared memory", limit_percent=88.0)
     said = section(gpu, CONCLUSION, limited_by=limited)
     assert "shared memory for naive (88 % of its roof), shared memory for tiled (88 % of its roof) and" in said
@@ -187,13 +187,13 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     kernels = best[~timings.made_of_short(best, gpu) & (best["m"] == 8192)]
     fastest = kernels.loc[kernels["time_ms"].idxmin()]
     assert f"The fastest kernel on the CUDA cores, {fastest['kernel']}" in said
-    assert f", makes {sections.rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
+    assert f", reaches {digits.rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
     assert "it is limited by shared memory (88 % of the roof)" in said
     naive = square.loc["naive"]["time_ms"]
-    assert f"Double takes {sections.rounded(naive['double'] / naive['float'])}× as long as float" in words
+    assert f"Double takes {digits.rounded(naive['double'] / naive['float'], 'x')}× as long as float" in words
     probe = gpu.facts["maximum_size"].iloc[0]
     share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
-    assert f"n = {probe['allocatable_n']:,}, {sections.rounded(share, 4)} % of the theory" in words
+    assert f"n = {probe['allocatable_n']:,}, {digits.rounded(share, number=4)} % of the theory" in words
     assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
     facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
     nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))
@@ -211,7 +211,7 @@ def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
     both.loc[both.index[0], "run_high_ms"] = 1.5
     evidence = with_rows(gpu, both)
     words = section(evidence, CONCLUSION)
-    assert "a block of 128 × 8 is best and one of 8 × 128 makes 25 % of its rate" in words
+    assert "a block of 128 × 8 is best and one of 8 × 128 reaches 25 % of its rate" in words
     assert "Edges that fill no tile cost 5 % of the rate" in words
     share = 100 * (1 - 1 / len(both))
     assert f"in {share:.0f} % of" in words.lower() and "the runs agree within 1 %" in words
@@ -227,7 +227,7 @@ def test_why_double_takes_longer(gpu):
         rows.loc[dtype, names] = values
     said = section(gpu, "01-threads.md", limited_by=rows)
     assert "touches 9 sectors of 32 bytes and looks up 3 lines, one of the float kernel 5 and 2" in said
-    assert "1.8× the sectors, 1.5× the lines." in said and "In double no resource is near its limit" in said
+    assert "1.80× the sectors, 1.50× the lines." in said and "In double no resource is near its limit" in said
     assert "look-ups in L1 in float (75 %) and L1 in double (68 %)" in said
     assert "units for double" not in said, "their rate was not measured"
     roofs = gpu.facts["bandwidth"]
@@ -256,8 +256,8 @@ def test_what_shared_memory_allows(gpu):
     tiled = tiled.assign(hardware_wavefronts_per_100=160.0, gflops=8192.0)
     said = section(evidence, "02-tiles.md", limited_by=tiled)
     assert "sustains 256 billion passes per second, 98 % of the ideal one per cycle and multiprocessor" in said
-    assert "33 TB/s, 7.6× what memory delivers" in said
-    assert "takes 160 passes, which allows 10,240 GFLOP/s; it reaches 8,192, 80 % of that" in said
+    assert "32.8 TB/s, 7.62× what memory delivers" in said
+    assert "needs 160 passes, which allows 10,240 GFLOP/s; it reaches 8,192, 80 % of that" in said
 
 
 def test_the_curve_of_tiles_per_block(gpu):
@@ -287,7 +287,7 @@ def test_the_curve_of_tiles_per_block(gpu):
     shares = [100 * gflops / 64 * passes / 256 for gflops, passes in ((8300, 1.5), (13_800, 1.125))]
     # With 7 tiles of 32 columns, the last block of a row has places beyond the edge, whose passes count.
     assert f"NTB 1: 150, {shares[0]:.0f} %; NTB 7: 1" in said and f", {shares[1]:.0f} %." in said
-    assert "makes 1.06× the loads from global memory of tile 32 with NTB 1 and is 1.5× as fast, so fewer loads" in said
+    assert "makes 1.06× the loads from global memory of tile 32 with NTB 1 and is 1.49× as fast, so fewer loads" in said
     assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: losing a resident block does not" in said
     slower = evidence.gpu["gflops"].where(evidence.gpu["tile"] != 16, 8000.0)
     slow = dataclasses.replace(evidence, gpu=evidence.gpu.assign(gflops=slower))
@@ -300,13 +300,16 @@ def test_the_largest_products(gpu):
     ring = probe.assign(kernel="transposing_ring", timed_n=111_600, allocatable_n=111_600, time_ms=50_000.0)
     evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, ring])})
     said = section(evidence, SIZES)
-    assert "n = 30,536 the naive kernel takes 12 s, and took 121 s there: 10× the speed" in said
+    assert (
+        "n = 30,536, the largest of source a, the naive kernel takes 12.1 s, and on the source's card it took 121 s"
+        in said
+    )
     assert "transposing_ring multiplies n = 111,600, the largest n that fits, in 50 s" in said
     less = ring.assign(timed_n=111_584)
     other = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": pd.concat([own, probe, less])})
     assert "n = 111,584, of 111,600 that would fit, in 50 s" in section(other, SIZES)
     assert "would take 512 s for n = 111,638, so it was timed at n = 50,000" in said
-    assert "On Invented H200:" not in section(gpu, SIZES), "one kernel, at no size of the source's"
+    assert "On the Invented H200:" not in section(gpu, SIZES), "one kernel, at no size of the source's"
 
 
 def test_the_intensity_is_that_of_the_timed_shape(gpu):
@@ -339,5 +342,5 @@ def test_the_page_says_which_roof_is_missing(gpu):
         status=roofs["status"].mask(broken, "incorrect"), message=roofs["message"].mask(broken, "1 < 2 is wrong")
     )
     words = section(dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": wrong}), ROOFS)
-    said = "On Invented H200 one roof could not be measured: memory bandwidth in float (incorrect: 1 < 2 is wrong)."
+    said = "On the Invented H200 one roof could not be measured: memory bandwidth in float (incorrect: 1 < 2 is wrong)."
     assert said in words

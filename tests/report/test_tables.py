@@ -340,8 +340,8 @@ def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, em
     assert figures.svg(figures.task(task, own)) == figures.svg(figures.task(task, whole))
 
 
-def test_unstable_and_refused_points_are_marked(emulator):
-    assert "unstable: noise &gt; 1 %" in figures.svg(figures.task("task1a", emulator))
+def test_scattered_and_refused_points_are_marked(emulator):
+    assert "± more than 1 %" in figures.svg(figures.task("task1a", emulator))
     assert "did not run" in figures.svg(figures.task("task3", emulator))
 
 

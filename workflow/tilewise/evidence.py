@@ -138,16 +138,20 @@ class Evidence:
         words = list(found.values())
         return {name: f"{label} ({name})" if words.count(label) > 1 else label for name, label in found.items()}
 
-    def machine(self, platform: str, kernel: str = "") -> str:
+    @property
+    def names(self) -> dict[str, str]:
+        """The same for a sentence: without the date of a recording, unless two platforms would have one name."""
+        found = {name: label.partition(", recorded")[0] for name, label in self.labels.items()}
+        words = list(found.values())
+        return {name: short if words.count(short) == 1 else self.labels[name] for name, short in found.items()}
+
+    def machine(self, platform: str, kernel: str = "", dated: bool = True) -> str:
         """Words for what ran a kernel on a platform: its GPU, or its CPU if the kernel runs there."""
         found = next((each for each in self.everyone if each.name == platform), None)
         if found is None or not found.has_gpu or kernel not in self.kernels or self.kernels[kernel].on_gpu:
-            return self.labels.get(platform, platform)
-        return (
-            f"{found.device.cpu['name']}, recorded {found.device.captured[:10]}"
-            if found.recorded
-            else found.device.cpu["name"]
-        )
+            return (self.labels if dated else self.names).get(platform, platform)
+        cpu = found.device.cpu["name"]
+        return f"{cpu}, recorded {found.device.captured[:10]}" if found.recorded and dated else cpu
 
     @property
     def config(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise.evidence import Evidence
+from tilewise.explain.digits import rounded
 from tilewise.explain.timings import with_words
 from tilewise.explain.traffic import bytes_per_multiply_add, shared_memory, with_work
 from tilewise.study import columns
@@ -107,4 +108,6 @@ def _waits(row: Mapping[str, Any], most: int = 3) -> str:
     """The states in which most of a scheduler's warps wait, with how many of them do."""
     found = {name: row[f"stall_{name}"] for name in WAITS if not pd.isna(row[f"stall_{name}"])}
     first = sorted(found, key=lambda name: -found[name])[:most]
-    return ", ".join(f"{columns.heading(f'stall_{name}')} {found[name]:.2g}" for name in first if found[name] >= 0.05)
+    return ", ".join(
+        f"{columns.heading(f'stall_{name}')} {rounded(found[name])}" for name in first if found[name] >= 0.05
+    )

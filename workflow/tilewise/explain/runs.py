@@ -103,7 +103,7 @@ def platforms(evidence: Evidence) -> pd.DataFrame:
         both = timed[timed["platform"] == names[0]].merge(theirs, on=key, suffixes=("", "_other"))
         found.append(
             both.assign(
-                other_machine=[evidence.labels[name]] * len(both),
+                other_machine=[evidence.names[name]] * len(both),
                 other_ms=both["time_ms_other"],
                 faster=both["time_ms_other"] / both["time_ms"],
                 faster_low=both["low_ms_other"] / both["high_ms"],
@@ -124,7 +124,7 @@ def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     `compared` is that of `platforms`.
     """
-    rows = compared.assign(machine=compared["platform"].map(evidence.labels))
+    rows = compared.assign(machine=compared["platform"].map(evidence.names))
     found = rows.groupby(["machine", "other_machine"], sort=False)
     found = found.agg(points=("changed", "size"), faster=("faster", "median"), changed=("changed", "sum"))
     return found.reset_index()

@@ -5,6 +5,7 @@ import pandas as pd
 from tilewise.evidence import Evidence
 from tilewise.explain.bottleneck import LOWERED
 from tilewise.explain.timings import describe
+from tilewise.study.columns import SHAPE
 
 #: A product that takes less is short, in ms: its time depends on when the host asks for it.
 SHORT = 0.01
@@ -42,6 +43,24 @@ def between_runs(evidence: Evidence) -> pd.DataFrame:
         )
         .reset_index()
     )
+
+
+def between_cards(evidence: Evidence) -> pd.DataFrame:
+    """How far the times of a point are apart that tasks measured on several cards: one row per GPU and element type.
+
+    `points` counts them, apart_percent is the largest distance, kernel and shape are those of its point.
+    """
+    rows = evidence.gpu[(evidence.gpu["status"] == "ok") & (evidence.gpu["gpu_uuid"].fillna("") != "")]
+    keys = ["platform", "kernel", "dtype", *SHAPE, *evidence.choice]
+    points = describe(rows, evidence).groupby(keys, sort=False, dropna=False)
+    found = points.agg(
+        shape=("shape", "first"), cards=("gpu_uuid", "nunique"), low=("time_ms", "min"), high=("time_ms", "max")
+    )
+    found = found[found["cards"] > 1].reset_index()
+    found = found.assign(apart_percent=100 * (found["high"] / found["low"] - 1))
+    found = found.sort_values("apart_percent", ascending=False, kind="stable")
+    kinds = found.groupby(["platform", "dtype"])["cards"]
+    return found.assign(points=kinds.transform("size")).drop_duplicates(["platform", "dtype"]).reset_index(drop=True)
 
 
 def clocks(evidence: Evidence) -> pd.DataFrame:

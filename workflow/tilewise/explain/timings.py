@@ -15,6 +15,8 @@ from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 
+#: What `evidence.within` needs.
+RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 
 
@@ -85,6 +87,16 @@ def describe(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         anchor=rows["kernel"].isin(evidence.libraries),
         card=rows["gpu_uuid"].fillna("").map(short_card).astype("str"),
     )
+
+
+def apart(rows: pd.DataFrame) -> pd.Series:
+    """How far the farther end of the range of each time (`evidence.within`) lies from it, in %; empty where unknown."""
+    if not {"time_ms", "samples", *RANGE} <= set(rows):
+        return pd.Series(None, rows.index, dtype="float64")
+    low, high = within(rows)
+    far = pd.concat([rows["time_ms"] - low, high - rows["time_ms"]], axis=1).max(axis=1)
+    # The quartiles of one sample are not a range.
+    return (100 * far / rows["time_ms"]).where((rows["samples"] > 1) | (rows["runs"] > 1))
 
 
 def short_card(uuid: str) -> str:

@@ -1,7 +1,7 @@
 """Four kinds of charts, `bars`, `scatter`, `lines` and `heat`, each drawn from rows by an entry of figures.yaml.
 
-A ring marks a point whose noise is above the config's max_noise_percent; a cross on the axis marks a point that did
-not run.
+A ring marks a point whose runs lie farther from its time than the config's max_noise_percent; a cross on the axis
+marks a point that did not run.
 """
 
 import collections
@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from tilewise.evidence import Evidence
+from tilewise.explain import timings
+from tilewise.explain.digits import rounded
 from tilewise.report import panels
 from tilewise.report.panels import COLOURS, EDGE, MARKERS, MOST_ENTRIES, fill, filled
 from tilewise.report.svg import GREY, PAPER, tell
@@ -295,12 +297,12 @@ def lines_in(
         style["linestyle"] = _DASHES[drawn[kernel] % len(_DASHES)]
         drawn[kernel] += 1
         plot(axis, own["place"], own[y], order, label=name, markeredgecolor="white", markeredgewidth=0.5, **style)
-    unstable = ran[ran["noise"] > evidence.max_noise]
-    if len(unstable):
+    apart = ran[timings.apart(ran) > 100 * evidence.max_noise]
+    if len(apart):
         ring = {"s": 110, "facecolors": "none", "edgecolors": "black", "zorder": 5}
-        words = f"unstable: noise > {100 * evidence.max_noise:g} %"
-        rings = axis.scatter(unstable["place"], unstable[y], label=words, **ring)
-        tell(rings, _said(axis, words, order, unstable["place"], unstable[y]))
+        words = f"± more than {100 * evidence.max_noise:g} %"
+        rings = axis.scatter(apart["place"], apart[y], label=words, **ring)
+        tell(rings, _said(axis, words, order, apart["place"], apart[y]))
     refused = rows[rows["status"] != Status.OK]
     if len(refused):
         cross = {"marker": "x", "color": "black", "zorder": 5, "clip_on": False}
@@ -361,7 +363,7 @@ def heat(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             if np.isfinite(number):
                 # White on what is dark, which follows from the colour map's ends.
                 colour = "white" if abs(np.log10(number)) > 0.62 * far else "#010101"
-                axis.text(column, row, f"{number:.2g}", ha="center", va="center", fontsize="small", color=colour)
+                axis.text(column, row, rounded(number), ha="center", va="center", fontsize="small", color=colour)
         axis.set_yticks(range(len(table)), list(table.index))
         axis.set_xticks(range(len(table.columns)), [str(name).replace(", ", ",\n") for name in table.columns])
         axis.set(xlabel=spec.unit)

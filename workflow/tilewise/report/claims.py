@@ -16,6 +16,7 @@ import pandas as pd
 
 from tilewise import UserError
 from tilewise.evidence import CLAIMS, Evidence
+from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import FEWEST_SAMPLES, NEARLY, Choice, Machine, Spread, Untestable
 from tilewise.report import notes
 from tilewise.study.expressions import evaluate as evaluate_expression
@@ -206,20 +207,21 @@ def _by_case(rows, words):
 
 
 def _published(row):
-    return row["published_words"] or _figure(row["published"], row["unit"])
+    figure = row["published"]
+    return row["published_words"] or ("" if pd.isna(figure) else _with_unit(f"{figure:,.10g}", row["unit"]))
 
 
-def _figure(value, unit):
-    if pd.isna(value):
-        return ""
-    text = f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+def _with_unit(text, unit):
     return f"{text}{unit}" if unit == "×" else f"{text}\u00a0{unit}".rstrip("\u00a0")
 
 
 def _measured(row):
     if row["verdict"] in (Verdict.UNTESTED, Verdict.BROKEN):
         return row["reason"]
-    low, middle, high = (_figure(row[name], row["unit"]) for name in ("low", "value", "high"))
+    low, middle, high = (
+        "" if pd.isna(row[name]) else _with_unit(rounded(row[name], row["unit"]), row["unit"])
+        for name in ("low", "value", "high")
+    )
     text = row["value_words"] or middle
     text = text if low == high or not row["known"] else f"{middle} ({low} to {high})"
     text += f", {row['verdict'].elsewhere}" if row["case"] else ""

@@ -30,11 +30,11 @@ _OF_EVIDENCE = {
     blocks: ("block_shapes", "double_cost", "few_blocks"),
     climb: ("tile_counts",),
     runs: ("cards", "company", "not_emulated"),
-    scatter: ("between_runs", "clocks"),
+    scatter: ("between_cards", "between_runs", "clocks"),
     sizes: ("beyond_naive", "probes"),
     timings: ("batched", "edges"),
     traffic: ("agreement", "faults"),
-    tuned: ("tuning",),
+    tuned: ("tuning", "variants"),
 }
 _MADE = tables.OVERVIEW | {name: getattr(module, name) for module, names in _OF_EVIDENCE.items() for name in names}
 #: The tables beside those of tasks, by the name that sections use: what is made from the evidence alone, and the rest.
@@ -90,5 +90,5 @@ TASKS: dict[str, tuple[str, ...]] = {
     "tuning": ("tune",),
     "profiled": ("counters",),
 }
-#: The figures of the best of every kernel, in all tasks.
-OF_THE_LADDER = {"accuracy_and_rate", "peak", "speedup"}
+#: The figures and tables of the best of every kernel, in all tasks.
+OF_THE_LADDER = {"accuracy_and_rate", "choices", "ladder", "limited_by", "peak", "speedup"}

@@ -5,8 +5,9 @@ from markupsafe import Markup
 
 from tilewise.evidence import Evidence
 from tilewise.explain import climb, runs
+from tilewise.explain.digits import rounded
 from tilewise.report.notes import plain
-from tilewise.report.sections import listed, number_of, rounded, times
+from tilewise.report.sections import listed, number_of, percent, times
 
 
 def _label(evidence, platform):
@@ -68,11 +69,11 @@ def _part(gpu, number):
 
 
 def part(evidence: Evidence, *tasks: str) -> str:
-    """Which parts of a recorded run a table or figure of some tasks comes from, unless it is the main one alone."""
+    """Which parts of a recorded run a table or figure of some tasks comes from."""
     lines = []
     for gpu in evidence.gpus:
         numbers = sorted({number for task in tasks if (number := gpu.part(task)) is not None})
-        if numbers and numbers != [1]:
+        if numbers:
             words = listed([str(number) for number in numbers])
             lines.append(f"Recorded in part{'s' * (len(numbers) > 1)} {words} of the run.")
     return " ".join(dict.fromkeys(lines))
@@ -112,7 +113,7 @@ def lead(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> str:
     elif this["before"]:
         words += f", {times(this['gain'])} the rate of {_with_block(own.loc[this['before']])}"
     if pd.notna(this["percent_of_anchor"]):
-        words += f", {rounded(this['percent_of_anchor'])}\u00a0% of cuBLAS"
+        words += f", {percent(this['percent_of_anchor'])} of cuBLAS"
     return f"{words}."
 
 

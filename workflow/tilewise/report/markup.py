@@ -6,7 +6,6 @@ page reads without scripts too; DataTables (bundled by itables) starts when a fo
 
 import html
 import itertools
-import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from tilewise.evidence import Evidence
+from tilewise.explain import timings
+from tilewise.explain.digits import plus_minus, rounded
 from tilewise.explain.tiling import Tiling
 from tilewise.report import claims, drawings, figures, headings, notes
 from tilewise.report.drawings import pieces
@@ -46,23 +47,17 @@ _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
 
 
 def number(value: Any, column: str = "") -> str:
-    """A number as text with four significant digits, or without decimals if large; the column may make it a factor."""
+    """A number as text, rounded by the unit of its column; a figure of a source or a data sheet keeps its digits."""
     if pd.isna(value):
         return _MISSING
     if isinstance(value, str):
         return html.escape(value) or _MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if column == "printed" or column.startswith("published"):
+        return f"{value:,.10g}"
     unit = COLUMNS[column].unit if column in COLUMNS else ""
-    if unit == "x":
-        return f"{value:,.0f}×" if value >= 100 else f"{value:.3g}×"
-    if unit == "%":
-        return f"{value:,.1f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
-    if math.isinf(value):
-        return "∞"  # the error of an element that is not finite
-    if abs(value) >= 1000 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
+    return html.escape(rounded(value, unit)) + "×" * (unit == "x")
 
 
 def _cell(row, column, machine):
@@ -89,8 +84,7 @@ def _cell(row, column, machine):
     if column in ("emulator", "status") and isinstance(value, str) and value != Status.OK:
         return f'<span class="status">{html.escape(value)}</span>'
     text = number(value, column)
-    unstable = column == "time_ms" and row.get("unstable") is True
-    return f'{text}<abbr title="unstable: the noise is above the limit">†</abbr>' if unstable else text
+    return text if column != "time_ms" or pd.isna(row["apart"]) else f"{text} {plus_minus(row['apart'])}"
 
 
 def _words(caption: str) -> str:
@@ -109,7 +103,7 @@ class _Table:
 
     def html(self, caption: str, kind: str = "") -> str:
         """The table as HTML in its own box, which scrolls if the page is narrow."""
-        rows = self.rows.to_dict("records")
+        rows = self.rows.assign(apart=timings.apart(self.rows)).to_dict("records")
         orders = _orders(rows, self.columns) if kind else {}
         lines = [self._line(row, {name: each[i] for name, each in orders.items()}) for i, row in enumerate(rows)]
         above = [group for group, _ in self.columns.values()]

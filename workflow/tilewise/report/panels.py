@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from tilewise.evidence import Evidence
+from tilewise.explain.digits import rounded
 from tilewise.report.svg import GREY
 from tilewise.study.columns import SHAPE
 
@@ -35,15 +36,20 @@ MOST_ENTRIES = 4
 
 class _Words(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        ours = {"?": lambda _: "", "three": three, "words": lambda name: name.replace("_", " ")}
+        ours = {
+            "?": lambda _: "",
+            "three": rounded,
+            "percent": lambda share: rounded(share, "%"),
+            "words": lambda name: name.replace("_", " "),
+        }
         return ours[format_spec](value) if format_spec in ours else format(value, format_spec)
 
 
 def fill(template: str, row: Mapping[str, Any]) -> str:
     """A template filled in from a row; a part in [brackets] is left out if one of its values is missing.
 
-    `{rate:three}` has three digits, `{name:words}` has blanks for underscores, and `{rate:?}` is empty: it only asks
-    whether there is such a value.
+    `{rate:three}` has three digits, `{share:percent}` those of a percentage, `{name:words}` has blanks for underscores,
+    and `{rate:?}` is empty: it only asks whether there is such a value.
     """
 
     def kept(part: re.Match[str]) -> str:
@@ -56,11 +62,6 @@ def fill(template: str, row: Mapping[str, Any]) -> str:
 def filled(template: str, rows: pd.DataFrame) -> list[str]:
     """A template filled in from each row."""
     return [fill(template, row) for row in rows.to_dict("records")]
-
-
-def three(rate: float) -> str:
-    """A rate with three digits, or whole."""
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:#.3g}"
 
 
 def by_size(rows: pd.DataFrame) -> list[str]:

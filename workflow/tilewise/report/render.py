@@ -72,7 +72,7 @@ class Page:
 
     def _asked(self, platforms: Iterable[Platform], tasks: tuple[str, ...]) -> list[Machine]:
         evidence = self.evidence.of(*tasks) if tasks else self.evidence
-        return [Machine(evidence, each, self.evidence.labels) for each in platforms]
+        return [Machine(evidence, each, self.evidence.names) for each in platforms]
 
     def has(self, name: str) -> bool:
         """Whether something is to be shown: a task of the config, or rows of a table of the evidence or of TABLES."""
@@ -93,7 +93,7 @@ class Page:
             return []
         if "platform" in table:
             kernels = table["kernel"] if "kernel" in table else [""] * len(table)
-            machines = [self.both.machine(*each) for each in zip(table["platform"], kernels)]
+            machines = [self.both.machine(*each, dated=False) for each in zip(table["platform"], kernels)]
             table = table.assign(machine=pd.Series(machines, table.index, "str"))
         for column in known:
             table = table[table[column].notna()]
@@ -158,7 +158,7 @@ class Page:
 
         def made() -> str:
             found = timings.largest(self.frame(name)) if rows else self.frame(name)
-            words = self._caption(title, caption, *TASKS.get(name, (name,)))
+            words = self._caption(title, caption, *self._tasks(name))
             if anchor:
                 words = " ".join(filter(None, (words, findings.overhead(found, self.evidence))))
             hidden = hide.replace("parameters", " ".join(self.evidence.parameters)).split()
@@ -259,14 +259,17 @@ class Page:
             return figures.task(name, self.evidence)
         return FIGURES[name](self) if name in FIGURES else figures.OVERVIEW[name](self.evidence)
 
+    def _tasks(self, name: str) -> tuple[str, ...]:
+        """The tasks and files that a table or figure shows."""
+        return tuple(self.ladder["task"].unique()) if name in OF_THE_LADDER else TASKS.get(name, (name,))
+
     def _caption(self, title: str, caption: str, *tasks: str) -> str:
         """The title and caption of a table or figure as HTML, with the parts of a recorded run that it comes from."""
         words = self._markdown.renderInline(" ".join(caption.split()))
         return " ".join(filter(None, (f"<b>{escape(title)}.</b>", words, findings.part(self.evidence, *tasks))))
 
     def _framed(self, figure: Any, title: str, caption: str, name: str, anchor: str) -> str:
-        tasks = tuple(self.ladder["task"].unique()) if name in OF_THE_LADDER else TASKS.get(name, (name,))
-        words = self._caption(title, caption, *tasks)
+        words = self._caption(title, caption, *self._tasks(name))
         if missing := figures.missing(figure):
             return markup.missing_html(missing, title, anchor)
         made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]))
@@ -291,7 +294,7 @@ class Page:
         gpu = next(each for each in self.evidence.gpus if each.name == row["platform"])
         same = rungs[(rungs["platform"] == row["platform"]) & (rungs["dtype"] == row["dtype"])]
         last = same[same["kernel"] == row["before"]]
-        machine = Machine(self.evidence, gpu, self.evidence.labels, same)
+        machine = Machine(self.evidence, gpu, self.evidence.names, same)
         return caller(Row(row), Row(last.iloc[0] if len(last) else pd.Series()), machine)
 
     # ---- From pieces to the page -------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The language of report/sections: Markdown with Jinja2, in which every sentence fits its numbers.
 
-What `{{ }}` shows is a number, rounded as a person says it, or words from the data. A block `{% sentence %}` is left
-out if one of its numbers is not known, and `{% sentence if CONDITION %}` also if its condition does not hold. If it
-cannot be made at all, a note takes its place.
+What `{{ }}` shows is a number, rounded by the rule of `digits.rounded`, or words from the data. A block
+`{% sentence %}` is left out if one of its numbers is not known, and `{% sentence if CONDITION %}` also if its condition
+does not hold. If it cannot be made at all, a note takes its place.
 """
 
 import json
@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import Evidence, Platform
+from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import FUNCTIONS, Choice, Spread, Untestable
 from tilewise.explain.quantities import Machine as ClaimsMachine
 from tilewise.report import notes
@@ -113,8 +114,8 @@ def plain_number(value: Any) -> Any:
 
 
 def digits(value: Any, number: int) -> Markup:
-    """`{{ x | digits(4) }}`: a number rounded to more digits than usual."""
-    return Markup(rounded(known(plain_number(value)), number))
+    """`{{ x | digits(4) }}`: a number with more digits than usual, where these make the point."""
+    return Markup(rounded(known(plain_number(value)), number=number))
 
 
 def whole(value: Any) -> Markup:
@@ -123,8 +124,13 @@ def whole(value: Any) -> Markup:
 
 
 def times(value: Any) -> Markup:
-    """`{{ x | times }}`: a ratio, such as 1.4×."""
-    return Markup(f"{rounded(known(plain_number(value)))}×")
+    """`{{ x | times }}`: a ratio, such as 1.43×."""
+    return Markup(f"{rounded(known(plain_number(value)), 'x')}×")
+
+
+def percent(value: Any) -> Markup:
+    """`{{ x | percent }}`: a percentage, such as 85 % or 4.1 %."""
+    return Markup(f"{rounded(known(plain_number(value)), '%')}\u00a0%")
 
 
 def number_of(count: Any, noun: str) -> Markup:
@@ -166,19 +172,7 @@ def median(values: Iterable[float]) -> float:
 
 
 #: What a section may put behind a `|`, beside Jinja's own.
-FILTERS = (code, digits, listed, median, named, number_of, times, whole)
-
-
-def rounded(value: float, digits: int = 2) -> str:
-    """A number of the prose as a person says it: 0.4, 5.4, 54, 540, 54,300; 1.01 near 1, and a whole number whole."""
-    size = abs(value)
-    if not math.isfinite(value) or value == round(value):
-        return f"{value:,.0f}"
-    if size >= 1000:
-        return f"{round(value, 2 - math.floor(math.log10(size))):,.0f}"
-    if size >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    return f"{value:.{digits + (0.9 < size < 1.1)}g}"
+FILTERS = (code, digits, listed, median, named, number_of, percent, times, whole)
 
 
 def names_of(folder: Path = FOLDER) -> list[str]:
@@ -242,17 +236,17 @@ class Machine:
     """A platform that sentences ask: `gpu.time(kernel="naive")`. It has the functions of claims, without ranges."""
 
     def __init__(
-        self, evidence: Evidence, platform: Platform, labels: Mapping[str, str], rungs: pd.DataFrame | None = None
+        self, evidence: Evidence, platform: Platform, names: Mapping[str, str], rungs: pd.DataFrame | None = None
     ) -> None:
         self._functions = ClaimsMachine(evidence, platform).functions()
-        self._label, self._rungs = labels[platform.name], rungs
-        self.cpu = evidence.machine(platform.name, "kij")
+        self._name, self._rungs = names[platform.name], rungs
+        self.cpu = platform.device.cpu["name"]
         self.name, self.device = platform.name, Row(platform.device.gpu or {})
         self._peaks = (platform.device.gpu or {}).get("peak_gflops") or {}
         self._config = platform.config
 
     def __str__(self) -> str:
-        return self._label
+        return self._name
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self._functions:

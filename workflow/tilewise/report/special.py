@@ -12,6 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from tilewise.evidence import Evidence
 from tilewise.explain import mix, tuned
+from tilewise.explain.digits import rounded
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.report import charts, panels
 from tilewise.report.charts import Spec, look
@@ -47,7 +48,7 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
         for speed in speeds.values():
             axis.plot(x, np.minimum(top, speed * x), color="black", linewidth=1.2, zorder=0)
         if peak:
-            panels.beside(axis, [peak], [f"vector peak\n{peak / 1000:.1f} TFLOP/s"])
+            panels.beside(axis, [peak], [f"vector peak\n{rounded(peak / 1000)} TFLOP/s"])
         axis.set(xscale="log", yscale="log", xlabel=spec.unit, ylabel=spec.y_unit)
         axis.set_ylim(top=2 * max(top, part["gflops"].max()))
         drawn.append((x[0], speeds))
@@ -57,7 +58,7 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             (x0, y0), (x1, y1) = axis.transData.transform([(x, speed * x), (2 * x, speed * 2 * x)])
             along = {"rotation": math.degrees(math.atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
             at = {"xytext": (-2, 3), "textcoords": "offset points", "fontsize": "small"}
-            axis.annotate(f"{name} {speed / 1000:.2f} TB/s", (1.05 * x, speed * 1.05 * x), **at, **along)
+            axis.annotate(f"{name} {rounded(speed / 1000)} TB/s", (1.05 * x, speed * 1.05 * x), **at, **along)
         charts.label_points(figure, axis, part, spec)
     return figure
 
