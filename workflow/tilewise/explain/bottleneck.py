@@ -19,6 +19,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain.climb import explained
 from tilewise.explain.timings import largest_square, swept
 from tilewise.explain.traffic import bytes_per_multiply_add
+from tilewise.measure.tensor_core import SCHEMES
 from tilewise.study.device import SCHEDULERS, WARP
 from tilewise.study.precision import PRECISIONS
 
@@ -36,12 +37,13 @@ LOWERED = 0.98
 class Demand:
     """What a kernel asks for, per multiply-add of a warp; NaN for what nobody counted.
 
-    `multiply_add_share` is that of its instructions, `wavefronts` are passes of shared memory, `lines` are cache
+    `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions, `wavefronts` are passes of shared memory, `lines` are cache
     lines of 128 bytes looked up in the first cache, `sectors` are sectors of 32 bytes loaded through it, `l2_bytes`
     are what the second cache delivers and takes, and `bytes` what memory does.
     """
 
     on_tensor_cores: bool = False
+    products: int = 1
     multiply_add_share: float = math.nan
     wavefronts: float = math.nan
     lines: float = math.nan
@@ -69,7 +71,10 @@ class Roofs:
 
 
 def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str, float]:
-    """The share of its roof that a run at this rate used, per resource; NaN where it is not known."""
+    """The share of its roof that a run at this rate used, per resource; NaN where it is not known.
+
+    `dtype` is the type that the units multiply.
+    """
     warps = gflops / 2 / WARP  # 10^9 multiply-adds of a warp per second
     if demand.on_tensor_cores:
         units, peak = (
@@ -80,7 +85,7 @@ def shares(gflops: float, demand: Demand, roofs: Roofs, dtype: str) -> dict[str,
         units, peak = "multiply-adds", roofs.measured.get(("multiply_add_rate", dtype), math.nan)
     wavefronts = roofs.measured.get(("shared_wavefronts_16_bytes", "float"), roofs.per_cycle())
     found = {
-        units: gflops / peak,
+        units: gflops * demand.products / peak,
         "shared memory": warps * demand.wavefronts / wavefronts,
         "look-ups in L1": warps * demand.lines / roofs.per_cycle(),
         "L1": 32 * warps * demand.sectors / roofs.measured.get(("l1_bandwidth", "float"), roofs.per_cycle(128)),
@@ -132,8 +137,12 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     gpu, measured = evidence.device(row["platform"]).gpu, evidence.roofs(row["platform"])
     wavefronts = row["hardware_wavefronts_per_100"]
     least = bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize)
+    # Floats made of short numbers are products of these, as the scheme of the kernel has it.
+    kernel = evidence.kernels.get(row["kernel"])
+    scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if kernel and row["dtype"] == "float" else None
     demand = Demand(
         on_tensor_cores="MMA" in row["multiply_add"] if coded else True,
+        products=len(scheme.products) if scheme else 1,
         multiply_add_share=row["executed_percent"] / 100,
         wavefronts=row["wavefronts_per_100"] / 100,
         lines=row["lines_per_100"] / 100,
@@ -144,7 +153,8 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
     slowed = clock / gpu["sm_clock_mhz"]
     peaks = {name: peak * slowed for name, peak in (gpu["peak_gflops"] or {}).items() if name in ON_TENSOR_CORES}
-    used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured, peaks), row["dtype"])
+    units = scheme.dtype if scheme else row["dtype"]
+    used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured, peaks), units)
     if pd.isna(wavefronts) and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
         used["shared memory"] = math.nan
     name, share = limited_by(used)

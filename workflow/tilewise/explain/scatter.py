@@ -6,6 +6,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain.bottleneck import LOWERED
 from tilewise.explain.timings import describe
 from tilewise.study.columns import SHAPE
+from tilewise.study.status import Status
 
 #: A product that takes less is short, in ms: its time depends on when the host asks for it.
 SHORT = 0.01
@@ -50,7 +51,7 @@ def between_cards(evidence: Evidence) -> pd.DataFrame:
 
     `points` counts them, apart_percent is the largest distance, kernel and shape are those of its point.
     """
-    rows = evidence.gpu[(evidence.gpu["status"] == "ok") & (evidence.gpu["gpu_uuid"].fillna("") != "")]
+    rows = evidence.gpu[(evidence.gpu["status"] == Status.OK) & (evidence.gpu["gpu_uuid"].fillna("") != "")]
     keys = ["platform", "kernel", "dtype", *SHAPE, *evidence.choice]
     points = describe(rows, evidence).groupby(keys, sort=False, dropna=False)
     found = points.agg(
