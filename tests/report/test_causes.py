@@ -584,3 +584,29 @@ def test_what_leaves_the_loop_of_tma_ring(recorded):
     )
     assert before == pytest.approx(2.69, abs=0.01) and ring == pytest.approx(0.88, abs=0.01)
     assert "Addresses, conditions and barriers leave the loop" in told(recorded, LADDER)["tma_ring"]
+
+
+def test_floats_made_of_short_numbers_are_limited_by_the_tensor_cores(recorded):
+    """Three products of halves or TF32, six of bfloat16, at the clock of the row."""
+    rows = points(task="float_accuracy", n=8192, p=8192, m=8192).set_index("kernel")
+    found = bottleneck.limits(recorded)
+    found = found[found["dtype"] == "float"].set_index("kernel")
+    peaks = {"float_from_half": (3, 1070.5), "float_from_bf16": (6, 1070.5), "three_tf32": (3, 535.3)}
+    for kernel, (products, peak) in peaks.items():
+        row = rows.loc[kernel]
+        share = 100 * products * row["gflops"] / 1000 / (peak * row["sm_clock_mhz"] / 1980)
+        assert found.loc[kernel, "limit_percent"] == pytest.approx(share, abs=0.05) and 85 < share < 93
+        assert found.loc[kernel, "limited_by"] == "tensor cores, whose clock was lowered"
+    assert found.loc["pipelined", "limited_by"] == "issue slots"
+
+
+def test_a_kernel_judged_in_short_sums_is_not_said_to_fail_in_long_ones(recorded):
+    rows = points(task="task3", dtype="float", n=8192, p=8192, m=8192)
+    errors = rows.groupby("kernel")["relative_error"].agg(["min", "max"])
+    assert errors.loc["multi_tile", "max"] == pytest.approx(errors.loc["cublas", "min"], rel=1e-6)
+    said = section(recorded, "07-past-the-peak.md")
+    assert "multi_tile on the NVIDIA H200 in sums of 1,100 products: fails on" in said
+    assert "At 8192 cubed, on uniform operands of both signs, its error is that of SGEMM: 1.62e-06 and 1.62e-06" in said
+    worse = recorded.gpu["relative_error"].mask(recorded.gpu["kernel"] == "multi_tile", 1e-5)
+    changed = dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=worse))
+    assert "its error is that of SGEMM" not in section(changed, "07-past-the-peak.md")

@@ -256,7 +256,7 @@ def test_what_shared_memory_allows(gpu):
     tiled = tiled.assign(hardware_wavefronts_per_100=160.0, gflops=8192.0)
     said = section(evidence, "02-tiles.md", limited_by=tiled)
     assert "sustains 256 billion passes per second, 98 % of the ideal one per cycle and multiprocessor" in said
-    assert "32.8 TB/s, 7.62× what memory delivers" in said
+    assert "32.8 TB/s, 7.62× the bandwidth of memory" in said
     assert "needs 160 passes, which allows 10,240 GFLOP/s; it reaches 8,192, 80 % of that" in said
 
 
@@ -287,7 +287,7 @@ def test_the_curve_of_tiles_per_block(gpu):
     shares = [100 * gflops / 64 * passes / 256 for gflops, passes in ((8300, 1.5), (13_800, 1.125))]
     # With 7 tiles of 32 columns, the last block of a row has places beyond the edge, whose passes count.
     assert f"NTB 1: 150, {shares[0]:.0f} %; NTB 7: 1" in said and f", {shares[1]:.0f} %." in said
-    assert "makes 1.06× the loads from global memory of tile 32 with NTB 1 and is 1.49× as fast, so fewer loads" in said
+    assert "needs 1.06× the loads from global memory of tile 32 with NTB 1, and is 1.49× as fast, so fewer loads" in said
     assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: losing a resident block does not" in said
     slower = evidence.gpu["gflops"].where(evidence.gpu["tile"] != 16, 8000.0)
     slow = dataclasses.replace(evidence, gpu=evidence.gpu.assign(gflops=slower))

@@ -37,9 +37,10 @@ LOWERED = 0.98
 class Demand:
     """What a kernel asks for, per multiply-add of a warp; NaN for what nobody counted.
 
-    `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions, `wavefronts` are passes of shared memory, `lines` are cache
-    lines of 128 bytes looked up in the first cache, `sectors` are sectors of 32 bytes loaded through it, `l2_bytes`
-    are what the second cache delivers and takes, and `bytes` what memory does.
+    `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
+    `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
+    `sectors` are sectors of 32 bytes loaded through it, `l2_bytes` are what the second cache delivers and takes, and
+    `bytes` what memory does.
     """
 
     on_tensor_cores: bool = False
