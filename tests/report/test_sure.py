@@ -287,7 +287,9 @@ def test_the_curve_of_tiles_per_block(gpu):
     shares = [100 * gflops / 64 * passes / 256 for gflops, passes in ((8300, 1.5), (13_800, 1.125))]
     # With 7 tiles of 32 columns, the last block of a row has places beyond the edge, whose passes count.
     assert f"NTB 1: 150, {shares[0]:.0f} %; NTB 7: 1" in said and f", {shares[1]:.0f} %." in said
-    assert "needs 1.06× the loads from global memory of tile 32 with NTB 1, and is 1.49× as fast, so fewer loads" in said
+    assert (
+        "needs 1.06× the loads from global memory of tile 32 with NTB 1, and is 1.49× as fast, so fewer loads" in said
+    )
     assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: losing a resident block does not" in said
     slower = evidence.gpu["gflops"].where(evidence.gpu["tile"] != 16, 8000.0)
     slow = dataclasses.replace(evidence, gpu=evidence.gpu.assign(gflops=slower))
