@@ -237,6 +237,8 @@ def test_numbers_are_rounded_by_one_rule(value, unit, words):
 
 
 def test_figures_of_the_sources_keep_their_digits():
+    assert markup.number(23042.4, "published_ms") == "23,042.4"
+    assert markup.number(100.0 / 3, "published_speedup_over_cpu") == "33.3×", "what follows from them does not"
     assert [markup.number(345.838, name) for name in ("published_ms", "printed", "time_ms")] == ["345.838"] * 2 + [
         "346"
     ]

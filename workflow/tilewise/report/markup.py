@@ -54,10 +54,10 @@ def number(value: Any, column: str = "") -> str:
         return html.escape(value) or _MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if column == "printed" or column.startswith("published"):
-        return f"{value:,.10g}"
     unit = COLUMNS[column].unit if column in COLUMNS else ""
-    return html.escape(rounded(value, unit)) + "×" * (unit == "x")
+    # What follows from figures of a source has more digits than any of them.
+    own = column.startswith(("printed", "published")) and value == float(f"{value:.7g}")
+    return (f"{value:,.10g}" if own else html.escape(rounded(value, unit))) + "×" * (unit == "x")
 
 
 def _cell(row, column, machine):
