@@ -47,17 +47,17 @@ _FILTERED = {"source", "task", "platform", "kernel", "dtype", "status", "count"}
 
 
 def number(value: Any, column: str = "") -> str:
-    """A number as text, rounded by the unit of its column; a figure of a source or a data sheet keeps its digits."""
+    """A number as text, rounded by the unit of its column; a figure of a data sheet keeps its digits."""
     if pd.isna(value):
         return _MISSING
     if isinstance(value, str):
         return html.escape(value) or _MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if column == "printed":
+        return f"{value:,.10g}"
     unit = COLUMNS[column].unit if column in COLUMNS else ""
-    # What follows from figures of a source has more digits than any of them.
-    own = column.startswith(("printed", "published")) and value == float(f"{value:.7g}")
-    return (f"{value:,.10g}" if own else html.escape(rounded(value, unit))) + "×" * (unit == "x")
+    return html.escape(rounded(value, unit)) + "×" * (unit == "x")
 
 
 def _cell(row, column, machine):
