@@ -69,6 +69,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`std::move` after one of them", "#include <cuda/std/cstdint>", "C[0] = std::move(n);", TAKEN, TAKEN),
     ("`<cstddef>`, `<stddef.h>`", "#include <cstddef>", "C[0] = 1;", REFUSED, REFUSED),
     ("`std::size_t`", "", "std::size_t x = 1; C[0] = x;", REFUSED, REFUSED),
+    ("`__builtin_memcpy`", "", "__builtin_memcpy(C, A, 4 * n);", REFUSED, REFUSED),
     ("`memmove`, `memcmp`", "", "memmove(C, A, 4);", REFUSED, REFUSED),
     ("`assert` after `#define NDEBUG`: it asserts", "#define NDEBUG\n#include <cassert>", "assert(n);", TAKEN, TAKEN),
     ("`<cuda.h>`", "#include <cuda.h>", "C[0] = 1;", REFUSED, REFUSED),

@@ -195,7 +195,7 @@ def own_object(part: str, flags: Sequence[str] = ()) -> Path:
 HIDDEN = """int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t uintptr_t intptr_t intmax_t uintmax_t
     std rand srand exit abort system getenv atexit qsort bsearch strlen strcmp strncmp strcpy strncpy strcat strchr
     strstr memmove memcmp fprintf sprintf snprintf puts putchar fputs scanf fopen fclose fflush stdout stderr stdin
-    realloc calloc alloca uchar""".split()
+    realloc calloc alloca uchar __builtin_memcpy __builtin_memset""".split()
 _LACKS = "nvrtc_lacks_"
 #: A GPU has a heap for its threads.
 _NO_HEAP = """#define EMULATOR_LACKS __attribute__((error("the emulator has no heap for malloc and new; use an array")))
