@@ -1,6 +1,6 @@
 """What the jobs of the rules take: cores, memory, time, and a GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewise.rules import Study
@@ -55,16 +55,16 @@ class JobResources:
         timed = sum(self.study.kernels[point.kernel].on_gpu for point in asked)
         return len(asked) + (repeats - 1) * timed if self.study.method(task).name == "sweep" else len(asked)
 
-    def cpu_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
-        """JobResources of a job that needs no GPU and takes this many seconds."""
+    def cpu_job(self, seconds: float) -> dict[str, Any]:
+        """Resources of a job that needs no GPU and takes this many seconds."""
         return slurm.cpu_job(self.study.config, seconds)
 
-    def gpu_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
-        """JobResources of a job on a platform's own node."""
+    def gpu_job(self, seconds: float | Callable[[Any], float]) -> dict[str, Any]:
+        """Resources of a job on a platform's own node."""
         return slurm.gpu_job(self.study.config, self.study.platforms, seconds)
 
-    def measuring_job(self, seconds: slurm.Seconds) -> dict[str, Any]:
-        """JobResources of a job that measures, on a platform's own node if it needs a GPU."""
+    def measuring_job(self, seconds: float | Callable[[Any], float]) -> dict[str, Any]:
+        """Resources of a job that measures, on a platform's own node if it needs a GPU."""
         return slurm.gpu_job(self.study.config, self.study.platforms, seconds, self.study.needs_gpu, measures=True)
 
     def cpus_of(self, wildcards: Any) -> int:

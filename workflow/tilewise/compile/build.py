@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tilewise import UserError
 from tilewise.compile import cpp, cuda, triton
-from tilewise.compile.cpp import beside, compile_library
+from tilewise.compile.cpp import compile_library, include_options
 from tilewise.files import digest, processes, read_json, replacing, write_json
 from tilewise.microscope.compile import build as build_emulated
 from tilewise.microscope.compile import sources as emulator_sources
@@ -199,4 +199,4 @@ def _build_host(kernel: Kernel, instances: Sequence[str], output: Path) -> None:
         arguments = f"const {element}* A, const {element}* B, {element}* C, int n, int p, int m"
         call = f"void {symbol_of(instance)}({arguments}) {{ {instance}(A, B, C, n, p, m); }}"
         lines.append(f'extern "C" __attribute__((visibility("default"))) {call}')
-    compile_library("\n".join(lines) + "\n", output, [*HOST_FLAGS, *beside(kernel.path)])
+    compile_library("\n".join(lines) + "\n", output, [*HOST_FLAGS, *include_options(kernel.path)])

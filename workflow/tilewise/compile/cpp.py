@@ -13,13 +13,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewise import ROOT, UserError
 from tilewise.files import locked
 
+Answer = TypeVar("Answer")
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
 #: The cache forgets what nobody has used for so long; a precompiled header has 13 MB.
@@ -200,7 +201,7 @@ def preprocess(text: str, flags: Iterable[Any] = ()) -> str:
     return run_compiler([*(flag for flag in FLAGS if flag != "-shared"), *flags, "-E", "-x", "c++", "-"], text)
 
 
-def beside(path: Path) -> list[str]:
+def include_options(path: Path) -> list[str]:
     """Flags with which `#include "NAME"` finds a file by its name alone, whatever its folder is called."""
     return ["-iquote", str(path.resolve().parent)]
 
@@ -210,27 +211,25 @@ def compiler() -> list[str]:
     return shlex.split(os.environ.get("CXX") or "g++")
 
 
+def _asked_once(ask: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Keep the answers of each compiler that CXX names."""
+    answers = cache(lambda command, *arguments: ask(*arguments))
+    return wraps(ask)(lambda *arguments: answers(tuple(compiler()), *arguments))
+
+
+@_asked_once
 def version() -> str:
-    """What the compiler says of its version, asked once."""
-    return _version(*compiler())
-
-
-@cache
-def _version(*_: str) -> str:
+    """What the compiler says of its version."""
     return run_compiler(["--version"])
 
 
+@_asked_once
 def check() -> None:
     """Raise UserError if the compiler is missing, is not g++ 11 or newer, or makes no library that this process loads.
 
-    It takes a tenth of a second, once.
+    It takes a tenth of a second.
     """
-    _check(*compiler())
-
-
-@cache
-def _check(*command: str) -> None:
-    called = f"the C++ compiler {version().splitlines()[0]} ({shlex.join(command)})"
+    called = f"the C++ compiler {version().splitlines()[0]} ({shlex.join(compiler())})"
     with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
         library = Path(folder, "probe.so")
         try:
@@ -252,13 +251,9 @@ def _check(*command: str) -> None:
         tool(name)
 
 
+@_asked_once
 def takes(flag: str) -> bool:
-    """Whether the compiler knows a flag; it is asked once."""
-    return _takes(flag, *compiler())
-
-
-@cache
-def _takes(flag: str, *_: str) -> bool:
+    """Whether the compiler knows a flag."""
     try:
         run_compiler([flag, "-fsyntax-only", "-x", "c++", os.devnull])
     except UserError:
@@ -266,16 +261,12 @@ def _takes(flag: str, *_: str) -> bool:
     return True
 
 
+@_asked_once
 def tool(name: str) -> str:
     """Path of a tool that comes with the compiler, such as addr2line; in a conda environment its name has a prefix.
 
     Raises UserError if it is not there.
     """
-    return _tool(name, *compiler())
-
-
-@cache
-def _tool(name: str, *_: str) -> str:
     path = shutil.which(run_compiler([f"-print-prog-name={name}"]).strip())
     if not path:
         raise UserError(f"there is no {name}, which belongs to the C++ compiler's binutils; install them ({INSTALL})")

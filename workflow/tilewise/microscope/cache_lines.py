@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.compile.cpp import beside, compile_library
+from tilewise.compile.cpp import compile_library, include_options
 from tilewise.files import processes
 from tilewise.study import columns, registry
 from tilewise.study.kernel import Kernel
@@ -60,7 +60,9 @@ def _build(kernel: Kernel, symbols: Mapping[str, str], output: Path) -> ctypes.C
         call = f"return cache::count<{element}>(&{counted}, n, p, m, levels, how_many, from, until, fetched);"
         lines.append(f'extern "C" __attribute__((visibility("default"))) bool {symbol}({parameters})')
         lines.append(f"{{ {call} }}")
-    compile_library("\n".join(lines) + "\n", output, [*beside(kernel.path), f"-I{INCLUDE}", f"-I{EMULATOR}/cpu_cache"])
+    compile_library(
+        "\n".join(lines) + "\n", output, [*include_options(kernel.path), f"-I{INCLUDE}", f"-I{EMULATOR}/cpu_cache"]
+    )
     return ctypes.CDLL(str(output))
 
 

@@ -146,7 +146,7 @@ def sources() -> list[Path]:
 def _build(
     kernel: Kernel | Source, instances: Sequence[str], output: Path, flags: Sequence[Any], watched: bool
 ) -> Path:
-    own = [*COMPILE, *flags, *cpp.beside(kernel.path), *_as_nvrtc(tuple(flags))]
+    own = [*COMPILE, *flags, *cpp.include_options(kernel.path), *_as_nvrtc(tuple(flags))]
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
         text, objects = _wrapper(kernel, instances), own_objects(watched, flags)

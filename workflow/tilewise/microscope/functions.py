@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewise import UserError
-from tilewise.compile.cpp import beside, preprocess, shown
+from tilewise.compile.cpp import include_options, preprocess, shown
 from tilewise.study.sources import EMULATOR_HEADERS, INCLUDE, code_of, files_of
 
 _HEADS = ("cuda_emulator.h", "cuda_fp16.h", "cuda_bf16.h")
@@ -98,7 +98,7 @@ def functions(path: Path) -> dict[str, Function]:
             raise UserError(f"{shown(file)}:1: begins with a byte order mark, which NVRTC refuses; save it without one")
     text = f'{head}#include "{path.name}"\n'
     try:
-        done = preprocess(text, [*beside(path), f"-I{INCLUDE}", f"-I{EMULATOR_HEADERS}"])
+        done = preprocess(text, [*include_options(path), f"-I{INCLUDE}", f"-I{EMULATOR_HEADERS}"])
     except UserError as error:
         raise UserError(without_header(str(error))) from None
     found: dict[str, Function] = {}

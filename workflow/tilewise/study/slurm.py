@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 Settings = Mapping[str, Any]
-#: Seconds that a job takes, or a function of its wildcards that says them.
-Seconds = float | Callable[[Any], float]
 #: Cores to ask for: NVBench and the task take one each, and CUDA's own threads; NumPy's BLAS takes all that it gets.
 GPU_CORES, LOOP_CORES = 4, 8
-#: The executor's name for each setting; `_gpus` below decides on `--gpus`, `_extra` on what sbatch gets besides.
+#: The executor's name for each setting; `gpus` below decides on `--gpus`, `extra` on what else sbatch gets.
 RESOURCES = {
     "account": "slurm_account",
     "partition": "slurm_partition",
@@ -53,92 +51,70 @@ def minutes(seconds: float, attempt: int = 1, most: int | None = None) -> int:
     return int(min(asked, most or asked))
 
 
-def cpu_job(config: Settings, seconds: Seconds) -> dict[str, Any]:
+def cpu_job(config: Settings, seconds: float) -> dict[str, Any]:
     """Resources of a job that does not need a GPU, by name: the settings of the config's `slurm`."""
     settings = _settings(config)
     resources: dict[str, Any] = {RESOURCES[key]: value for key, value in settings.items() if key in RESOURCES}
-    resources["runtime"] = _runtime(lambda wildcards: settings, seconds)
+    resources["runtime"] = lambda wildcards, attempt: minutes(seconds, attempt, settings.get("max_minutes"))
     return resources | ({"slurm_extra": settings["extra"]} if "extra" in settings else {})
 
 
 def gpu_job(
     config: Settings,
     platforms: Mapping[str, Settings],
-    seconds: Seconds,
+    seconds: float | Callable[[Any], float],
     needs_gpu: Callable[[Any], bool] = lambda wildcards: True,
     measures: bool = False,
 ) -> dict[str, Any]:
     """Resources of a job on a platform's own nodes, by name; each is a function of the wildcards.
 
     The settings of the platform's `slurm` take precedence over those of the config's. A job for which `needs_gpu` says
-    no has the settings of the config's. `measures`: it asks for the whole node if `exclusive` says so.
+    no has the settings of the config's. `seconds` that it takes may depend on the wildcards. `measures`: it asks for
+    the whole node if `exclusive` says so.
     """
     settings = {name: _settings(config) | _settings(platform) for name, platform in platforms.items()}
+    without_gpu = {key: value for key, value in _settings(config).items() if key not in ("gres", "gpu_model")}
 
     def of(wildcards: Any) -> Settings:
-        return settings[wildcards.platform] if needs_gpu(wildcards) else _without_gpu(config)
+        return settings[wildcards.platform] if needs_gpu(wildcards) else without_gpu
 
-    asked = {key for keys in settings.values() for key in keys}
-    resources: dict[str, Any] = {
-        name: functools.partial(_setting, of, key) for key, name in RESOURCES.items() if key in asked
-    }
-    resources["runtime"] = _runtime(of, seconds)
-    resources["gpu"] = functools.partial(_gpus, of, platforms, needs_gpu)
-    return resources | {"slurm_extra": functools.partial(_extra, of, platforms, needs_gpu, measures)}
+    def setting(key: str, wildcards: Any) -> Any:
+        return of(wildcards).get(key)
 
-
-def _runtime(of: Callable[[Any], Settings], seconds: Seconds) -> Callable[..., int]:
     def runtime(wildcards: Any, attempt: int) -> int:
         takes = seconds(wildcards) if callable(seconds) else seconds
         return minutes(takes, attempt, of(wildcards).get("max_minutes"))
 
-    return runtime
+    def gpus(wildcards: Any) -> int:
+        """Those to ask for with --gpus: one, unless the platform asks for it with --gres or the job needs none."""
+        on_gpu = platforms[wildcards.platform]["backend"] == "gpu" or "gpu_model" in of(wildcards)
+        return int(needs_gpu(wildcards) and "gres" not in of(wildcards) and on_gpu)
+
+    def extra(wildcards: Any) -> str | None:
+        """Further options of sbatch: those of the settings, the whole node, and the node that the platform is about.
+
+        Raises FileNotFoundError as long as another platform's node is not known; Snakemake asks again later.
+        """
+        mine, platform = of(wildcards), platforms[wildcards.platform]
+        options = [mine["extra"]] if "extra" in mine else []
+        if measures and mine.get("exclusive") == "node":
+            options.append("--exclusive")
+        if needs_gpu(wildcards) and "node" in platform:
+            options.append(f"--nodelist={platform['node']}")
+        elif needs_gpu(wildcards) and "apart_from" in platform:
+            if measures:
+                options.append(f"--nodelist={_node(wildcards.platform)}")
+            elif platform["apart_from"]:
+                options.append(f"--exclude={','.join(map(_node, platform['apart_from']))}")
+        return " ".join(options) or None
+
+    asked = {key for keys in settings.values() for key in keys}
+    resources = {name: functools.partial(setting, key) for key, name in RESOURCES.items() if key in asked}
+    return resources | {"runtime": runtime, "gpu": gpus, "slurm_extra": extra}
 
 
 def _settings(place: Settings) -> dict[str, Any]:
     return place.get("slurm") or {}  # `slurm:` with only comments below it is null
-
-
-def _without_gpu(config: Settings) -> dict[str, Any]:
-    return {key: value for key, value in _settings(config).items() if key not in ("gres", "gpu_model")}
-
-
-def _setting(of: Callable[[Any], Settings], key: str, wildcards: Any) -> Any:
-    return of(wildcards).get(key)
-
-
-def _gpus(
-    of: Callable[[Any], Settings], platforms: Mapping[str, Settings], needs_gpu: Callable[[Any], bool], wildcards: Any
-) -> int:
-    """GPUs to ask for with --gpus: one, unless the platform asks for it with --gres or the job needs none."""
-    mine = of(wildcards)
-    on_gpu = platforms[wildcards.platform]["backend"] == "gpu"
-    return int(needs_gpu(wildcards) and "gres" not in mine and (on_gpu or "gpu_model" in mine))
-
-
-def _extra(
-    of: Callable[[Any], Settings],
-    platforms: Mapping[str, Settings],
-    needs_gpu: Callable[[Any], bool],
-    measures: bool,
-    wildcards: Any,
-) -> str | None:
-    """Further options of sbatch: those of the settings, the whole node, and the node that the platform is about.
-
-    Raises FileNotFoundError as long as another platform's node is not known; Snakemake asks again later.
-    """
-    mine, platform = of(wildcards), platforms[wildcards.platform]
-    options = [mine["extra"]] if "extra" in mine else []
-    if measures and mine.get("exclusive") == "node":
-        options.append("--exclusive")
-    if needs_gpu(wildcards) and "node" in platform:
-        options.append(f"--nodelist={platform['node']}")
-    elif needs_gpu(wildcards) and "apart_from" in platform:
-        if measures:
-            options.append(f"--nodelist={_node(wildcards.platform)}")
-        elif platform["apart_from"]:
-            options.append(f"--exclude={','.join(map(_node, platform['apart_from']))}")
-    return " ".join(options) or None
 
 
 def _node(platform: str) -> str:
