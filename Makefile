@@ -20,6 +20,7 @@ pip = $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
 
 # Typed without a name, make makes the report.
 report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write results/report.html
+	@echo 'This is the whole study; `make quick` runs a shorter one.'
 	@exec python -m snakemake --cores $(CORES) -- all
 
 quick: $(VENV)/run$(EXTRAS) ## run a short study of this machine and write results/report.html

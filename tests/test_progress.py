@@ -25,7 +25,7 @@ from tilewise.measure.words import told
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])
 ROW = {"status": "ok", "message": "", "time_ms": 12.345, "gflops": 98765.4, "noise": 0.0123, "bound_ratio": 0.004}
 POINT = ROW | {"kernel": "naive", "dtype": "float", "n": 8, "p": 8, "m": 8}
-COUNTS = {"measure": 2, "page": 1, "total": 3}
+COUNTS = {"measure": 2, "page": 1}
 
 
 def event(kind, level=logging.INFO, text="", **details):
@@ -39,8 +39,14 @@ def starts(number, task="task1a", rule="measure", local=True):
     return event(LogEvent.JOB_INFO, jobid=number, rule_name=rule, wildcards=wildcards, log=["the.log"], local=local)
 
 
-def fails(number, message=None):
-    return event(LogEvent.JOB_ERROR, logging.ERROR, jobid=number, rule_msg=message, log=["the.log"])
+def fails(number, message=None, *more):
+    return event(LogEvent.JOB_ERROR, logging.ERROR, jobid=number, rule_msg=message, log=["the.log", *more])
+
+
+def job(task="task1a", began=None):
+    found = progress.Job("measure", {"platform": "emulator", "task": task})
+    found.began = found.began if began is None else began
+    return found
 
 
 def add_points(count, task="task1a", **values):
@@ -53,8 +59,8 @@ def add_points(count, task="task1a", **values):
 def folder(tmp_path, monkeypatch):
     """An empty clone, whose tasks have ten points each that take 30 s together."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(progress, "EXPECTED", {("emulator", task): (30.0, 10) for task in ("task1a", "task2a")})
-    monkeypatch.setattr(progress, "SECONDS", {"page": 20.0})
+    tasks = {("measure", "emulator", task): (30.0, 10) for task in ("task1a", "task2a")}
+    monkeypatch.setattr(progress, "EXPECTED", tasks | {("page", "", ""): (20.0, 0)})
     monkeypatch.setattr(stopping, "_received", [])
     monkeypatch.setattr(stopping, "obey", lambda: None)
     monkeypatch.setattr(sys, "argv", ["snakemake"])
@@ -68,8 +74,7 @@ def handler(monkeypatch):
     monkeypatch.setattr(plugin, "PAUSE_S", 0.2)
     monkeypatch.setattr(plugin, "LOOK_S", 0.02)
     handler = plugin.LogHandler(SimpleNamespace(**SETTINGS), None)
-    handler.stream = io.StringIO()
-    handler.emit(event(None, text="Building DAG of jobs..."))
+    handler.console.file = handler.stream = io.StringIO()
     handler.emit(event(LogEvent.WORKFLOW_STARTED))
     return handler
 
@@ -86,76 +91,75 @@ def ended(handler):
 
 def test_a_tasks_journal_tells_its_points_beside_those_of_an_earlier_run():
     add_points(4)
-    job = progress.Job("measure", {"platform": "emulator", "task": "task1a"})
-    assert (job.done, job.points, job.now) == (0, 6, "")
+    task = job()
+    assert (task.done, task.points, task.now) == (0, 6, "")
     add_points(1)
     with open("results/emulator/journal/task1a.jsonl", "a") as journal:
         journal.write('{"key": "half a li')
-    job.look()
-    assert (job.done, job.points) == (1, 6)
-    assert job.now == " naive float 8x8x8: ok, 12.35 ms, 98,765.4 GFLOP/s, noise 1.2 %, error 0.004 of its bound"
+    task.look()
+    assert (task.done, task.points) == (1, 6)
+    assert task.now == " naive float 8x8x8: ok, 12.35 ms, 98,765.4 GFLOP/s, noise 1.2 %, error 0.004 of its bound"
 
 
 def test_the_time_left_follows_the_pace_of_parallel_jobs_and_is_not_said_before_it_is_known():
     run = progress.Run(COUNTS)
-    assert run.look(run.began) == (0, None), "two tasks and a page"
-    for number, task in enumerate(("task1a", "task2a")):
-        run.jobs[number] = progress.Job("measure", {"platform": "emulator", "task": task}, began=run.began)
-    assert run.look(run.began + 1)[1] is None
-    assert run.look(run.began + 2.5) == (5 / 80, 2.5 * 75 / 5), "both are at work: half of their time"
-    looks = [run.look(run.began + seconds) for seconds in range(0, 60, 5)]
+    run.began = 0
+    assert run.look(0) == (0, ""), "two tasks and a page"
+    run.jobs |= {number: job(task, began=0) for number, task in enumerate(("task1a", "task2a"))}
+    assert run.look(1)[1] == ""
+    assert run.look(2.5) == (pytest.approx(5 / 80), "about 1 min left"), "both are at work"
+    looks = [run.look(seconds) for seconds in range(0, 60, 5)]
     assert looks == sorted(looks, key=lambda look: look[0]), "the bar does not go back"
     for number in (0, 1):
         run.finished.append(run.jobs.pop(number))
-    assert run.look(run.began + 600) == (0.75, 200), "ten times as slow as expected: the page too"
+    assert run.look(600) == (0.75, "about 3 min left"), "ten times as slow as expected: the page too"
 
 
 def test_the_trace_reports_its_points(monkeypatch, folder):
-    monkeypatch.setattr(progress, "EXPECTED", {("", "trace"): (60.0, 20)})
+    monkeypatch.setattr(progress, "EXPECTED", {("trace", "", ""): (60.0, 20)})
     (folder / "results/journal").mkdir()
-    run = progress.Run({"trace": 1, "total": 1})
-    assert (run.look(run.began), run.seconds) == ((0, None), 60)
-    run.jobs[0] = progress.Job("trace", {}, began=run.began)
+    run = progress.Run({"trace": 1})
+    assert (run.look(run.began), run.seconds()) == ((0, ""), 60)
+    run.jobs[0] = progress.Job("trace", {})
     line = json.dumps({"key": "k", "row": POINT | {"status": "ok", "traffic": {"races": 0}, "faults": []}})
     (folder / "results/journal/trace.jsonl").write_text(f"\n{line}\n" * 5)
     assert run.look(run.began)[0] == 0.25
-    assert run.at_work()[0].startswith("trace 5/20 naive float 8x8x8: ok")
+    assert run.at_work(1)[0].startswith("trace 5/20 naive float 8x8x8: ok")
     (folder / "results/journal/trace.jsonl").write_text(f"\n{line}\n" * 20)
     assert progress.Job("trace", {}).points == 20, "a kernel was edited since: all is traced again"
 
 
-def test_a_long_job_without_points_is_not_forgotten():
-    run = progress.Run({"page": 1, "total": 1})
-    run.jobs[0] = progress.Job("page", {}, began=run.began)
-    assert run.look(run.began + 10)[0] == 0.5
-    assert run.look(run.began + 100)[0] == 0.9, "it is not done yet"
+def test_a_long_job_whose_points_nobody_knows_is_not_forgotten(monkeypatch, folder):
+    monkeypatch.setattr(progress, "EXPECTED", {("measure_tune", "emulator", ""): (20.0, 0)})
+    run = progress.Run({"measure_tune": 1})
+    run.jobs[0] = progress.Job("measure_tune", {"platform": "emulator"})
+    run.jobs[0].began = 0
+    assert run.look(10)[0] == 0.5
+    assert run.look(100)[0] == 0.9, "it is not done yet"
+    assert run.at_work(1) == ["tune"]
+    add_points(7, "tune")
+    assert run.look(100)[0] == 0.9
+    assert run.at_work(1)[0].startswith("tune 7 naive float 8x8x8: ok")
 
 
 def test_the_task_whose_journal_grew_last_is_shown_first():
     run = progress.Run(COUNTS)
-    for number, task in enumerate(("task1a", "task2a")):
-        run.jobs[number] = progress.Job("measure", {"platform": "emulator", "task": task})
-    for task in ("task1a", "task2a", "task1a"):
+    run.jobs |= {number: job(task) for number, task in enumerate(("task1a", "task2a"))}
+    for task, other in (("task1a", "task2a"), ("task2a", "task1a"), ("task1a", "task2a")):
         add_points(1, task)
         run.look(run.began)
-        assert run.at_work()[0].startswith(f"{task} ")
+        assert run.at_work(1) == [str(next(job for job in run.jobs.values() if job.task == task)), "and 1 more"]
+        assert run.at_work(2)[1].startswith(f"{other} ")
 
 
-def test_a_job_that_slurm_has_not_started_is_not_at_work_and_its_time_does_not_run():
-    run = progress.Run(COUNTS)
-    run.jobs[0] = progress.Job("measure", {"platform": "emulator", "task": "task1a"}, began=run.began - 100)
-    run.wait({0: "Priority"})
-    assert run.at_work() == [] and run.look(time.monotonic())[0] == 0
-    run.wait({})
-    assert run.at_work() == ["task1a 0/10"] and run.look(time.monotonic())[0] < 0.01
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, ""), (5, "less than a minute left"), (360, "about 6 min left"), (7300, "about 2 h 2 min left")],
-)
-def test_a_time_left_in_words(seconds, words):
-    assert progress.in_words(seconds) == words
+def test_a_job_that_slurm_has_not_started_is_not_at_work_and_its_time_does_not_run(handler):
+    handler.run = run = progress.Run(COUNTS)
+    run.jobs[0] = job(began=run.began - 100)
+    handler.emit(event(None, text="jobs that wait in Slurm: 1: Priority", waiting={0: "Priority"}))
+    assert run.look(time.time())[0] == 0 and run.at_work(1) == []
+    handler.emit(event(None, text="", waiting={}))
+    assert run.at_work(1) == ["task1a 0/10"] and run.look(time.time())[0] < 0.01
+    assert ended(handler)[0] == "jobs that wait in Slurm: 1: Priority"
 
 
 def test_a_finished_point_in_a_line():
@@ -173,7 +177,7 @@ def test_the_plugin_is_found_and_is_every_runs():
 
 def test_in_a_pipe_a_line_tells_the_point_without_escape_codes(handler, folder):
     (folder / "results/report.html").touch()
-    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
     handler.emit(starts(0))
     add_points(5)
     for _ in range(200):
@@ -189,21 +193,21 @@ def test_in_a_pipe_a_line_tells_the_point_without_escape_codes(handler, folder):
     assert "\x1b" not in handler.stream.getvalue() and "\r" not in handler.stream.getvalue()
 
 
-def test_the_whole_study_says_at_its_start_how_long_it_takes_and_what_is_shorter(handler, monkeypatch):
-    monkeypatch.setattr(progress, "HINT", "; `make quick` runs a shorter study")
-    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
-    assert ended(handler)[0] == "this run takes about 1 min; `make quick` runs a shorter study"
+def test_a_run_says_at_its_start_how_long_it_takes(handler):
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
+    assert ended(handler)[0] == "this run takes about 1 min"
 
 
 def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder):
-    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
-    for _ in range(2):  # it was tried again
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
+    (folder / "slurm.log").touch()
+    for more in ([], ["slurm.log"]):  # it was tried again, with one more log
         handler.emit(starts(0))
         (folder / "the.log").write_text("10:00:01 1/9 a: ok\n\ntilewise: kernels/a.cu:7: 'zero' is not declared\n")
         handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCalledProcessError in file x, line 3"))
-        handler.emit(fails(0))
+        handler.emit(fails(0, None, *more))
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "At least one job did not complete successfully."))
-    assert ended(handler) == [
+    assert ended(handler)[1:] == [
         "measure task1a on emulator failed:",
         "kernels/a.cu:7: 'zero' is not declared",
         "(the.log)",
@@ -212,7 +216,7 @@ def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder):
 
 
 def test_a_bug_shows_the_end_of_its_traceback_a_kill_snakemakes_words_and_slurm_its_own(handler, folder):
-    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
     handler.emit(starts(0))
     (folder / "the.log").write_text('Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 7\n')
     handler.emit(fails(0))
@@ -229,12 +233,12 @@ def test_a_bug_shows_the_end_of_its_traceback_a_kill_snakemakes_words_and_slurm_
 
 
 def test_a_stopped_run_says_so_at_once_and_how_to_go_on_and_calls_nothing_failed(handler, monkeypatch):
-    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS))
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
     handler.emit(starts(0))
     monkeypatch.setattr(stopping, "_received", [2])
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCommand 'x' died with <Signals.SIGINT: 2>."))
     handler.emit(fails(0))
-    assert ended(handler) == [
+    assert ended(handler)[1:] == [
         "stopping: what was measured is kept",
         "stopped; the same command continues this run",
     ]
@@ -246,11 +250,26 @@ def test_a_run_with_nothing_to_do_names_the_page(handler, folder):
     assert ended(handler) == [f"nothing to be done; the report is {folder / 'results/report.html'}"]
 
 
-def test_without_a_run_snakemakes_words_are_shown(handler):
+def test_before_a_run_and_without_one_snakemakes_words_are_shown(handler):
     handler.begun = False
     handler.emit(event(None, text="Unlocked working directory."))
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "MissingRuleException: no rule"))
     assert ended(handler) == ["Unlocked working directory.", "MissingRuleException: no rule"]
+
+
+def test_an_error_of_no_job_is_told(handler):
+    handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "WorkflowError: the scheduler is lost"))
+    assert ended(handler)[1:] == ["WorkflowError: the scheduler is lost"]
+
+
+def test_a_page_that_lacks_a_piece_is_no_failed_job(handler, folder):
+    (folder / "results/notes.json").write_text('["figure task3: no rows"]')
+    handler.emit(event(LogEvent.RUN_INFO, stats={"outcome": 1, "total": 1}))
+    handler.emit(starts(0, rule="outcome"))
+    handler.emit(fails(0))
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "At least one job did not complete successfully."))
+    assert ended(handler)[1:] == ["the report lacks a piece: figure task3: no rows", "done in 0:00:00"]
 
 
 def test_a_dry_run_looks_as_snakemakes_own(capsys):
@@ -277,16 +296,17 @@ def test_the_end_of_a_run_counts_what_is_not_right_and_repeats_the_pages_notes(h
 
 
 def test_faults_of_kernels_are_told_at_once_and_not_those_on_purpose_or_remarks(handler, folder, monkeypatch):
-    monkeypatch.setattr(progress, "FAULTY", {"kernels/wrong.cu"})
+    monkeypatch.setattr(outcome, "ON_PURPOSE", {"kernels/wrong.cu"})
     race, remark = "a.cu:7: error: race: two threads", "a.cu:9: remark: read before it was written: thread 0"
     order = "b.cu: error: result depends on the order of threads"
-    (folder / "the.log").write_text(
+    (folder / "logs").mkdir()
+    (folder / "logs/trace.log").write_text(
         f"{remark}\nkernels/wrong.cu:3: error: race\n{race}\na.cu:8: error: more\n{order}\n"
     )
     handler.emit(event(LogEvent.RUN_INFO, stats={"trace": 1, "total": 1}))
     handler.emit(starts(0, rule="trace"))
     handler.emit(event(LogEvent.JOB_FINISHED, job_id=0))
-    assert ended(handler)[:2] == [f"{race} (all faults: the.log)", f"{order} (all faults: the.log)"]
+    assert ended(handler)[1:3] == [f"{race} (all faults: logs/trace.log)", f"{order} (all faults: logs/trace.log)"]
 
 
 # ---- A script -------------------------------------------------------------------------------------------------------
@@ -324,7 +344,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from tilewise import progress
 from test_progress import SETTINGS, add_points, event, starts
 sys.argv[1:] = []
-progress.EXPECTED |= {("emulator", f"task{number}"): (10, 4) for number in range(12)}
+progress.EXPECTED |= {("measure", "emulator", f"task{number}"): (10, 4) for number in range(12)}
 handler = plugin.LogHandler(SimpleNamespace(**SETTINGS), None)
 handler.emit(event(LogEvent.WORKFLOW_STARTED))
 handler.emit(event(LogEvent.RUN_INFO, stats={"measure": 12, "build": 20, "total": 32}))
@@ -366,14 +386,14 @@ def watch(command, width, height):
     return shots, len(screen.history.top)
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 5)])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 7)])
 def test_in_a_terminal_the_bar_and_its_tasks_take_a_few_lines_of_one_screen(width, height):
     shots, scrolled = watch([sys.executable, "-c", SHOW], width, height)
     assert len(shots) > 3
     bars = [shot for shot in shots if any("━" in line for line in shot)]
     assert bars and all(sum("━" in line for line in shot) == 1 for shot in bars), "there is one bar"
     rows = max(sum(bool(line) for line in shot) for shot in bars)
-    assert rows <= min(height, plugin.LINES + 3), "bar, tasks, how many more, and the warning"
+    assert rows <= min(height, plugin.LINES + 4), "how long, bar, tasks, how many more, and the warning"
     assert any("4/4 multi_tile" in line or "3/4 multi_tile" in line for shot in bars for line in shot)
     assert any(line.strip().startswith("and ") and line.endswith(" more") for shot in bars for line in shot)
     last = " ".join(filter(None, shots[-1]))

@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from snakemake_interface_executor_plugins.settings import ExecMode
-from tilewise import UserError, files, preflight, progress, stopping
+from tilewise import exiting, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
 from tilewise.report import figures, tables
 from tilewise.resources import JobResources
@@ -16,16 +16,14 @@ from tilewise.study.schema import read_yaml
 # Snakemake writes the path of Python into a script's command as it is, so a clone in a folder with a space would not run.
 sys.executable = shlex.quote(sys.executable)
 
-try:
+with exiting():
     read_yaml("config/config.yaml")  # names the file and line of a mistake, which Snakemake's own message leaves out
-except UserError as error:
-    raise SystemExit(str(error))
 
 
 configfile: "config/config.yaml"
 
 
-try:
+with exiting():
     study = Study(
         config,
         source=", ".join(os.path.relpath(path) for path in workflow.configfiles),
@@ -33,18 +31,14 @@ try:
         cores=workflow.cores,
         reserved={*tables.OVERVIEW, *figures.OVERVIEW},
     )
-except UserError as error:
-    raise SystemExit(str(error))
 
 conditions, resources = Conditions(study), JobResources(study)
 
 if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm, whose progress the run shows
     progress.EXPECTED |= resources.expected()
-    if all(os.path.relpath(path) != "config/quick.yaml" for path in workflow.configfiles):
-        progress.HINT = "; `make quick` runs a shorter study"
     if study.remark:
         print(study.remark, file=sys.stderr)
-    progress.FAULTY |= {os.path.relpath(kernel.path) for kernel in study.kernels.values() if kernel.faulty}
+    outcome.ON_PURPOSE |= {os.path.relpath(kernel.path) for kernel in study.kernels.values() if kernel.faulty}
 
 
 if config["platforms"] == "auto":
@@ -63,9 +57,7 @@ held = contextlib.ExitStack()
 
 onstart:
     stopping.obey()
-    try:
+    with exiting():
         # Snakemake's own lock would stay when a run is killed; the system frees this one.
         held.enter_context(files.alone("results/.run.lock", wait_s=2, what="the same files"))
         preflight.check(study.kernels, remote="slurm" in config, tasks=study.tasks)
-    except UserError as error:
-        raise SystemExit(str(error))

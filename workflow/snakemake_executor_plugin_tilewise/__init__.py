@@ -21,22 +21,16 @@ CHECK_S = 10
 
 
 class Executor(slurm.Executor):
-    """The plugin's executor, as the module says."""
+    """The plugin's executor. `ended` has the jobs that ended since the last look, `told` what was said last."""
 
-    told = ""
-
-    def __init__(self, *arguments: Any) -> None:
-        self.ended: list[SubmittedJobInfo] = []  # since the last look, which a thread takes that super() starts
-        super().__init__(*arguments)
+    told, ended = "", tuple[SubmittedJobInfo, ...]()
 
     def report_job_success(self, job_info: SubmittedJobInfo) -> None:
-        """Tell Snakemake, and note that the plugin has not lost this job."""
-        self.ended.append(job_info)
+        self.ended += (job_info,)
         super().report_job_success(job_info)
 
     def report_job_error(self, job_info: SubmittedJobInfo, msg: str | None = None, **facts: Any) -> None:
-        """Tell Snakemake, and note that the plugin has not lost this job."""
-        self.ended.append(job_info)
+        self.ended += (job_info,)
         super().report_job_error(job_info, msg, **facts)
 
     def get_account_arg(self, job: Any) -> Iterator[str]:
@@ -54,19 +48,16 @@ class Executor(slurm.Executor):
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncIterator[SubmittedJobInfo]:
         """Look at the jobs, and say why some of them do not start; yields those that still wait or run."""
-        waiting = pending() if active_jobs else {}
-        if isinstance(waiting, str):
-            self._tell(f"Slurm does not answer: {waiting}; waiting for it", {})
-            for job in active_jobs:
-                yield job
-            return
-        ours = {each.job.jobid: waiting[each.external_jobid] for each in active_jobs if each.external_jobid in waiting}
-        counts = Counter(ours.values()).most_common()
-        self._tell("; ".join(f"jobs that wait in Slurm: {count}: {reason}" for reason, count in counts), ours)
-        self.ended.clear()
-        known = [job async for job in super().check_active_jobs(active_jobs)]
-        if active_jobs and not known and not self.ended:  # the plugin's own query failed
-            self._tell("Slurm does not answer: no state of any job; waiting for it", {})
+        waiting, self.ended = pending() if active_jobs else {}, ()
+        known, error = active_jobs, waiting
+        if not isinstance(waiting, str):
+            ours = {job.job.jobid: waiting[job.external_jobid] for job in active_jobs if job.external_jobid in waiting}
+            counts = Counter(ours.values()).most_common()
+            self._tell("; ".join(f"jobs that wait in Slurm: {count}: {reason}" for reason, count in counts), ours)
+            known = [job async for job in super().check_active_jobs(active_jobs)]
+            error = "no state of any job" if active_jobs and not known and not self.ended else ""
+        if error:
+            self._tell(f"Slurm does not answer: {error}; waiting for it", {})
             known = active_jobs
         for job in known:
             yield job

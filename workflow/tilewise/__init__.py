@@ -5,11 +5,22 @@ The sub-packages follow the flow of the data: `study` reads the config and the r
 `explain` says why a kernel is as fast as it is, and `report` shows it all. `rules` serves Snakemake's rules.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 
 class UserError(Exception):
     """A mistake the user can mend: its message names the place and the remedy, and is shown without a traceback."""
+
+
+@contextlib.contextmanager
+def exiting() -> Iterator[None]:
+    """End the process with the message of a UserError that the block raises."""
+    try:
+        yield
+    except UserError as error:
+        raise SystemExit(str(error)) from None
 
 
 ROOT = Path(__file__).resolve().parents[2]

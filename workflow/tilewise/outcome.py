@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tilewise.files import MESSAGE
 from tilewise.measure.words import BEYOND_BUDGET
@@ -14,6 +15,8 @@ from tilewise.study.status import RIGHT
 
 #: The rule that fails if something is not right, after the page is there.
 RULE = "outcome"
+#: What the tracer says of the kernels, and the sources of those that are faulty on purpose, from study.smk.
+TRACE_LOG, ON_PURPOSE = Path("logs/trace.log"), set[str]()
 
 
 def words(end: str, platforms: Iterable[str], folder: Path = Path("results")) -> Iterator[str]:
@@ -41,18 +44,34 @@ def wrong(tables: Iterable[Path]) -> str:
     return f"{found.total()} of {points} points are not right: {each}{more}; see What failed and why in the report"
 
 
-def faults(log: Path | None, faulty: Iterable[str]) -> list[str]:
-    """The first fault per file in the tracer's log, without the files that are `faulty` on purpose."""
-    text = log.read_text(errors="replace") if log and log.is_file() else ""
+def faults() -> list[str]:
+    """The first fault per file that the tracer found."""
+    text = TRACE_LOG.read_text(errors="replace") if TRACE_LOG.is_file() else ""
     found = re.findall(r"^((.+?):\d*:? ?error: .*)$", text, re.MULTILINE)
-    first = {path: line for line, path in reversed(found) if path not in set(faulty)}
-    return [f"{line} (all faults: {log})" for line in reversed(first.values())]
+    first = {path: line for line, path in reversed(found) if path not in ON_PURPOSE}
+    return [f"{line} (all faults: {TRACE_LOG})" for line in reversed(first.values())]
 
 
-def cause(log: Path | None, since: float = 0) -> str:
+def failure(name: str, record: Any, since: float, errors: Iterable[str]) -> tuple[str, str]:
+    """Which job failed and why, in the words of Slurm and of its log, or else of Snakemake; and where its logs are.
+
+    `record` is Snakemake's JOB_ERROR, `since` when the run began, `errors` what Snakemake said before. Both are empty
+    for the rule that fails at the end: the last words of a run say why.
+    """
+    if name == RULE:
+        return "", ""
+    slurms = (record.rule_msg or "").partition("\n ")[0]  # sbatch's command follows
+    words = filter(None, [slurms, *(cause(Path(path), since) for path in record.log[:1])])
+    places = [path for path in record.log if Path(path).is_file()]
+    places += ["docs/cluster.md explains Slurm's answers"] if slurms else []
+    text = "\n".join(words) or "\n".join(errors) or "no output"
+    return f"{name} failed:\n{text}", f"\n({'; '.join(places)})"
+
+
+def cause(log: Path, since: float = 0) -> str:
     """Why a job failed, from a log written after a time: our message, or the end of a traceback."""
     try:
-        text = log.read_text(errors="replace") if log and log.stat().st_mtime >= since else ""
+        text = log.read_text(errors="replace") if log.stat().st_mtime >= since else ""
     except OSError:
         return ""
     _, found, message = text.rpartition(f"\n{MESSAGE}")

@@ -30,14 +30,22 @@ class JobResources:
             return self.study.cores and max(1, self.study.cores // (2 * self.study.gpus) - (self.study.gpus > 1))
         return 1
 
-    def expected(self) -> dict[tuple[str, str], tuple[float, int]]:
-        """Seconds and points of each task on each platform, by (platform, task), and of the trace, by ("", "trace")."""
-        trace = {("", "trace"): (durations.TRACE_S, sum(map(len, self.study.traced)))}
-        return trace | {
-            (platform, task): (durations.TASK_START_S + self._seconds(platform, task), self._runs(platform, task))
-            for platform in self.study.platforms
-            for task in self.study.tasks
+    def expected(self) -> dict[tuple[str, str, str], tuple[float, int]]:
+        """Seconds and points, by rule, platform and task, of the jobs that take more than a second.
+
+        0 points: nobody knows how many. A tuning's would have to be expanded, which takes seconds.
+        """
+        found = {
+            ("trace", "", ""): (durations.TRACE_S, sum(map(len, self.study.traced))),
+            ("page", "", ""): (durations.PAGE_S, 0),
         }
+        for name in self.study.platforms:
+            found |= {(rule, name, ""): (seconds, 0) for rule, seconds in durations.RULES_S.items()}
+            found |= {(f"measure_{task}", name, ""): (durations.TUNE_S, 0) for task in self.study.tunings}
+            for task in self.study.tasks:
+                seconds = durations.TASK_START_S + self._seconds(name, task)
+                found["measure", name, task] = seconds, self._runs(name, task)
+        return found
 
     def seconds_of(self, wildcards: Any) -> float:
         """How long a task takes, from recorded runs, with its builds."""

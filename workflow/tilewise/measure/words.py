@@ -1,6 +1,8 @@
-"""A row in words. It imports nothing heavy: the screen of a run shows it from the first second."""
+"""A row in words, and the last one of a journal. It imports nothing heavy: the screen of a run needs it at once."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tilewise.study.status import Status
@@ -21,3 +23,17 @@ def told(row: Mapping[str, Any]) -> str:
     if row.get("bound_ratio") is not None:
         words.append(f"error {row['bound_ratio']:.2g} of its bound")
     return ", ".join(words)
+
+
+def gained(journal: Path, offset: int) -> tuple[int, str, int]:
+    """How many points a journal has beyond an offset in bytes, the last of them in words, and the offset beyond it."""
+    if not journal.is_file():
+        return 0, "", offset
+    with journal.open("rb") as file:
+        file.seek(offset)
+        text = file.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    lines = [line for line in whole.splitlines() if line.endswith(b"}}")]
+    row = json.loads(lines[-1])["row"] if lines else {}
+    last = "{kernel} {dtype} {n}x{p}x{m}: ".format_map(row) + told(row) if lines else ""
+    return len(lines), last, offset + len(whole)
