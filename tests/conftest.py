@@ -46,7 +46,7 @@ class Scheduling(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """As pytest-xdist says."""
+    """Let `Scheduling` distribute the tests."""
     return Scheduling(config, log)
 
 

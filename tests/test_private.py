@@ -1,5 +1,8 @@
-"""Only public parts of Snakemake and of other packages are used, so that a new version of theirs breaks nothing."""
+"""Only public parts of Snakemake and of other packages are used, so that a new version of theirs breaks nothing; and a
+name in capitals means one thing."""
 
+import ast
+import collections
 import re
 
 from tilewise import ROOT
@@ -43,3 +46,29 @@ def test_nothing_reaches_into_snakemake():
     code = [(place, line.split("#")[0]) for place, line in lines()]
     found = [place for place, line in code if re.search(NEVER, re.sub(r"tilewise\.workflow", "", line))]
     assert [place for place in found if ": rm -rf " not in place and place.split(": ", 1)[1] not in LINES] == []
+
+
+#: Constants that several modules have, because they mean the same in each.
+SHARED = {
+    "LOG": "the module's logger",
+    "FILE": "the file that goes with the module",
+    "DATA": "what it holds",
+    "OVERVIEW": "the tables, and the figures, that compare all kernels",
+}
+
+
+def constants(path):
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            found = [statement.target] if isinstance(statement, ast.AnnAssign) else statement.targets
+            for name in (each.id for target in found for each in ast.walk(target) if isinstance(each, ast.Name)):
+                if name.strip("_").isupper():
+                    yield name.strip("_")
+
+
+def test_no_two_modules_have_a_constant_of_one_name():
+    places = collections.defaultdict(list)
+    for path in sorted(ROOT.glob("workflow/**/*.py")):
+        for name in constants(path):
+            places[name].append(str(path.relative_to(ROOT)))
+    assert {name for name, found in places.items() if len(found) > 1} <= set(SHARED), places

@@ -12,7 +12,7 @@ def edited(tmp_path):
     """Loads a copy of tables.yaml in which one text is another."""
 
     def load(old, new):
-        text = headings.TABLES.read_text()
+        text = headings.LAYOUTS_FILE.read_text()
         assert old in text
         (tmp_path / "tables.yaml").write_text(text.replace(old, new, 1))
         return headings.load(tmp_path / "tables.yaml")

@@ -129,7 +129,7 @@ def test_links_lead_somewhere(page, rendered):
     targets = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "href" in attrs]
     links = [link for link in links if not link.startswith("data:")]
-    beside = {link for link in links if link.startswith(f"{markup.FIGURES}/")}
+    beside = {link for link in links if link.startswith(f"{markup.FIGURES_FOLDER}/")}
     assert len(links) > len(beside) + 10
     assert {link.removeprefix("#") for link in links if link not in beside} <= targets
     assert len(beside) == len(FIGURES) and all((rendered.parent / link).is_file() for link in beside)
@@ -137,21 +137,21 @@ def test_links_lead_somewhere(page, rendered):
 
 def test_the_files_beside_the_page_are_its_figures(rendered):
     """Whole drawings in the colours of the light scheme, for a reader without scripts or with another program."""
-    files = sorted((rendered.parent / markup.FIGURES).iterdir())
+    files = sorted((rendered.parent / markup.FIGURES_FOLDER).iterdir())
     assert len(files) == len(FIGURES)
     for file in files:
         root = ElementTree.fromstring(file.read_text())
         assert root.tag.endswith("}svg") and "var(" not in file.read_text()
-    assert "#1c2530" in (rendered.parent / markup.FIGURES / "rungs.svg").read_text()
+    assert "#1c2530" in (rendered.parent / markup.FIGURES_FOLDER / "rungs.svg").read_text()
 
 
 def test_a_figure_of_an_older_page_is_removed(tmp_path):
-    (tmp_path / markup.FIGURES).mkdir()
-    (tmp_path / markup.FIGURES / "old.svg").write_text("<svg/>")
+    (tmp_path / markup.FIGURES_FOLDER).mkdir()
+    (tmp_path / markup.FIGURES_FOLDER / "old.svg").write_text("<svg/>")
     render.write(tmp_path / "report.html", "the page", {"new": '<svg style="fill:var(--ink)"></svg>'})
-    assert [file.name for file in (tmp_path / markup.FIGURES).iterdir()] == ["new.svg"]
+    assert [file.name for file in (tmp_path / markup.FIGURES_FOLDER).iterdir()] == ["new.svg"]
     assert (tmp_path / "report.html").read_text() == "the page"
-    assert "var(" not in (tmp_path / markup.FIGURES / "new.svg").read_text()
+    assert "var(" not in (tmp_path / markup.FIGURES_FOLDER / "new.svg").read_text()
 
 
 def test_references_within_drawings_are_not_broken(rendered):

@@ -22,7 +22,7 @@ from tilewise.microscope.product import Convention
 from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
 
-WHOLE = option_type("whole number", int)
+WHOLE_NUMBER = option_type("whole number", int)
 CAPABILITY = option_type("compute capability (such as 9.0)", str, re.compile(r"\d+\.\d[af]?").fullmatch)
 SECONDS = option_type("number of seconds", float, lambda value: 0 < value < math.inf)
 TOLERANCE = option_type("tolerance (such as 1e-5)", float, lambda value: 0 <= value < math.inf)
@@ -193,7 +193,7 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     parameters = [option.removeprefix("--") for option in named if option not in own]
     for name in parameters:
         for command in (tracing, reading):
-            command.add_argument(f"--{name}", type=WHOLE, dest=f"parameter {name}", help=argparse.SUPPRESS)
+            command.add_argument(f"--{name}", type=WHOLE_NUMBER, dest=f"parameter {name}", help=argparse.SUPPRESS)
     return parser, parameters
 
 

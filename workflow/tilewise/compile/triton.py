@@ -18,7 +18,7 @@ from tilewise.study.precision import PRECISIONS
 #: Triton's names of element types, by those of C++.
 _ELEMENTS = {"float": "fp32", "double": "fp64", "int": "i32", "__half": "fp16", "__nv_bfloat16": "bf16"}
 #: Triton's names of the types of whole numbers that a launch may pass.
-_INTEGERS = {"int": "i32", "unsigned": "u32", "int64": "i64", "uint64": "u64"}
+_TRITON_TYPES = {"int": "i32", "unsigned": "u32", "int64": "i64", "uint64": "u64"}
 #: Pointers to scratch memory, which every kernel of Triton takes last; ours need none and pass {uint64: 0}.
 HIDDEN_ARGUMENTS = 2
 
@@ -98,7 +98,7 @@ def _types(kernel: Kernel, name: str, element: str) -> list[str]:
     for argument in entry.arguments[:-HIDDEN_ARGUMENTS]:
         if isinstance(argument, Mapping):
             [kind] = argument
-            types.append(_INTEGERS.get(kind) or _ELEMENTS[element if kind == "dtype" else PRECISIONS[kind].cpp])
+            types.append(_TRITON_TYPES.get(kind) or _ELEMENTS[element if kind == "dtype" else PRECISIONS[kind].cpp])
         else:
             types.append(f"*{_ELEMENTS[element]}" if argument in ("A", "B", "C") else "i32")
     return types

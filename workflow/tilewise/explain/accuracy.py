@@ -5,7 +5,7 @@ import pandas as pd
 from tilewise.study.status import Accuracy, Origin
 
 #: Sums of fewer products say little of long ones.
-LONG = 1024
+LONG_SUM = 1024
 
 
 def gate(rows: pd.DataFrame) -> pd.DataFrame:
@@ -16,7 +16,7 @@ def gate(rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows, found = _judged(rows), []
     for (platform, kernel), own in rows.groupby(["platform", "kernel"], sort=False):
-        long = own[own["p"] >= LONG]
+        long = own[own["p"] >= LONG_SUM]
         sums = _lengths(long)
         for operands, kind in (long if len(long) else own).groupby("operands", sort=False):
             verdict = max(kind["verdict"], key=list(Accuracy).index)

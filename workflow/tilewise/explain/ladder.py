@@ -19,7 +19,7 @@ from tilewise.study.status import Accuracy, Origin
 FILE = ROOT / "docs" / "ladder.md"
 #: The run whose numbers the page has.
 RUN = "nvidia-h200"
-_TABLE = re.compile(r"(<!-- (\w+): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_GENERATED = re.compile(r"(<!-- (\w+): (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def evidence(recorded: Path | str = RECORDED) -> Evidence:
@@ -34,7 +34,7 @@ def with_tables(text: str, evidence: Evidence) -> str:
         head, *lines = {"rates": rates, "errors": errors}[found[2]](evidence, *found[3].split())
         return f"{found[1]}{_line(head)}{_line(['---'] * len(head))}{''.join(map(_line, lines))}{found[4]}"
 
-    return _TABLE.sub(made, text)
+    return _GENERATED.sub(made, text)
 
 
 def rates(evidence: Evidence, *about: str) -> list[list[str]]:

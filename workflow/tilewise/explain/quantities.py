@@ -97,8 +97,8 @@ class Choice:
 
 
 #: The functions of Machine that expressions and sections may call.
-FUNCTIONS = "time rate best worst pair wrong gate traffic counted loop energy maximum call launch roof held".split()
-FUNCTIONS += "chosen_tile limit bandwidth not_here".split()
+QUERIES = "time rate best worst pair wrong gate traffic counted loop energy maximum call launch roof held".split()
+QUERIES += "chosen_tile limit bandwidth not_here".split()
 
 
 class Machine:
@@ -121,7 +121,7 @@ class Machine:
 
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
-        return {name: getattr(self, name) for name in FUNCTIONS} | {"abs": abs}
+        return {name: getattr(self, name) for name in QUERIES} | {"abs": abs}
 
     def time(self, **where):
         """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""

@@ -61,7 +61,7 @@ def pairs(x: pd.Series, y: pd.Series) -> list[str]:
 
 
 def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The same rows with shape and choice in words."""
+    """Rows with shape and choice in words."""
     needed = ["kernel", *SHAPE, *columns.choice(columns.parameters_of(rows))]
     records = rows[[name for name in needed if name in rows]].to_dict("records")
     return rows.assign(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tilewise import UserError
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
-_FIELDS = "index,uuid,name,compute_cap,driver_version,mig.mode.current"
+_ASKED = "index,uuid,name,compute_cap,driver_version,mig.mode.current"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Machine(NamedTuple):
 
 def installed() -> list[Gpu]:
     """All GPUs of the machine; none if nvidia-smi is missing or finds no driver."""
-    query = ["nvidia-smi", f"--query-gpu={_FIELDS}", "--format=csv,noheader"]
+    query = ["nvidia-smi", f"--query-gpu={_ASKED}", "--format=csv,noheader"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True)
     except OSError:

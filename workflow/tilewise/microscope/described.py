@@ -221,7 +221,7 @@ def _arguments(text: str) -> tuple:
     return tuple({w.split(":")[0].strip(): w.split(":", 1)[1]} if ":" in w else w for w in _split(text))
 
 
-_INTEGERS = {"int", "unsigned", "signed", "long", "short", "char", "bool", "size_t", "uint", "const"}
+_INTEGER_WORDS = {"int", "unsigned", "signed", "long", "short", "char", "bool", "size_t", "uint", "const"}
 
 
 def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -234,7 +234,7 @@ def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tup
             template.append("dtype")
             continue
         words = [word for word in parameter.type if word not in ("std", "::")]
-        integer = all(word in _INTEGERS or re.fullmatch(r"u?int\d+_t", word) for word in words)
+        integer = all(word in _INTEGER_WORDS or re.fullmatch(r"u?int\d+_t", word) for word in words)
         if not integer or not option or option in known:
             raise UserError(
                 f"{place}what is the template argument '{option}' of {function.name}? Say it with --template, a list "

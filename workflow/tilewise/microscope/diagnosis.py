@@ -10,7 +10,7 @@ from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 
 #: Terms of a sum that are missing are looked for in this many wrong elements, and in sums of at most so many products.
-SAMPLES, MOST_PRODUCTS = 8, 4096
+SAMPLED, MOST_PRODUCTS = 8, 4096
 
 
 def diagnosis(point: Point, own: Convention, operands: Sequence[np.ndarray], C: np.ndarray) -> str:
@@ -94,7 +94,7 @@ def _of_k(first: int, end: int, p: int) -> str:
 def _terms(A: np.ndarray, B: np.ndarray, difference: np.ndarray, wrong: np.ndarray) -> tuple[int, int] | None:
     """The k, from a first to before an end, whose products add up to a difference in some of the wrong elements."""
     places = np.argwhere(wrong)
-    places = places[np.linspace(0, len(places) - 1, min(SAMPLES, len(places))).astype(int)]
+    places = places[np.linspace(0, len(places) - 1, min(SAMPLED, len(places))).astype(int)]
     terms = A[places[:, 0]] * B[:, places[:, 1]].T
     sums = np.concatenate([np.zeros((len(places), 1)), np.cumsum(terms, axis=1)], axis=1)
     wanted = difference[places[:, 0], places[:, 1]]

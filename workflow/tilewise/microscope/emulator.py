@@ -92,7 +92,7 @@ def how_of(how: str, stopped: "Stopped") -> str:
 
 
 #: What a parameter of a kernel can be, as cuda_emulator.h says it.
-KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
+CODES = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
 #: The types of C++ that a parameter is told to point to, by kind and bytes; those of other kinds are not told apart.
 FLOATING = {(b"f", 4): "float", (b"f", 8): "double"}
 
@@ -355,7 +355,7 @@ def _check_arguments(entry: str, launch: Launch, parameters: Sequence[_Parameter
         size, kind = parameter.size, parameter.kind.decode()
         if given != (size, kind):
             raise UserError(
-                f"{place}: argument {number} is {said}, but the function takes {KINDS[kind]} of {size} B there{remedy}"
+                f"{place}: argument {number} is {said}, but the function takes {CODES[kind]} of {size} B there{remedy}"
             )
 
 

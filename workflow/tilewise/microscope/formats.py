@@ -56,7 +56,7 @@ def text(report: Report) -> list[str]:
 
 
 def github(report: Report) -> list[str]:
-    """The same with the faults as GitHub's workflow commands, which it shows at their lines."""
+    """Lines for GitHub: the faults as workflow commands, which it shows at their lines, then traffic and a summary."""
     return [*map(_annotation, report.faults), *_traffic(report), *lacking(), _summary(report)]
 
 
@@ -98,5 +98,5 @@ def _annotation(fault: Fault) -> str:
 
 
 def _escaped(words: str, more: str = "") -> str:
-    """As a workflow command takes it; in its properties, `more` characters are special."""
+    """Words in a workflow command; in its properties, `more` characters are special."""
     return "".join(f"%{ord(sign):02X}" if sign in f"%\r\n{more}" else sign for sign in words)

@@ -22,7 +22,7 @@ _ALIGNED = re.compile(
     r"((?:\b(?:extern|static)\s+)*\bthread_local)(\s+)(alignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))"
 )
 
-_WORDS = re.compile(
+_TOKENS = re.compile(
     r"""(?P<marker>^[ \t]*\#[ \t]*(?:line[ \t]+)?(?P<line>\d+)[ \t]+"(?P<file>[^"\n]*)"(?P<flags>[^\n]*)$)"""
     r"""|(?P<raw>R"(?P<tag>[^()\s\\]{0,16})\((?:.|\n)*?\)(?P=tag)")"""
     r"""|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
@@ -44,7 +44,7 @@ def rewritten(text: str, own: Sequence[str] = ()) -> str:
     done: list[str] = []
     sources: list[tuple[str, str, int]] = []
     at, base, base_at, file, system = 0, 1, 0, "", False
-    while found := _WORDS.search(text, at):
+    while found := _TOKENS.search(text, at):
         done.append(text[at : found.end()])
         at = found.end()
         if found["marker"]:

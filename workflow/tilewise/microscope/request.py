@@ -13,7 +13,7 @@ from tilewise.microscope.formats import Report
 from tilewise.study.schema import read_yaml, validate
 
 #: The options of a kernel that is no product, of a YAML file the keys, and those that only a product has.
-OWN = ("function", "arg", "variable", "expect", "tolerance")
+DESCRIBING = ("function", "arg", "variable", "expect", "tolerance")
 LAUNCH = ("grid", "block", "cluster", "shared", "cooperative")
 OF_PRODUCTS = ("name", "dtype", "shape", "covers", "arguments", "template", "reads_c", "columns", "short_sums")
 
@@ -43,7 +43,7 @@ def add_options(command: argparse.ArgumentParser, number: Any) -> None:
 
 def is_meant(options: argparse.Namespace) -> bool:
     """Whether the options are about a kernel that is no product."""
-    return options.file.suffix in (".yaml", ".yml") or any(getattr(options, name, None) for name in OWN)
+    return options.file.suffix in (".yaml", ".yml") or any(getattr(options, name, None) for name in DESCRIBING)
 
 
 def report(options: argparse.Namespace, parameters: Mapping[str, int]) -> Report:
@@ -76,7 +76,7 @@ def report(options: argparse.Namespace, parameters: Mapping[str, int]) -> Report
 
 
 def _of_file(options: argparse.Namespace) -> Report:
-    for name in (*OWN, "grid", "block", "cluster", "dynamic_shared", "cooperative"):
+    for name in (*DESCRIBING, "grid", "block", "cluster", "dynamic_shared", "cooperative"):
         if getattr(options, name):
             what = f"--{name.replace('_', '-')}"
             raise UserError(f"{what}: {shown(options.file)} says what is launched; change it there")

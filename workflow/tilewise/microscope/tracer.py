@@ -91,8 +91,10 @@ class Tracer:
             unit = finest
 
     def _trace(self, program: Program, blocks: Sequence[Three], stop: bool, unit: int) -> tuple[Row, list[Fault], int]:
-        """The same with cells of up to `unit` bytes, and the bytes of the smallest access; if it is smaller than a
-        cell, row and faults are worth nothing."""
+        """Row and faults of a program, traced in cells of up to `unit` bytes, and the bytes of its smallest access.
+
+        If that is smaller than a cell, row and faults are worth nothing.
+        """
         with self._allocated(program, unit) as arrays:
             self.together = False
             self.results = {}

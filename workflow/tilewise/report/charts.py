@@ -37,7 +37,7 @@ class Spec(SimpleNamespace):
     """An entry of figures.yaml; workflow/schemas/figures.schema.yaml says what each key is, and has the defaults."""
 
     def but(self, **changes: Any) -> "Spec":
-        """The same with other values of some keys."""
+        """A copy with other values of some keys."""
         return Spec(**vars(self) | changes)
 
 

@@ -13,7 +13,7 @@ from tilewise.evidence import Evidence
 from tilewise.study import columns
 from tilewise.study.schema import meant, read_yaml, validate
 
-TABLES = Path(__file__).with_name("tables.yaml")
+LAYOUTS_FILE = Path(__file__).with_name("tables.yaml")
 
 #: A column -> (group above the heading, heading).
 Headings = dict[str, tuple[str, str]]
@@ -47,7 +47,7 @@ class Layout:
         return name.removesuffix(self.suffix).replace("_", " ") if self.suffix else name
 
 
-def load(path: Path | str = TABLES) -> dict[str, Layout]:
+def load(path: Path | str = LAYOUTS_FILE) -> dict[str, Layout]:
     """The layouts of a YAML file by name. Raises UserError if an entry is malformed or names an unknown column."""
     listed = read_yaml(path)
     validate(listed, "tables", path)

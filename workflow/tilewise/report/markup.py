@@ -26,7 +26,7 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.status import Accuracy, Status
 
 #: The folder beside the page that holds its figures, one file each; with scripts, a link takes the page's own drawing.
-FIGURES = "figures"
+FIGURES_FOLDER = "figures"
 #: A table of more rows is folded to the rows that matter.
 MOST_ROWS = 15
 _MISSING = "–"
@@ -37,7 +37,7 @@ _WIDE = 14
 #: A table of so many columns fits into one of the two columns of a printed page.
 _NARROW = 7
 #: Columns of long text.
-_LONG = {"cards", "kernels", "machine", "message", "note", "reason", "tasks"}
+_LONG_TEXT = {"cards", "kernels", "machine", "message", "note", "reason", "tasks"}
 #: Columns of some words, which break between them if the page is narrow.
 _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.
@@ -124,7 +124,7 @@ class _Table:
             return "words claim"
         if column.startswith("measured "):
             return "words range"
-        if column in _LONG or (self.plain and column != "fact"):
+        if column in _LONG_TEXT or (self.plain and column != "fact"):
             return "words long"
         if column in _WRAPPED:
             return "words wrap"
@@ -223,7 +223,7 @@ def table_html(
         said = f"All {len(table)} rows and columns" if len(few) < len(table) else "All columns"
         caption = f"{_title_of(caption)}: all rows"
         parts.append(pieces().fold(f"{said}: sort, search, filter", whole.html(caption, "sortable")))
-    kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG & set(brief) else "exhibit"
+    kind = "exhibit narrow" if layout and len(brief) <= _NARROW and not _LONG_TEXT & set(brief) else "exhibit"
     return f'<div class="{kind}" id="table-{name}">{"".join(parts)}</div>'
 
 
@@ -321,4 +321,4 @@ def kernel_html(kernel: Kernel, tiles: Tiling, idea: str = "", number: int | Non
 
 def _framed(drawing: str, caption: str, name: str, number: int | None, place: str = "", code: str = "") -> str:
     about = (name, _words(_title_of(caption)), Markup(caption), number, Markup(drawing))
-    return pieces().figure(*about, FIGURES, place, code)
+    return pieces().figure(*about, FIGURES_FOLDER, place, code)

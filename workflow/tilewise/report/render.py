@@ -356,8 +356,8 @@ def render(
 ) -> list[str]:
     """Write the page of the platforms in `folders`, its figures beside it, and its notes, which are returned.
 
-    The figures are in `markup.FIGURES`, for readers without scripts, the notes in `notes.FILE`. `drawn` is the folder
-    of the figures of the tasks, if they are drawn already.
+    The figures are in `markup.FIGURES_FOLDER`, for readers without scripts, the notes in `notes.FILE`. `drawn` is the
+    folder of the figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
     text = page.html()
@@ -371,7 +371,7 @@ def render(
 
 def write(output: Path | str, text: str, drawn: Mapping[str, str]) -> None:
     """Write a page, and its figures as files beside it; those of an older page are removed."""
-    beside = Path(output).parent / markup.FIGURES
+    beside = Path(output).parent / markup.FIGURES_FOLDER
     drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text())
     with replacing(output) as temporary:  # the page last, when its figures are there
         temporary.write_text(text)

@@ -22,7 +22,7 @@ _LETTERS = 48
 
 
 def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The same rows with what figures.yaml says that all rows have."""
+    """Rows with the further columns that figures.yaml grants to all."""
     added: dict[str, Any] = {}
     if "platform" in rows:
         added["machine"] = rows["platform"].map(evidence.labels)

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from tilewise import ROOT, UserError
 from tilewise.evidence import Evidence, Platform
 from tilewise.explain.digits import rounded
-from tilewise.explain.quantities import FUNCTIONS, Choice, Spread, Untestable
+from tilewise.explain.quantities import QUERIES, Choice, Spread, Untestable
 from tilewise.explain.quantities import Machine as ClaimsMachine
 from tilewise.report import notes
 from tilewise.study.columns import COLUMNS
@@ -204,8 +204,8 @@ def _wrong(call: nodes.Call, columns: Collection[str], tasks: Collection[str]) -
         if called.name in ("gpus", "machines"):
             return next((f"task '{task}'; {meant(task, tasks)}" for task in first if task not in tasks), "")
     if isinstance(called, nodes.Getattr):
-        if called.attr not in {*FUNCTIONS, "of", "items", "known", "peak"}:
-            return f"function '{called.attr}'; {meant(called.attr, FUNCTIONS)}"
+        if called.attr not in {*QUERIES, "of", "items", "known", "peak"}:
+            return f"function '{called.attr}'; {meant(called.attr, QUERIES)}"
         wrong = [each.key for each in call.kwargs if each.key not in columns]
         return f"column '{wrong[0]}'; {meant(wrong[0], columns, 'docs/columns.md lists all')}" if wrong else ""
     return ""

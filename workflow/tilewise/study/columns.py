@@ -96,7 +96,7 @@ def is_words(name: str) -> bool:
 
 
 def typed(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The same table with every column in its type; a column that is not in the list is a parameter, a whole number.
+    """A table with every column in its type; a column that is not in the list is a parameter, a whole number.
 
     Raises UserError with the first column that holds something else.
     """

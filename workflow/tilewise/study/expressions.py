@@ -37,7 +37,7 @@ def _power(base: Any, exponent: Any) -> Any:
     return base**exponent
 
 
-_ARITHMETIC: dict[type, tuple[str, Callable]] = {
+_OPERATIONS: dict[type, tuple[str, Callable]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),
     ast.Mult: ("*", operator.mul),
@@ -58,7 +58,7 @@ _COMPARISONS: dict[type, Callable] = {
     ast.NotIn: lambda item, among: item not in among,
 }
 _SEQUENCES = (str, list, tuple)
-_ALLOWED = f"numbers, names, {' '.join(sign for sign, _ in _ARITHMETIC.values())}, comparisons, and, or, not, if else"
+_ALLOWED = f"numbers, names, {' '.join(sign for sign, _ in _OPERATIONS.values())}, comparisons, and, or, not, if else"
 
 _Compiled = Callable[[Mapping[str, Any]], Any]
 
@@ -115,8 +115,8 @@ def _compiled(node: ast.expr) -> _Compiled:
             return lambda names: value
         case ast.Name(id=name):
             return lambda names: names[name]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            return _arithmetic(*_ARITHMETIC[type(op)], _compiled(left), _compiled(right))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            return _arithmetic(*_OPERATIONS[type(op)], _compiled(left), _compiled(right))
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
             function, part = _UNARY[type(op)], _compiled(operand)
             return lambda names: function(part(names))

@@ -58,7 +58,7 @@ class Precision:
         return self.result_roundoff > 0
 
     def with_short_sums(self) -> "Precision":
-        """The same for kernels that do: each product and each sum of two numbers is rounded."""
+        """The precision of kernels that keep their sums in the type itself: each product and each sum is rounded."""
         return replace(self, sum_roundoff=2 * self.result_roundoff) if self.has_short_sums else self
 
     def wide(self, xp: Any, array: Any) -> Any:

@@ -12,7 +12,7 @@ HOST_HEADERS = INCLUDE / "nvrtc"
 EMULATOR = KERNELS / "emulator"
 #: The emulator's own headers, instead of CUDA's.
 EMULATOR_HEADERS = EMULATOR / "include"
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+_DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
 def emulator_files() -> list[Path]:
@@ -62,7 +62,7 @@ def _collect(path: Path, found: dict[Path, None]) -> None:
         return
     found[path] = None
     text = code_of(path)
-    for include in _INCLUDE.finditer(text):
+    for include in _DIRECTIVE.finditer(text):
         places = [folder / include[1] for folder in (path.parent, INCLUDE)]
         header = next((place for place in places if place.is_file()), None)
         if header is None and any((folder / include[1]).is_file() for folder in (HOST_HEADERS, EMULATOR_HEADERS)):

@@ -56,7 +56,7 @@ def load(folder: Path | str) -> Choices:
 
 
 def of_kernels(folder: Path | str) -> dict[str, dict[str, Any]]:
-    """The same by kernel, then GPU, element type and class."""
+    """The registered choices, by kernel, then GPU, element type and class of shapes."""
     found: dict[str, dict[str, Any]] = {}
     for gpu, kernels in load(folder).items():
         for name, types in kernels.items():

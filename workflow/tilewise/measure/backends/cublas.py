@@ -15,7 +15,7 @@ _DEFAULT_ALGORITHM = -1
 #: cublasMath_t: as it comes, and without partial sums that are rounded to two bytes
 _DEFAULT_MATH, _SUMS_IN_FLOAT = 0, 16
 #: What a user calls for these types: its own function. cublasGemmEx takes 1.5 us more at shapes such as 1100 (H200).
-_OWN = {"float": (cublas.sgemm, ctypes.c_float), "double": (cublas.dgemm, ctypes.c_double)}
+_ROUTINES = {"float": (cublas.sgemm, ctypes.c_float), "double": (cublas.dgemm, ctypes.c_double)}
 #: The others: type of the matrices, how to compute.
 _EX = {
     "tf32": (runtime.CUDA_R_32F, _COMPUTE_32F_FAST_TF32),
@@ -40,7 +40,7 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any) -> Callable
     cuBLAS counts columns first, so its C^T = B^T A^T is ours without a transposition. CuPy's functions set the handle's
     stream to CuPy's current one before each call, so the stream has to be that.
     """
-    scalar = _OWN[dtype][1] if dtype in _OWN else ctypes.c_float
+    scalar = _ROUTINES[dtype][1] if dtype in _ROUTINES else ctypes.c_float
     one, zero = scalar(1), scalar(0)
     handle = device.get_cublas_handle()
     cublas.setMathMode(handle, _SUMS_IN_FLOAT if dtype in ("half", "bfloat16") else _DEFAULT_MATH)
@@ -54,11 +54,11 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any) -> Callable
 
     def own(stream: int = 0, _kept: Any = (one, zero)) -> None:
         with on(stream):
-            _OWN[dtype][0](*shape, alpha, b, m, a, p, beta, c, m)
+            _ROUTINES[dtype][0](*shape, alpha, b, m, a, p, beta, c, m)
 
     def ex(stream: int = 0, _kept: Any = (one, zero)) -> None:
         kind, compute = _EX[dtype]
         with on(stream):
             cublas.gemmEx(*shape, alpha, b, kind, m, a, kind, p, beta, c, kind, m, compute, _DEFAULT_ALGORITHM)
 
-    return own if dtype in _OWN else ex
+    return own if dtype in _ROUTINES else ex

@@ -20,7 +20,7 @@ from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.launch import Array, Launch, TensorMap
 from tilewise.study.precision import PRECISIONS
 
-_ATTRIBUTE = driver.CUfunction_attribute
+_FUNCTION = driver.CUfunction_attribute
 #: Clusters of more blocks than this are not on every device, and have to be asked for.
 PORTABLE_CLUSTER = 8
 _TENSOR_TYPES = {
@@ -31,7 +31,7 @@ _TENSOR_TYPES = {
     "half": "FLOAT16",
     "bfloat16": "BFLOAT16",
 }
-_SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
+_SWIZZLE_NAMES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
 class CudaError(Exception):
@@ -76,8 +76,8 @@ def load(file: str, symbol: str) -> Function:
         sizes.append(int(place[1]))
     return Function(
         handle,
-        done(driver.cuFuncGetAttribute(_ATTRIBUTE.CU_FUNC_ATTRIBUTE_NUM_REGS, handle)),
-        done(driver.cuFuncGetAttribute(_ATTRIBUTE.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)),
+        done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_NUM_REGS, handle)),
+        done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)),
         tuple(sizes),
     )
 
@@ -85,7 +85,7 @@ def load(file: str, symbol: str) -> Function:
 def allow_shared(function: Function, dynamic_shared_bytes: int) -> None:
     """Raise a function's limit of dynamic shared memory, if a launch needs more than a block gets without asking."""
     if dynamic_shared_bytes + function.static_shared_bytes > DEFAULT_SHARED_BYTES:
-        name = _ATTRIBUTE.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        name = _FUNCTION.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         done(driver.cuFuncSetAttribute(function.handle, name, dynamic_shared_bytes))
 
 
@@ -148,7 +148,7 @@ def _configured(launch: Launch, function: Function) -> Any:
         attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = x, y, z
         attributes.append(attribute)
         if x * y * z > PORTABLE_CLUSTER:
-            name = _ATTRIBUTE.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            name = _FUNCTION.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             done(driver.cuFuncSetAttribute(function.handle, name, 1))
     if attributes:
         config.attrs, config.numAttrs = attributes, len(attributes)
@@ -182,7 +182,7 @@ def tensor_map(tensor: TensorMap, address: int) -> Any:
             [narrow(size) for size in tensor.box[::-1]],
             [narrow(size) for size in (tensor.strides or (1,) * len(extents))[::-1]],
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[tensor.swizzle]}"),
+            getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLE_NAMES[tensor.swizzle]}"),
             driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
