@@ -8,12 +8,11 @@ import platform as python_platform
 import socket
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
 from tilewise.compile.cpp import compiler
-from tilewise.measure import gpus, where
+from tilewise.measure import gpus, nvml, where
 from tilewise.study.device import EMULATED_LIMITS, Device
 
 #: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
@@ -79,7 +78,7 @@ def _gpu(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
     """The first GPU that a platform measures, its limits, and the versions of what CUDA runs there."""
     try:
         import cupy
-        import pynvml
+        import pynvml  # noqa: F401  which nvml needs
     except ImportError as error:
         raise UserError(
             f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
@@ -87,12 +86,10 @@ def _gpu(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
         ) from None
     cards = gpus.of_platform(platform)
     with gpus.only(cards[0].uuid):
-        return _described(cupy, pynvml, cards)
+        return _described(cupy, cards)
 
 
-def _described(
-    cupy: Any, pynvml: Any, cards: Sequence[gpus.Gpu]
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _described(cupy: Any, cards: Sequence[gpus.Gpu]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """What CUDA and NVML say of the first of the cards, the only one that this process sees."""
     runtime = cupy.cuda.runtime
     try:
@@ -104,35 +101,24 @@ def _described(
             f"the platform's backend is gpu, but CUDA answers: {error}; is there a GPU, and a driver for CUDA 13 "
             "(580 or newer)?"
         ) from None
-    pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByPciBusId(device.pci_bus_id)
-    capability = f"{facts['major']}.{facts['minor']}"
-    sms = facts["multiProcessorCount"]
-    sm_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM)
-    memory_mhz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM)
-    lanes = LANES.get(capability)
-    power_limit = None
-    with contextlib.suppress(pynvml.NVMLError):  # not every card reports it
-        power_limit = pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000
+    capability, sms = f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"]
+    rated, lanes = nvml.rated(cards[0].uuid), LANES.get(capability, {})
+    peaks = {dtype: round(2 * each * sms * rated["sm_clock_mhz"] / 1000, 1) for dtype, each in lanes.items()}
     gpu = {
         "name": cards[0].name,
         "uuid": cards[0].uuid,
-        "busy": busy(pynvml, handle, cards[0].uuid),
+        "busy": nvml.busy(cards[0].uuid),
         "all_uuids": [card.uuid for card in cards],
         "compute_capability": capability,
         "sms": sms,
-        "sm_clock_mhz": sm_mhz,
-        "memory_clock_mhz": memory_mhz,
-        "power_limit_w": power_limit,
+        **rated,
         "memory_bytes": total,
         "memory_free_bytes": free,
         # Two transfers per clock cycle, over the whole bus.
-        "memory_bandwidth_gb_s": round(2 * memory_mhz * 1e6 * facts["memoryBusWidth"] / 8 / 1e9, 1),
+        "memory_bandwidth_gb_s": round(2 * rated["memory_clock_mhz"] * 1e6 * facts["memoryBusWidth"] / 8 / 1e9, 1),
         "l2_bytes": facts["l2CacheSize"],
         "driver": cards[0].driver,
-        "peak_gflops": None
-        if lanes is None
-        else {dtype: round(2 * per_cycle * sms * sm_mhz / 1000, 1) for dtype, per_cycle in lanes.items()},
+        "peak_gflops": peaks or None,
     }
     attributes = device.attributes
     limits = {
@@ -156,39 +142,6 @@ def _described(
         "cublas": str(blas),
     }
     return gpu, limits, versions
-
-
-#: A GPU that did nothing in the seconds before is seldom reported above this percentage; our own probe is below it.
-IDLE_PERCENT = 10
-
-
-def busy(nvml: Any, handle: Any, uuid: str) -> list[str]:
-    """What else uses a GPU, in words for the report; `nvml` is the module pynvml, and this process has a context."""
-    found = []
-    others = [pid for pid in where.processes(uuid) or () if pid != os.getpid()]
-    names = []
-    for pid in others:
-        with contextlib.suppress(nvml.NVMLError):
-            names.append(_text(nvml.nvmlSystemGetProcessName(pid)))
-    if (
-        any("mps-server" in name for name in names)
-        or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
-    ):
-        found.append("MPS shares it between processes")
-    # In a container the driver may report process numbers of the host, so that our own process counts as another.
-    count = len(others) - (os.getpid() not in (where.processes(uuid) or [os.getpid()]))
-    if count > 0:
-        found.append(f"{count} other process{'es' if count > 1 else ''} on it")
-    with contextlib.suppress(nvml.NVMLError):
-        percent = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
-        if percent > IDLE_PERCENT:
-            found.append(f"{percent} % of the last second in use")
-    return found
-
-
-def _text(value: Any) -> str:
-    """What NVML answers; some of its versions give bytes."""
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _dotted(version: int) -> str:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from tilewise import ROOT
+from tilewise.measure import nvml
 
 #: What a measurement depends on: a change of other files, such as the report's, is no change of it.
 MEASURED_WITH = ("kernels", "workflow", "config", "Snakefile", "pyproject.toml")
@@ -85,22 +86,10 @@ def alone(gpu: str | None) -> bool | None:
     answers = [
         None if job is None else _alone_on_node(job, node(), int(time.monotonic() / ASK_AGAIN_S)),
         # One process is our own: the worker that has just measured.
-        None if gpu is None else _at_most(processes(gpu), 1),
+        None if gpu is None else _at_most(nvml.processes(gpu), 1),
     ]
     known = [answer for answer in answers if answer is not None]
     return all(known) if known else None
-
-
-def processes(gpu: str) -> list[int] | None:
-    """Ids of the processes that compute on a GPU; None if its driver does not say."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        found = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByUUID(gpu))
-        return [process.pid for process in found]
-    except Exception:  # no such package, no driver, or a card or container that does not report it
-        return None
 
 
 def _at_most(found: list[int] | None, number: int) -> bool | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewise import UserError
+from tilewise.measure import nvml
 from tilewise.measure.backends import Setting
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
@@ -54,7 +55,6 @@ def _emulated(job: Job) -> Row:
 
 
 def _measured(work: Work) -> list[Row]:
-    import pynvml
     from cupy.cuda import runtime
 
     from tilewise.measure.backends.cuda import Backend, Operands, uuid, verified
@@ -66,16 +66,10 @@ def _measured(work: Work) -> list[Row]:
         if not right:
             return row
         try:
-            pynvml.nvmlInit()
-            board = pynvml.nvmlDeviceGetHandleByUUID(uuid())
-            used = repeated(
-                lambda: launch(0),
-                runtime.deviceSynchronize,
-                lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(board),
-                work.config["energy"]["seconds"],
-            )
-        except pynvml.NVMLError as error:
-            return failed(job, Status.UNSUPPORTED, f"NVML does not report the energy of this GPU: {error}")
+            counter_mj = nvml.energy_counter(uuid())
+        except nvml.Unreported as error:
+            return failed(job, Status.UNSUPPORTED, error)
+        used = repeated(lambda: launch(0), runtime.deviceSynchronize, counter_mj, work.config["energy"]["seconds"])
         found = operands.check()
         return row | outcome(job, found) | (columns_of(job.point, *used) if found.ok else {})
 
