@@ -1,5 +1,6 @@
 """Copies of the repository in which tests run Snakemake as a user would."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -25,9 +26,25 @@ def copy_repository(folder):
 
 def snakemake(folder, *arguments, **environment):
     """Run Snakemake in a clone as a user would; returns the finished process with its output as text."""
-    variables = os.environ | {"PYTHONPATH": str(folder / "workflow"), **environment}
+    return subprocess.run(**_command(folder, arguments, environment), capture_output=True, timeout=480)
+
+
+def started(folder, *arguments):
+    """Start Snakemake in a clone, in a process group of its own; returns the process, whose stdout has its words."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True}
+    return subprocess.Popen(**_command(folder, arguments, {}), **pipes)
+
+
+def _command(folder, arguments, environment):
+    variables = os.environ | {"PYTHONPATH": str(folder / "workflow")} | environment
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=480)
+    return {"args": command, "cwd": folder, "env": variables, "text": True}
+
+
+def measured(journal):
+    """The keys of the points in a journal, each as often as it was measured."""
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    return [json.loads(line)["key"] for line in lines if line.endswith("}}")]
 
 
 def edit(path, old, new):

@@ -2,7 +2,6 @@
 
 import contextlib
 import getpass
-import json
 import os
 import random
 import shutil
@@ -17,7 +16,7 @@ import pandas as pd
 import pytest
 import synthetic
 import yaml
-from clones import copy_repository, snakemake
+from clones import copy_repository, measured, snakemake, started
 from waiting import wait_until
 
 from tilewise import ROOT
@@ -49,14 +48,6 @@ def small_study(folder):
     return clone
 
 
-def start(clone, *arguments):
-    """Start Snakemake in a process group of its own."""
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(command, cwd=clone, env=environment, start_new_session=True, **quiet)
-
-
 def ours(clone):
     """The processes that work for a clone, Snakemake first: the ids of it, of what runs scripts, and of workers."""
     found = []
@@ -86,7 +77,7 @@ def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
     clone = small_study(tmp_path / "disturbed")
     killed = 0
     while killed < KILLS:
-        run = start(clone, ROWS, "--keep-going")
+        run = started(clone, ROWS, "--keep-going")
         pause = min(length / 2, 6)
         while killed < KILLS and run.poll() is None:
             time.sleep(chance.uniform(0, pause))
@@ -107,7 +98,7 @@ def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr}"
     pd.testing.assert_frame_equal(rows(clone), rows(undisturbed), obj=f"seed {seed}: rows")
     for journal in (clone / "results/emulator/journal").glob("*.jsonl"):
-        keys = [json.loads(line)["key"] for line in journal.read_text().splitlines() if line.endswith("}}")]
+        keys = measured(journal)
         assert len(keys) == len(set(keys)), f"seed {seed}: a point of {journal.name} was measured twice"
 
 
@@ -129,17 +120,14 @@ TRAFFIC = "results/traffic.csv"
 
 @pytest.fixture
 def tracing(clone):
-    """A function that starts a run in a process group of its own, and returns it when its trace is at work."""
+    """A function that starts a run, and returns it when its trace is at work."""
     runs = []
 
     def start():
         (clone / TRAFFIC).unlink(missing_ok=True)
         (clone / "logs/trace.log").unlink(missing_ok=True)
         (clone / "results/journal/trace.jsonl").unlink(missing_ok=True)  # what stopped traces have kept
-        command = [sys.executable, "-m", "snakemake", "--cores", "2", TRAFFIC]
-        environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-        runs.append(subprocess.Popen(command, cwd=clone, env=environment, **pipes))
+        runs.append(started(clone, TRAFFIC))
         wait_until((clone / "logs/trace.log").exists, message="the trace")
         return runs[-1]
 
@@ -163,7 +151,7 @@ def test_a_stopped_run_ends_in_seconds_with_the_same_words(clone, tracing, how, 
 
 @pytest.mark.parametrize("after_s", [3, 4, 5])
 def test_a_run_that_is_stopped_while_it_starts_says_so_too(clone, after_s):
-    run = start(clone, TRAFFIC)
+    run = started(clone, TRAFFIC)
     time.sleep(after_s)
     os.killpg(run.pid, signal.SIGINT)
     assert run.wait(20) and not ours(clone)
@@ -208,11 +196,7 @@ def page(tmp_path):
         script = (ROOT / "workflow/scripts/page.py").read_text()
         begin = f"{HEAD}\n    Path({str(tmp_path / 'begun')!r}).touch()\n    {work}"
         (clone / "workflow/scripts/page.py").write_text(script.replace(HEAD, begin))
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", "--allowed-rules", "page"]
-        command += ["--", "results/report.html"]
-        environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=clone, env=environment, start_new_session=True, **pipes)
+        return started(clone, "--allowed-rules", "page", "--", "results/report.html")
 
     return run, clone / "results/report.html", tmp_path / "begun"
 
@@ -253,19 +237,8 @@ def test_a_clone_may_lie_anywhere(tmp_path):
     pipes = {"cwd": clone, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run(["sh", "-c", command], **pipes)
     assert done.returncode == 0 and str(clone) in done.stdout, done.stderr
-    measured = pd.read_csv(clone / "results/emulator/tasks/task1a.csv")
-    assert set(measured.status) == {"ok"}
+    assert set(pd.read_csv(clone / "results/emulator/tasks/task1a.csv").status) == {"ok"}
     assert pd.read_csv(clone / "results/traffic.csv").races.notna().any()
-    traced = [
-        sys.executable,
-        "-m",
-        "tilewise",
-        "trace",
-        "kernels/textbook/naive.cu",
-        "--shape",
-        "33x35x70",
-        "--block",
-        "32x8",
-    ]
-    done = subprocess.run(traced, **pipes)
+    traced = "-m tilewise trace kernels/textbook/naive.cu --shape 33x35x70 --block 32x8"
+    done = subprocess.run([sys.executable, *traced.split()], **pipes)
     assert done.returncode == 0 and "naive" in done.stdout, done.stderr

@@ -3,21 +3,18 @@
 Every test stops one task of eight points in the middle, then lets it end, by itself or in a second run.
 """
 
-import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pandas as pd
 import pytest
 import yaml
+from clones import measured, snakemake
 from waiting import wait_until
 
 pytestmark = pytest.mark.slow
-CSV = "results/emulated/tasks/task1a.csv"
+CSV, JOURNAL = "results/emulated/tasks/task1a.csv", "results/emulated/journal/task1a.jsonl"
 BLOCKS = ["8x128", "16x64", "32x32", "64x16", "128x8", "256x4", "16x16", "32x8"]
 SWEEP = {"kernel": "naive", "dtype": "float", "shapes": "square", "block": BLOCKS}
 
@@ -31,10 +28,8 @@ def probed_and_built(emulated, tmp_path_factory):
         emulator={"shapes": [{"n": 640, "p": 640, "m": 640}]},
         tasks={"task1a": {"title": "eight slow points", "sweeps": [SWEEP]}},
     )
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "config/cluster.yaml"]
-    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
-    target = ["--", "results/emulated/device.json"]
-    subprocess.run([*command, *target], cwd=clone, env=environment, check=True, capture_output=True, timeout=200)
+    done = snakemake(clone, "--configfile", "config/cluster.yaml", "--", "results/emulated/device.json")
+    assert done.returncode == 0, done.stderr
     return clone
 
 
@@ -43,17 +38,11 @@ def clone(probed_and_built, tmp_path):
     return shutil.copytree(probed_and_built, tmp_path / "clone", symlinks=True)
 
 
-def measured(clone):
-    """The keys of the measured points, each as often as it was measured."""
-    journal = clone / "results/emulated/journal/task1a.jsonl"
-    lines = journal.read_text().splitlines() if journal.exists() else []
-    whole = [line for line in lines if line.endswith("}}")]
-    return [json.loads(line)["key"] for line in whole]
-
-
 def in_the_middle(run):
     """Wait until a run's job has measured two points or more; returns the job's id."""
-    wait_until(lambda: len(measured(run.clone)) >= 2 or run.process.poll() is not None, 240, "two measured points")
+    wait_until(
+        lambda: len(measured(run.clone / JOURNAL)) >= 2 or run.process.poll() is not None, 240, "two measured points"
+    )
     assert not (run.clone / CSV).exists()
     [job] = set(run.cluster.running()) - run.before
     return job
@@ -62,7 +51,7 @@ def in_the_middle(run):
 def whole(clone):
     """Every point is in the table, and was measured once."""
     assert list(pd.read_csv(clone / CSV).status) == ["ok"] * len(BLOCKS)
-    keys = measured(clone)
+    keys = measured(clone / JOURNAL)
     assert len(keys) == len(set(keys)) == len(BLOCKS)
     return True
 
