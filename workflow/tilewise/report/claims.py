@@ -191,7 +191,9 @@ def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     for platform in evidence.everyone:
         own = verdicts[verdicts["platform"] == platform.name]
         found = own.drop_duplicates("id").set_index("id")["of_claim"]
-        table[f"verdict {platform.name}"] = found.map(lambda verdict: verdict.elsewhere) if platform.recorded else found
+        table[f"verdict {platform.name}"] = (
+            found.map(lambda words: Verdict(words).elsewhere) if platform.recorded else found
+        )
         table[f"measured {platform.name}"] = _by_case(own, _measured)
     return table.reset_index()
 
@@ -224,5 +226,5 @@ def _measured(row):
     )
     text = row["value_words"] or middle
     text = text if low == high or not row["known"] else f"{middle} ({low} to {high})"
-    text += f", {row['verdict'].elsewhere}" if row["case"] else ""
+    text += f", {Verdict(row['verdict']).elsewhere}" if row["case"] else ""
     return f"{text}; {row['reason']}" if row["reason"] else text

@@ -284,8 +284,13 @@ def claims_html(verdicts: pd.DataFrame, evidence: Evidence, number: int | None =
 
 def _strip(own: pd.DataFrame, evidence: Evidence) -> str:
     """One mark per claim on a platform, those of a source together."""
+
+    def mark(row):
+        verdict = claims.Verdict(row.of_claim)
+        return verdict.mark, row.id, f"{verdict.elsewhere}: {row.claim}"
+
     sources = [
-        (source, [(row.of_claim.mark, row.id, f"{row.of_claim.elsewhere}: {row.claim}") for row in part.itertuples()])
+        (source, [mark(row) for row in part.itertuples()])
         for source, part in own.drop_duplicates("id").groupby("source", sort=True)
     ]
     return pieces().strip(f"{evidence.labels[own['platform'].iloc[0]]}: {claims.counts(own)}", sources)
