@@ -610,3 +610,11 @@ def test_a_kernel_judged_in_short_sums_is_not_said_to_fail_in_long_ones(recorded
     worse = recorded.gpu["relative_error"].mask(recorded.gpu["kernel"] == "multi_tile", 1e-5)
     changed = dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=worse))
     assert "its error is that of SGEMM" not in section(changed, "07-past-the-peak.md")
+
+
+def test_a_recording_without_the_threads_of_a_launch_has_its_table(recorded):
+    known = tables.launch_limits(recorded)
+    assert known["percent_of_limit"].max() > 100
+    facts = recorded.facts | {"launch_limits": recorded.facts["launch_limits"].assign(threads=None)}
+    found = tables.launch_limits(dataclasses.replace(recorded, facts=facts))
+    assert len(found) == len(known) and found["percent_of_limit"].isna().all()

@@ -169,7 +169,8 @@ def launch_limits(evidence: Evidence) -> pd.DataFrame:
     for row in evidence.facts["launch_limits"].to_dict("records"):
         allowed = limits[row["platform"]]
         shared = allowed["shared_bytes_per_block_optin" if row["limit_raised"] is True else "shared_bytes_per_block"]
-        most = max(row["threads"] / allowed["max_threads_per_block"], row["shared_bytes"] / shared)
+        asked = pd.Series([row["threads"], row["shared_bytes"]], dtype="float64")  # a damaged recording may lack one
+        most = (asked / [allowed["max_threads_per_block"], shared]).max(skipna=False)
         rows.append(row | {"block": f"{row['block_x']} × {row['block_y']}", "percent_of_limit": 100 * most})
     return pd.DataFrame(rows, columns=[*evidence.facts["launch_limits"], "block", "percent_of_limit"])
 
