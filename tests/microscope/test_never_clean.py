@@ -1,10 +1,13 @@
 """What a kernel does wrong is seen wherever it does it: of each kind a faulty kernel, and beside it a clean one."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from builders import trace
 from test_microscope import kernel_of, kinds_of
+
+from tilewise.microscope import calls
 
 PRODUCT = "C[threadIdx.x] = A[0] * B[threadIdx.x];"
 AT = "const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&bar));"
@@ -276,6 +279,33 @@ def test_the_grid_meets_in_a_cooperative_launch_only(tmp_path, cooperative):
     said = [str(fault) for fault in faults]
     assert [fault.kind for fault in faults] == ([] if cooperative else ["trap"]), said
     assert cooperative or "thread (0, 0) synchronises the grid in a launch that is not coop" in said[0]
+
+
+@pytest.mark.parametrize("who", ["threadIdx.x % 2 == 0", "blockIdx.x == 0"])
+def test_a_thread_that_ends_does_not_arrive_at_the_grid_s_barrier(tmp_path, who):
+    text = f"""#include <cooperative_groups.h>
+    __global__ void f(int* c)
+    {{
+        if ({who}) cooperative_groups::this_grid().sync();
+        c[32 * blockIdx.x + threadIdx.x] = 1;
+    }}
+    """
+    path = Path(tmp_path, "grid.cu")
+    path.write_text(text)
+    report = calls.trace(path, "f", 2, 32, {"c": "int[64]"}, cooperative=True)
+    assert [fault.kind for fault in report.faults] == ["deadlock"], report.faults
+    assert "the grid's barrier, at which 32 of 64 threads have arrived" in str(report.faults[0])
+
+
+def test_a_volatile_store_reads_nothing(tmp_path):
+    path = Path(tmp_path, "volatile.cu")
+    path.write_text(
+        "__global__ void f(volatile int* c, int* d) { c[threadIdx.x] = 1; atomicExch(d + threadIdx.x, 1); }"
+    )
+    report = calls.trace(path, "f", 1, 32, {"c": "int[32]", "d": "int[32]:zero"})
+    assert report.ok, report.faults
+    report = calls.trace(path, "f", 1, 32, {"c": "int[32]", "d": "int[32]"})
+    assert [fault.kind for fault in report.faults] == ["uninitialised"], report.faults
 
 
 def test_a_block_without_whole_warps_has_no_lanes_that_ended(tmp_path):

@@ -25,7 +25,7 @@ void run_st(const Instruction& i, Frame& f)
     char* to = pointer(i, address(i.operands[0], f));
     if (i.has("release")) fence(1);
     if (is_strong(i))
-        watch::atomic(to, bytes * i.width, true, f.pc);
+        watch::atomic(to, bytes * i.width, true, f.pc, watch::Strength::strong);
     else if (!watch::accesses(to, bytes * i.width, true, f.pc) && i.starts("shared"))
         return;
     for (unsigned k = 0; k < i.width; ++k) {

@@ -9,16 +9,18 @@ namespace {
 struct BlocksBarrier {
     const char* name;
     unsigned first_thread, end_thread;
+    unsigned needed;  // how many threads must arrive, whether they have ended or not; 0: those that have not
     unsigned arrived, phase;
     std::vector<unsigned> phases;  // of each thread's last arrival, counted from 1
     std::vector<bool> open;        // whether it has not waited since
     Known coming, known;           // what those who arrived show
     Known here, there;             // that they arrived at all
 
-    BlocksBarrier(const char* name, unsigned first, unsigned blocks)
+    BlocksBarrier(const char* name, unsigned first, unsigned blocks, unsigned needed)
         : name(name),
           first_thread(first * slots_of_block),
           end_thread((first + blocks) * slots_of_block),
+          needed(needed),
           arrived(0),
           phase(0),
           phases(blocks * slots_of_block),
@@ -30,6 +32,7 @@ std::vector<BlocksBarrier> blocks_barriers;  // of each cluster, and then of the
 
 void look_at_barrier(BlocksBarrier& b)
 {
+    if (b.arrived < b.needed) return;
     for (unsigned t = b.first_thread; t < b.end_thread; ++t)
         if ((alive[t / 32] >> t % 32 & 1) && b.phases[b.place(t)] <= b.phase)
             return;  // who has ended is not waited for
@@ -66,8 +69,8 @@ void wait_at(BlocksBarrier& b, const char* file, int line, const void* pc)
     b.open[self] = false;
     const Why why = [](const void* object, std::uint64_t) {
         const auto& b = *static_cast<const BlocksBarrier*>(object);
-        const unsigned live = live_threads(b.first_thread, b.end_thread);
-        return b.name + (", at which " + std::to_string(b.arrived)) + " of " + std::to_string(live) +
+        const unsigned all = b.needed ? b.needed : live_threads(b.first_thread, b.end_thread);
+        return b.name + (", at which " + std::to_string(b.arrived)) + " of " + std::to_string(all) +
                " threads have arrived";
     };
     // Who comes last goes on with the others, so that what its warp does next is one request.
@@ -101,8 +104,11 @@ void start_blocks_barriers()
 {
     blocks_barriers.clear();
     for (unsigned rank = 0; rank < cluster_blocks; rank += cluster_size)
-        blocks_barriers.emplace_back("the cluster's barrier", rank, cluster_size);
-    if (cluster_blocks == grid_blocks()) blocks_barriers.emplace_back("the grid's barrier", 0, cluster_blocks);
+        blocks_barriers.emplace_back("the cluster's barrier", rank, cluster_size, 0);
+    // CUDA's barrier of the grid counts whole blocks; a thread that has ended does not arrive for it.
+    if (cluster_blocks == grid_blocks())
+        blocks_barriers.emplace_back("the grid's barrier", 0, cluster_blocks,
+                                     cluster_blocks * blockDim.x * blockDim.y * blockDim.z);
 }
 
 void ends_at_blocks_barriers(unsigned thread)

@@ -36,8 +36,10 @@ void block_ends();
 // ---- From the threads and from the units beside them ----------------------------------------------------------------
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
-bool uses(const void* address, unsigned bytes, bool write, const void* pc);   // accesses that are not counted, of units
-void atomic(const void* address, unsigned size, bool write, const void* pc);  // a strong access: no race with others
+bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
+// Strong accesses do not race with each other; an exchange also reads what it writes over.
+enum class Strength : char { weak, strong, exchange };
+void atomic(const void* address, unsigned size, bool write, const void* pc, Strength strength = Strength::exchange);
 /// A load by the path of what nobody writes while the kernel runs.
 void reads_only(const void* address, unsigned bytes, const void* pc);
 /// From now on these bytes of shared memory are an mbarrier, which threads do not write; with a pc of null they are

@@ -31,11 +31,12 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
             if (!faulty) report_beside(Kind::asynchrony, access, Case::plain, sites[cell->coming - 1].pc);
             faulty = true;
         }
-        if ((!access.write || access.atomic) && !is_written && !initialised && !unknown_is_fine) {
+        if ((!access.write || access.strength == watch::Strength::exchange) && !is_written && !initialised &&
+            !unknown_is_fine) {
             if (!faulty) report_access(Kind::uninitialised, access);
             faulty = true;
         }
-        if (is_written && whole && !(access.atomic && sites[cell->write_site].atomic) &&
+        if (is_written && whole && !(access.atomic() && sites[cell->write_site].atomic) &&
             at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
             if (!faulty)
                 report_access(Kind::race, access, cell->write_stamp, cell->writer, sites[cell->write_site].pc, true);
@@ -65,7 +66,7 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
             cell->write_stamp = clock_now;
             cell->writer = running;
             cell->write_site = site;
-        } else if (whole && !access.atomic) {  // a strong read and a strong write are no race
+        } else if (whole && !access.atomic()) {  // a strong read and a strong write are no race
             mark_read(*cell, running, site, access.space);
         }
     }
@@ -79,7 +80,7 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
         const std::uint64_t offset = access.address - array.begin;
         if (offset < array.bytes && offset + access.size <= array.bytes) {
             const unsigned site = site_at(access.pc, global, access.write, access.size);
-            sites[site].atomic = access.atomic;
+            sites[site].atomic = access.atomic();
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
@@ -138,7 +139,7 @@ bool find_shared(Access& access)
     const bool own = cluster_blocks == 1 || rank_at(access.address) == rank_of(running);
     const unsigned site =
         own ? site_at(access.pc, shared, access.write, access.size) : remote_site(access.pc, access.write, access.size);
-    sites[site].atomic = access.atomic;
+    sites[site].atomic = access.atomic();
     if (counting) count(site, access.address);
     if (watching) examine(access, shared_cell(access.address), site, false);
     if (watching && !own) examine_remote(access);
@@ -165,7 +166,7 @@ bool find_shared(Access& access)
     report_access(Kind::out_of_bounds, access);
 }
 
-bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic);
+bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength strength);
 
 // A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
 [[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
@@ -185,7 +186,7 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic);
     report_access(Kind::misaligned, access);
     const unsigned piece = (access.address | access.size) & -(access.address | access.size);
     for (unsigned offset = 0; offset < access.size; offset += piece)
-        access_any(access.address + offset, piece, access.write, access.atomic);
+        access_any(access.address + offset, piece, access.write, access.strength);
 }
 
 // Most of a kernel's accesses are to shared memory, and most of them reads of what threads of the block wrote before
@@ -232,9 +233,9 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic);
     return true;
 }
 
-[[gnu::noinline]] bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic)
+[[gnu::noinline]] bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength strength)
 {
-    Access access{at, size, write, last_access, global, -1, 0, atomic};
+    Access access{at, size, write, last_access, global, -1, 0, strength};
     bool inside = true;
     if (at % size) {
         access_misaligned(access);
@@ -250,19 +251,19 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, bool atomic);
     return inside;
 }
 
-[[gnu::always_inline]] inline bool access_memory(std::uintptr_t at, unsigned size, bool write, bool atomic)
+[[gnu::always_inline]] inline bool access_memory(std::uintptr_t at, unsigned size, bool write, watch::Strength strength)
 {
     if (watching ? !write && read_quietly(at, size, last_access)
                  : counting && count_quietly(at, size, write, last_access))
         return true;
-    return access_any(at, size, write, atomic);
+    return access_any(at, size, write, strength);
 }
 
 // The same for a size that the compiler knows.
 template <unsigned size, bool write>
 [[gnu::noinline]] bool access_sized(std::uintptr_t at)
 {
-    return access_memory(at, size, write, false);
+    return access_memory(at, size, write, watch::Strength::weak);
 }
 
 // Below the frame of the function that is running there is no variable.
@@ -272,10 +273,10 @@ template <unsigned size, bool write>
     report(fault_of(Kind::out_of_bounds, {at, size, write, last_access, shared, -1, at}, Case::below_frame));
 }
 
-bool accessed(const void* address, unsigned size, bool write, const void* pc, bool atomic)
+bool accessed(const void* address, unsigned size, bool write, const void* pc, watch::Strength strength)
 {
     const auto at = number_of(address);
-    return is_own(at, size, write, pc) || access_memory(at, size, write, atomic);
+    return is_own(at, size, write, pc) || access_memory(at, size, write, strength);
 }
 
 #define EMULATOR_SIZED(size)                                    \
@@ -316,11 +317,11 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
     return inside;
 }
 
-void atomic(const void* address, unsigned size, bool write, const void* pc)
+void atomic(const void* address, unsigned size, bool write, const void* pc, Strength strength)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
     if (watching && !on_stack(at)) meet_at_atomic(at, write);
-    accessed(address, size, write, pc, true);
+    accessed(address, size, write, pc, strength);
 }
 
 void reads_only(const void* address, unsigned bytes, const void* pc)

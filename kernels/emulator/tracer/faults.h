@@ -45,7 +45,9 @@ struct Access {
     Space space;
     int array;  // or -1
     std::uint64_t begin;
-    bool atomic = false;
+    watch::Strength strength = watch::Strength::weak;
+
+    bool atomic() const { return strength != watch::Strength::weak; }
 };
 
 extern std::vector<Fault> faults;

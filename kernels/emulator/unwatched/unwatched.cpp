@@ -17,7 +17,7 @@ void barrier_releases(const std::vector<Fiber*>&) {}
 void warp_goes_on() {}
 void block_ends() {}
 bool accesses(const void*, unsigned, bool, const void*) { return true; }
-void atomic(const void*, unsigned, bool, const void*) {}
+void atomic(const void*, unsigned, bool, const void*, Strength) {}
 void reads_only(const void*, unsigned, const void*) {}
 void guard(const void*, unsigned, const void*) {}
 void sum_begins(const void*, unsigned, unsigned, const void*) {}
