@@ -40,6 +40,12 @@ def test_the_studys_own_sections_are_right(kernels):
     sections.check(kernels, synthetic.config()["tasks"])
 
 
+def test_lines_are_as_long_as_those_of_the_code():
+    """Markdown and Jinja2 allow a break at every blank."""
+    lines = [(path.name, line) for path in sections.FOLDER.glob("*.md") for line in path.read_text().splitlines()]
+    assert [(name, line) for name, line in lines if len(line) > 120] == []
+
+
 def test_a_sentence_is_changed_in_one_file(tmp_path, gpu, monkeypatch):
     """A writer edits Markdown; nothing else."""
     folder = tmp_path / "sections"
