@@ -1,6 +1,7 @@
 """The tables and figures beside those of tasks, by the names that sections use; each is made for a `render.Page`."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,9 @@ from tilewise.evidence import Evidence
 from tilewise.explain import (
     accuracy,
     blocks,
+    bottleneck,
     climb,
+    profiles,
     runs,
     scatter,
     sizes,
@@ -21,28 +24,30 @@ from tilewise.report import claims, figures, tables
 from tilewise.study.status import Status
 
 
-def _of_evidence(make: Callable[[Evidence], pd.DataFrame]) -> Callable[[Any], pd.DataFrame]:
-    return lambda page: make(page.evidence)
+def _of_evidence(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]:
+    return lambda page: getattr(module, name)(page.evidence)
 
 
-#: Where functions of these names make a table from the evidence.
+#: Functions of these names make a table of the evidence alone.
 _OF_EVIDENCE = {
     blocks: ("block_shapes", "double_cost", "few_blocks"),
     climb: ("tile_counts",),
-    runs: ("cards", "company", "not_emulated"),
+    profiles: ("profiled",),
+    runs: ("cards", "company", "durations", "failures", "not_emulated", "parts", "provenance", "verification"),
     scatter: ("between_cards", "between_runs", "clocks"),
     sizes: ("beyond_naive", "probes"),
+    tables: ("occupancy",),
     timings: ("batched", "edges"),
-    traffic: ("agreement", "faults"),
+    traffic: ("agreement", "cache_lines", "counted_against_hardware", "faults", "traffic"),
     tuned: ("tuning", "variants"),
 }
-_MADE = tables.OVERVIEW | {name: getattr(module, name) for module, names in _OF_EVIDENCE.items() for name in names}
 #: The tables beside those of tasks, by the name that sections use: what is made from the evidence alone, and the rest.
 TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
-    **{name: _of_evidence(make) for name, make in _MADE.items()},
+    **{name: _of_evidence(module, name) for module, names in _OF_EVIDENCE.items() for name in names},
     "best_of_each": lambda page: page.ladder,
     "broken_claims": lambda page: accuracy.broken_claims(tables.accuracy(page.evidence)),
     "causes": lambda page: runs.causes(page.frame("failures")),
+    "choices": lambda page: tables.choices(page.evidence, *page.tasks),
     "checked": lambda page: runs.checked(page.evidence, page.frame("verification")),
     "counted": lambda page: page.frame("counted_against_hardware").query("counted != hardware"),
     "fastest": lambda page: pd.concat(
@@ -52,6 +57,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "instructions": lambda page: climb.loops(page.evidence),
     "joules": lambda page: _with_anchors(tables.energy(page.evidence), page.evidence),
     "ladder": lambda page: page.ladder[page.ladder["speedup_over_naive"].notna()],
+    "limited_by": lambda page: bottleneck.limits(page.evidence),
     "longer_with_lines": lambda page: traffic.longer_with_lines(page.frame("cache_lines")),
     "missing_roofs": lambda page: page.frame("roofs")[lambda rows: rows["status"] != Status.OK],
     "models": lambda page: runs.models(page.frame("cards"), page.evidence),
