@@ -128,7 +128,8 @@ class Machine:
         rows = self._fastest(where).head(1)
         [row] = rows.fillna({"runs": 1}).to_dict("records")
         [low], [high] = within(rows)
-        return Spread(row["time_ms"], low, high, known=row["runs"] > 1 or not row["samples"] < FEWEST_SAMPLES)
+        few = pd.notna(row["samples"]) and row["samples"] < FEWEST_SAMPLES
+        return Spread(row["time_ms"], low, high, known=row["runs"] > 1 or not few)
 
     def rate(self, **where):
         """Rate in GFLOP/s of the fastest row that fits."""
