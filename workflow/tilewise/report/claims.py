@@ -36,7 +36,7 @@ class Verdict(StrEnum):
     UNTESTED = "cannot be tested here", "unknown"
     BROKEN = "cannot be made", "unknown"
 
-    def __new__(cls, words: str, mark: str):
+    def __new__(cls, words: str, mark: str = ""):  # without a mark one is looked up: Verdict("holds here")
         verdict = str.__new__(cls, words)
         verdict._value_, verdict.mark = words, mark
         return verdict
