@@ -195,7 +195,7 @@ def test_in_a_pipe_a_line_tells_the_point_without_escape_codes(handler, folder):
 
 def test_a_run_says_at_its_start_how_long_it_takes(handler):
     handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
-    assert ended(handler)[0] == "this run is about 1 min of work; parallel jobs shorten it"
+    assert ended(handler)[0] == "this run is about 1 min of work"
 
 
 def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder):

@@ -52,7 +52,7 @@ class LogHandler(LogHandlerBase):
             self.begun = True
         elif event == LogEvent.RUN_INFO:
             self.run = progress.Run({rule: count for rule, count in record.stats.items() if rule != "total"})
-            self._say(f"this run is {progress.in_words(self.run.seconds())} of work; parallel jobs shorten it")
+            self._say(f"this run is {progress.in_words(self.run.seconds())} of work")
             self.screen.start()
         elif event == LogEvent.JOB_INFO:
             jobs[record.jobid] = progress.Job(record.rule_name, record.wildcards)
