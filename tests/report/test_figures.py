@@ -91,7 +91,7 @@ def test_a_wrong_entry_is_one_message(tmp_path, old, new, said):
     ("template", "said"),
     [
         ("{kernel}: {rate:three}", "tiled: 1,234"),
-        ("{small:three}[, {share:.0%}]", "0.500"),
+        ("{small:three}[, {share:.0%}]", "0.5"),
         ("{small:.1f}[, of {rate:,.0f}]", "0.5, of 1,234"),
         ("TFLOP/s[{rate:?}, of the peak][{share:?}, of another]", "TFLOP/s, of the peak"),
         ("{quantity:words}", "memory bandwidth"),

@@ -35,7 +35,7 @@ _ALWAYS = {"time_ms", "measured", "message", "status"}
 #: A table of more columns is printed in smaller letters.
 _WIDE = 14
 #: A table of so many columns fits into one of the two columns of a printed page.
-_NARROW = 7
+_NARROW = 6
 #: Columns of long text.
 _LONG_TEXT = {"cards", "kernels", "machine", "message", "note", "reason", "tasks"}
 #: Columns of some words, which break between them if the page is narrow.
