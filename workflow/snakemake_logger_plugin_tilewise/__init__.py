@@ -25,7 +25,7 @@ PAUSE_S, LOOK_S, LINES = 10.0, 0.25, 4
 
 
 class LogHandler(LogHandlerBase):
-    """One per run; Snakemake calls `emit` from a thread of its own."""
+    """One per run; Snakemake calls `emit` from a separate thread."""
 
     writes_to_stream, writes_to_file, has_filter, has_formatter, needs_rulegraph = True, False, True, True, False
 

@@ -17,7 +17,7 @@ __forceinline__ void __pipeline_memcpy_async(void* to, const void* from, size_t 
 namespace cuda {
 
 /// The part of a copy that the thread `rank` of `threads` makes, in the widest pieces that all allow: asynchronous
-/// ones, but for pieces under 4 bytes.
+/// ones, except pieces under 4 bytes.
 __forceinline__ void copy_async(void* to, const void* from, size_t bytes, unsigned rank, unsigned threads)
 {
     const size_t any = reinterpret_cast<size_t>(to) | reinterpret_cast<size_t>(from) | bytes | 16;

@@ -119,7 +119,7 @@
     inline name h##function(name a) { return name(expression); }         \
     inline name2 h2##function(name2 a) { return {h##function(a.x), h##function(a.y)}; }
 
-// Of a pair: 1 or 0 each, as numbers; whether both are so; a mask of 16 bits each.
+// A comparison of pairs gives 1 or 0 for each, as numbers; whether both hold; or a mask of 16 bits for each.
 #define EMULATOR_SMALL_FLOAT_PAIR_COMPARISON(name, name2, sign, function)                                         \
     __forceinline__ name2 __h##function##2(name2 a, name2 b) { return {name(a.x sign b.x), name(a.y sign b.y)}; } \
     __forceinline__ bool __hb##function##2(name2 a, name2 b) { return a.x sign b.x && a.y sign b.y; }             \

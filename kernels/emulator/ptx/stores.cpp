@@ -29,7 +29,7 @@ void still_under_way(const Origin& origin, const char* what)
                       origin.source->file, origin.source->line, origin.pc);
 }
 
-// Of each thread, by group. They read when they must be done, not before.
+// The stores of each thread, by group. They read when they must be done, not before.
 struct Store {
     std::uint32_t from;
     std::uint64_t to;

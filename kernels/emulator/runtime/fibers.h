@@ -48,7 +48,7 @@ struct Fiber {
 };
 extern Fiber* current;  // whose thread runs; null while none does
 
-/// Whether an address lies on the stack of the running thread: in a variable of its own.
+/// Whether an address lies on the stack of the running thread, so in one of its local variables.
 inline bool on_stack(std::uintptr_t at) { return at - reinterpret_cast<std::uintptr_t>(current->stack) < stack_bytes; }
 
 }  // namespace emulator

@@ -47,7 +47,7 @@ EMULATOR_EXPORT void emulator_place(const std::uint64_t* offsets, const std::uin
     }
 }
 
-/// The address of a thread_local variable, in place of the C library's own: the compiler calls it by this name.
+/// The address of a thread_local variable, instead of the C library's function: the compiler calls it by this name.
 struct EmulatorTlsIndex {
     unsigned long module, offset;
 };

@@ -259,7 +259,7 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength st
     return access_any(at, size, write, strength);
 }
 
-// The same for a size that the compiler knows.
+// An access whose size the compiler knows.
 template <unsigned size, bool write>
 [[gnu::noinline]] bool access_sized(std::uintptr_t at)
 {

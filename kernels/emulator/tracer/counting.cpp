@@ -72,7 +72,7 @@ Wavefronts wavefronts_of(const Request& request, unsigned size, unsigned lanes)
         });
         if (lowest > highest) continue;
         ++all.fewest;
-        if (highest - lowest < 32) {  // as most are: each word has a bank of its own
+        if (highest - lowest < 32) {  // as most are: no two words share a bank
             ++all.needed;
             continue;
         }

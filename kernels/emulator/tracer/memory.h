@@ -45,7 +45,7 @@ inline std::size_t units(std::size_t bytes) { return (bytes + unit - 1) >> unit_
 inline std::size_t cell_at(std::size_t offset) { return offset >> unit_bits; }
 inline std::uintptr_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
-// Shared memory of all blocks of the cluster, each in a window of its own.
+// Shared memory of all blocks of the cluster, each in a separate window.
 inline std::uint64_t offset_at(std::uintptr_t address) { return (address - shared_begin) & (window_alignment - 1); }
 inline unsigned rank_at(std::uintptr_t address) { return (address - shared_begin) >> block_window_bits; }
 inline bool is_shared(std::uintptr_t address)

@@ -1,4 +1,4 @@
-"""The verdicts of the accuracy gate in short: for which operands a kernel may be used in place of SGEMM."""
+"""The verdicts of the accuracy gate in short: for which operands a kernel may be used instead of SGEMM."""
 
 import pandas as pd
 
