@@ -11,7 +11,7 @@ from clones import copy_repository
 from xdist.scheduler import LoadFileScheduling
 
 from tilewise import ROOT
-from tilewise.measure import gpus
+from tilewise.nvidia import gpus
 from tilewise.study import registry
 from tilewise.study.device import EMULATED_LIMITS, Device
 

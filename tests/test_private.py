@@ -15,7 +15,6 @@ LEFT = {
     "_exit": "documented, of os",
     "_fields_": "documented, of a structure of ctypes",
     "_handle": "ctypes has no other way to close a library, which the emulator does between kernels",
-    "_actions": "argparse has no other list of its options",
 }
 #: Lines that stay, with the reason.
 LINES = {
@@ -46,6 +45,20 @@ def test_nothing_reaches_into_snakemake():
     code = [(place, line.split("#")[0]) for place, line in lines()]
     found = [place for place, line in code if re.search(NEVER, re.sub(r"tilewise\.workflow", "", line))]
     assert [place for place in found if ": rm -rf " not in place and place.split(": ", 1)[1] not in LINES] == []
+
+
+#: The packages through which NVIDIA's driver, libraries and tools are reached.
+VENDORS_OWN = re.compile(r"(?:import|from) (?:cupy|pynvml|cuda)\b")
+#: The programs of its toolkit and driver, as words of a command.
+PROGRAMS = re.compile(r"""["'](?:ncu|nvdisasm|nvidia-smi|nvcc)["']""")
+
+
+def test_only_the_vendors_package_speaks_to_its_gpus():
+    """Nor does anything else import the package: it asks for a `Vendor`."""
+    for place, line in lines():
+        if not place.startswith("workflow/tilewise/nvidia/") and ".py:" in place:
+            assert not VENDORS_OWN.search(line) and not PROGRAMS.search(line), place
+            assert "tilewise.nvidia" not in line or place.startswith("workflow/tilewise/vendor.py"), place
 
 
 #: Constants that several modules have, because they mean the same in each.

@@ -257,6 +257,12 @@ def test_before_a_run_and_without_one_snakemakes_words_are_shown(handler):
     assert ended(handler) == ["Unlocked working directory.", "MissingRuleException: no rule"]
 
 
+def test_a_target_that_does_not_exist_is_answered_with_the_tasks(handler, monkeypatch):
+    monkeypatch.setattr(progress, "EXPECTED", {("measure", "fast", "task3"): (5.0, 2), ("trace", "", ""): (9.0, 0)})
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, "No rule to produce Task3", exception="MissingRuleException"))
+    assert ended(handler) == ["No rule to produce Task3", "The tasks are task3; other targets are files in results/."]
+
+
 def test_an_error_of_no_job_is_told(handler):
     handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "WorkflowError: the scheduler is lost"))

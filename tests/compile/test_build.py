@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tilewise import UserError
-from tilewise.compile import build, cuda
+from tilewise.compile import build
+from tilewise.nvidia import nvrtc
 from tilewise.study import registry
 from tilewise.study.device import Device
 from tilewise.study.points import point
@@ -40,7 +41,7 @@ def some_instance(kernel, dtype):
 @pytest.mark.parametrize("kernel", ALL_GPUS, ids=lambda kernel: kernel.name)
 def test_every_kernel_compiles(kernel, capability):
     for dtype in kernel.dtypes:
-        cubin, entry = cuda.compile_cubin(kernel, some_instance(kernel, dtype), capability)
+        cubin, entry = nvrtc.compile_cubin(kernel, some_instance(kernel, dtype), capability)
         assert cubin[:4] == b"\x7fELF"
         assert kernel.name in entry["symbol"]
         assert 0 < entry["registers"] <= 255
@@ -68,7 +69,7 @@ def test_every_rung_compiles_as_it_is_tuned(kernel, capability, config, kernels,
 
 def test_static_shared_memory_is_what_the_tiles_need(kernels):
     for dtype in kernels["tiled"].dtypes:
-        _, entry = cuda.compile_cubin(kernels["tiled"], some_instance(kernels["tiled"], dtype), "9.0")
+        _, entry = nvrtc.compile_cubin(kernels["tiled"], some_instance(kernels["tiled"], dtype), "9.0")
         assert entry["shared_bytes"] == 2 * 16 * 16 * PRECISIONS[dtype].itemsize
 
 

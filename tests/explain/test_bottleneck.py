@@ -100,7 +100,9 @@ def test_without_a_measured_roof_the_clock_gives_it():
     assert shares(6_400, demand(wavefronts=0.5), bare, "float")["shared memory"] == pytest.approx(0.5)
     slow = Roofs(100, 500)
     assert shares(6_400, demand(wavefronts=0.5), slow, "float")["shared memory"] == pytest.approx(1.0)
-    assert bytes_per_multiply_add({"n": 1000, "p": 1000, "m": 1000}, 4) == pytest.approx(32 * 4 * 3 / 1000)
+    cube = {"n": 1000, "p": 1000, "m": 1000}
+    assert bytes_per_multiply_add(cube | {"dtype": "float"}) == pytest.approx(32 * 4 * 3 / 1000)
+    assert bytes_per_multiply_add(cube | {"dtype": "int8"}) == pytest.approx(32 * (1 + 1 + 4) / 1000)
 
 
 def test_the_table_names_a_limit_for_what_was_counted(tmp_path):

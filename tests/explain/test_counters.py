@@ -12,6 +12,8 @@ from builders import two_launches, work_of
 
 from tilewise import UserError
 from tilewise.explain import counters
+from tilewise.nvidia import ncu
+from tilewise.study.device import Device
 from tilewise.study.points import point
 from tilewise.study.registry import load
 
@@ -23,30 +25,19 @@ WIDE = """==PROF== Connected to process 511
 "1","511","void tiled<float, 16>(const T1 *, const T1 *)","(16, 16, 1)","(16, 16, 1)","65536.00"
 ==PROF== Disconnected from process 511
 """
-LONG = """"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"
-"0","9","void naive<float>(const T1 *)","Command line profiler metrics","l1tex__t_requests.sum","request","1,048,576"
-"0","9","void naive<float>(const T1 *)","Command line profiler metrics","l1tex__t_sectors.sum","sector","2,097,152"
-"1","9","void tiled<float, 16>(const T1 *)","Command line profiler metrics","l1tex__t_requests.sum","request","65,536"
-"""
 
 
-def test_parse_wide():
-    first, second = counters.parse(WIDE)
+def test_parse():
+    first, second = ncu.parse(WIDE)
     assert first["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 1048576
     assert second["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 65536
     assert second["Kernel Name"].startswith("void tiled<float, 16>")
 
 
-def test_parse_long():
-    first, second = counters.parse(LONG)
-    assert (first["l1tex__t_requests.sum"], first["l1tex__t_sectors.sum"]) == (1048576, 2097152)
-    assert second["l1tex__t_requests.sum"] == 65536
-
-
 def test_a_rate_of_hits_that_cannot_be_is_no_number():
     """ncu reads hits and accesses in two passes: of a kernel that thrashes the cache it gave 164 %."""
     wide = '"ID","lts__t_sector_hit_rate.pct","l1tex__t_sector_hit_rate.pct"\n"0","164.32","100.00"\n'
-    [launch] = counters.parse(wide)
+    [launch] = ncu.parse(wide)
     assert math.isnan(launch["lts__t_sector_hit_rate.pct"]) and launch["l1tex__t_sector_hit_rate.pct"] == 100
 
 
@@ -76,11 +67,12 @@ def fake_ncu(tmp_path, monkeypatch):
             f"open(sys.argv[-1], 'wb').write({pickle.dumps(launches)!r})\n"
         )
         path.chmod(0o755)
-        return str(path)
+        monkeypatch.setenv("NCU", str(path))
 
     return install
 
 
+GPU = Device.of("9.0")
 POINTS = [
     point("t", "naive", "float", 1, 1, 1, block_x=8, block_y=8),
     point("t", "naive", "float", 2, 2, 2, block_x=8, block_y=8),
@@ -89,7 +81,7 @@ POINTS = [
 
 
 def test_each_kernel_is_built_once_and_its_jobs_can_be_launched(tmp_path):
-    jobs = counters._jobs(POINTS, load(), "9.0", 132, tmp_path)
+    jobs = counters._jobs(POINTS, load(), Device.of("9.0", 132), tmp_path)
     assert [job.point for job in jobs] == POINTS and {path.name for path in tmp_path.iterdir()} == {"naive", "tiled"}
     for job in jobs:
         files = [job.files[launch.instance] for launch in job.launches]
@@ -98,7 +90,8 @@ def test_each_kernel_is_built_once_and_its_jobs_can_be_launched(tmp_path):
 
 
 def test_a_refused_launch_has_no_row(fake_ncu, tmp_path):
-    frame = counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, {0: "", 2: ""}), "9.0")
+    fake_ncu(WIDE, {0: "", 2: ""})
+    frame = counters.count(POINTS, load(), tmp_path / "log", GPU)
     assert list(frame.kernel) == ["naive", "tiled"]
     assert list(frame.global_load_requests) == [1048576, 65536]
     assert frame.global_load_sectors.isna().all()  # not counted: empty, not zero
@@ -106,7 +99,8 @@ def test_a_refused_launch_has_no_row(fake_ncu, tmp_path):
 
 
 def test_a_product_that_is_wrong_has_no_row(fake_ncu, tmp_path):
-    frame = counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, {0: "the product is wrong", 2: ""}), "9.0")
+    fake_ncu(WIDE, {0: "the product is wrong", 2: ""})
+    frame = counters.count(POINTS, load(), tmp_path / "log", GPU)
     assert list(frame.kernel) == ["tiled"] and list(frame.global_load_requests) == [65536]
 
 
@@ -132,8 +126,8 @@ def printed(table):
 
 
 def test_counters_at_full_size(fake_ncu, tmp_path):
-    ncu = fake_ncu(printed(FULL), {0: "", 2: ""})
-    frame = counters.count(POINTS, load(), tmp_path / "log", ncu, "9.0", counted=counters.FULL_SIZE)
+    fake_ncu(printed(FULL), {0: "", 2: ""})
+    frame = counters.count(POINTS, load(), tmp_path / "log", GPU, full_size=True)
     naive, tiled = frame.to_dict("records")
     assert naive["l1_hit_percent"] == 50.35 and math.isnan(tiled["l1_hit_percent"])
     assert (naive["l2_sectors"], tiled["l2_sectors"]) == (4_429_185_024 + 2_097_152, 150)
@@ -148,9 +142,8 @@ def test_of_several_launches_counts_add_up_and_percentages_are_those_of_the_prod
     table["l1tex__t_sector_hit_rate.pct"] = ("%", "10", "90")
     text = printed(table).replace("naive<float>", "turn<float>").replace("tiled<float, 16>", "mine<float>")
     at = point("t", "mine", "float", 8, 8, 8)
-    counted = counters.count(
-        [at], {"mine": kernel}, tmp_path / "log", fake_ncu(text, {0: ""}), "9.0", 1, counters.FULL_SIZE
-    )
+    fake_ncu(text, {0: ""})
+    counted = counters.count([at], {"mine": kernel}, tmp_path / "log", GPU, full_size=True)
     assert list(counted.dram_read_bytes) == [134_250_496 + 4_096] and list(counted.l1_hit_percent) == [90]
 
 
@@ -169,29 +162,33 @@ def test_the_config_names_what_is_counted_at_full_size(config, kernels):
 
 def test_launches_in_another_order_are_noticed(fake_ncu, tmp_path):
     with pytest.raises(UserError, match="not in order"):
-        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, {2: "", 0: ""}), "9.0")
+        fake_ncu(WIDE, {2: "", 0: ""})
+        counters.count(POINTS, load(), tmp_path / "log", GPU)
     with pytest.raises(UserError, match="2 launches of 3"):
-        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(WIDE, {0: "", 1: "", 2: ""}), "9.0")
+        fake_ncu(WIDE, {0: "", 1: "", 2: ""})
+        counters.count(POINTS, load(), tmp_path / "log", GPU)
 
 
 def test_permission(fake_ncu, tmp_path):
     refusal = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters"
     with pytest.raises(UserError, match="NVreg_RestrictProfilingToAdminUsers=0"):
-        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(refusal, {0: "", 1: "", 2: ""}), "9.0")
+        fake_ncu(refusal, {0: "", 1: "", 2: ""})
+        counters.count(POINTS, load(), tmp_path / "log", GPU)
 
 
 def test_other_failures_show_what_ncu_says(fake_ncu, tmp_path):
     failure = "==ERROR== Failed to initialize the profiler: LibraryNotLoaded"
     with pytest.raises(UserError, match=r"read no counters: ==ERROR== Failed to initialize .*; all of it is in .*log"):
-        counters.count(POINTS, load(), tmp_path / "log", fake_ncu(failure, {}), "9.0")
+        fake_ncu(failure, {})
+        counters.count(POINTS, load(), tmp_path / "log", GPU)
 
 
 def test_missing_ncu(monkeypatch):
-    monkeypatch.setattr(counters, "PLACES", ())
+    monkeypatch.setattr(ncu, "PLACES", ())
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("NCU", raising=False)
     with pytest.raises(UserError, match="not on this machine; install"):
-        counters.find_ncu()
+        ncu.find_ncu()
 
 
 def test_points_cover_every_gpu_kernel_and_fit_a_device(config):
@@ -235,11 +232,11 @@ def test_under_ncu_a_launch_that_goes_wrong_costs_its_own_row(monkeypatch, tmp_p
     cupy.cuda = SimpleNamespace(runtime=SimpleNamespace(CUDARuntimeError=OSError))
     launcher.__dict__.update(CudaError=CudaError, Product=Product)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setitem(sys.modules, "tilewise.measure.backends.launcher", launcher)
+    monkeypatch.setitem(sys.modules, "tilewise.nvidia.launcher", launcher)
     points = [point("t", "tiled", "float", n, 8, 4, tile=8) for n in (8, 9, 10)]
     jobs, done = tmp_path / "jobs", tmp_path / "done"
     jobs.write_bytes(pickle.dumps(work_of(points, kernels, device, config, tmp_path).jobs()))
-    counters.drive(jobs, done)
+    ncu.drive(jobs, done)
     assert pickle.loads(done.read_bytes()) == {1: "the product is wrong", 2: ""}
     said = capsys.readouterr().err
     assert "8x8x4 tile=8: CUDA_ERROR_INVALID_VALUE" in said and "9x8x4 tile=8: the product is wrong" in said

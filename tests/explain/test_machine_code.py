@@ -11,7 +11,8 @@ from tilewise import RECORDED, UserError
 from tilewise.__main__ import main
 from tilewise.evidence import load_platform, point_of
 from tilewise.explain import machine_code
-from tilewise.explain.machine_code import Instruction, functions, kind, loops, main_loop
+from tilewise.nvidia import sass
+from tilewise.nvidia.sass import Instruction, functions, kind, loops, main_loop
 from tilewise.study import columns
 from tilewise.study.points import point
 
@@ -71,7 +72,7 @@ def test_golden(name):
     assert found["instructions"] == instructions
     assert {kind: found[kind] for kind in counts} == counts
     assert found["multiply_add_share"] == counts["multiply_add_instructions"] / instructions
-    kinds = [found[kind] for kind in (*machine_code.OPCODES, "other")]
+    kinds = [found[kind] for kind in (*sass.OPCODES, "other")]
     assert sum(kinds) + found["multiply_add_instructions"] == instructions
     assert found["other"] == found["spills"] == 0
 
@@ -86,7 +87,7 @@ def test_every_instruction_of_a_block_is_read():
 
 
 def test_a_golden_cubin_reads_like_its_text():
-    text = machine_code.disassemble(GOLDEN / "tiled.cubin")
+    text = sass.disassemble(GOLDEN / "tiled.cubin")
     [(symbol, graph)] = functions(text).items()
     assert symbol.startswith("_Z5tiledIfLi32E")
     assert main_loop(graph, "float") == main_loop(golden("tiled"), "float")
@@ -328,7 +329,7 @@ def test_the_command_names_what_is_wrong(capsys, tmp_path):
 def test_a_file_that_is_no_cubin(tmp_path):
     (tmp_path / "some.cubin").write_text("not a cubin")
     with pytest.raises(UserError, match=r"some\.cubin: nvdisasm cannot read it"):
-        machine_code.disassemble(tmp_path / "some.cubin")
+        sass.disassemble(tmp_path / "some.cubin")
     with pytest.raises(UserError, match="no function"):
         functions("")
 
@@ -337,4 +338,4 @@ def test_without_nvdisasm(monkeypatch):
     monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(UserError, match=r"nvidia-cuda-nvdisasm.* is missing; run"):
-        machine_code.disassemble("any.cubin")
+        sass.disassemble("any.cubin")

@@ -3,6 +3,7 @@ own do before each call."""
 
 import ctypes
 import importlib
+import re
 import sys
 from types import SimpleNamespace
 from typing import ClassVar
@@ -10,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-NAME = "tilewise.measure.backends.cublas"
+NAME = "tilewise.nvidia.cublas"
 
 
 class Stream:
@@ -32,21 +33,30 @@ class Stream:
         self.current.pop()
 
 
+def _array(numbers):
+    """As CuPy's arrays have their address."""
+    return SimpleNamespace(data=SimpleNamespace(ptr=numbers.ctypes.data), shape=numbers.shape)
+
+
 @pytest.fixture
 def played(monkeypatch):
-    """The module under test, and the list of calls: (function, stream, math mode, m, n, k, alpha, beta)."""
+    """The module under test, and the list of calls: (function, stream, math mode, m, n, k, alpha, beta); or, of a
+    kernel that is turned, (function, stream, grid, block, its arguments)."""
     calls, state = [], {}
 
     def call(name, scalar):
         def gemm(handle, transa, transb, m, n, k, alpha, A, *rest):
             beta = rest[-3] if name != "gemmEx" else rest[-6]
-            numbers = [scalar.from_address(place).value for place in (alpha, beta)]
+            if rest[-2] == 72:
+                calls.append(("int8", transa, transb, *rest))
+            numbers = [(ctypes.c_int32 if rest[-2] == 72 else scalar).from_address(at).value for at in (alpha, beta)]
             calls.append((name, Stream.current[-1], state["mode"], m, n, k, *numbers))
 
         return gemm
 
     cublas = SimpleNamespace(
         CUBLAS_OP_N=0,
+        CUBLAS_OP_T=1,
         setMathMode=lambda handle, mode: state.update(mode=mode),
         sgemm=call("sgemm", ctypes.c_float),
         dgemm=call("dgemm", ctypes.c_double),
@@ -58,7 +68,18 @@ def played(monkeypatch):
         device=SimpleNamespace(get_cublas_handle=lambda: 1),
         runtime=SimpleNamespace(CUDA_R_32F=0, CUDA_R_16F=2, CUDA_R_16BF=14),
     )
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+
+    def module(code, options, name_expressions):
+        assert "__global__ void" in code and not re.search("^#include", code, re.MULTILINE)
+        [name] = name_expressions
+
+        def launch(grid, block, arguments):
+            calls.append((name, Stream.current[-1], grid, block, arguments[2:]))
+
+        return SimpleNamespace(get_function=lambda asked: launch if asked == name else None)
+
+    cupy = SimpleNamespace(cuda=cuda, RawModule=module, empty=lambda *made: _array(np.empty(*made)), int8=np.int8)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
     monkeypatch.delitem(sys.modules, NAME, raising=False)
     yield importlib.import_module(NAME), calls
@@ -83,3 +104,21 @@ def test_a_product_runs_on_the_stream_that_is_asked_for(played, dtype, function,
         multiply(stream)
     assert calls == [(function, stream, mode, 5, 3, 4, 1, 0) for stream in (77, 77, 0, 78)]
     assert Stream.current == [0], "CuPy's own stream is as before"
+
+
+def test_bytes_are_multiplied_along_k_after_b_was_turned(played):
+    module, calls = played
+    A, B, C = (_array(np.empty(1)) for _ in range(3))
+    n, p, m = 3, 20, 140
+    multiply = module.gemm("int8", n, p, m, A, B, C)
+    for stream in (77, 78):
+        calls.clear()
+        multiply(stream)
+        turned, product, summary = calls
+        assert turned == ("turn_bytes", stream, (1, 2), (256,), (p, m, 32))
+        assert summary == ("gemmEx", stream, 0, m, n, p, 1, 0)
+        # The turned B is C's first operand, transposed, with a pitch of a multiple of 16; A lies along k as it is.
+        kind, transa, transb, type_a, pitch_a, b, type_b, pitch_b, _, c, type_c, pitch_c, *how = product
+        assert (kind, transa, transb, type_a, type_b, type_c) == ("int8", 1, 0, 3, 3, 10)
+        assert (pitch_a, pitch_b, pitch_c) == (32, p, m) and (b, c) == (A.data.ptr, C.data.ptr)
+        assert how == [72, -1]

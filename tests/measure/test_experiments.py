@@ -9,14 +9,14 @@ import pytest
 from builders import built, product, work_of
 
 from tilewise import UserError
-from tilewise.compile import cuda
-from tilewise.explain import machine_code, occupancy
+from tilewise.explain import occupancy
 from tilewise.measure import probe
 from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start
 from tilewise.microscope.compile import build as build_emulated
 from tilewise.microscope.emulator import Emulator
+from tilewise.nvidia import nvrtc, sass
 from tilewise.rules import Study
 from tilewise.study import columns, registry, verify
 from tilewise.study.device import Device
@@ -24,6 +24,7 @@ from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import load
 from tilewise.study.sweeps import Target, expand
+from tilewise.vendor import VENDOR
 
 KERNELS = load()
 DTYPES = ("float", "double", "int32")
@@ -171,7 +172,7 @@ def test_what_is_not_in_the_registry_compiles_too(capability):
         if capability == "9.0" or not (kernel.architecture or kernel.capability):
             found.append((kernel, kernel.plan(at).instances[0]))
     for kernel, instance in found:
-        cubin, entry = cuda.compile_cubin(kernel, instance, capability)
+        cubin, entry = nvrtc.compile_cubin(kernel, instance, capability)
         assert cubin and not entry["spill_bytes"]
 
 
@@ -188,11 +189,12 @@ TURNS = {
         "bfloat16": ("HGMMA.64x256x16.F32.BF16", 16),
         "tf32": ("HGMMA.64x256x8.F32.TF32", 16),
     },
+    "int8_products": {"int8": ("IGMMA.64x256x32.S8.S8", 16)},
     "double_products": {"double": ("DMMA.16x8x16", 32)},
 }
 
 
-TAKES_ITS_PLACE = ("LD", "ST", "BAR", "FFMA", "HFMA2", "HADD2", "HMUL2", "HGMMA")
+TAKES_ITS_PLACE = ("LD", "ST", "BAR", "FFMA", "HFMA2", "HADD2", "HMUL2", "HGMMA", "IGMMA")
 
 
 @pytest.mark.parametrize(("probe", "dtype"), bandwidth.CASES, ids=lambda each: getattr(each, "quantity", each))
@@ -201,15 +203,13 @@ def test_no_compiler_leaves_out_what_a_probe_measures(probe, dtype, tmp_path):
     if TURNS[kernel.name] is None:
         return
     [instance] = kernel.plan(point("", kernel.name, dtype, 64, 64, 64, **probe.parameters)).instances
-    cubin, _ = cuda.compile_cubin(kernel, instance, "9.0")
+    cubin, _ = nvrtc.compile_cubin(kernel, instance, "9.0")
     (tmp_path / "probe.cubin").write_bytes(cubin)
-    graphs = machine_code.functions(machine_code.disassemble(tmp_path / "probe.cubin"))
+    graphs = sass.functions(sass.disassemble(tmp_path / "probe.cubin"))
     [graph] = [graph for name, graph in graphs.items() if kernel.name in name]
     chosen = probe.parameters.get("width", probe.parameters.get("level", dtype))
     opcode, count = TURNS[kernel.name][chosen]
-    turns = [
-        [line.opcode for block in loop for line in graph.nodes[block]["code"]] for loop in machine_code.loops(graph)
-    ]
+    turns = [[line.opcode for block in loop for line in graph.nodes[block]["code"]] for loop in sass.loops(graph)]
     longest = max(turns, key=len)
     assert longest.count(opcode) == count
     others = [name for name in longest if name != opcode and name.startswith(TAKES_ITS_PLACE)]
@@ -334,7 +334,7 @@ def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kern
 )
 def test_occupancy(capability, threads, registers, shared, blocks, limiter):
     limits = LIMITS[capability]
-    found = occupancy.occupancy(threads, registers, shared, limits, capability)
+    found = VENDOR.occupancy(threads, registers, shared, limits, capability)
     assert (found.active_blocks, found.limiter) == (blocks, limiter)
     warps = -(-threads // 32) * blocks
     assert found.occupancy == warps * 32 / limits["threads_per_sm"]
@@ -504,7 +504,7 @@ def gpu(config, kernels, built_for_gpu):
 def test_occupancy_is_what_cuda_says(gpu, kernels):
     here, builds, points = gpu
     runs = [p for p in points if kernels[p.kernel].plan(p).product.threads <= 1024]
-    rows = occupancy.table(runs, kernels, builds, here, occupancy.cuda_api())
+    rows = occupancy.table(runs, kernels, builds, here, VENDOR.active_blocks())
     table = columns.frame(rows, "occupancy", registry.parameters(kernels))
     assert len(table) > 50
     different = table[table.active_blocks != table.api_active_blocks]

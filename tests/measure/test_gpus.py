@@ -7,7 +7,8 @@ from cards import A100, L4, MIG, T4, smi
 from clones import snakemake
 
 from tilewise import UserError
-from tilewise.measure import gpus, lease, probe
+from tilewise.measure import lease, probe
+from tilewise.nvidia import gpus
 from tilewise.rules import Study
 from tilewise.study.device import Device
 

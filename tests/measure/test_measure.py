@@ -298,7 +298,7 @@ def test_bisection_is_exact_to_one(limit):
 
 
 def test_the_theoretical_size_is_that_of_source_a():
-    assert maximum.theoretical_n(11546918912, 4) == 31020
+    assert maximum.theoretical_n(11546918912, "float") == 31020
 
 
 def test_maximum_size_on_the_emulated_device(tmp_path, device, config, kernels, monkeypatch):

@@ -155,7 +155,7 @@ class NVMLError(Exception):
     pass
 
 
-def test_energy(work, monkeypatch):
+def test_energy(work, monkeypatch, backend):
     """One kernel raises, and the board of the other does not tell its energy."""
 
     def refused():
@@ -166,32 +166,39 @@ def test_energy(work, monkeypatch):
             raise MemoryError("no such amount")
         return (lambda stream: None), job.row | {"status": "ok"}, True, []
 
-    nvml, cuda, cupy = ModuleType("pynvml"), ModuleType("cuda"), ModuleType("cupy")
+    nvml = ModuleType("pynvml")
     nvml.__dict__.update(NVMLError=NVMLError, nvmlInit=refused)
-    cupy.cuda = SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=lambda: None))
-    backend = SimpleNamespace(guarded=lambda job, run, operands: run())
-    cuda.__dict__.update(Backend=lambda s: backend, Operands=lambda c: None, uuid=lambda: "GPU-1", verified=verified)
-    modules = {"pynvml": nvml, "cupy": cupy, "cupy.cuda": cupy.cuda, "tilewise.measure.backends.cuda": cuda}
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    made = backend(played())
+    module = sys.modules[type(made).__module__]
+    for name, value in (("Operands", lambda config: None), ("uuid", lambda: "GPU-1"), ("verified", verified)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(energy, "open_backend", lambda name, setting: made)
     naive, tiled = energy._measured(work)
     assert (naive["status"], naive["message"]) == ("error", "MemoryError: no such amount")
     assert (tiled["status"], tiled["message"].startswith("NVML does not report")) == ("unsupported", True)
 
 
+def played():
+    """A CuPy whose errors are never raised."""
+    cupy = MagicMock()
+    cupy.cuda.memory.OutOfMemoryError = cupy.cuda.runtime.CUDARuntimeError = cupy.cuda.cublas.CUBLASError = NVMLError
+    return cupy
+
+
 @pytest.fixture
 def backend(monkeypatch):
     """The GPU's backend on a CuPy of one's choice; whatever was imported before is there again afterwards."""
-    folder = "tilewise.measure.backends"
+    folder = "tilewise.nvidia"
     package = importlib.import_module(folder)
-    before = {name: package.__dict__.get(name) for name in ("cuda", "cublas", "launcher", "runtime")}
+    before = {name: package.__dict__.get(name) for name in ("backend", "cublas", "launcher", "runtime")}
 
     def made(cupy):
         for name, module in (("cupy", cupy), ("cupy.cuda", cupy.cuda), ("cupy.cuda.runtime", cupy.cuda.runtime)):
             monkeypatch.setitem(sys.modules, name, module)
         for name in before:
             monkeypatch.delitem(sys.modules, f"{folder}.{name}", raising=False)
-        return importlib.import_module(f"{folder}.cuda").Backend(MagicMock())
+        return importlib.import_module(f"{folder}.backend").Backend(MagicMock())
 
     yield made
     for name, module in before.items():
@@ -210,7 +217,7 @@ def test_what_a_kernel_before_has_left_in_the_pool_does_not_count(backend):
             return "cudaErrorMemoryAllocation: out of memory"
 
     total, held = 100, {"pool": 60, "ours": 0}
-    cupy = MagicMock()
+    cupy = played()
     cupy.get_default_memory_pool().free_all_blocks.side_effect = lambda: held.update(pool=0)
     runtime = cupy.cuda.runtime
     runtime.CUDARuntimeError, runtime.memGetInfo = Refused, lambda: (total - sum(held.values()), total)

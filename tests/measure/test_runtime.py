@@ -1,6 +1,6 @@
 """The CUDA runtime beside the driver."""
 
-from tilewise.measure.backends import runtime
+from tilewise.nvidia import runtime
 
 
 def test_without_a_runtime_library_there_is_none(monkeypatch):

@@ -307,12 +307,12 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
     done: "operands", "launch", "flush".
     """
     cupy = MagicMock()
-    names = ["cupy", "cupy.cuda", "cuda.bindings", *(f"tilewise.measure.backends.{n}" for n in MODULES)]
+    names = ["cupy", "cupy.cuda", "cuda.bindings", *(f"tilewise.nvidia.{n}" for n in MODULES)]
     for name in names:
         monkeypatch.setitem(sys.modules, name, cupy)
     for name in MODULES:
-        monkeypatch.delitem(sys.modules, f"tilewise.measure.backends.{name}")
-    cuda = importlib.import_module("tilewise.measure.backends.cuda")
+        monkeypatch.delitem(sys.modules, f"tilewise.nvidia.{name}")
+    cuda = importlib.import_module("tilewise.nvidia.backend")
     done: list[str] = []
 
     class Operands:
@@ -355,10 +355,10 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
 
     yield run
     for name in MODULES:
-        sys.modules.pop(f"tilewise.measure.backends.{name}", None)
+        sys.modules.pop(f"tilewise.nvidia.{name}", None)
 
 
-MODULES = ("cuda", "launcher", "cublas")
+MODULES = ("backend", "launcher", "cublas")
 
 
 def test_a_slow_variant_is_not_run_again_and_a_wrong_one_not_timed(jobs, screen):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewise.measure import where
-from tilewise.measure.nvml import busy
+from tilewise.nvidia.nvml import busy
 
 
 class NVMLError(Exception):

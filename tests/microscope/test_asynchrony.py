@@ -56,6 +56,18 @@ RUNGS = {
         (260, 264, 72),
         {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4},
     ),
+    "wgmma_int8": ("int8", (131, 520, 72), {"tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4}),
+    "wgmma_int8 of two": ("int8", (260, 521, 72), {"tile_m": 64, "stages": 3, "cluster_blocks": 2, "band": 4}),
+    "double_from_int8": (
+        "double",
+        (131, 264, 72),
+        {"moduli": 13, "accurate": 1, "tile_m": 64, "stages": 3, "cluster_blocks": 1, "band": 4},
+    ),
+    "double_from_int8 of two": (
+        "double",
+        (131, 131, 67),
+        {"moduli": 18, "accurate": 0, "tile_m": 64, "stages": 2, "cluster_blocks": 2, "band": 4},
+    ),
     "float_from_half of two": ("float", (131, 389, 67), PARTS | {"cluster_blocks": 2}),
     "three_tf32": ("float", (131, 69, 67), {"products": 3, "tile_m": 64, "stages": 3, "band": 4}),
     "float_from_bf16": ("float", (131, 69, 67), PARTS),
@@ -85,6 +97,14 @@ MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
     ("clusters of two", "arrive_in_block(previous, lane)", "arrive_in_block(previous, rank)", "asynchrony"),
     ("clusters of two", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
     ("tma_ring", "__syncthreads();  // the barriers exist", "", "race"),
+    (
+        "double_from_int8 of two",
+        "sums[warp][lane] = largest < REFUSED ? sum_of_squares(x, largest) : 0;\n        __sync",
+        "sums[warp][lane] = largest < REFUSED ? sum_of_squares(x, largest) : 0;\n        if (m < 0) __sync",
+        "race",
+    ),
+    ("double_from_int8", "max(own, static_cast<int>(size", "min(own, static_cast<int>(size", "incorrect"),
+    ("double_from_int8 of two", "< pitch)  // also", "< m - 2)  // also", "uninitialised"),
 ]
 
 
@@ -110,6 +130,27 @@ def traced_mutant(folder, name, old, new, header=""):
     dtype, shape, choice = RUNGS[name]
     _, faults = trace(dataclasses.replace(kernel, folder=folder), dtype, shape, **choice)
     return path, faults
+
+
+HEADER_MUTANTS = [  # as MUTANTS, in int8_product.cuh
+    ("wgmma_int8", "wait_for(full + 8 * place.stage, place.parity);", "", "asynchrony"),
+    ("wgmma_int8", "wait_for(empty + 8 * place.stage, place.parity ^ 1);", "", "asynchrony"),
+    ("wgmma_int8", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
+    ("wgmma_int8", "wait_for_products<0>();", "", "asynchrony"),
+    ("wgmma_int8", "begin_products();", "", "asynchrony"),
+    ("wgmma_int8 of two", "load_box_for(3, ", "load_box_for(1, ", "deadlock"),
+    ("wgmma_int8 of two", "if constexpr (CLUSTER > 1) cluster_sync();  // a", "// a", "asynchrony"),
+]
+
+
+@pytest.mark.parametrize(
+    "name, old, new, kind", HEADER_MUTANTS, ids=[f"{m[0]}-{m[3]}-{m[1][:30]}" for m in HEADER_MUTANTS]
+)
+def test_mutant_of_what_rungs_share(tmp_path, name, old, new, kind):
+    _, faults = traced_mutant(tmp_path, name, old, new, "int8_product.cuh")
+    found = [fault for fault in faults if fault.kind == kind]
+    assert found, [str(fault) for fault in faults]
+    assert any("wgmma_int8.cu:" in str(fault) for fault in found), "the line of the kernel is told"
 
 
 @pytest.mark.parametrize("name, header", [("tma_ring", "ring_product.cuh"), ("float_from_half", "parts.cuh")])

@@ -5,9 +5,8 @@ import pytest
 from builders import traced
 
 from tilewise import ROOT, UserError
-from tilewise.compile.cuda import compile_cubin
-from tilewise.microscope.compile import build_traced
-from tilewise.microscope.functions import functions
+from tilewise.microscope.compile import build_traced, functions
+from tilewise.nvidia.nvrtc import compile_cubin
 from tilewise.study import points
 from tilewise.study.kernel import Kernel, LaunchEntry
 

@@ -65,6 +65,22 @@ TENSOR_CORES = {
         64,
         4,
     ),
+    "wgmma_int8": (
+        "int8",
+        {"tile_m": 256, "stages": 4, "cluster_blocks": 2, "band": 16},
+        (128, 256),
+        None,
+        128,
+        4,
+    ),
+    "double_from_int8": (
+        "double",
+        {"moduli": 15, "accurate": 1, "tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16},
+        (128, 256),
+        None,
+        128,
+        4,
+    ),
     "three_tf32": ("float", {"products": 3, "tile_m": 128, "stages": 3, "band": 16}, (128, 128), None, 32, 3),
     "float_from_bf16": (
         "float",

@@ -24,7 +24,7 @@ Tiles per block. Ragged and degenerate shapes.
 Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rectangles. Run-time tile. Occupancy.
 Matrix struct.
 The ladder, float. The ladder at all shapes. Instructions of the multiply-add loop. The ladder, double. Short numbers.
-Float results.
+Float results. Products of bytes. Double results.
 The accuracy gate. Triton. Energy.
 Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
@@ -34,7 +34,7 @@ The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile w
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
 Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float. Variants by rank.
 The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
-The ladder past the peak. Accuracy against rate. The accuracy gate. Triton. Energy.
+Products of bytes. Double results. The ladder past the peak. Accuracy against rate. The accuracy gate. Triton. Energy.
 naive. tiled, beside naive. multi_tile, beside tiled. register_tile, beside multi_tile. vector_loads, beside multi_tile.
 warp_tile, beside multi_tile. pipelined, beside multi_tile. async_copies, beside multi_tile.
 tma_ring, beside multi_tile. transposing_ring, beside multi_tile. stream_k, beside multi_tile."""
@@ -43,6 +43,7 @@ RUNGS = "naive tiled multi_tile register_tile vector_loads warp_tile pipelined a
 FIGURES += [f"Tiles of {name}." for name in (*RUNGS.split(), "stream_k")]
 FIGURES += [f"Tiles of {name}." for name in "dmma dmma_pipelined mma_sync wgmma warp_specialised clusters".split()]
 FIGURES += [f"Tiles of {name}." for name in "three_tf32 float_from_bf16 float_from_half".split()]
+FIGURES += [f"Tiles of {name}." for name in ("wgmma_int8", "double_from_int8")]
 
 
 class Page(HTMLParser):

@@ -22,7 +22,8 @@ class Cluster:
 
     def __init__(self, folder, **options):
         self.folder = folder
-        self.environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "CPUS": "16"} | options
+        path = f"{folder}/bin:{os.environ['PATH']}"
+        self.environment = os.environ | {"PATH": path, "CPUS": "16", "OWNER": str(os.getpid())} | options
 
     def script(self, action, *arguments):
         subprocess.run([SCRIPT, action, self.folder, *arguments], env=self.environment, check=True, timeout=120)

@@ -22,9 +22,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slurm)
 
 
-@contextlib.contextmanager
-def running(programs=PROGRAMS, **options):
-    """A private Slurm, for the block."""
+def need(programs):
+    """Skip the test, or let it fail if Slurm is required, unless some programs are installed."""
     missing = [name for name in programs if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
     if missing:
         message = f"no {', '.join(missing)}: apt-get install munge slurmctld slurmd slurm-client"
@@ -32,6 +31,12 @@ def running(programs=PROGRAMS, **options):
         if "slurm" in os.environ.get("TILEWISE_REQUIRE", "").split(","):
             pytest.fail(message)
         pytest.skip(message)
+
+
+@contextlib.contextmanager
+def running(programs=PROGRAMS, **options):
+    """A private Slurm, for the block."""
+    need(programs)
     # Not in pytest's own folder, because munge wants a socket that every user can reach.
     folder = Path(tempfile.mkdtemp(prefix="tilewise-slurm-"))
     cluster = Cluster(folder, **options)
@@ -41,6 +46,12 @@ def running(programs=PROGRAMS, **options):
     finally:
         cluster.script("stop")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def installed():
+    """Slurm's programs are here."""
+    need(PROGRAMS)
 
 
 @pytest.fixture(scope="session")

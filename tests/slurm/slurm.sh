@@ -10,6 +10,7 @@
 # SECOND  the name of a second node, which is this machine too; default none
 # ACCOUNTING   anything: with slurmdbd on MariaDB, and the account `study` for this user; default none
 # PORT    the first of five ports, default free ones
+# OWNER   a process with whose end the cluster ends too, default none
 # PREFIX  a tree of unpacked Debian packages (dpkg -x) to take Slurm from; default the installed one
 # CGROUP  CgroupPlugin, default cgroup/v1, which also starts where cgroups cannot be used
 set -euo pipefail
@@ -193,6 +194,11 @@ stop() {
   done
 }
 
+with_owner() { # a test run that is killed runs no clean-up
+  setsid bash -c 'tail --pid="$0" --follow /dev/null; "$1" stop "$2"; rm -rf "$2"' \
+    "$OWNER" "$(realpath "$0")" "$state" >/dev/null 2>&1 </dev/null &
+}
+
 case $action in
 start)
   configure
@@ -204,6 +210,7 @@ start)
     stop
     exit 1
   }
+  if [ -n "${OWNER:-}" ]; then with_owner; fi
   ;;
 stop) stop ;;
 daemon) daemon "$3" ;;

@@ -94,7 +94,7 @@ def test_a_condition_that_a_point_breaks_is_named():
         ({"kind": "library", "dtypes": ["float"]}, "title"),
         ({"title": "x", "kind": "cuda", "dtypes": ["float"]}, "source"),
         ({"title": "x", "kind": "gpu", "dtypes": ["float"]}, "cuda, triton, host or library"),
-        ({"title": "x", "kind": "library", "dtypes": ["quad"]}, "float, double, int32, half, bfloat16 and tf32"),
+        ({"title": "x", "kind": "library", "dtypes": ["quad"]}, "float, double, int32, int8, half, bfloat16 and tf32"),
         ({"title": "x", "kind": "library", "dtypes": ["float"], "tiles": 1}, "'tiles'"),
         ({"title": "x", "kind": "library", "dtypes": ["float"]}, "the libraries are cublas and numpy"),
         (

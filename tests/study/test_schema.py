@@ -127,7 +127,7 @@ def test_a_new_element_type_costs_no_edit_of_a_list(tmp_path, config, fp8):
 
 
 def test_a_type_that_is_none_is_refused_with_those_there_are(tmp_path):
-    with pytest.raises(UserError, match=r"mine.dtypes.0: 'fp8' .*float, double, int32, half, bfloat16 and tf32"):
+    with pytest.raises(UserError, match=r"mine.dtypes.0: 'fp8' .*float, double, int32, int8, half, bfloat16 and tf32"):
         entry_of(tmp_path, dtypes=["fp8"])
     with pytest.raises(UserError, match=r"mine.arguments.0: {'fp8': 1} .*a number with its type, for example"):
         entry_of(tmp_path, arguments=[{"fp8": 1}])

@@ -106,7 +106,8 @@ def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tm
 
     assert asked("a-node7") == ["--nodelist=Node7"] * 2
     assert asked("c") == [None, None]
-    assert slurm.probed_before(platforms, SimpleNamespace(platform="b-2")) == ["results/b-1/device.json"]
+    before = JobResources(SimpleNamespace(platforms=platforms)).probed_before(SimpleNamespace(platform="b-2"))
+    assert before == ["results/b-1/device.json"]
     with pytest.raises(FileNotFoundError):
         asked("b-2")
     for name, node in (("b-1", "n4"), ("b-2", "n5")):

@@ -12,7 +12,7 @@ from tilewise.microscope import compile
 from tilewise.microscope.emulator import Emulator
 from tilewise.study import verify
 from tilewise.study.points import point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of
 
 SHAPE = (33, 70, 37)  # n, p, m: not multiples of a tile
 
@@ -21,6 +21,8 @@ def product(dtype, shape=SHAPE):
     """A, B and a C computed in the element type."""
     precision = PRECISIONS[dtype]
     A, B = verify.operands(np, dtype, *shape, seed=1)
+    if precision.exact:
+        return A, B, np.matmul(A, B, dtype=result_of(dtype).stored)
     if precision.result_roundoff:  # the sums of half and bfloat16 are floats
         wide = (precision.wide(np, matrix).astype(np.float32) for matrix in (A, B))
         return A, B, precision.narrow(np, np.matmul(*wide))
@@ -53,7 +55,7 @@ def test_a_wrong_product_fails(dtype, spoil):
     A, B, stored = product(dtype)
     wide_a, wide_b, C = (np.array(precision.wide(np, matrix), np.float64) for matrix in (A, B, stored))
     if spoil == "one element":
-        C[3, 5] += 1 if dtype == "int32" else 100 * precision.growth(A.shape[1]) * (abs(wide_a) @ abs(wide_b))[3, 5]
+        C[3, 5] += 1 if precision.exact else 100 * precision.growth(A.shape[1]) * (abs(wide_a) @ abs(wide_b))[3, 5]
         C[3, 5] *= 1 + 3 * precision.result_roundoff
     elif spoil == "transposed operand":
         C = wide_a @ np.ascontiguousarray(wide_b.T).reshape(B.shape)
@@ -63,7 +65,7 @@ def test_a_wrong_product_fails(dtype, spoil):
         C[-1] = C[-2]
     elif spoil == "zeros":
         C[:] = 0
-    C = precision.narrow(np, C)
+    C = result_of(dtype).narrow(np, C)
     if spoil == "poison":
         verify.poison(C[-1:, -1:], dtype)
     found = verify.check(C, *verify.reference(A, B, dtype), dtype, A.shape[1])
@@ -72,6 +74,25 @@ def test_a_wrong_product_fails(dtype, spoil):
     assert "should be" in found.message
     rows = verify.check_rows(A, B, C, dtype, rows=A.shape[0], seed=0)
     assert not rows.ok
+
+
+def test_bytes_are_summed_exactly_in_int32():
+    A, B = verify.operands(np, "int8", 60, 200, 50, seed=3)
+    assert A.dtype == B.dtype == np.int8 and {A.min(), A.max()} == {-128, 127}, "all that there are"
+    C = np.full((60, 50), 7, np.int32)
+    verify.poison(C, "int8")
+    assert (C == -(2**31)).all() and verify.untouched(C, "int8")
+    assert result_of("int8").stored == np.int32 and result_of("half").name == "half"
+    assert bytes_of_product("int8", 3, 5, 7) == 15 + 35 + 4 * 21
+
+
+@pytest.mark.parametrize("p, fits", [(2**17 - 1, True), (2**17, False)])
+def test_the_largest_sum_of_bytes_fits_int32(p, fits):
+    A, B = np.full((1, p), -128, np.int8), np.full((p, 1), -128, np.int8)
+    product, _ = verify.reference(A, B, "int8")
+    C = np.matmul(A, B, dtype=np.int32)
+    assert verify.check(C, *verify.reference(A, B, "int8"), "int8", p).ok == fits
+    assert (product.item() == C.item()) == fits
 
 
 def test_a_nan_fails_even_where_nothing_is_added():

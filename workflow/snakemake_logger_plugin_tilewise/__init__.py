@@ -50,6 +50,11 @@ class LogHandler(LogHandlerBase):
                 self._say(text)
         elif event == LogEvent.WORKFLOW_STARTED:
             self.begun = True
+        elif event == LogEvent.ERROR and getattr(record, "exception", "") == "MissingRuleException":
+            tasks = ", ".join(dict.fromkeys(task for _, _, task in progress.EXPECTED if task))
+            self.errors.append(
+                f"{record.getMessage().strip()}\nThe tasks are {tasks}; other targets are files in results/."
+            )
         elif event == LogEvent.RUN_INFO:
             self.run = progress.Run({rule: count for rule, count in record.stats.items() if rule != "total"})
             self._say(f"this run is {progress.in_words(self.run.seconds())} of work")

@@ -2,7 +2,8 @@
 
 The sub-packages follow the flow of the data: `study` reads the config and the registry and expands them into points,
 `compile` builds kernels, `microscope` runs CUDA on the CPU, `measure` turns points into jobs and jobs into rows,
-`explain` says why a kernel is as fast as it is, and `report` shows it all. `rules` serves Snakemake's rules.
+`explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to the GPUs, as the
+`Vendor` of `vendor`. `rules` serves Snakemake's rules.
 """
 
 import contextlib

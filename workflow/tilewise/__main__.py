@@ -1,7 +1,8 @@
-"""The command `tilewise`: what a kernel does to memory (trace), and what its machine code is made of (machine-code)."""
+"""The command `tilewise`: one kernel without a GPU, and the parts and the results of a study."""
 
 import argparse
 import contextlib
+import json
 import math
 import re
 import signal
@@ -10,25 +11,33 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tilewise import KERNELS, ROOT, UserError
+import shtab
+
+from tilewise import KERNELS, ROOT, UserError, evidence, inventory
 from tilewise.compile import cpp
 from tilewise.compile.cpp import shown
+from tilewise.explain.machine_code import examine
 from tilewise.microscope import request
 from tilewise.microscope.described import add_options, find_kernel, option_type
 from tilewise.microscope.emulator import LaunchError
 from tilewise.microscope.formats import FORMATS, Report
 from tilewise.microscope.multiplication import trace_point
 from tilewise.microscope.product import Convention
+from tilewise.recorded import commands as recorded
 from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
+from tilewise.vendor import VENDOR
 
 WHOLE_NUMBER = option_type("whole number", int)
 CAPABILITY = option_type("compute capability (such as 9.0)", str, re.compile(r"\d+\.\d[af]?").fullmatch)
 SECONDS = option_type("number of seconds", float, lambda value: 0 < value < math.inf)
 TOLERANCE = option_type("tolerance (such as 1e-5)", float, lambda value: 0 <= value < math.inf)
+KIND = option_type("kind (tasks, kernels or claims)", str, {"tasks", "kernels", "claims"}.__contains__)
 MATRICES = option_type(
     "list of matrices (wanted: A,B,C or some of them)", lambda text: tuple(text.split(",")), set("ABC").issuperset
 )
+#: How argparse's name of a kernel's parameter begins, which may have the name of an option.
+PARAMETER = "parameter "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,11 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number in (signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parser, parameters = _parser(words)
-    options = parser.parse_args(words)
-    if options.command == "tuned":
-        return _tuned(options)
-    given = {name: value for name in parameters if (value := getattr(options, f"parameter {name}")) is not None}
+    options = _parser(words).parse_args(words)
+    named = {key.removeprefix(PARAMETER): value for key, value in vars(options).items() if key.startswith(PARAMETER)}
+    given = {name: value for name, value in named.items() if value is not None}
     try:
         lines, status = options.run(options, given)
     except (UserError, LaunchError) as error:
@@ -76,10 +83,8 @@ def _product(options: argparse.Namespace, given: dict[str, int]) -> Report:
 
 def machine_code(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
     """The instructions of the multiply-add loop of a point's machine code as lines, by kind; and 0."""
-    from tilewise.explain import machine_code as reader  # not every installation has what it needs
-
     kernel, point = find_kernel(options, given)
-    row = reader.examine(kernel, point, options.capability)
+    row = examine(kernel, point, options.capability)
     lines = [
         f"{row['instance']} for {row['architecture']}: {row['registers']} registers, {row['spill_bytes']} B spilled"
     ]
@@ -88,7 +93,7 @@ def machine_code(options: argparse.Namespace, given: dict[str, int]) -> tuple[li
     total = row["instructions"]
     lines.append(f"  {'innermost multiply-add loop: instructions':50}{total:>8,d}")
     counts = {f"  {row['multiply_add']}": row["multiply_add_instructions"]}
-    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in (*reader.OPCODES, "other")}
+    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in VENDOR.instructions}
     for words, count in counts.items():
         if count:
             lines.append(f"  {words:52}{count:>8,d}{count / total:>8.1%}")
@@ -96,32 +101,42 @@ def machine_code(options: argparse.Namespace, given: dict[str, int]) -> tuple[li
     return lines, 0
 
 
-def _tuned(options: argparse.Namespace) -> int:
-    """`tilewise tuned`: print the tuner's choices, or write them into the registry; returns the exit status."""
-    from tilewise import evidence  # pandas and what comes with it: a second that the microscope does not need
-
-    try:
-        found = evidence.choices(options.folder, registry.load())
-        if options.write:
-            print(f"written into {shown(tuning.write(found, KERNELS))}; see what changed with `git diff`")
-        else:
-            print(tuning.text(found), end="")
-    except UserError as error:
-        print(f"tilewise: {error}", file=sys.stderr)
-        return 2
-    return 0
+def tuned(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
+    """The tuner's choices as lines of tuned.yaml, or where they were written; and 0."""
+    found = evidence.choices(options.folder, registry.load())
+    if options.write:
+        return [f"written into {shown(tuning.write(found, KERNELS))}; see what changed with `git diff`"], 0
+    return tuning.text(found).splitlines(), 0
 
 
-def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
-    """The parser, and the names of the parameters among its options: every name in `words` that is not its own."""
+def list_study(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
+    """The tasks, kernels and claims as lines, or as one of JSON; and 0."""
+    found = inventory.everything()
+    found = {kind: found[kind] for kind in options.kinds or found}
+    return [json.dumps(found)] if options.json else list(inventory.list_lines(found)), 0
+
+
+def status(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
+    """How far the results are as lines, or as one of JSON; and 1 if a point is not right, else 0."""
+    found = inventory.status(options.folder)
+    if options.junit:
+        inventory.write_junit(options.folder, options.junit)
+    wrong = any(task["not_right"] for tasks in found["platforms"].values() for task in tasks.values())
+    return [json.dumps(found)] if options.json else list(inventory.status_lines(found)), int(wrong)
+
+
+def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
+    """The parser; a kernel's parameters are those options in `words` that a command does not have."""
     parser = argparse.ArgumentParser(
         prog="tilewise",
         description="Tilewise is a reproducible study of CUDA matrix multiplication: `make report` in its folder "
-        "measures this machine and renders results/report.html. This command looks at one kernel, without a GPU.",
+        "measures this machine and renders results/report.html. This command examines one kernel without a GPU, and "
+        "lists the parts and the results of a study.",
         epilog="`tilewise trace --help` tells the options. docs/microscope.md shows what it finds.",
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
+    shtab.add_argument_to(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     epilog = (
         "Each parameter of the kernel is an option too: those of its entry in registry.yaml, or, without one, the "
@@ -183,18 +198,36 @@ def _parser(words: Iterable[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     )
     keeping.add_argument("folder", type=Path, help="results of a machine, such as results/nvidia-h200")
     keeping.add_argument("--write", action="store_true", help="write them into kernels/tuned.yaml")
+    listing = commands.add_parser(
+        "list",
+        help="list the tasks, the kernels and the claims, with their titles",
+        description="List the tasks of config/config.yaml, the kernels of the registry and the claims of the sources.",
+    )
+    listing.add_argument("kinds", nargs="*", metavar="KIND", type=KIND, help="tasks, kernels or claims (all)")
+    showing = commands.add_parser(
+        "status",
+        help="show which tasks of a run are finished, and which points are not right",
+        description="Show how far a run is. Exit status: 0 if all points are right, 1 if not, 2 without results.",
+    )
+    showing.add_argument("folder", nargs="?", type=Path, default=Path("results"), help="folder of a run (results)")
+    showing.add_argument("--junit", type=Path, metavar="FILE", help="write the points as a JUnit file, too")
+    for command in (listing, showing):
+        command.add_argument("--json", action="store_true", help="as JSON")
+    listing.set_defaults(run=list_study)
+    showing.set_defaults(run=status)
+    keeping.set_defaults(run=tuned)
+    recorded.add(commands)
     tracing.set_defaults(run=trace)
     reading.set_defaults(run=machine_code)
     request.add_options(tracing, TOLERANCE)
     for command, shape in ((tracing, (33, 35, 70)), (reading, (4096, 4096, 4096))):
         add_options(command, shape)
-    own = {option for command in (tracing, reading) for action in command._actions for option in action.option_strings}
-    named = dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word))
-    parameters = [option.removeprefix("--") for option in named if option not in own]
-    for name in parameters:
+    for option in dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word)):
         for command in (tracing, reading):
-            command.add_argument(f"--{name}", type=WHOLE_NUMBER, dest=f"parameter {name}", help=argparse.SUPPRESS)
-    return parser, parameters
+            with contextlib.suppress(argparse.ArgumentError):  # the command has an option of this name
+                name = PARAMETER + option.removeprefix("--")
+                command.add_argument(option, type=WHOLE_NUMBER, dest=name, help=argparse.SUPPRESS)
+    return parser
 
 
 if __name__ == "__main__":

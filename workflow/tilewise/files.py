@@ -7,23 +7,22 @@ import getpass
 import hashlib
 import json
 import logging
+import multiprocessing
 import os
 import secrets
 import signal
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import filelock
+import pandas as pd
 
 from tilewise import ROOT, UserError
-
-if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
-
-    import pandas as pd  # takes half a second to load, which a command has not
 
 #: prctl's PR_SET_PDEATHSIG
 DEATH_SIGNAL = 1
@@ -49,7 +48,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_csv(frame: "pd.DataFrame", path: Path | str) -> None:
+def write_csv(frame: pd.DataFrame, path: Path | str) -> None:
     """Write a DataFrame as CSV, whole or not at all."""
     with replacing(path) as temporary:
         frame.to_csv(temporary, index=False)
@@ -139,15 +138,11 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 @contextlib.contextmanager
-def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator["ProcessPoolExecutor"]:
+def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator[ProcessPoolExecutor]:
     """A pool of processes that end with this one. Raises UserError if one of them ends before its work is done.
 
     `doing` says what they do. Forked, not spawned: a new interpreter would run Snakemake's script once more.
     """
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
     context = multiprocessing.get_context("fork")
     try:
         with ProcessPoolExecutor(workers, context, initializer=_in_pool, initargs=(os.getpid(),)) as pool:

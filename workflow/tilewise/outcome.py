@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tilewise import RECORDED, UserError
 from tilewise.files import MESSAGE
-from tilewise.measure.words import BEYOND_BUDGET
+from tilewise.measure.words import is_right
+from tilewise.recorded import compare
 from tilewise.report import notes
-from tilewise.study.status import RIGHT
 
 #: The rule that fails if something is not right, after the page is there.
 RULE = "outcome"
@@ -21,11 +22,23 @@ TRACE_LOG, ON_PURPOSE = Path("logs/trace.log"), set[str]()
 
 def words(end: str, platforms: Iterable[str], folder: Path = Path("results")) -> Iterator[str]:
     """The last lines of a run that ended as `end` says."""
+    platforms = list(platforms)
     yield from filter(None, [wrong(folder / name / "measurements.csv" for name in platforms)])
+    yield from filter(None, (beside_recorded(folder / name) for name in platforms))
     with contextlib.suppress(OSError, ValueError):  # a damaged file is reported when the page is drawn
         yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
     page = folder / "report.html"
     yield f"{end}; the report is {page.resolve()}" if page.is_file() else end
+
+
+def beside_recorded(folder: Path) -> str:
+    """A line that compares a platform's run with the recorded one of the same name; empty if that cannot be done."""
+    if not (RECORDED / folder.name / "device.json").is_file():
+        return ""
+    try:
+        return compare.beside_recorded(folder, RECORDED)
+    except UserError:  # another config has no point in common; a damaged file is reported when the page is drawn
+        return ""
 
 
 def wrong(tables: Iterable[Path]) -> str:
@@ -35,7 +48,7 @@ def wrong(tables: Iterable[Path]) -> str:
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
                 points += 1
-                if row["status"] not in RIGHT and not row.get("message", "").startswith(BEYOND_BUDGET):
+                if not is_right(row):
                     found[row["kernel"], row["status"]] += 1
     if not found:
         return ""

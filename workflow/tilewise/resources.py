@@ -5,7 +5,7 @@ from typing import Any
 
 from tilewise.rules import Study
 from tilewise.study import durations, slurm
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import bytes_of_product
 
 
 class JobResources:
@@ -83,7 +83,8 @@ class JobResources:
 
     def probed_before(self, wildcards: Any) -> Sequence[str]:
         """The device.json of the platforms whose nodes the probe has to leave out."""
-        return slurm.probed_before(self.study.platforms, wildcards)
+        others: Sequence[str] = self.study.platforms[wildcards.platform].get("apart_from", [])
+        return [f"results/{name}/device.json" for name in others]
 
     def memory_of(self, wildcards: Any, attempt: int = 1) -> int:
         """MB of the host's memory for a job: 4 GB for Python and CUDA, 1 GB where kernels are emulated; for a product
@@ -92,12 +93,10 @@ class JobResources:
         for point in self.study.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else ():
             if not self.study.kernels[point.kernel].on_gpu or emulated:
                 elements = point.n * point.p + point.p * point.m + point.n * point.m
-                products.append(elements * (PRECISIONS[point.dtype].itemsize + 3 * 8))
+                products.append(bytes_of_product(point.dtype, *point.shape.values()) + elements * 3 * 8)
         return attempt * ((1000 if emulated else 4000) + int(max(products) / 1e6))
 
     def length_of(self, wildcards: Any, **_: Any) -> int:
         """How long a task takes, in points of a sweep."""
-        return (
-            len(self.study.points_on(wildcards.platform, wildcards.task))
-            * self.study.method(wildcards.task).points_per_point
-        )
+        asked = self.study.points_on(wildcards.platform, wildcards.task)
+        return len(asked) * self.study.method(wildcards.task).points_per_point

@@ -13,7 +13,6 @@ from tilewise import KERNELS, ROOT, UserError
 from tilewise.compile import build
 from tilewise.explain import counters
 from tilewise.files import digest
-from tilewise.measure import gpus
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.study import registry, slurm, sweeps
@@ -24,6 +23,7 @@ from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
 from tilewise.study.sources import emulator_files
 from tilewise.study.sweeps import ANY_GPU, Target
+from tilewise.vendor import VENDOR
 
 
 def names() -> set[str]:
@@ -73,13 +73,13 @@ class Study:
                 "as in --configfile config/cluster.yaml config/quick.yaml"
             )
         if config["platforms"] == "auto":
-            here = gpus.this_machine()
+            here = VENDOR.this_machine()
             self.platforms = {here.name: {"backend": here.backend}}
             self.gpus, self.remark = max(1, here.gpus), here.remark
         else:
             self.platforms = slurm.spread(config["platforms"])
             if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
-                self.gpus = max(1, gpus.this_machine().gpus)
+                self.gpus = max(1, VENDOR.this_machine().gpus)
         for name in ("l1", "l2"):
             level = config["trace"]["cache_lines"][name]
             if level["bytes"] < level["ways"] * 64:

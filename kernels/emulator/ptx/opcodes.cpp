@@ -1,5 +1,6 @@
 // The instructions of inline PTX that the interpreter knows. To add one: a row of the table, and its function.
 #include "reader.h"
+#include "tensor.h"
 
 #include <unordered_map>
 
@@ -126,7 +127,7 @@ void read_mma(const Reading& r)
     const int rows = i.rows, depth = i.depth;
     if (a.kind == 'f' && a.bits == 64) {
         r.require((rows == 8 && depth == 4) || (rows == 16 && (depth == 4 || depth == 8 || depth == 16)));
-    } else if ((a.kind == 's' || a.kind == 'u') && a.bits == 8 && b.bits == 8) {
+    } else if (is_bytes(a) && is_bytes(b)) {
         r.require(rows == 16 && (depth == 16 || depth == 32) && !i.has("satfinite"));
         i.flag = a.kind == 's';
         i.other = b.kind == 's';
@@ -146,6 +147,13 @@ void read_wgmma(const Reading& r)
     r.require(r.types.size() == 3 && i.rows == 64 && i.columns % 8 == 0 && i.columns <= int(most_columns) &&
               !i.has("sp"));
     i.type = r.types[1];
+    if (is_bytes(i.type) && is_bytes(r.types[2])) {
+        r.require(i.depth == 32 && (i.columns <= 24 || i.columns % 16 == 0) && !i.has("satfinite"));
+        r.needs(4);
+        i.flag = i.type.kind == 's';
+        i.other = r.types[2].kind == 's';
+        return;
+    }
     r.require(std::strchr("hgt", i.type.kind) && r.types[2].kind == i.type.kind &&
               i.depth == (i.type.kind == 't' ? 8 : 16));
     i.other = r.types[0].kind == 'h';

@@ -112,43 +112,62 @@ static void act_mma_double(void* const* records, unsigned lanes)
                     bits_of<std::uint64_t>(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
 }
 
-// Bytes: exact in 32 bits.
+Bytes bytes;
+
+// A's fragment of 16 rows: register r of lane (g, t) holds row g + 8 (r % 2), 4 of k from 4 t + 16 (r / 2) on.
+void take_rows_of_bytes(const Operand& a, Frame& f, unsigned lane, unsigned depth, bool is_signed)
+{
+    for (unsigned r = 0; r < depth / 8; ++r)
+        for (unsigned e = 0; e < 4; ++e)
+            bytes.rows[lane / 4 + 8 * (r % 2)][4 * (lane % 4) + 16 * (r / 2) + e] =
+                byte_of(get(part(a, r), f), e, is_signed);
+}
+
+// C's fragment, as `exchange_sums` has it.
+void exchange_sums_of_bytes(const Operand& c, Frame& f, unsigned lane, unsigned count, bool store)
+{
+    for (unsigned j = 0; j < count / 8; ++j)
+        for (unsigned h = 0; h < 2; ++h)
+            for (unsigned v = 0; v < 2; ++v) {
+                std::int32_t& sum = bytes.sums[lane / 4 + 8 * h][8 * j + 2 * (lane % 4) + v];
+                const Operand& o = part(c, 4 * j + 2 * h + v);
+                if (store)
+                    set(o, f, std::uint32_t(sum));
+                else
+                    sum = std::int32_t(get(o, f));
+            }
+}
+
+void multiply_bytes(unsigned count, unsigned depth)
+{
+    for (auto row = 0; row < 16; ++row)
+        for (unsigned j = 0; j < count; ++j) {
+            std::uint32_t sum = bytes.sums[row][j];
+            for (unsigned k = 0; k < depth; ++k) sum += bytes.rows[row][k] * bytes.columns[j][k];
+            bytes.sums[row][j] = std::int32_t(sum);
+        }
+}
+
 static void act_mma_bytes(void* const* records, unsigned lanes)
 {
     if (!is_whole(records, lanes)) return;
     const Instruction& i = *lane_of(records, 0).instruction;
-    const unsigned depth = i.depth;
-    std::int32_t A[16][32], B[32][8], C[16][8];
-    const auto byte = [](std::uint32_t v, unsigned e, bool is_signed) {
-        return is_signed ? std::int32_t(std::int8_t(v >> 8 * e)) : std::int32_t(v >> 8 * e & 0xff);
-    };
     for (unsigned lane = 0; lane < 32; ++lane) {
         Frame& f = *lane_of(records, lane).frame;
-        const unsigned g = lane / 4, t = lane % 4;
-        for (unsigned r = 0; r < depth / 8; ++r)
+        take_rows_of_bytes(i.operands[1], f, lane, i.depth, i.flag);
+        for (unsigned r = 0; r < unsigned(i.depth) / 16; ++r)
             for (unsigned e = 0; e < 4; ++e)
-                A[g + 8 * (r % 2)][4 * t + 16 * (r / 2) + e] = byte(get(part(i.operands[1], r), f), e, i.flag);
-        for (unsigned r = 0; r < depth / 16; ++r)
-            for (unsigned e = 0; e < 4; ++e)
-                B[4 * t + 16 * r + e][g] = byte(get(part(i.operands[2], r), f), e, i.other);
-        for (unsigned h = 0; h < 2; ++h)
-            for (unsigned v = 0; v < 2; ++v) C[g + 8 * h][2 * t + v] = get(part(i.operands[3], 2 * h + v), f);
+                bytes.columns[lane / 4][4 * (lane % 4) + 16 * r + e] =
+                    byte_of(get(part(i.operands[2], r), f), e, i.other);
+        exchange_sums_of_bytes(i.operands[3], f, lane, 8, false);
     }
-    for (auto r = 0; r < 16; ++r)
-        for (auto j = 0; j < 8; ++j)
-            for (unsigned k = 0; k < depth; ++k) C[r][j] += A[r][k] * B[k][j];
+    multiply_bytes(8, i.depth);
     for (unsigned lane = 0; lane < 32; ++lane)
-        for (unsigned h = 0; h < 2; ++h)
-            for (unsigned v = 0; v < 2; ++v)
-                set(part(i.operands[0], 2 * h + v), *lane_of(records, lane).frame,
-                    std::uint32_t(C[lane / 4 + 8 * h][2 * (lane % 4) + v]));
+        exchange_sums_of_bytes(i.operands[0], *lane_of(records, lane).frame, lane, 8, true);
 }
 void run_mma(const Instruction& i, Frame& f)
 {
-    all_lanes(i, f,
-              i.type.kind == 'f'                         ? act_mma_double
-              : i.type.kind == 's' || i.type.kind == 'u' ? act_mma_bytes
-                                                         : act_mma);
+    all_lanes(i, f, i.type.kind == 'f' ? act_mma_double : is_bytes(i.type) ? act_mma_bytes : act_mma);
 }
 
 // ---- WMMA -----------------------------------------------------------------------------------------------------------

@@ -44,15 +44,48 @@ struct Products {
 };
 static std::vector<Products> products;  // of each warp
 
+static void check_fence(Frame& f)
+{
+    bool& fenced = products[thread_number() / 32].fenced;
+    if (!fenced) complain(f, "multiplies (wgmma.mma_async) before its warp's first wgmma.fence");
+    fenced = true;
+}
+
+/// Hands each element of `lines` rows of A or columns of B, `depth` of k, to `put`(line, k, bits).
+template <typename Put>
+static void read(const Layout& layout, unsigned from, unsigned lines, unsigned depth, Frame& f, Put&& put)
+{
+    const unsigned worker = wgmma_of_warp + thread_number() / 32, per = 16 / layout.bytes;
+    const auto element = [&](const char* chunk, unsigned e) {
+        std::uint32_t v = 0;
+        std::memcpy(&v, chunk + e * layout.bytes, layout.bytes);
+        return v;
+    };
+    if (layout.across) {
+        for (unsigned k = 0; k < depth; ++k)
+            for (unsigned line = 0; line < lines; line += per) {
+                const char* chunk = layout.chunk(from + line, k);
+                watch::unit_reads(chunk, 16, f.pc, worker);
+                for (unsigned e = 0; e < per; ++e) put(line + e, k, element(chunk, e));
+            }
+    } else {
+        for (unsigned line = 0; line < lines; ++line)
+            for (unsigned k = 0; k < depth; k += per) {
+                const char* chunk = layout.chunk(from + line, k);
+                watch::unit_reads(chunk, 16, f.pc, worker);
+                for (unsigned e = 0; e < per; ++e) put(line, k + e, element(chunk, e));
+            }
+    }
+}
+
 static void act_wgmma(void* const* records, unsigned lanes)
 {
     if (!is_whole(records, lanes)) return;
     const Instruction& i = *lane_of(records, 0).instruction;
     Frame& first = *lane_of(records, 0).frame;
-    const unsigned warp = thread_number() / 32, bytes = i.type.kind == 't' ? 4 : 2, depth = i.depth, count = i.columns;
+    const unsigned size = i.type.kind == 't' ? 4 : 2, depth = i.depth, count = i.columns;
     const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2];
-    if (!products[warp].fenced) complain(first, "multiplies (wgmma.mma_async) before its warp's first wgmma.fence");
-    products[warp].fenced = true;
+    check_fence(first);
     const bool accumulate = i.operands.size() > 3 ? get(i.operands[3], first) : true;
     const auto option = [&](std::size_t k) {
         return k < i.operands.size() ? static_cast<std::int32_t>(get(i.operands[k], first)) : 0;
@@ -61,37 +94,14 @@ static void act_wgmma(void* const* records, unsigned lanes)
     const bool from_registers = a.kind == Operand::list;
     const bool a_across = !from_registers && option(6) == 1, b_across = option(from_registers ? 6 : 7) == 1;
     clear(count, depth, short_of(i.type));
-    const auto element = [&](const char* chunk, unsigned e) {
-        std::uint32_t v = 0;
-        std::memcpy(&v, chunk + e * bytes, bytes);
-        return v;
-    };
-    const unsigned worker = wgmma_of_warp + warp, per = 16 / bytes;
-    const auto read = [&](const Layout& layout, unsigned from, unsigned lines, auto&& put) {
-        if (layout.across) {
-            for (unsigned k = 0; k < depth; ++k)
-                for (unsigned line = 0; line < lines; line += per) {
-                    const char* chunk = layout.chunk(from + line, k);
-                    watch::unit_reads(chunk, 16, first.pc, worker);
-                    for (unsigned e = 0; e < per; ++e) put(line + e, k, element(chunk, e));
-                }
-        } else {
-            for (unsigned line = 0; line < lines; ++line)
-                for (unsigned k = 0; k < depth; k += per) {
-                    const char* chunk = layout.chunk(from + line, k);
-                    watch::unit_reads(chunk, 16, first.pc, worker);
-                    for (unsigned e = 0; e < per; ++e) put(line, k + e, element(chunk, e));
-                }
-        }
-    };
     if (from_registers) {
         for (unsigned lane = 0; lane < 32; ++lane)
             take_rows(a, *lane_of(records, lane).frame, lane, i.type, depth, minus_a);
     } else {
-        read(Layout(get(a, first), a_across, bytes), thread_in_block() / 32 % 4 * 16, 16,
+        read(Layout(get(a, first), a_across, size), thread_in_block() / 32 % 4 * 16, 16, depth, first,
              [&](unsigned line, unsigned k, std::uint32_t v) { set(rows[line], k, columns.kind, v, minus_a); });
     }
-    read(Layout(get(b, first), b_across, bytes), 0, count,
+    read(Layout(get(b, first), b_across, size), 0, count, depth, first,
          [&](unsigned line, unsigned k, std::uint32_t v) { columns.set(k, line, v, minus_b); });
     if (accumulate) {
         for (unsigned lane = 0; lane < 32; ++lane)
@@ -103,9 +113,36 @@ static void act_wgmma(void* const* records, unsigned lanes)
     for (unsigned lane = 0; lane < 32; ++lane)
         exchange_sums(d, *lane_of(records, lane).frame, lane, count, i.other, true, sums);
 }
+// Both operands along k; D, A, B, and whether to add to D.
+static void act_wgmma_bytes(void* const* records, unsigned lanes)
+{
+    if (!is_whole(records, lanes)) return;
+    const Instruction& i = *lane_of(records, 0).instruction;
+    Frame& first = *lane_of(records, 0).frame;
+    const unsigned depth = i.depth, count = i.columns;
+    const Operand &d = i.operands[0], &a = i.operands[1], &b = i.operands[2];
+    check_fence(first);
+    if (a.kind == Operand::list) {
+        for (unsigned lane = 0; lane < 32; ++lane)
+            take_rows_of_bytes(a, *lane_of(records, lane).frame, lane, depth, i.flag);
+    } else {
+        read(Layout(get(a, first), false, 1), thread_in_block() / 32 % 4 * 16, 16, depth, first,
+             [&](unsigned line, unsigned k, std::uint32_t v) { bytes.rows[line][k] = byte_of(v, 0, i.flag); });
+    }
+    read(Layout(get(b, first), false, 1), 0, count, depth, first,
+         [&](unsigned line, unsigned k, std::uint32_t v) { bytes.columns[line][k] = byte_of(v, 0, i.other); });
+    const bool accumulate = get(i.operands[3], first);
+    for (unsigned lane = 0; lane < 32 && accumulate; ++lane)
+        exchange_sums_of_bytes(d, *lane_of(records, lane).frame, lane, count, false);
+    if (!accumulate)
+        for (auto& row : bytes.sums) std::fill(row, row + count, 0);
+    multiply_bytes(count, depth);
+    for (unsigned lane = 0; lane < 32; ++lane)
+        exchange_sums_of_bytes(d, *lane_of(records, lane).frame, lane, count, true);
+}
 void run_wgmma(const Instruction& i, Frame& f)
 {
-    all_lanes(i, f, act_wgmma);
+    all_lanes(i, f, is_bytes(i.type) ? act_wgmma_bytes : act_wgmma);
     for (const Operand& sum : i.operands[0].parts)
         if (sum.kind == Operand::slot && unsigned(sum.index) < f.place_count)
             watch::sum_begins(f.places[sum.index].at, f.places[sum.index].bytes,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tilewise import UserError
-from tilewise.compile import cpp, cuda, triton
+from tilewise.compile import cpp, triton
 from tilewise.compile.cpp import compile_library, include_options
 from tilewise.files import digest, processes, read_json, replacing, write_json
 from tilewise.microscope.compile import build as build_emulated
@@ -17,6 +17,7 @@ from tilewise.microscope.compile import sources as emulator_sources
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
+from tilewise.vendor import VENDOR
 
 LOG = logging.getLogger(__name__)
 HOST_FLAGS = ("-O3",)
@@ -36,15 +37,7 @@ def unsupported(kernel: Kernel, device: Device) -> str:
         return "" if kernel.emulated else f"not emulated: {kernel.reason}"
     if kernel.kind == Kind.TRITON and (why := triton.missing()):
         return why
-    capability = device.gpu["compute_capability"]
-    have = tuple(map(int, capability.split(".")))
-    if kernel.capability and have < tuple(map(int, kernel.capability.split("."))):
-        return f"it needs compute capability {kernel.capability}; this GPU has {capability}"
-    if kernel.architecture and kernel.architecture[-1] in "af":
-        own = kernel.architecture.rstrip("af")
-        if own != capability.replace(".", ""):
-            return f"its sm_{kernel.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
-    return ""
+    return VENDOR.cannot_run(kernel, device.gpu["compute_capability"])
 
 
 def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
@@ -71,8 +64,8 @@ def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
     if device.backend == "emulator":
         return "emulator", device.host_compiler
     if kernel.kind == Kind.TRITON:
-        return cuda.architecture(kernel, device.gpu["compute_capability"]), "triton"
-    return cuda.architecture(kernel, device.gpu["compute_capability"]), cuda.STANDARD
+        return VENDOR.architecture(kernel, device.gpu["compute_capability"]), "triton"
+    return VENDOR.architecture(kernel, device.gpu["compute_capability"]), VENDOR.standard
 
 
 def build(
@@ -136,7 +129,7 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
     """The calls of a compiler that some instances need; `entries` holds the sha256 of each."""
     instances, on_gpu = list(entries), kernel.launched and device.backend == "gpu"
     if on_gpu:
-        made_by = "triton" if kernel.kind == Kind.TRITON else cuda.compiler()
+        made_by = "triton" if kernel.kind == Kind.TRITON else VENDOR.compiler()
     else:
         made_by = digest([cpp.compiler(), cpp.version(), _emulator_sha256() if kernel.launched else ""])
     size = 1 if on_gpu else LIBRARY_INSTANCES
@@ -173,8 +166,8 @@ def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
 def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
     kernel, instances = unit.kernel, unit.instances
     if kernel.launched and unit.device.backend == "gpu":
-        compiler = triton if kernel.kind == Kind.TRITON else cuda
-        cubin, facts = compiler.compile_cubin(kernel, instances[0], unit.device.gpu["compute_capability"])
+        compile_cubin = triton.compile_cubin if kernel.kind == Kind.TRITON else VENDOR.compile_cubin
+        cubin, facts = compile_cubin(kernel, instances[0], unit.device.gpu["compute_capability"])
         cubin_path = unit.path.with_name(f"{unit.path.name}.cubin")
         with replacing(cubin_path) as temporary:
             temporary.write_bytes(cubin)

@@ -16,9 +16,16 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.precision import PRECISIONS
 
 #: Triton's names of element types, by those of C++.
-_ELEMENTS = {"float": "fp32", "double": "fp64", "int": "i32", "__half": "fp16", "__nv_bfloat16": "bf16"}
+_ELEMENTS = {
+    "float": "fp32",
+    "double": "fp64",
+    "int": "i32",
+    "signed char": "i8",
+    "__half": "fp16",
+    "__nv_bfloat16": "bf16",
+}
 #: Triton's names of the types of whole numbers that a launch may pass.
-_TRITON_TYPES = {"int": "i32", "unsigned": "u32", "int64": "i64", "uint64": "u64"}
+_TRITON_TYPES = {"int": "i32", "signed char": "i8", "unsigned": "u32", "int64": "i64", "uint64": "u64"}
 #: Pointers to scratch memory, which every kernel of Triton takes last; ours need none and pass {uint64: 0}.
 HIDDEN_ARGUMENTS = 2
 

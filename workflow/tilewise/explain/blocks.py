@@ -40,7 +40,7 @@ def double_cost(evidence: Evidence) -> pd.DataFrame:
     published = evidence.published
     tried = published[(published["source"] == "a") & (published["kernel"] == "naive") & published["block_x"].notna()]
     rows = evidence.of("task1a", "task1b").gpu
-    rows = timings.describe(rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"])], evidence)
+    rows = timings.describe(timings.cubes(rows), evidence)
     found: list[dict] = []
     for platform, own in rows[rows["kernel"] == "naive"].groupby("platform", sort=False):
         costs = [_double_over_float(part) for part in (own, own[own["block_x"].isin(tried["block_x"])])]
@@ -65,8 +65,9 @@ def few_blocks(evidence: Evidence) -> pd.DataFrame:
     blocks than the chip has multiprocessors: two rows per platform, with their `blocks`."""
     rows = evidence.of("task3").gpu
     rows = rows[(rows["kernel"] == "multi_tile") & (rows["dtype"] == "float") & (rows["status"] == Status.OK)]
-    rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"]) & (rows["tile"] == 32)]
-    rows = timings.describe(rows, evidence).assign(blocks=rows["grid_x"] * rows["grid_y"])
+    rows = timings.describe(timings.cubes(rows[rows["tile"] == 32]), evidence).assign(
+        blocks=rows["grid_x"] * rows["grid_y"]
+    )
     found = [rows.head(0)]
     for gpu in evidence.gpus:
         own = rows[(rows["platform"] == gpu.name) & rows["gflops"].notna()]

@@ -21,12 +21,11 @@ from tilewise.explain.timings import largest_square, swept
 from tilewise.explain.traffic import bytes_per_multiply_add
 from tilewise.measure.tensor_core import SCHEMES
 from tilewise.study.device import SCHEDULERS, WARP
-from tilewise.study.precision import PRECISIONS
 
 #: If no resource is used more than this, the kernel waits: for loads, for barriers, or for a launch.
 HALF, LATENCY = 0.5, "latency"
 #: Element types whose products the tensor cores make wherever a GPU has them.
-ON_TENSOR_CORES = frozenset({"half", "bfloat16", "tf32"})
+ON_TENSOR_CORES = frozenset({"half", "bfloat16", "tf32", "int8"})
 #: A resource of which this much of the largest share is used limits as much: roofs are not known any better.
 TIED = 0.98
 #: A clock is lowered if it is this much below the highest.
@@ -137,7 +136,7 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
         return "", math.nan, "", math.nan
     gpu, measured = evidence.device(row["platform"]).gpu, evidence.roofs(row["platform"])
     wavefronts = row["hardware_wavefronts_per_100"]
-    least = bytes_per_multiply_add(row, PRECISIONS[row["dtype"]].itemsize)
+    least = bytes_per_multiply_add(row)
     # Floats made of short numbers are products of these, as the scheme of the kernel has it.
     kernel = evidence.kernels.get(row["kernel"])
     scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if kernel and row["dtype"] == "float" else None

@@ -1,78 +1,19 @@
-"""How many blocks of a kernel a multiprocessor holds at a time, and which tile width is best for that.
+"""How many blocks of each kernel a multiprocessor holds at a time, and which tile width is best for that.
 
-Blocks share four resources of a multiprocessor: thread slots, block slots, registers and shared memory. The resource
-that runs out first is the limit. The rules are those of NVIDIA's occupancy calculator; on a GPU, the table also holds
-the answer of CUDA's API.
+On a GPU, the table also holds the answer of the vendor's own interface.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tilewise.compile.build import Builds
-from tilewise.study.device import REGISTER_UNIT, Device
+from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Launch
 from tilewise.study.points import Point, point
+from tilewise.vendor import VENDOR
 
 Rows = list[dict[str, Any]]
-
-#: The registers lie in four separate parts of the multiprocessor.
-REGISTER_PARTS = 4
-MAX_REGISTERS_PER_THREAD = 255
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    """Blocks that a multiprocessor holds, the share of its warps that they fill, and the resource that limits them."""
-
-    active_blocks: int
-    occupancy: float
-    limiter: str
-
-
-def occupancy(threads, registers, shared_bytes, limits, capability):
-    """The Occupancy of a kernel: threads and shared bytes (static and dynamic) per block, registers per thread.
-
-    `limits` are those of device.json; `capability` is a compute capability such as "9.0". If a multiprocessor cannot
-    hold the block, there are no active blocks.
-    """
-    warp = limits["warp_size"]
-    warps = _units(threads, warp)
-    registers_per_warp = _units(registers * warp, REGISTER_UNIT) * REGISTER_UNIT
-    per_part = limits["registers_per_sm"] // REGISTER_PARTS
-    # The warps of a block, spread evenly over all parts, must fit into the registers.
-    fits = registers <= MAX_REGISTERS_PER_THREAD and (
-        registers_per_warp * _units(warps, REGISTER_PARTS) * REGISTER_PARTS <= limits["registers_per_sm"]
-    )
-    unit = shared_unit(capability)
-    shared = _units(shared_bytes + limits["reserved_shared_bytes_per_block"], unit) * unit
-    allowed = {
-        "threads": limits["threads_per_sm"] // warp // warps if threads <= limits["max_threads_per_block"] else 0,
-        "registers": _per(per_part, registers_per_warp) * REGISTER_PARTS // warps if fits else 0,
-        "shared memory": _per(limits["shared_bytes_per_sm"], shared)
-        if shared_bytes <= limits["shared_bytes_per_block_optin"]
-        else 0,
-        "blocks": limits["blocks_per_sm"],
-    }
-    limiter = min(allowed, key=allowed.get)
-    blocks = allowed[limiter]
-    return Occupancy(blocks, blocks * warps / (limits["threads_per_sm"] // warp), limiter)
-
-
-def shared_unit(capability):
-    """A block gets shared memory in units of this many bytes: 128 from compute capability 8.0 on, 256 before."""
-    return 128 if int(capability.split(".")[0]) >= 8 else 256
-
-
-def _units(amount, unit):
-    """How many units are needed to hold the amount."""
-    return -(-amount // unit)
-
-
-def _per(amount, share):
-    """How many times the share fits into the amount; if the share is 0, a number larger than any device could use."""
-    return amount // share if share else 2**31
 
 
 def table(
@@ -84,8 +25,8 @@ def table(
 ) -> Rows:
     """One row for each kernel, dtype and choice of parameters among `points`, of the launch that makes the product.
 
-    `ask(entry of an instance, threads, dynamic shared bytes)` is CUDA's own answer on a GPU. Without a GPU no registers
-    are known, and there are no rows.
+    `ask(entry of an instance, threads, dynamic shared bytes)` is the vendor's own answer on a GPU. Without a GPU no
+    registers are known, and there are no rows.
     """
     rows: dict[tuple, dict] = {}
     for at in points:
@@ -133,7 +74,9 @@ def _entry(builds: Builds, kernel: Kernel, launch: Launch | None) -> Mapping | N
 
 def _facts(launch: Launch, entry: Mapping, device: Device) -> dict[str, Any]:
     shared = entry["shared_bytes"] + launch.dynamic_shared_bytes
-    found = occupancy(launch.threads, entry["registers"], shared, device.limits, device.gpu["compute_capability"])
+    found = VENDOR.occupancy(
+        launch.threads, entry["registers"], shared, device.limits, device.gpu["compute_capability"]
+    )
     return {
         "threads": launch.threads,
         "registers": entry["registers"],
@@ -142,17 +85,3 @@ def _facts(launch: Launch, entry: Mapping, device: Device) -> dict[str, Any]:
         "occupancy": found.occupancy,
         "limiter": found.limiter,
     }
-
-
-def cuda_api() -> Callable[[Mapping, int, int], int]:
-    """A function that asks CUDA's occupancy API about a compiled kernel, for `table`; needs a GPU."""
-    from cuda.bindings import driver
-
-    from tilewise.measure.backends.launcher import allow_shared, done, load
-
-    def ask(entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
-        function = load(entry["file"], entry["symbol"])
-        allow_shared(function, dynamic_shared_bytes)
-        return done(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes))
-
-    return ask

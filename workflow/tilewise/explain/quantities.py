@@ -226,7 +226,10 @@ class Machine:
     def limit(self, name):
         """A limit of the GPU, as device.json names it."""
         self._needs_gpu()
-        return _entry(self.platform.device.limits, name, "limits")
+        limits = self.platform.device.limits
+        if name not in limits:
+            raise UserError(f"there is no '{name}' in limits of device.json; there are {', '.join(limits)}")
+        return limits[name]
 
     def bandwidth(self):
         """Memory bandwidth of the datasheet, in GB/s."""
@@ -305,12 +308,6 @@ def _fitting(rows, where):
         found = rows[name].isin(value) if isinstance(value, list) else rows[name] == value
         fits &= found.to_numpy(dtype=bool, na_value=False)
     return rows[fits]
-
-
-def _entry(table, name, where):
-    if name not in table:
-        raise UserError(f"there is no '{name}' in {where} of device.json; there are {', '.join(table)}")
-    return table[name]
 
 
 def _words(where):

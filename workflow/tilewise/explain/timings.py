@@ -224,7 +224,7 @@ def batched(evidence: Evidence) -> pd.DataFrame:
     `turns` says whether a kernel is faster than the library in one way and slower in the other, by 1 % at least.
     """
     rows = describe(evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["batch_ms"].notna()], evidence)
-    rows = rows[(rows["n"] == rows["p"]) & (rows["n"] == rows["m"]) & (rows["n"].astype("float64") ** 3 < SMALL)]
+    rows = cubes(rows[rows["n"].astype("float64") ** 3 < SMALL])
     rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "dtype", "n", "kernel"])
     keys = ["platform", "dtype", "n"]
     library = rows[rows["anchor"]].drop_duplicates(keys)[[*keys, "time_ms", "batch_ms"]]

@@ -13,7 +13,7 @@ from tilewise.explain.timings import by_shape, chosen_columns, describe, with_wo
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.device import WARP
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, bytes_of_product
 from tilewise.study.status import Status
 
 #: A product so many times as high and as wide has hardly any edges.
@@ -218,7 +218,7 @@ def _largest(percents):
     return known.loc[known.abs().idxmax()] if len(known) else None
 
 
-def bytes_per_multiply_add(row: Mapping[str, Any], itemsize: int) -> float:
+def bytes_per_multiply_add(row: Mapping[str, Any]) -> float:
     """Bytes of the three matrices of a product per multiply-add of a warp."""
-    n, p, m = (float(row[name]) for name in ("n", "p", "m"))
-    return WARP * itemsize * (n * p + p * m + n * m) / (n * p * m)
+    n, p, m = (int(row[name]) for name in ("n", "p", "m"))
+    return WARP * bytes_of_product(row["dtype"], n, p, m) / (n * p * m)

@@ -13,6 +13,7 @@ from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.launch import Launch, Plan, Workspace
 from tilewise.study.points import Point
 from tilewise.study.status import Status
+from tilewise.vendor import VENDOR
 
 #: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
 Row = dict[str, Any]
@@ -146,10 +147,8 @@ def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, An
     """
     versions = device.versions
     if backend == "cuda":
-        compiler = (
-            ["cublas", "cuda_runtime"] if kernel.library else ["triton" if kernel.kind == Kind.TRITON else "nvrtc"]
-        )
-        used = ["cuda_driver", "cuda-bench", *compiler]
+        compiler = ["triton" if kernel.kind == Kind.TRITON else VENDOR.compiler_version]
+        used = [*VENDOR.launched_by, *(VENDOR.library_versions if kernel.library else compiler)]
         gpu = {name: device.gpu.get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}
     if backend == "host":

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from tilewise import ROOT
-from tilewise.measure import nvml
+from tilewise.vendor import VENDOR
 
 #: What a measurement depends on: a change of other files, such as the report's, is no change of it.
 MEASURED_WITH = ("kernels", "workflow", "config", "Snakefile", "pyproject.toml")
@@ -83,17 +83,11 @@ def columns(gpu: str | None = None) -> dict[str, Any]:
 def alone(gpu: str | None) -> bool | None:
     """Whether no other process uses the GPU, and no other Slurm job the node; None if neither can be told."""
     job = slurm_job()
-    answers = [
-        None if job is None else _alone_on_node(job, node(), int(time.monotonic() / ASK_AGAIN_S)),
-        # One process is our own: the worker that has just measured.
-        None if gpu is None else _at_most(nvml.processes(gpu), 1),
-    ]
+    answers = [None if job is None else _alone_on_node(job, node(), int(time.monotonic() / ASK_AGAIN_S))]
+    if gpu is not None and (found := VENDOR.processes(gpu)) is not None:
+        answers.append(len(found) <= 1)  # one is our own: the worker that has just measured
     known = [answer for answer in answers if answer is not None]
     return all(known) if known else None
-
-
-def _at_most(found: list[int] | None, number: int) -> bool | None:
-    return None if found is None else len(found) <= number
 
 
 @functools.lru_cache(1)

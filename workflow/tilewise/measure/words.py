@@ -5,10 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewise.study.status import Status
+from tilewise.study.status import RIGHT, Status
 
 #: How the message of a CPU loop begins that would take longer than the config grants: no fault of the loop.
 BEYOND_BUDGET = "would take about"
+
+
+def is_right(row: Mapping[str, str]) -> bool:
+    """Whether a point, as a row of measurements.csv read as text, ended as it should."""
+    return row["status"] in RIGHT or row.get("message", "").startswith(BEYOND_BUDGET)
 
 
 def told(row: Mapping[str, Any]) -> str:

@@ -15,10 +15,10 @@ import numpy as np
 from tilewise import UserError
 from tilewise.compile.cpp import check as check_compiler
 from tilewise.compile.cpp import shown
-from tilewise.microscope.compile import build_traced
+from tilewise.microscope.compile import build_traced, functions
+from tilewise.microscope.declarations import check_file, named
 from tilewise.microscope.emulator import FLOATING
 from tilewise.microscope.formats import Report
-from tilewise.microscope.functions import check_file, functions, named
 from tilewise.microscope.program import Arrays, Operand, Program, check_memory
 from tilewise.microscope.tracer import SEED, Tracer
 from tilewise.microscope.values import GivenArray, by_parameter, fitting, given, load
@@ -90,7 +90,7 @@ class Library:
         found = self._function(name.strip())
         wanted = self.declared[found].template
         if wanted and not bracket:
-            example = ", ".join("float" if p.type[0] in ("typename", "class") else p.name or "16" for p in wanted)
+            example = ", ".join("float" if p.type in ("typename", "class") else p.name or "16" for p in wanted)
             raise UserError(f"{shown(self.source.path)}: {found} is a template; name an instance: '{found}<{example}>'")
         return f"{found}{bracket}{arguments}"
 

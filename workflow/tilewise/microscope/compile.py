@@ -1,13 +1,12 @@
 """Compile CUDA kernels for the CPU: the same .cu files, by g++ against kernels/emulator/include."""
 
-import contextlib
 import hashlib
 import json
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from tilewise import ROOT, UserError
 from tilewise.compile import cpp
 from tilewise.compile.cpp import FLAGS, run_compiler, shown
 from tilewise.files import digest, replacing
-from tilewise.microscope import elf, functions, ptx, shared_memory
+from tilewise.microscope import declarations, elf, ptx, refusals, shared_memory
+from tilewise.microscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
 from tilewise.microscope.shared_memory import Variables, static_shared_bytes
 from tilewise.study.device import DEFAULT_SHARED_BYTES
-from tilewise.study.expressions import evaluate
 from tilewise.study.kernel import Kernel
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.sources import EMULATOR, EMULATOR_HEADERS, HOST_HEADERS, INCLUDE, Source, code_of, emulator_files
@@ -117,8 +116,40 @@ def build(
 
 def build_traced(kernel: Kernel | Source, instances: Sequence[str], output: Path | str) -> Path:
     """Compile a kernel so that it can be traced: `build` with every access to memory watched."""
-    flags = [*TRACED, *([MARKED] if cpp.takes(MARKED) else [])]
-    return build(kernel, instances, output, flags, watched=True)
+    return build(kernel, instances, output, _traced(), watched=True)
+
+
+def declared(path: Path) -> Declarations:
+    """What a file declares, as `build_traced` sees it. Raises UserError if a file is no text, or the preprocessor
+    fails, or there is no compiler."""
+    return declarations.declarations(_tree(path))
+
+
+def functions(path: Path) -> Mapping[str, Function]:
+    """The __global__ functions that a file, or a file that it includes in quotes, defines or declares, by name.
+
+    Raises UserError as `declared` does, and for what NVRTC refuses and g++ takes.
+    """
+    refusals.refuse_mark(path)
+    tree = _tree(path)
+    refusals.refuse(tree)
+    return declarations.declarations(tree).functions
+
+
+def _tree(path: Path) -> Tree:
+    try:
+        return tree_of(path, _options(path, _traced()))
+    except UserError as error:
+        raise UserError(without_header(str(error))) from None
+
+
+def _traced() -> list[str]:
+    return [*TRACED, *([MARKED] if cpp.takes(MARKED) else [])]
+
+
+def _options(path: Path, flags: Sequence[Any]) -> list[Any]:
+    """The flags with which a kernel is compiled, and its declarations are read."""
+    return [*COMPILE, *flags, *cpp.include_options(path), *_as_nvrtc(tuple(flags)), "-fpch-preprocess"]
 
 
 def lacking() -> list[str]:
@@ -139,20 +170,21 @@ def _digest(kernel: Kernel | Source, instances: Sequence[str], flags: Sequence[A
 
 def sources() -> list[Path]:
     """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
-    modules = (cpp, elf, functions, ptx, shared_memory, sys.modules[__name__])
+    modules = (cpp, declarations, elf, ptx, shared_memory, sys.modules[__name__])
     return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
 
 
 def _build(
     kernel: Kernel | Source, instances: Sequence[str], output: Path, flags: Sequence[Any], watched: bool
 ) -> Path:
-    own = [*COMPILE, *flags, *cpp.include_options(kernel.path), *_as_nvrtc(tuple(flags))]
+    own = _options(kernel.path, flags)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
-        text, objects = _wrapper(kernel, instances), own_objects(watched, flags)
+        objects = own_objects(watched, flags)
         try:
+            read = declarations.declarations(tree_of(kernel.path, own))
             # What the sanitizers tell of places is by the names of line markers, which -ffile-prefix-map leaves alone.
-            text = cpp.preprocess(text, [*own, "-fpch-preprocess"])
+            text = cpp.preprocess(_wrapper(kernel, instances, read), own)
             text = re.sub(rf'^(# \d+ "){re.escape(str(ROOT))}/', rf"\1{cpp.ANYWHERE}/", text, flags=re.MULTILINE)
             if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
                 text = ptx.rewritten(text, own=["<stdin>"])
@@ -161,7 +193,7 @@ def _build(
             run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
         except UserError as error:
             raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
-        variables = Variables.of(kernel, elf.symbols(compiled))
+        variables = Variables.of(read.variables, elf.symbols(compiled))
         shared.write_text(variables.assembler())
         library = Path(folder, output.name)
         try:
@@ -229,6 +261,19 @@ def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
     return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
 
 
+def without_header(message: str) -> str:
+    """What a compiler says, with who lacks a header if it lacks one."""
+    where, _, what = message.partition(": ")
+    if what.startswith("cuda.h: No such file"):
+        remedy = "typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;"
+        return f"{where}: NVRTC does not take <cuda.h>, a header of the host; declare a tensor map as `{remedy}`"
+    if header := re.fullmatch(r"(.*): No such file or directory", what):
+        known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
+        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
+        return f"{where}: {who} header <{header[1]}>"
+    return message
+
+
 def _in_kernel(message: str, kernel: Kernel | Source, instances: Sequence[str], source: Path) -> str:
     """A compiler's message about the text around a kernel, as one about the kernel."""
     where, _, what = message.partition(": ")
@@ -237,7 +282,7 @@ def _in_kernel(message: str, kernel: Kernel | Source, instances: Sequence[str], 
             "the compiler does not take the header that it has precompiled itself; delete the folder tilewise in "
             "~/.cache (or $XDG_CACHE_HOME) and run again"
         )
-    if (missing := functions.without_header(message)) != message:
+    if (missing := without_header(message)) != message:
         return missing
     if hidden := re.search(rf"{_LACKS}(\w+)", what):
         remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
@@ -264,7 +309,7 @@ def _undefined(message: str, kernel: Kernel | Source) -> str:
     return f"{where}: '{said[3]}' is declared, but nowhere defined; neither ptxas nor a GPU takes that"
 
 
-def _wrapper(kernel: Kernel | Source, instances: Sequence[str]) -> str:
+def _wrapper(kernel: Kernel | Source, instances: Sequence[str], read: Declarations) -> str:
     """C++ text that includes the kernel, unchanged, and makes each instance callable as a thread of a grid."""
     used = set(re.findall(r"\w+", " ".join(instances)))
     headers = sorted({p.header for p in PRECISIONS.values() if p.header and p.cpp in used})
@@ -282,28 +327,22 @@ def _wrapper(kernel: Kernel | Source, instances: Sequence[str]) -> str:
             f"{visible} char emulator_entry[] =",
             f"    {json.dumps(f'{shown(kernel.path)}: {kernel.name}')};",
             f"{visible} char emulator_attributes[] =",
-            f"    {json.dumps(json.dumps(_attributes(kernel, instances)))};",
+            f"    {json.dumps(json.dumps(_attributes(read, instances)))};",
             "",
         ]
     )
 
 
-def _attributes(kernel: Kernel | Source, instances: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+def _attributes(read: Declarations, instances: Sequence[str]) -> dict[str, dict[str, list[int]]]:
     """What instances say of their launches, as far as it is arithmetic over numbers and their templates: the blocks of
     a `cluster` along x, y, z, and `bounds`, the first of which is the most threads of a block."""
-    if not any(re.search(r"__cluster_dims__|__launch_bounds__", code_of(path)) for path in kernel.files):
-        return {}
     found: dict[str, dict[str, list[int]]] = {}
-    declared = functions.as_written(kernel.files)
     for instance in instances:
         name, _, arguments = instance.partition("<")
-        if name not in declared:
-            continue
-        names = [parameter.name for parameter in declared[name].template]
-        values = dict(zip(names, (word.strip() for word in arguments.rstrip(">").split(","))))
-        numbers = {key: int(value) for key, value in values.items() if re.fullmatch(r"-?\d+", value)}
-        for attribute in ("cluster", "bounds"):
-            with contextlib.suppress(UserError, TypeError, ValueError, ArithmeticError):
-                said = [expression.replace("/", "//") for expression in getattr(declared[name], attribute)]
-                found.setdefault(instance, {})[attribute] = [int(evaluate(expression, numbers)) for expression in said]
+        if function := read.functions.get(name):
+            values = dict(zip((each.name for each in function.template), arguments.rstrip(">").split(",")))
+            numbers = {key: value for key, text in values.items() for value in whole_numbers([text], read.numbers)}
+            says = {"cluster": function.cluster, "bounds": function.bounds}
+            known = {key: whole_numbers(said, {**read.numbers, **numbers}) for key, said in says.items()}
+            found[instance] = {key: value for key, value in known.items() if value}
     return found

@@ -1,7 +1,6 @@
 """The kernel and the point that the command line describes: from its file and the registry, or from options alone."""
 
 import argparse
-import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -10,10 +9,11 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.compile.cpp import shown
-from tilewise.microscope.functions import Function, check_file, functions, named
+from tilewise.microscope.compile import functions
+from tilewise.microscope.declarations import Function, check_file, named, whole_numbers
 from tilewise.study import registry
 from tilewise.study.device import EMULATED, MAX_THREADS_PER_BLOCK
-from tilewise.study.expressions import FUNCTIONS, evaluate
+from tilewise.study.expressions import FUNCTIONS
 from tilewise.study.kernel import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, Kind, LaunchEntry
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
@@ -230,10 +230,10 @@ def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tup
     defaults: dict[str, int] = {}
     for parameter in function.template:
         option = parameter.name.lower()
-        if parameter.type[0] in ("typename", "class"):
+        if parameter.type in ("typename", "class"):
             template.append("dtype")
             continue
-        words = [word for word in parameter.type if word not in ("std", "::")]
+        words = re.findall(r"\w+", parameter.type.replace("std::", ""))
         integer = all(word in _INTEGER_WORDS or re.fullmatch(r"u?int\d+_t", word) for word in words)
         if not integer or not option or option in known:
             raise UserError(
@@ -241,10 +241,5 @@ def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tup
                 "in its order of dtype, numbers, and names of your own such as tile, which become options"
             )
         template.append(option)
-        default = re.sub(r"(?<=\d)[uUlL]+\b", "", parameter.default)
-        default = {"false": "0", "true": "1"}.get(default, default)
-        with contextlib.suppress(UserError, ArithmeticError, TypeError, ValueError):
-            value = evaluate(default, {}) if default else None
-            if isinstance(value, int):
-                defaults[option] = int(value)
+        defaults |= dict(zip([option], whole_numbers([parameter.default], {}), strict=False))
     return tuple(template), defaults

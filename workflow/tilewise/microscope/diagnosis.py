@@ -7,7 +7,7 @@ import numpy as np
 from tilewise.microscope.product import MOST_MULTIPLY_ADDS, Convention, check
 from tilewise.study import verify
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, result_of
 
 #: Terms of a sum that are missing are looked for in this many wrong elements, and in sums of at most so many products.
 SAMPLED, MOST_PRODUCTS = 8, 4096
@@ -65,11 +65,11 @@ def _range(name: str, part: slice, whole: int) -> str:
 def _what(point: Point, own: Convention, C: np.ndarray, wrong: np.ndarray, right: tuple[np.ndarray, ...]) -> str:
     """What the wrong elements hold: nothing, zeros, or a sum of other products than the right ones; `right` are A, B,
     their product and its magnitude."""
-    if (C.view(f"i{C.itemsize}")[wrong] == PRECISIONS[point.dtype].poison).all():
+    if (C.view(f"i{C.itemsize}")[wrong] == result_of(point.dtype).poison).all():
         return "; nothing has written them"
     *operands, product, magnitude = right
     A, B = (PRECISIONS[point.dtype].wide(np, matrix).astype(np.float64) for matrix in operands)
-    held = PRECISIONS[point.dtype].wide(np, C).astype(np.float64)
+    held = result_of(point.dtype).wide(np, C).astype(np.float64)
     if not held[wrong].any():
         return "; they are 0"
     if point.p > MOST_PRODUCTS or not np.isfinite(held[wrong]).all():

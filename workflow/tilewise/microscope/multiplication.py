@@ -20,7 +20,7 @@ from tilewise.study import verify
 from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Launch, TensorMap, Three
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.status import FaultKind
 
 
@@ -87,7 +87,7 @@ class Multiplication(Program):
             return None
         differ = one.view(f"V{one.itemsize}") != other.view(f"V{other.itemsize}")
         row, column = (int(i) for i in np.argwhere(differ)[0])
-        before, after = (PRECISIONS[self.point.dtype].wide(np, array)[row, column] for array in (one, other))
+        before, after = (result_of(self.point.dtype).wide(np, array)[row, column] for array in (one, other))
         text = f"C[{row}, {column}] is {before} in ascending and {after} in {order} order"
         return FaultKind.ORDER, text, int(differ.sum())
 

@@ -10,7 +10,7 @@ from tilewise.microscope.program import Operand
 from tilewise.study import verify
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, result_of
 
 #: A product of more multiply-adds takes too long to be checked again and again, or to be run only to be counted.
 MOST_MULTIPLY_ADDS = 200_000_000
@@ -37,12 +37,12 @@ class Convention:
 def operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> list[Operand]:
     """A, B, C and the workspaces of a point."""
     n, p, m = point.n, point.p, point.m
-    own: list[tuple[str, tuple[int, ...], bool]] = [
-        ("A", (n, p), True),
-        ("B", (p, m), True),
-        ("C", (n, m), kernel.reads_c),
+    result = result_of(point.dtype).name
+    found: list[tuple[str, str, tuple[int, ...], bool]] = [
+        (point.dtype, "A", (n, p), True),
+        (point.dtype, "B", (p, m), True),
+        (result, "C", (n, m), kernel.reads_c),
     ]
-    found = [(point.dtype, *matrix) for matrix in own]
     found += [(space.dtype, space.name, space.shape, False) for space in kernel.plan(point).workspaces]
     return [
         Operand(name, PRECISIONS[dtype].cpp, PRECISIONS[dtype].stored, shape, written, "F" if name in columns else "C")

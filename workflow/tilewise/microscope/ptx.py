@@ -13,14 +13,7 @@ from tilewise import UserError
 from tilewise.compile.cpp import shown
 
 #: Whether a source file has something to rewrite.
-ASM = re.compile(
-    r"\b(?:asm|__asm__|__asm)\b|__shared__\s+alignas\b|#\s*include\s*<(?:mma\.h|cuda_pipeline|cuda/|cooperative_groups)"
-)
-
-#: C++ wants `alignas` first, CUDA takes it behind `__shared__`, which is `thread_local` here.
-_ALIGNED = re.compile(
-    r"((?:\b(?:extern|static)\s+)*\bthread_local)(\s+)(alignas\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))"
-)
+ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b|#\s*include\s*<(?:mma\.h|cuda_pipeline|cuda/|cooperative_groups)")
 
 _TOKENS = re.compile(
     r"""(?P<marker>^[ \t]*\#[ \t]*(?:line[ \t]+)?(?P<line>\d+)[ \t]+"(?P<file>[^"\n]*)"(?P<flags>[^\n]*)$)"""
@@ -40,7 +33,6 @@ def rewritten(text: str, own: Sequence[str] = ()) -> str:
     Statements of system headers and of the files `own` are left as they are. Raises UserError, with file and line, for
     a statement that is none of CUDA's.
     """
-    text = _ALIGNED.sub(r"\3 \1\2", text)
     done: list[str] = []
     sources: list[tuple[str, str, int]] = []
     at, base, base_at, file, system = 0, 1, 0, "", False

@@ -8,10 +8,8 @@ from functools import cache
 
 from tilewise import UserError
 from tilewise.compile.cpp import shown
-from tilewise.microscope import functions
+from tilewise.microscope.declarations import Variable
 from tilewise.microscope.elf import Symbol, demangled
-from tilewise.study.kernel import Kernel
-from tilewise.study.sources import Source
 
 #: The system keeps the first bytes of the window through which a block of Hopper sees its shared memory. The arrays are
 #: aligned behind them, relative to their end: so no array is aligned to more than these bytes, whatever it asks for.
@@ -39,27 +37,29 @@ class SharedArray:
 @dataclass(frozen=True)
 class Variables:
     """The variables of a kernel that lie in a GPU's memory, by symbol: of each __shared__ one its name in C++ and the
-    alignment that it asks for, in bytes; of each __device__ one its name in C++. `dynamic` are those of the first that
-    are `extern`."""
+    alignment that it asks for, in bytes; of each __device__ or __constant__ one its name in C++. `constant` are the
+    names that were declared __constant__, `dynamic` the symbols of the shared ones that are `extern`."""
 
     shared: Mapping[str, tuple[str, int]]
     device: Mapping[str, str]
+    constant: Sequence[str]
     dynamic: Sequence[str] = ()
 
     @classmethod
-    def of(cls, kernel: Kernel | Source, symbols: Sequence[Symbol]) -> "Variables":
-        """Those of an object file, by its symbols. Raises UserError for a __shared__ variable with an initial value."""
+    def of(cls, declared: Sequence[Variable], symbols: Sequence[Symbol]) -> "Variables":
+        """Those of an object file, by its symbols and by what its source declares. Raises UserError for a __shared__
+        variable with an initial value."""
         shared = {symbol.name: symbol for symbol in symbols if symbol.thread_local}
-        for name in (name for name, symbol in shared.items() if symbol.section.startswith(".tdata")):
-            _refuse_initial_value(kernel, name)
+        _refuse_initial_values(declared, [symbol for symbol in symbols if symbol.section.startswith(".tdata")])
         device = [each.name for each in symbols if re.match(r"\.(bss|data(?!\.rel\.ro))", each.section)]
         dynamic = sorted(symbol.name for symbol in shared.values() if not symbol.section)
         plain = demangled([*shared, *device])
         asked = {
-            name: (plain[name], symbol.alignment if symbol.section else _alignment_of_extern(plain[name], kernel))
+            name: (plain[name], symbol.alignment if symbol.section else _alignment_of_extern(plain[name], declared))
             for name, symbol in shared.items()
         }
-        return cls(asked, {name: plain[name] for name in device}, dynamic)
+        constant = sorted({each.name for each in declared if each.space == "__constant__"})
+        return cls(asked, {name: plain[name] for name in device}, constant, dynamic)
 
     def assembler(self) -> str:
         """Assembler text with what an object file lacks of shared memory: the `extern` arrays, and what all are.
@@ -68,7 +68,7 @@ class Variables:
         whether an array was constructed, by the address of the segment's begin.
         """
         label = ".globl {0}\n.hidden {0}\n.type {0}, @tls_object\n{0}: .zero 1\n"
-        words = json.dumps(json.dumps([self.shared, self.device]))
+        words = json.dumps(json.dumps([self.shared, self.device, self.constant]))
         return (
             f'.section .tdata,"awT",@progbits\n{label.format("emulator_first")}'
             f'.section .tbss,"awT",@nobits\n{"".join(map(label.format, self.dynamic))}'
@@ -93,25 +93,19 @@ class Variables:
         return [replace(symbol, name=self.device[symbol.name]) for symbol in own]
 
 
-def _refuse_initial_value(kernel: Kernel | Source, symbol: str) -> None:
-    for variable in functions.variables(kernel.files, "__shared__"):
-        if variable.has_value and f"{len(variable.name)}{variable.name}" in symbol:
-            what = f"the __shared__ variable '{variable.name}' has an initial value, which CUDA refuses"
-            raise UserError(f"{shown(variable.file)}:{variable.line}: {what}")
-    raise UserError(f"{shown(kernel.path)}: a __shared__ variable has an initial value, which CUDA refuses: {symbol}")
+def _refuse_initial_values(declared: Iterable[Variable], with_value: Sequence[Symbol]) -> None:
+    for each in declared:
+        # A struct may have a value that its declaration does not tell.
+        has_value = each.has_value or any(f"{len(each.name)}{each.name}" in symbol.name for symbol in with_value)
+        if each.space == "__shared__" and has_value:
+            what = f"the __shared__ variable '{each.name}' has an initial value, which CUDA refuses"
+            raise UserError(f"{shown(each.file)}:{each.line}: {what}")
 
 
-def _alignment_of_extern(name: str, kernel: Kernel | Source) -> int:
-    """What an `extern __shared__` array asks for by alignas or __align__; no symbol tells it. A struct, which may ask
-    for it inside, is given the most that anything in the kernel's files asks for."""
-    own = [v for v in functions.variables(kernel.files, "__shared__") if v.name == name.rsplit("::", 1)[-1]]
-    asked = [DYNAMIC_ALIGNMENT]
-    for variable in own:
-        asked += functions.alignments(variable.words)
-    if any("[" not in variable.words for variable in own):
-        for path in kernel.files:
-            asked += functions.alignments(functions.words_of(path))
-    return max(asked)
+def _alignment_of_extern(name: str, declared: Iterable[Variable]) -> int:
+    """What an `extern __shared__` array asks for; no symbol tells it."""
+    own = [each.alignment for each in declared if each.space == "__shared__" and each.name == name.rsplit("::", 1)[-1]]
+    return max([DYNAMIC_ALIGNMENT, *own])
 
 
 def arrays_of(arrays: Iterable[SharedArray], instance: str, instances: Iterable[str]) -> list[SharedArray]:

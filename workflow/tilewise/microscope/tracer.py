@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewise import UserError
 from tilewise.compile.cpp import shown
-from tilewise.microscope import functions
+from tilewise.microscope.compile import declared
 from tilewise.microscope.counts import Row, Traffic, counts
 from tilewise.microscope.emulator import Emulator, fits_together, how_of
 from tilewise.microscope.faults import Fault, RawFault, Words, offsets_in
@@ -61,8 +61,8 @@ class Tracer:
         self.together = False  # whether the blocks of a program wait for each other, so that they run at the same time
         self.way: dict[str, bool] = {}  # how the blocks of the last run were ordered
         self.emulator = Emulator(library)
-        constants = {variable.name for variable in functions.variables(source.files, "__constant__")}
         # Of constant memory nothing is counted, and nobody writes it.
+        constants = self.emulator.constants
         self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
         self.places = Places(library, source.path)
         kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))
@@ -323,8 +323,11 @@ class Tracer:
                         f"{array.name} asks for an address that is a multiple of {array.alignment}; a GPU gives "
                         f"{RESERVED_SHARED_BYTES}: a block's arrays begin that many bytes into its shared memory"
                     )
-                    declared = functions.variables(self.source.files, "__shared__")
-                    places = ((shown(v.file), v.line) for v in declared if v.name == array.name)
+                    places = (
+                        (shown(v.file), v.line)
+                        for v in declared(self.source.path).variables
+                        if (v.space, v.name) == ("__shared__", array.name)
+                    )
                     file, line = next(places, (shown(self.source.path), None))
                     yield array.name, Fault(FaultKind.MISALIGNED, file, line, text)
 

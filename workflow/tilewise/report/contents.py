@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Evidence
 from tilewise.explain import (
     accuracy,
     blocks,
@@ -55,7 +54,9 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     ),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
     "instructions": lambda page: climb.loops(page.evidence),
-    "joules": lambda page: _with_anchors(tables.energy(page.evidence), page.evidence),
+    "joules": lambda page: tables.energy(page.evidence).assign(
+        anchor=lambda rows: rows["kernel"].isin(page.evidence.libraries)
+    ),
     "ladder": lambda page: page.ladder[page.ladder["speedup_over_naive"].notna()],
     "limited_by": lambda page: bottleneck.limits(page.evidence),
     "longer_with_lines": lambda page: traffic.longer_with_lines(page.frame("cache_lines")),
@@ -81,10 +82,6 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "rungs_on_both": lambda page: figures.rungs(climb.rungs(climb.climb(page.both, climb.CLIMB), page.both), page.both),
     "tuning": lambda page: figures.draw("tune", page.evidence),
 }
-
-
-def _with_anchors(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    return rows.assign(anchor=rows["kernel"].isin(evidence.libraries))
 
 
 #: Names of layouts that are not those of their tables.

@@ -8,10 +8,7 @@ from tilewise.explain import climb, runs
 from tilewise.explain.digits import rounded
 from tilewise.report.notes import plain
 from tilewise.report.sections import listed, number_of, percent, times
-
-
-def _label(evidence, platform):
-    return plain(evidence.labels[platform.name])
+from tilewise.vendor import VENDOR
 
 
 def origin(evidence: Evidence) -> str:
@@ -106,14 +103,14 @@ def lead(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> str:
     """The first sentence about a rung: its rate beside that of the fastest rung before, and of the library."""
     gpu = next(gpu for gpu in evidence.gpus if gpu.name == this["platform"])
     own = rungs[(rungs["platform"] == gpu.name) & (rungs["dtype"] == this["dtype"])].set_index("kernel", drop=False)
-    words = f"**{_label(evidence, gpu)}:** " if len(evidence.gpus) > 1 else ""
+    words = f"**{plain(evidence.labels[gpu.name])}:** " if len(evidence.gpus) > 1 else ""
     words += f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
     if this["before"] and this["as_fast"]:
         words += f", as fast as `{this['before']}`: their runs overlap"
     elif this["before"]:
         words += f", {times(this['gain'])} the rate of {_with_block(own.loc[this['before']])}"
     if pd.notna(this["percent_of_anchor"]):
-        words += f", {percent(this['percent_of_anchor'])} of cuBLAS"
+        words += f", {percent(this['percent_of_anchor'])} of {VENDOR.library}"
     return f"{words}."
 
 

@@ -108,7 +108,8 @@ class _Table:
         lines = [self._line(row, {name: each[i] for name, each in orders.items()}) for i, row in enumerate(rows)]
         above = [group for group, _ in self.columns.values()]
         groups = [(len(list(own)), group) for group, own in itertools.groupby(above)] if any(above) else []
-        heads = [(f"{self._kind(name)}{_filtered(name)}", label) for name, (_, label) in self.columns.items()]
+        kinds = {name: " filter" * (name in _FILTERED or name.startswith("verdict")) for name in self.columns}
+        heads = [(f"{self._kind(name)}{kinds[name]}", label) for name, (_, label) in self.columns.items()]
         label, wide = _words(caption.split(".")[0]), " wide" if len(self.columns) > _WIDE else ""
         return pieces().table(f"{kind}{wide}", label, Markup(caption), groups, heads, lines, bool(kind))
 
@@ -129,10 +130,6 @@ class _Table:
         if column in _WRAPPED:
             return "words wrap"
         return "words" if is_words(column) or column.startswith("verdict ") else ""
-
-
-def _filtered(column: str) -> str:
-    return " filter" if column in _FILTERED or column.startswith("verdict") else ""
 
 
 def _order(row: Mapping[str, Any], column: str) -> str | None:

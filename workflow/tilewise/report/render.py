@@ -27,7 +27,7 @@ from tilewise.report import claims, figures, findings, markup, notes, sections, 
 from tilewise.report.contents import FIGURES, LAYOUTS, OF_THE_LADDER, TABLES, TASKS
 from tilewise.report.sections import Machine, Row
 from tilewise.study.expressions import ceil_div
-from tilewise.study.status import Status
+from tilewise.vendor import VENDOR
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 
@@ -176,7 +176,7 @@ class Page:
 
     def tiles(self, name: str, idea: str = "", sentence: str = "") -> Markup:
         """A kernel's tiles at the product at which it is fastest, beside the lines that begin with `idea`."""
-        timed = self.ladder[(self.ladder["status"] == Status.OK) & self.ladder["gflops"].notna()].sort_values("gflops")
+        timed = timings.timed(self.ladder).sort_values("gflops")
         own = timed[timed["kernel"] == name]
         if own.empty:
             return Markup("")
@@ -203,7 +203,7 @@ class Page:
         beside = f"{name}, beside {row['before']}" if row["before"] else name
         caption = (
             "Left: the instructions executed, by ncu, or else those of the loop's machine code. Right: the rate; the "
-            "mark is its ceiling, the broken line cuBLAS."
+            f"mark is its ceiling, the broken line {VENDOR.library}."
         )
         tiles, draw = self._tiles(row, idea), functools.partial(figures.rung, rungs, name, self.evidence)
         drawn = self._piece(f"Figure: {name}", lambda: self._framed(draw(), beside, caption, "rungs", name))

@@ -93,8 +93,7 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def platforms(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The float kernels at the largest square product that all machines have; without rows if there is one machine."""
-    rows = rows[(rows["dtype"] == "float") & (rows["status"] == Status.OK) & (rows["n"] == rows["p"])]
-    rows = rows[rows["n"] == rows["m"]]
+    rows = timings.cubes(rows[(rows["dtype"] == "float") & (rows["status"] == Status.OK)])
     shared = rows.groupby("n")["platform"].nunique()
     rows = rows[rows["n"] == shared[shared == rows["platform"].nunique()].index.max()]
     return in_order(rows if rows["platform"].nunique() > 1 else rows.iloc[:0], evidence)
@@ -209,7 +208,7 @@ def gauge(evidence: Evidence) -> pd.DataFrame:
 def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The fastest timed float product of each counted kernel, and its FLOP per byte; the best of a kernel is named."""
     keys = ["kernel", "dtype", *evidence.choice]
-    measured = evidence.gpu[(evidence.gpu["status"] == Status.OK) & evidence.gpu["gflops"].notna()]
+    measured = timings.timed(evidence.gpu)
     sizes = {name: f"counted_{name}" for name in SHAPE}
     counted = counted.rename(columns=sizes)[[*keys, *sizes.values(), *traffic.MOVED]]
     rows = measured.merge(counted, on=keys)

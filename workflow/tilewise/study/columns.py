@@ -4,20 +4,18 @@ CSVs are written and read by that list, tables take their headings from it, and 
 parameters of the kernels have a column each, named like them; their names come from the registry.
 """
 
-import functools
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tilewise import UserError
 from tilewise.files import remedy
 from tilewise.study.schema import read_yaml
 from tilewise.study.status import FaultKind
-
-if TYPE_CHECKING:
-    import pandas as pd  # importing it takes half a second, which a command without tables must not pay for
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def is_words(name: str) -> bool:
     return name in COLUMNS and COLUMNS[name].type in ("text", "flag")
 
 
-def typed(table: "pd.DataFrame") -> "pd.DataFrame":
+def typed(table: pd.DataFrame) -> pd.DataFrame:
     """A table with every column in its type; a column that is not in the list is a parameter, a whole number.
 
     Raises UserError with the first column that holds something else.
@@ -113,34 +111,25 @@ def typed(table: "pd.DataFrame") -> "pd.DataFrame":
             changed[name] = changed[name].fillna("")
     if not changed:
         return table
-    return type(table)({name: changed.get(name, table[name]) for name in table}, index=table.index)
+    return pd.DataFrame({name: changed.get(name, table[name]) for name in table}, index=table.index)
 
 
-def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
+def frame(rows: Iterable[Mapping[str, Any]], file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     """Rows as a DataFrame with the columns of a file."""
-    import pandas as pd
-
     return typed(pd.DataFrame(list(rows), columns=of(file, parameters)))
 
 
-def empty(file: str, parameters: Sequence[str] = ()) -> "pd.DataFrame":
+def empty(file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     """A DataFrame with the columns of a file and no rows."""
-    return _empty(file, tuple(parameters)).copy()
-
-
-@functools.cache
-def _empty(file: str, parameters: tuple[str, ...]) -> "pd.DataFrame":
     return frame([], file, parameters)
 
 
-def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bool = False) -> "pd.DataFrame":
+def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bool = False) -> pd.DataFrame:
     """A CSV with the columns of a file; without rows if there is no file.
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
     stays. Raises UserError if another column is missing: `partly` allows that, except of those that name the rows.
     """
-    import pandas as pd
-
     path = Path(path)
     if not path.exists():
         return empty(file, parameters)

@@ -25,7 +25,7 @@ from tilewise.study.launch import (
     number_types,
 )
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.sources import code_of, files_of
 
 
@@ -298,7 +298,7 @@ def _tensor_map(key: str, argument: Mapping, at: _Values, workspaces: Mapping[st
     arrays: dict[str, tuple[str, tuple[int, ...]]] = {
         "A": (point.dtype, (point.n, point.p)),
         "B": (point.dtype, (point.p, point.m)),
-        "C": (point.dtype, (point.n, point.m)),
+        "C": (result_of(point.dtype).name, (point.n, point.m)),
     } | {space.name: (space.dtype, space.shape) for space in workspaces.values()}
     if name not in arrays:
         known = ", ".join(arrays)

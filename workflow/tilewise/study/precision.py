@@ -13,7 +13,8 @@ class Precision:
     """How a product is calculated in one element type.
 
     `cpp` is the type of an element in C++, `stored` that of A, B and C in memory; bfloat16 is kept as its 16 bits,
-    because CuPy has no such type. A kernel may round the operands (`input_roundoff`), it keeps its sums with
+    because CuPy has no such type. C may be of another type, `result` names its precision. Operands that are integers
+    are random from `least` to `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with
     `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
     `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
     the whole distance, since those truncate. `poison`, as an integer of that size, has the bits of what no product
@@ -31,6 +32,9 @@ class Precision:
     result_roundoff: float = 0.0
     result_floor: float = 0.0
     header: str = ""
+    result: str = ""
+    least: int = -9
+    largest: int = 9
 
     @property
     def itemsize(self) -> int:
@@ -76,13 +80,17 @@ class Precision:
 
 
 #: The element types by name. half and bfloat16 are multiplied exactly and summed in float, which is what C is rounded
-#: from; tf32 operands are floats that the kernel rounds to 10 bits. Sums on tensor cores are truncated.
+#: from; tf32 operands are floats that the kernel rounds to 10 bits. Sums on tensor cores are truncated. int8 is
+#: multiplied and summed exactly in int32, which C holds: up to p = 2^17 - 1 no sum leaves its range.
 PRECISIONS = {
     precision.name: precision
     for precision in (
         Precision("float", "float", np.dtype(np.float32), 2.0**-24, -1, 0x7F7FFFFF),
         Precision("double", "double", np.dtype(np.float64), 2.0**-53, -1, 0x7FEFFFFFFFFFFFFF),
         Precision("int32", "int", np.dtype(np.int32), 0.0, -(2**31), -(2**31)),
+        Precision(
+            "int8", "signed char", np.dtype(np.int8), 0.0, -(2**7), -(2**7), result="int32", least=-128, largest=127
+        ),
         Precision(
             "half",
             "__half",
@@ -108,3 +116,14 @@ PRECISIONS = {
         Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, -1, 0x7F7FFFFF, input_roundoff=2.0**-11),
     )
 }
+
+
+def result_of(dtype: str) -> Precision:
+    """The precision of C, if A and B are of the type `dtype`: int32 for int8, for others the type itself."""
+    precision = PRECISIONS[dtype]
+    return PRECISIONS[precision.result or dtype]
+
+
+def bytes_of_product(dtype: str, n: int, p: int, m: int) -> int:
+    """The bytes of A (n x p), B (p x m) and C (n x m)."""
+    return PRECISIONS[dtype].itemsize * (n * p + p * m) + result_of(dtype).itemsize * n * m

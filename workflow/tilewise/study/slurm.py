@@ -5,7 +5,7 @@ Without that executor the resources have no effect: the same rules run on this m
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +120,3 @@ def _settings(place: Settings) -> dict[str, Any]:
 def _node(platform: str) -> str:
     """The node that a platform was probed on."""
     return json.loads(Path(f"results/{platform}/device.json").read_text())["node"]
-
-
-def probed_before(platforms: Mapping[str, Settings], wildcards: Any) -> Sequence[str]:
-    """The device.json of the platforms whose nodes this one has to leave out."""
-    return [f"results/{name}/device.json" for name in platforms[wildcards.platform].get("apart_from", [])]

@@ -4,9 +4,13 @@ A choice belongs to a GPU model, a kernel, an element type and a class of shapes
 such as `nvidia-h200`.
 """
 
+import itertools
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tilewise import UserError
 from tilewise.files import replacing
@@ -81,16 +85,7 @@ def merged(old: Choices, new: Choices) -> Choices:
 
 def text(choices: Choices) -> str:
     """The choices as YAML, one line per class."""
-    lines = []
-    for gpu, kernels in choices.items():
-        lines.append(f"{gpu}:")
-        for name, types in kernels.items():
-            lines.append(f"  {name}:")
-            for dtype, classes in types.items():
-                lines.append(f"    {dtype}:")
-                for word, choice in classes.items():
-                    lines.append(f"      {word}: {{{', '.join(f'{key}: {value}' for key, value in choice.items())}}}")
-    return "".join(f"{line}\n" for line in lines)
+    return yaml.safe_dump(choices, sort_keys=False, default_flow_style=None, width=math.inf) if choices else ""
 
 
 def write(choices: Choices, folder: Path | str) -> Path:
@@ -100,12 +95,8 @@ def write(choices: Choices, folder: Path | str) -> Path:
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: it cannot be read: {error}; restore the file") from None
-    head = "".join(f"{line}\n" for line in lines[: _end_of_comment(lines)])
-    content = head + text(merged(load(folder), choices))
+    head = itertools.takewhile(lambda line: not line or line.startswith("#"), lines)
+    content = "".join(f"{line}\n" for line in head) + text(merged(load(folder), choices))
     with replacing(path) as temporary:
         temporary.write_text(content, encoding="utf-8")
     return path
-
-
-def _end_of_comment(lines: list[str]) -> int:
-    return next((number for number, line in enumerate(lines) if line and not line.startswith("#")), len(lines))

@@ -8,12 +8,13 @@ p, still holds for large p, and NaN never passes it.
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, result_of
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,12 @@ def module(array: Any) -> Any:
     """The array module, NumPy or CuPy, that an array belongs to."""
     if isinstance(array, np.ndarray):
         return np
-    import cupy
-
-    return cupy
+    return sys.modules[type(array).__module__.partition(".")[0]]
 
 
 def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any]:
     """Seeded random A (n x p) and B (p x m), as stored, in the array module `xp`: reals in [-1, 1), integers in [-9,
-    9].
+    9], of int8 all that there are.
 
     Both signs occur, because sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
     """
@@ -48,7 +47,9 @@ def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any
     matrices = []
     for shape in ((n, p), (p, m)):
         if precision.exact:
-            matrices.append(generator.integers(-9, 10, size=shape).astype(precision.stored))
+            matrices.append(
+                generator.integers(precision.least, precision.largest + 1, size=shape).astype(precision.stored)
+            )
         else:
             matrix = generator.random(shape, dtype=np.float64 if dtype == "double" else np.float32)
             matrix *= 2
@@ -60,13 +61,13 @@ def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any
 def poison(C: Any, dtype: str, finite: bool = False) -> None:
     """Fill C with what no product contains, so that an element that is never written cannot pass: NaN, or a finite
     number for a kernel that reads C and multiplies it by 0."""
-    precision = PRECISIONS[dtype]
+    precision = result_of(dtype)
     C.view(f"i{C.dtype.itemsize}").fill(precision.finite_poison if finite else precision.poison)
 
 
 def untouched(C: Any, dtype: str) -> bool:
     """Whether C still is as `poison` left it."""
-    return bool((C.view(f"i{C.dtype.itemsize}") == PRECISIONS[dtype].poison).all())
+    return bool((C.view(f"i{C.dtype.itemsize}") == result_of(dtype).poison).all())
 
 
 def reference(A: Any, B: Any, dtype: str) -> tuple[Any, Any]:
@@ -90,7 +91,7 @@ def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, short_sums: 
     if short_sums and PRECISIONS[dtype].with_short_sums().growth(p) == math.inf:
         return Check(False, math.inf, math.inf, f"a sum of {p} products kept in {dtype} may be wrong by any amount")
     ratio = ratios(C, product, magnitude, dtype, p, short_sums)
-    stored, C = C, PRECISIONS[dtype].wide(xp, C)
+    stored, C = C, result_of(dtype).wide(xp, C)
     worst = float(ratio.max())
     norm = float(xp.linalg.norm(product))
     difference = float(xp.linalg.norm(xp.absolute(C.astype(xp.float64) - product)))
@@ -113,7 +114,7 @@ def ratios(C: Any, product: Any, magnitude: Any, dtype: str, p: int, short_sums:
     xp, precision = module(C), PRECISIONS[dtype]
     if short_sums:
         precision = precision.with_short_sums()
-    error = xp.absolute(precision.wide(xp, C).astype(xp.float64) - product)
+    error = xp.absolute(result_of(dtype).wide(xp, C).astype(xp.float64) - product)
     bound = precision.growth(p) * magnitude
     if precision.result_roundoff:
         bound = (1 + precision.result_roundoff) * bound + precision.result_roundoff * xp.absolute(product)

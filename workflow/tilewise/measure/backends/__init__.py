@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from tilewise.measure.job import Job, Row
 from tilewise.study.device import Device
 from tilewise.study.verify import Check
+from tilewise.vendor import VENDOR
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,6 @@ class Setting:
     device: Device
     config: Mapping[str, Any]
     samples: Path
-
-
-class Backend(Protocol):
-    """Runs jobs."""
-
-    def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
-        """Verify and time the jobs, one after the other; `answer` gets the row of each as it ends."""
 
 
 class Attempt(NamedTuple):
@@ -39,8 +33,11 @@ class Attempt(NamedTuple):
     gpu_uuid: str | None = None
 
 
-class Bench(Backend, Protocol):
+class Bench(Protocol):
     """A backend with a memory and with limits of its own."""
+
+    def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
+        """Verify and time the jobs, one after the other; `answer` gets the row of each as it ends."""
 
     def screen(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """Verify jobs and time each in a few runs, if the device has a clock: `answer` gets rows with `screen_ms`.
@@ -64,7 +61,7 @@ class Bench(Backend, Protocol):
 
 def open_backend(name: str, setting: Setting) -> Any:
     """The backend of a name: cuda, emulator or host. Only a worker or a method on a GPU imports what `cuda` needs."""
-    module = importlib.import_module(f"tilewise.measure.backends.{name}")
+    module = importlib.import_module(VENDOR.backend if name == "cuda" else f"tilewise.measure.backends.{name}")
     return module.Backend(setting)
 
 

@@ -12,7 +12,7 @@ from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome
 from tilewise.microscope.emulator import Emulator, LaunchError, run
 from tilewise.study import verify
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import result_of
 from tilewise.study.status import Status
 
 #: cudaMalloc hands out memory in units of this many bytes.
@@ -72,7 +72,7 @@ class Backend:
         """A, B and a poisoned C."""
         point = job.point
         A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"])
-        C = np.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
+        C = np.empty((point.n, point.m), result_of(point.dtype).stored)
         verify.poison(C, point.dtype, job.kernel.reads_c)
         return A, B, C
 

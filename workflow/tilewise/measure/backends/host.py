@@ -16,7 +16,7 @@ from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, outcome, timing
 from tilewise.measure.words import BEYOND_BUDGET
 from tilewise.study import verify
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import result_of
 from tilewise.study.status import Status
 
 Multiply = Callable[[Any, Any, Any], None]
@@ -46,7 +46,7 @@ class Backend:
         """
         point, config = job.point, self.config
         n, p, m, dtype = point.n, point.p, point.m, point.dtype
-        C = np.empty((n, m), PRECISIONS[dtype].stored)
+        C = np.empty((n, m), result_of(dtype).stored)
         multiply = _function(job)
         cores = len(os.sched_getaffinity(0))
         with threadpoolctl.threadpool_limits(cores):

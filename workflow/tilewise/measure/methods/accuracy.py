@@ -17,7 +17,7 @@ import numpy as np
 from tilewise import KERNELS, UserError
 from tilewise.compile.build import build
 from tilewise.measure import accuracy, tensor_core
-from tilewise.measure.backends import Setting
+from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
@@ -108,9 +108,8 @@ class Accuracy(Method):
             loop = loop_of(work, Path(folder))
             rows: list[Row] = []
             if work.device.backend == "gpu":
-                from tilewise.measure.backends.cuda import Backend
-
-                rows += compare(jobs, Backend(Setting(work.device, work.config, work.samples)), seed, loop)
+                backend = open_backend("cuda", Setting(work.device, work.config, work.samples))
+                rows += compare(jobs, backend, seed, loop)
                 jobs = [job for job in jobs if "scheme" in job.kernel.accuracy]
             rows += compare(jobs, Model(), seed, loop)
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)

@@ -19,15 +19,15 @@ import numpy as np
 
 from tilewise import KERNELS
 from tilewise.compile.build import build
+from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
-from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.status import Status
 
 LOG = logging.getLogger(__name__)
@@ -137,12 +137,19 @@ CACHES = [
     )
 ]
 #: The double tensor cores' rate is in the datasheet of some GPUs, but does not follow from clocks and units.
-TENSOR, TENSOR_DOUBLE = (
+TENSOR, TENSOR_INT8, TENSOR_DOUBLE = (
     Probe("tensor_rate", "GFLOP/s", kernel, work, expected, ceiling, {}, shape)
     for kernel, work, expected, ceiling, shape in (
         (
             "tensor_products",
             lambda at: 2 * 128 * 128 // PRECISIONS[at.dtype].itemsize * at.multiply_adds,
+            lambda A, B, at: 1,
+            _peak,
+            (132, 8192, 1024),
+        ),
+        (
+            "int8_products",
+            lambda at: 2 * 128 * 128 * at.multiply_adds,
             lambda A, B, at: 1,
             _peak,
             (132, 8192, 1024),
@@ -162,6 +169,7 @@ CASES = [
     *((PAIRS, dtype) for dtype in ("half", "bfloat16")),
     *((probe, "float") for probe in (*SHARED, *CACHES)),
     *((TENSOR, dtype) for dtype in ("half", "bfloat16", "tf32")),
+    (TENSOR_INT8, "int8"),
     (TENSOR_DOUBLE, "double"),
 ]
 
@@ -209,7 +217,7 @@ def _row(probe: Probe, dtype: str, kernel: Kernel, work: Work, folder: Path) -> 
         small = job(*SMALL_SHAPE)
         if small.row["status"] != Status.ERROR:  # as it is before a run
             return row | {name: small.row[name] for name in ("status", "message")}
-        return row | run(probe, dtype, device, job)
+        return row | run(probe, dtype, work, job)
     except Exception as error:  # whatever it is: the other probes run in this process too
         return row | {"status": Status.ERROR, "message": message_of(error)}
 
@@ -228,46 +236,37 @@ def ceilings(memory: Row) -> list[Row]:
     ]
 
 
-def _emulated(probe: Probe, dtype: str, device: Device, job: Callable[..., Job]) -> Row:
+def _emulated(probe: Probe, dtype: str, work: Work, job: Callable[..., Job]) -> Row:
     from tilewise.microscope.emulator import Emulator, run
 
-    small, precision = job(*SMALL_SHAPE), PRECISIONS[dtype]
+    small, precision, result = job(*SMALL_SHAPE), PRECISIONS[dtype], result_of(dtype)
     size = max(probe.operands, small.point.n * small.point.m)
     A, B = (precision.narrow(np, np.ones(size, np.float32)) for _ in range(2))
-    C = np.zeros((small.point.n, small.point.m), precision.stored)
+    C = np.zeros((small.point.n, small.point.m), result.stored)
     libraries = {name: Emulator(file) for name, (file, _) in small.files.items()}
     run(libraries, small.launches, small.workspaces, {"A": A, "B": B, "C": C})
     wanted = probe.expected(precision.wide(np, A[:1]), precision.wide(np, B[:1]), small.point)
-    right = bool((precision.wide(np, C) == wanted).all())
+    right = bool((result.wide(np, C) == wanted).all())
     return {"message": "emulated: verified, not measured"} if right else WRONG
 
 
-def _timed(probe: Probe, dtype: str, device: Device, job: Callable[..., Job]) -> Row:
-    import cupy
-
-    from tilewise.measure.backends.cuda import bound, elapsed
-
-    precision = PRECISIONS[dtype]
-    kind = precision.stored
+def _timed(probe: Probe, dtype: str, work: Work, job: Callable[..., Job]) -> Row:
+    backend = open_backend("cuda", Setting(work.device, work.config, work.samples))
+    precision, result = PRECISIONS[dtype], result_of(dtype)
+    xp, kind = backend.xp, precision.stored
     if probe is MEMORY:
-        free, _ = cupy.cuda.runtime.memGetInfo()
+        free, _ = backend.memory()
         side = math.isqrt(min(ARRAY_BYTES, free // 8) // kind.itemsize)
         large = job(side, 1, side)
-        A, B = (cupy.random.default_rng(seed).random((side, side), dtype=kind) for seed in (1, 2))
+        A, B = (xp.random.default_rng(seed).random((side, side), dtype=kind) for seed in (1, 2))
     else:
-        large = job(*(probe.shape or (4096, _steps(_peak(device.gpu, dtype)), 4096)))
-        A, B = (precision.narrow(cupy, cupy.ones(size, cupy.float32)) for size in (probe.operands, 1))
+        large = job(*(probe.shape or (4096, _steps(_peak(work.device.gpu, dtype)), 4096)))
+        A, B = (precision.narrow(xp, xp.ones(size, xp.float32)) for size in (probe.operands, 1))
     at = large.point
-    C = cupy.zeros((at.n, at.m), kind)
-    launch, _, _kept = bound(large, A, B, C)
-    times_ms: list[float] = []
-    for _ in range(WARM_UP + SAMPLES):
-        with elapsed() as ms:
-            launch(0)
-        times_ms += ms
-    if not bool((probe.expected(A, B, at) == precision.wide(cupy, C)).all()):
+    C = xp.zeros((at.n, at.m), result.stored)
+    times_ms = backend.times(large, A, B, C, WARM_UP + SAMPLES)[WARM_UP:]
+    if not bool((probe.expected(A, B, at) == result.wide(xp, C)).all()):
         return WRONG
-    times_ms = times_ms[WARM_UP:]
     return {
         "measured": probe.work(at) / float(np.median(times_ms)) / 1e6,
         "samples": SAMPLES,

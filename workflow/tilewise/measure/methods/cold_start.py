@@ -7,6 +7,7 @@ cudaMalloc, host memory is pageable, and nothing is warmed up. Starting Python a
 source b had neither.
 """
 
+import importlib
 import itertools
 import json
 import pickle
@@ -26,9 +27,10 @@ from tilewise.study import columns, verify
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import result_of
 from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
+from tilewise.vendor import VENDOR
 
 #: In the order of the clock. `load` is the loading of the compiled kernel, `total` the whole call.
 STEPS = "context allocate copy_in load kernel copy_out free total".split()
@@ -121,7 +123,7 @@ def main() -> None:
     A, B = verify.operands(np, dtype, point.n, point.p, point.m, request["seed"])
     found: list[tuple[dict[str, float], np.ndarray, str]] = []
     for job in request["jobs"]:
-        C = np.empty((point.n, point.m), PRECISIONS[dtype].stored)
+        C = np.empty((point.n, point.m), result_of(dtype).stored)
         ms, stopped = {}, ""
         try:
             ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)
@@ -139,31 +141,10 @@ def main() -> None:
 
 def _call(job: Job, arrays: dict[str, np.ndarray], first: bool) -> dict[str, float]:
     """One call as in source b; returns ms by step."""
-    from cupy.cuda import runtime
-
-    from tilewise.measure.backends import launcher
-
+    launcher = importlib.import_module(VENDOR.launcher)
     watch = Stopwatch()
-    if first:
-        runtime.free(0)
-        watch.lap("context")
-    sizes = {name: array.nbytes for name, array in arrays.items()} | {s.name: s.bytes for s in job.workspaces}
-    addresses = {name: runtime.malloc(size) for name, size in sizes.items()}
-    watch.lap("allocate")
-    for name in "AB":
-        runtime.memcpy(addresses[name], arrays[name].ctypes.data, sizes[name], runtime.memcpyHostToDevice)
-    watch.lap("copy_in")
-    for launch in job.launches:
-        launcher.load(*job.files[launch.instance])
-    watch.lap("load")
-    launcher.Product(job, addresses)()
-    runtime.deviceSynchronize()
-    watch.lap("kernel")
-    runtime.memcpy(arrays["C"].ctypes.data, addresses["C"], sizes["C"], runtime.memcpyDeviceToHost)
-    watch.lap("copy_out")
-    for address in addresses.values():
-        runtime.free(address)
-    watch.lap("free")
+    for step in launcher.whole_call(job, arrays, first):
+        watch.lap(step)
     return watch.stop()
 
 

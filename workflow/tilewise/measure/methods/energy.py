@@ -1,26 +1,23 @@
-"""What a product costs in energy: NVML's counter over seconds of the same product, again and again.
+"""What a product costs in energy: the board's counter over seconds of the same product, again and again.
 
 The counter adds up what the whole board takes, in mJ, and moves some ten times per second, hence the seconds. Before it
 is read, the product has run for a while, so that clocks and power are those of steady work. The L2 cache is not flushed
 between products, and the rate is that of the whole time.
 """
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewise import UserError
-from tilewise.measure import nvml
-from tilewise.measure.backends import Setting
-from tilewise.measure.job import Job, Row
+from tilewise.measure.backends import Setting, open_backend
+from tilewise.measure.job import Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import failed, or_failed, outcome
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.status import NOT_BUILT, Status
+from tilewise.study.status import Status
 from tilewise.study.sweeps import Reading
 
 #: Seconds before the counter is read, and between two looks at the clock.
@@ -46,39 +43,17 @@ class Energy(Method):
 
     def run(self, work: Work) -> Tables:
         """Facts: a row per point."""
-        rows = _measured(work) if work.device.backend == "gpu" else [_emulated(job) for job in work.jobs()]
+        emulated = {"status": Status.NOT_TIMED, "message": "emulated: takes no energy of a GPU"}
+        rows = _measured(work) if work.device.backend == "gpu" else [job.row | emulated for job in work.jobs()]
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
 
 
-def _emulated(job: Job) -> Row:
-    return job.row | {"status": Status.NOT_TIMED, "message": "emulated: takes no energy of a GPU"}
-
-
 def _measured(work: Work) -> list[Row]:
-    from cupy.cuda import runtime
+    def used(point: Point, launch: Callable, wait: Callable, counter_mj: Callable) -> Row:
+        return columns_of(point, *repeated(launch, wait, counter_mj, work.config["energy"]["seconds"]))
 
-    from tilewise.measure.backends.cuda import Backend, Operands, uuid, verified
-
-    backend, operands = Backend(Setting(work.device, work.config, work.samples)), Operands(work.config)
-
-    def measured(job: Job) -> Row:
-        launch, row, right, _kept = verified(job, operands)
-        if not right:
-            return row
-        try:
-            counter_mj = nvml.energy_counter(uuid())
-        except nvml.Unreported as error:
-            return failed(job, Status.UNSUPPORTED, error)
-        used = repeated(lambda: launch(0), runtime.deviceSynchronize, counter_mj, work.config["energy"]["seconds"])
-        found = operands.check()
-        return row | outcome(job, found) | (columns_of(job.point, *used) if found.ok else {})
-
-    return [
-        job.row
-        if job.row["status"] in NOT_BUILT
-        else or_failed(job, functools.partial(backend.guarded, job, functools.partial(measured, job), operands))
-        for job in work.jobs()
-    ]
+    backend = open_backend("cuda", Setting(work.device, work.config, work.samples))
+    return backend.energy(work.jobs(), used)
 
 
 def repeated(

@@ -18,7 +18,7 @@ from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of
 from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import UNIT, Reading
 
@@ -29,9 +29,9 @@ PLANNED = 0.95
 SPARE = 2**26
 
 
-def theoretical_n(memory_bytes: int, itemsize: int) -> int:
-    """The largest n whose three n x n matrices are no larger than the memory: sqrt(bytes / (3 itemsize))."""
-    return math.isqrt(memory_bytes // (3 * itemsize))
+def theoretical_n(memory_bytes: int, dtype: str) -> int:
+    """The largest n whose three n x n matrices are no larger than the memory: sqrt(bytes / those of three elements)."""
+    return math.isqrt(memory_bytes // bytes_of_product(dtype, 1, 1, 1))
 
 
 def largest(fits: Callable[[int], bool], upper: int) -> int:
@@ -104,9 +104,10 @@ def _probe(point: Point, job: Callable[[int], Job], bench: Bench, work: Work, fo
 
     A kernel that fails at a small size has that row and no facts.
     """
-    kernel, itemsize = work.kernels[point.kernel], PRECISIONS[point.dtype].itemsize
+    kernel = work.kernels[point.kernel]
+    operand, result = PRECISIONS[point.dtype].itemsize, result_of(point.dtype).itemsize
     free, total = bench.memory()
-    theoretical = theoretical_n(total, itemsize)
+    theoretical = theoretical_n(total, point.dtype)
     # The size of a workspace may depend on what divides n, so that a larger n needs less.
     unit = UNIT if kernel.workspaces else 1
 
@@ -116,7 +117,8 @@ def _probe(point: Point, job: Callable[[int], Job], bench: Bench, work: Work, fo
         def fits(units: int) -> bool:
             n = units * unit
             spaces = kernel.plan(dataclasses.replace(point, n=n, p=n, m=n), work.device).workspaces
-            return bench.allocates([n * n * itemsize] * 3 + [space.bytes for space in spaces] + [spare] * bool(spare))
+            matrices = [n * n * each for each in (operand, operand, result)]
+            return bench.allocates(matrices + [space.bytes for space in spaces] + [spare] * bool(spare))
 
         return unit * largest(fits, theoretical // unit)
 

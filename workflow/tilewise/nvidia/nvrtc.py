@@ -24,6 +24,18 @@ def architecture(kernel: Kernel, capability: str) -> str:
     return f"sm_{kernel.architecture or capability.replace('.', '')}"
 
 
+def cannot_run(kernel: Kernel, capability: str) -> str:
+    """Why a GPU of this compute capability cannot run a kernel; empty if it can."""
+    have = tuple(map(int, capability.split(".")))
+    if kernel.capability and have < tuple(map(int, kernel.capability.split("."))):
+        return f"it needs compute capability {kernel.capability}; this GPU has {capability}"
+    if kernel.architecture and kernel.architecture[-1] in "af":
+        own = kernel.architecture.rstrip("af")
+        if own != capability.replace(".", ""):
+            return f"its sm_{kernel.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
+    return ""
+
+
 def compiler() -> str:
     """The compiler's name and version. Raises UserError if it is not installed."""
     try:
@@ -69,8 +81,8 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
     if serialised:
         raise UserError(f"{kernel.path}: {instance} for {arch}: {serialised[0].strip()}")
     symbol = code.symbol_mapping[instance]
-    entry = {"symbol": symbol.decode() if isinstance(symbol, bytes) else symbol}
-    return bytes(code.code), entry | _resources(log.getvalue())
+    name = symbol.decode() if isinstance(symbol, bytes) else symbol
+    return bytes(code.code), {"symbol": name} | _resources(log.getvalue(), name)
 
 
 def _toolkit() -> list[Path]:
@@ -81,11 +93,13 @@ def _toolkit() -> list[Path]:
     return [Path(folder) for folder in folders if folder]
 
 
-def _resources(log: str) -> dict[str, int]:
-    """Registers, static shared bytes and spill bytes of the kernel in ptxas's verbose log."""
+def _resources(log: str, symbol: str) -> dict[str, int]:
+    """Registers, static shared bytes and spill bytes of a kernel in ptxas's verbose log, which has all of the file."""
+    _, _, own = log.rpartition(f"Compiling entry function '{symbol}'")
+    own, _, _ = own.partition("Compiling entry function")
 
     def number(pattern: str) -> int:
-        found = re.search(pattern, log)
+        found = re.search(pattern, own)
         return int(found[1]) if found else 0
 
     return {

@@ -18,15 +18,16 @@ from cupy.cuda import runtime
 
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
-from tilewise.measure.backends.cublas import gemm
-from tilewise.measure.backends.launcher import CudaError, Product, done
-from tilewise.measure.backends.runtime import library, through_runtime
 from tilewise.measure.job import Job, Row
-from tilewise.measure.rows import failed, outcome, timing
+from tilewise.measure.rows import failed, or_failed, outcome, timing
+from tilewise.nvidia import nvml
+from tilewise.nvidia.cublas import gemm
+from tilewise.nvidia.launcher import CudaError, Product, done
+from tilewise.nvidia.runtime import library, through_runtime
 from tilewise.study import verify
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
-from tilewise.study.status import Origin, Status
+from tilewise.study.precision import result_of
+from tilewise.study.status import NOT_BUILT, Origin, Status
 
 #: What the driver answers if it refuses a launch before anything ran.
 REFUSED = (
@@ -66,7 +67,7 @@ class Operands:
         self.shape = self.A = self.B = self.C = self.reference = None
         cupy.get_default_memory_pool().free_all_blocks()
         self.A, self.B = verify.operands(cupy, dtype, n, p, m, self.seed)
-        self.C = cupy.empty((n, m), PRECISIONS[dtype].stored)
+        self.C = cupy.empty((n, m), result_of(dtype).stored)
         if 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
             self.reference = verify.reference(self.A, self.B, dtype)
         self.shape = (dtype, n, p, m)
@@ -276,6 +277,42 @@ class Backend:
         except (UserError, runtime.CUDARuntimeError, cupy.cuda.cublas.CUBLASError) as error:
             return failed(job, Status.ERROR, error)
 
+    def energy(self, jobs: Sequence[Job], repeated: Callable[..., Row]) -> list[Row]:
+        """Verify the product of each job, repeat it, and verify it again.
+
+        `repeated(point, launch, wait, counter_mj)` launches it for a while, and returns the columns that follow.
+        """
+        operands = Operands(self.config)
+
+        def measured(job: Job) -> Row:
+            launch, row, right, _kept = verified(job, operands)
+            if not right:
+                return row
+            try:
+                counter_mj = nvml.energy_counter(uuid())
+            except nvml.Unreported as error:
+                return failed(job, Status.UNSUPPORTED, error)
+            used = repeated(job.point, lambda: launch(0), runtime.deviceSynchronize, counter_mj)
+            found = operands.check()
+            return row | outcome(job, found) | (used if found.ok else {})
+
+        return [
+            job.row
+            if job.row["status"] in NOT_BUILT
+            else or_failed(job, functools.partial(self.guarded, job, functools.partial(measured, job), operands))
+            for job in jobs
+        ]
+
+    def times(self, job: Job, A: Any, B: Any, C: Any, runs: int) -> list[float]:
+        """The ms of each of several runs of a job, which nothing verifies."""
+        launch, _, _kept = bound(job, A, B, C)
+        times_ms: list[float] = []
+        for _ in range(runs):
+            with elapsed() as ms:
+                launch(0)
+            times_ms += ms
+        return times_ms
+
     # ---- The device itself ------------------------------------------------------------------------------------------
 
     def memory(self) -> tuple[int, int]:
@@ -302,7 +339,7 @@ class Backend:
     def _once(self, job: Job) -> Row:
         point, config = job.point, self.config
         A, B = verify.operands(cupy, point.dtype, point.n, point.p, point.m, config["seed"])
-        C = cupy.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
+        C = cupy.empty((point.n, point.m), result_of(point.dtype).stored)
         launch, facts, _kept = bound(job, A, B, C)
         verify.poison(C, point.dtype, job.kernel.reads_c)
         with elapsed() as times_ms:
@@ -327,7 +364,7 @@ class Backend:
         return C
 
     def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
-        C = cupy.empty((A.shape[0], B.shape[1]), PRECISIONS[job.point.dtype].stored)
+        C = cupy.empty((A.shape[0], B.shape[1]), result_of(job.point.dtype).stored)
 
         def run() -> Row:
             launch, facts, _kept = bound(job, A, B, C)
@@ -344,7 +381,7 @@ class Backend:
         prints."""
         point = job.point
         A, B = verify.operands(cupy, point.dtype, point.n, point.p, point.m, self.config["seed"])
-        C = cupy.empty((point.n, point.m), PRECISIONS[point.dtype].stored)
+        C = cupy.empty((point.n, point.m), result_of(point.dtype).stored)
 
         def through_driver() -> str:
             try:

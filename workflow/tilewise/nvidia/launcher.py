@@ -6,13 +6,13 @@ costs no more on the host than CuPy's does.
 
 import ctypes
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cupy
 from cuda.bindings import driver
+from cupy.cuda import runtime
 
 from tilewise import UserError
 from tilewise.measure.job import Job
@@ -28,6 +28,7 @@ _TENSOR_TYPES = {
     "tf32": "FLOAT32",
     "double": "FLOAT64",
     "int32": "INT32",
+    "int8": "UINT8",  # TMA copies bytes; it has no signed ones
     "half": "FLOAT16",
     "bfloat16": "BFLOAT16",
 }
@@ -65,7 +66,7 @@ class Function:
 @functools.cache
 def load(file: str, symbol: str) -> Function:
     """The function of a cubin; loaded once per process. Raises CudaError."""
-    cupy.cuda.runtime.free(0)  # makes the context that CuPy uses, and makes it current
+    runtime.free(0)  # makes the context that CuPy uses, and makes it current
     module = done(driver.cuModuleLoadData(Path(file).read_bytes()))
     handle = done(driver.cuModuleGetFunction(module, symbol.encode()))
     sizes: list[int] = []
@@ -127,6 +128,33 @@ class Product:
         [(function, launch)] = [pair for pair in zip(self.functions, job.launches) if pair[1].instance == name][-1:]
         shared = function.static_shared_bytes + launch.dynamic_shared_bytes
         return {"registers": function.registers, "shared_bytes": shared}
+
+
+def whole_call(job: Job, arrays: Mapping[str, Any], first: bool) -> Iterator[str]:
+    """One call from host to host, as in source b: yields the name of each step when it is done.
+
+    `arrays` are A, B and C in the memory of the host; `first` says whether the process has no context yet.
+    """
+    if first:
+        runtime.free(0)
+        yield "context"
+    sizes = {name: array.nbytes for name, array in arrays.items()} | {s.name: s.bytes for s in job.workspaces}
+    addresses = {name: runtime.malloc(size) for name, size in sizes.items()}
+    yield "allocate"
+    for name in "AB":
+        runtime.memcpy(addresses[name], arrays[name].ctypes.data, sizes[name], runtime.memcpyHostToDevice)
+    yield "copy_in"
+    for launch in job.launches:
+        load(*job.files[launch.instance])
+    yield "load"
+    Product(job, addresses)()
+    runtime.deviceSynchronize()
+    yield "kernel"
+    runtime.memcpy(arrays["C"].ctypes.data, addresses["C"], sizes["C"], runtime.memcpyDeviceToHost)
+    yield "copy_out"
+    for address in addresses.values():
+        runtime.free(address)
+    yield "free"
 
 
 def _configured(launch: Launch, function: Function) -> Any:

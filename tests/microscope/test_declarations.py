@@ -1,10 +1,13 @@
-"""The functions of a CUDA file are what the compiler sees, however they are written."""
+"""The functions and variables of a CUDA file are what the compiler sees, however they are written."""
 
 import pytest
 
 from tilewise import UserError
 from tilewise.__main__ import main
-from tilewise.microscope.functions import alignments, functions, variables
+from tilewise.microscope.compile import build_traced, declared, functions
+from tilewise.microscope.emulator import Emulator
+from tilewise.nvidia.nvrtc import compile_cubin
+from tilewise.study.kernel import Kernel, LaunchEntry
 
 BODY = """{
     const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
@@ -23,7 +26,7 @@ WAYS = [  # a way to write the head of `mine`
     f"template <typename T> __global__ __attribute__((unused)) void mine{HEAD}",
     f"/* template <int NO> __global__ void mine(int); */ template <typename T> __global__ void mine{HEAD}",
     f"#if 0\n__global__ void mine(int);\n#endif\ntemplate <typename T> __global__ void mine{HEAD}",
-    f'const char* text = "__global__ void mine(";\ntemplate <typename T> __global__ void mine{HEAD}',
+    f'const char text[] = "__global__ void mine(";\ntemplate <typename T> __global__ void mine{HEAD}',
     f"template <typename T> __global__ void mine{HEAD};\ntemplate <typename T> __global__ void mine{HEAD}",
     f"using T = float; __global__ void mine{HEAD}",
     f'using T = float; extern "C" __global__ void mine{HEAD}',
@@ -47,11 +50,11 @@ def test_template_and_parameters(tmp_path):
     )
     found = functions(tmp_path / "mine.cu")
     assert list(found) == ["mine", "other"] and not found["other"].parameters
-    template = [(" ".join(p.type), p.name, p.default) for p in found["mine"].template]
+    template = [(p.type, p.name, p.default) for p in found["mine"].template]
     assert template == [
         ("typename", "T", ""),
         ("int", "TILE", "32"),
-        ("bool", "WIDE", "( 32 > 16 )"),
+        ("bool", "WIDE", "(32 > 16)"),
         ("unsigned long", "N", "2u"),
         ("typename", "U", "int"),
     ]
@@ -142,20 +145,124 @@ template <typename T> __global__ void mine(T* x) {
     alignas(16) __shared__ std::array<int, 3> z; __shared__ int v[N == 2 ? 1 : 2];
     extern __shared__ __align__(1024) unsigned char raw[];
 }""")
+    read = declared(tmp_path / "mine.cu").variables
 
     def found(space):
-        return [(v.name, v.line, v.has_value, alignments(v.words)) for v in variables([tmp_path / "mine.cu"], space)]
+        return [(v.name, v.line, v.has_value, v.alignment) for v in read if v.space == space]
 
-    assert found("__constant__") == [("a", 3, True, []), ("b", 3, True, []), ("c", 3, True, [])]
+    assert found("__constant__") == [("a", 3, True, 0), ("b", 3, True, 0), ("c", 3, True, 0)]
     assert found("__shared__") == [
-        ("dynamic", 2, False, [128]),
-        ("s", 5, False, []),
-        ("t", 5, False, []),
-        ("w", 6, False, []),
-        ("z", 7, False, [16]),
-        ("v", 7, False, []),
-        ("raw", 8, False, [1024]),
+        ("dynamic", 2, False, 128),
+        ("s", 5, False, 0),
+        ("t", 5, False, 0),
+        ("w", 6, False, 0),
+        ("z", 7, False, 16),
+        ("v", 7, False, 0),
+        ("raw", 8, False, 1024),
     ]
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [  # odd, but what CUDA takes: name, space, line and alignment of each variable
+        ("__constant__ float (*rows)[4], (&row)[4] = *rows;", [("rows", 1, 0), ("row", 1, 0)]),
+        ("#define OF(type, name) __constant__ type name\nOF(float, table)[4];", [("table", 2, 0)]),
+        ("#if 0\n__constant__ int no;\n#endif\n__constant__ int yes;", [("yes", 4, 0)]),
+        ("#define MINE __shared__ __align__(64)\nextern MINE char raw[];", [("raw", 2, 64)]),
+        ("constexpr int BYTES = 2 * 64;\nextern __shared__ __align__(BYTES) char raw[];", [("raw", 2, 128)]),
+        ("struct alignas(64) Tile { float x[16]; };\nextern __shared__ Tile tiles[];", [("tiles", 2, 64)]),
+        ("extern __shared__ float raw[] __attribute__((aligned(32)));", [("raw", 1, 32)]),
+        ('const char no[] = R"(__shared__ int no;)"; __shared__ int yes[1 < 2 ? 3 : 4];', [("yes", 1, 0)]),
+    ],
+)
+def test_odd_variables(tmp_path, text, found):
+    (tmp_path / "mine.cu").write_text(f"{text}\n__global__ void mine(float* C);\n")
+    assert [(v.name, v.line, v.alignment) for v in declared(tmp_path / "mine.cu").variables] == found
+
+
+@pytest.mark.parametrize(
+    "text, name, template, parameters",
+    [
+        ("__global__ void f(const float (*a)[4], void (*b)(int, int), int (&c)[2])", "f", [], ["a", "b", "c"]),
+        ("template <int A, int B = A < 4 ? 1 : 2> __global__ void f(int* a)", "f", ["", "A < 4 ? 1 : 2"], ["a"]),
+        ("template <int A = (1 <= 2)> __global__ void f(int* a)", "f", ["(1 <= 2)"], ["a"]),
+        ("namespace [[deprecated]] n { __global__ void f(int* a); }", "n::f", [], ["a"]),
+        ("template <template <class> class V> __global__ void f(V<int>* a, int = 3)", "f", [""], ["a", ""]),
+    ],
+)
+def test_odd_functions(tmp_path, text, name, template, parameters):
+    (tmp_path / "mine.cu").write_text(f"{text};\n")
+    [(found, function)] = functions(tmp_path / "mine.cu").items()
+    assert (found, [p.default for p in function.template]) == (name, template)
+    assert [p.name for p in function.parameters] == parameters
+
+
+def test_bounds_and_clusters_are_arithmetic_over_the_constants_of_the_file(tmp_path):
+    (tmp_path / "mine.cu").write_text(
+        "constexpr int WARPS = 4; const float HALF = 0.5f;\n#define BLOCKS 2u\n"
+        "template <int N> __global__ void __cluster_dims__(BLOCKS, 1) __launch_bounds__(32 * WARPS * N / 2) mine() {}\n"
+        "template <int N> __global__ void __launch_bounds__(HALF * N) other() {}\n"
+    )
+    kernel = Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(LaunchEntry("mine"),), folder=tmp_path)
+    library = build_traced(kernel, ["mine<4>", "other<4>"], tmp_path / "mine.so")
+    assert Emulator(library).attributes == {"mine<4>": {"cluster": [2, 1], "bounds": [256]}, "other<4>": {}}
+
+
+HOST = [  # what stands in a file, which NVRTC refuses
+    "int f();",
+    "struct S { S(); int x; };",
+    "struct S { int x; bool operator<(const S& o) const { return true; } };",
+    "struct S { friend int f(S); };",
+    "template <class T> struct S { T f(T x) { return x; } };",
+    "__device__ float scale(float f); float f() { return 1; }",
+    "struct S { static int x; };",
+    "struct S { int a; } s;",
+    "enum E { A } e;",
+    "int x(0);",
+    "int x{0};",
+    "float w[2]{1, 2};",
+    "extern int x;",
+    "void (*t[2])(int);",
+    "const int* p = nullptr;",
+    "const int a[2] = {1, 2}, *q = a;",
+    "const int& r = 1;",
+    "constexpr auto f = [](int x) { return x; };",
+    "__device__ int f(int x = [] { return 1; }());",
+    "const alignas(16) float x = 1;",
+    "__device__ float alignas(16) x;",
+]
+GPUS = [  # and what it takes
+    "struct S { int x; }; __device__ auto f(int x) -> struct S { if (x) { return S{1}; } return S{0}; }",
+    "template <typename T> T zero = T(0);",
+    "template <class T> struct S { T x; __device__ S(T); }; template <class T> S(T) -> S<T>;",
+    "namespace n { __device__ int f(int); } int n::f(int x) { return x; }",
+    "template <class T> struct S { __device__ S(); }; template <class T> S<T>::S() {}",
+    "struct S { friend __device__ int f(S); }; int f(S) { return 1; }",
+    "struct S { S() = default; S(const S&) = default; int (*f)(int); };",
+    "const int a[2] = {1, 2}, *const q = a;",
+    "constexpr const float* p = nullptr; constexpr int (*f)(int) = nullptr;",
+    "const struct S { int a; } s = {1};",
+    "using F = int (*)(int); typedef struct { int a; } S; static_assert(true); namespace m { } namespace n = m;",
+    "__global__ void f(int* x) { auto l = [](int y) { return y; }; x[0] = l(1); }",
+    "__constant__ alignas(16) float x[4];",
+]
+
+
+@pytest.mark.parametrize("text", [*HOST, *GPUS])
+def test_code_of_the_host_is_refused_as_nvrtc_does(tmp_path, text):
+    (tmp_path / "mine.cu").write_text(f"{text}\n__global__ void mine(float* C) {{ C[0] = 1; }}\n")
+    kernel = Kernel("mine", "mine", "cuda", ("float",), "mine.cu", launches=(LaunchEntry("mine"),), folder=tmp_path)
+
+    def message(compiler):
+        try:
+            compiler()
+        except UserError as error:
+            return str(error)
+        return ""
+
+    said = message(lambda: functions(tmp_path / "mine.cu"))
+    assert bool(said) == bool(message(lambda: compile_cubin(kernel, "mine", "9.0"))) == (text in HOST), said
+    assert not said or (f"{tmp_path}/mine.cu:1: " in said and "NVRTC refuses" in said)
 
 
 def test_a_missing_compiler_is_one_message(tmp_path, monkeypatch):

@@ -1,0 +1,181 @@
+"""`tilewise compare`: it finds what was planted, and nothing between two samplings of one run."""
+
+import json
+import re
+import resource
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from tilewise import RECORDED, outcome
+from tilewise.__main__ import main
+from tilewise.recorded import compare
+from tilewise.recorded.compare import Verdict
+from tilewise.study import registry
+
+
+@pytest.fixture(scope="module")
+def study():
+    """A part of the study's config: enough kernels to tell one from the others, and CPU loops."""
+    config = synthetic.config()
+    names = ("cpu", "task1a", "task2a", "task3", "task4", "overhead")
+    return config | {"tasks": {name: config["tasks"][name] for name in names}}
+
+
+@pytest.fixture
+def runs(tmp_path, study):
+    """Two folders with the same results."""
+    return [str(synthetic.write(tmp_path / name / "nvidia-h200", study=study)) for name in ("a", "b")]
+
+
+def edited(folder, edit, name="measurements.csv"):
+    """Let `edit` change the rows of a file of a run."""
+    path = f"{folder}/{name}"
+    edit(pd.read_csv(path)).to_csv(path, index=False)
+
+
+def slower(rows, chosen, factor):
+    """The rows with the times of some of them multiplied."""
+    times = [name for name in rows if name.startswith("time_")]
+    rows.loc[chosen, times] = rows.loc[chosen, times] * factor
+    return rows
+
+
+def sampled(rows, seed):
+    """Rows with the medians and quartiles of samples that scatter as the row says."""
+    generator = np.random.default_rng(seed)
+    for index, row in rows[rows["time_ms"].notna()].iterrows():
+        samples = row["time_ms"] * generator.normal(1, row["noise"], 50)
+        rows.loc[index, ["time_q1_ms", "time_ms", "time_q3_ms"]] = np.percentile(samples, [25, 50, 75])
+    return rows
+
+
+def compared(runs, **options):
+    kernels = registry.load()
+    return compare.compare(*(compare.read(run, kernels) for run in runs), kernels, **options)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 2])
+def test_two_samplings_of_one_run_are_equal(runs, threshold):
+    for seed, run in enumerate(runs):
+        edited(run, lambda rows, seed=seed: sampled(rows, seed))
+    found = compared(runs, threshold=threshold)
+    assert set(found.points["verdict"]) == {Verdict.EQUAL} and not found.is_worse
+    assert (found.points["ratio"] != 1).sum() > 100, "they are two samplings"
+
+
+def test_a_planted_change_of_3_percent_is_found_in_its_kernel_alone(runs, capsys):
+    for seed, run in enumerate(runs):
+        edited(run, lambda rows, seed=seed: sampled(rows, seed))
+    edited(runs[1], lambda rows: slower(rows, rows["kernel"] == "tiled", 1.03))
+    found = compared(runs)
+    changed = found.points[found.points["verdict"] != Verdict.EQUAL]
+    assert set(changed["kernel"]) == {"tiled"} and set(changed["verdict"]) == {Verdict.SLOWER}
+    assert len(changed) == (found.points["kernel"] == "tiled").sum()
+    tiled = found.kernels.set_index("kernel").loc["tiled"]
+    assert tiled["ratio"] == pytest.approx(1.03, abs=0.002)
+    assert main(["compare", *runs]) == 1
+    assert re.search(r"^tiled +float .* 1\.0(29|30|31) .* slower$", capsys.readouterr().out, re.MULTILINE)
+    assert main(["compare", *reversed(runs)]) == 0, "what is faster is no failure"
+    assert main(["compare", *runs, "--threshold", "4%"]) == 0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_difference_of_the_overheads_is_taken_off(runs, known):
+    def shorter(rows):
+        on_gpu = rows["grid_x"].notna()
+        times = [name for name in rows if name.startswith("time_")]
+        rows.loc[on_gpu, times] -= 1.75e-3
+        return rows
+
+    edited(runs[1], shorter)
+    edited(runs[1], lambda rows: rows.assign(overhead_us=2.5), "facts/overhead.csv")
+    for run in runs if not known else []:
+        shutil.rmtree(f"{run}/facts")
+    found = compared(runs)
+    assert found.overhead.difference_us == pytest.approx(-1.75, abs=0.02)
+    assert ("empty kernel" in found.overhead.source) == known
+    library = found.points["kernel"].isin(["cublas"])  # it has no grid, so it is as it was
+    assert set(found.points.loc[~library, "verdict"]) == {Verdict.EQUAL}
+    assert found.points.loc[library & (found.points["time_ms"] < 0.02), "ratio"].gt(1).all()
+
+
+def test_a_lost_status_and_another_clock_are_named(runs, capsys):
+    def lose(rows):
+        row = rows.index[rows["kernel"] == "naive"][0]
+        rows.loc[row, ["status", "message"]] = ["incorrect", "wrong"]
+        rows.loc[row, [name for name in rows if name.startswith("time_")]] = None
+        slow = rows["kernel"] == "cublas"
+        rows.loc[slow, "sm_clock_mhz"] = rows.loc[slow, "sm_clock_mhz"] / 1.05
+        return slower(rows, slow, 1.05)
+
+    edited(runs[1], lose)
+    assert main(["compare", *runs]) == 1
+    said = capsys.readouterr().out
+    assert "ok, then incorrect" in said and "its clock: 1965 and 1871 MHz" in said
+    assert "1 status differs" in said
+
+
+def test_csv_json_and_picture(runs, tmp_path, capsys):
+    files = {name: tmp_path / f"out.{name}" for name in ("csv", "json", "svg")}
+    assert main(["compare", *runs, *(word for name, path in files.items() for word in (f"--{name}", str(path)))]) == 0
+    table, data = pd.read_csv(files["csv"]), json.loads(files["json"].read_text())
+    assert len(table) == len(data["points"]) > 100 and set(table["verdict"]) == {"equal"}
+    assert data["counts"]["GPU"]["equal"] == (table["processor"] == "GPU").sum()
+    assert "<svg" in files["svg"].read_text() and "tiled float" in files["svg"].read_text()
+
+
+def damaged(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+BAD = {
+    "no such run": (lambda run: None, "no-such-run", "there is no such folder and no recorded run of that name"),
+    "no measurements": (lambda run: (run / "measurements.csv").unlink(), None, "there is no such file"),
+    "a damaged file": (lambda run: damaged(run / "measurements.csv"), None, "measurements.csv: "),
+    "a damaged device": (lambda run: damaged(run / "device.json"), None, "device.json: this is not JSON"),
+    "another schema": (
+        lambda run: edited(run, lambda rows: rows.drop(columns="time_q1_ms")),
+        None,
+        "the column 'time_q1_ms' is missing, so another version",
+    ),
+    "no point in common": (
+        lambda run: edited(run, lambda rows: rows.assign(task="mine")),
+        None,
+        "have no point in common (tasks cpu, task1a, task2a, task3 and mine)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_ends_in_one_message(runs, tmp_path, capsys, name):
+    spoil, other, words = BAD[name]
+    spoil(tmp_path / "b" / "nvidia-h200")
+    assert main(["compare", runs[0], other or runs[1]]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("tilewise: ") and words in said and ";" in said and said.count("\n") == 1
+
+
+def test_the_recorded_run_is_equal_to_itself_within_two_seconds(record_property):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "tilewise", "compare", "nvidia-h200", str(RECORDED / "nvidia-h200")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    record_property("note", f"tilewise compare of two recorded runs took {took:.1f} s of a processor")
+    assert took < 2, "seconds of a processor, whatever else runs here"
+    assert "All points are equal" in said
+
+
+def test_the_end_of_a_run_says_how_it_compares(runs, tmp_path, monkeypatch):
+    edited(runs[1], lambda rows: slower(rows, rows["kernel"] == "tiled", 1.05))
+    monkeypatch.setattr(outcome, "RECORDED", tmp_path / "a")
+    [line] = [line for line in outcome.words("done", ["nvidia-h200"], tmp_path / "b") if "recorded run" in line]
+    assert "slower" in line and "tilewise compare nvidia-h200" in line
+    monkeypatch.setattr(outcome, "RECORDED", tmp_path / "nothing")
+    assert not [line for line in outcome.words("done", ["nvidia-h200"], tmp_path / "b") if "recorded run" in line]

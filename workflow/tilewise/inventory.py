@@ -1,0 +1,127 @@
+"""What a study has, and how far its results are: the commands `tilewise list` and `tilewise status`."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from tilewise import ROOT, UserError
+from tilewise.measure.words import gained, is_right, told
+from tilewise.report import notes
+from tilewise.study import registry
+from tilewise.study.schema import read_yaml
+
+Entry = Mapping[str, Any]
+
+
+def everything() -> dict[str, list[Entry]]:
+    """The tasks of config/config.yaml, the kernels of the registry and the claims, each with its name and its title."""
+    tasks = read_yaml(ROOT / "config/config.yaml")["tasks"]
+    claims = read_yaml(ROOT / "report/claims.yaml")
+    return {
+        "tasks": [{"name": name, "title": task["title"]} for name, task in tasks.items()],
+        "kernels": [
+            {"name": name, "title": kernel.title, "kind": kernel.kind, "source": kernel.source}
+            for name, kernel in registry.load().items()
+        ],
+        "claims": [{"name": claim["id"], "title": claim["claim"], "source": claim["source"]} for claim in claims],
+    }
+
+
+def list_lines(found: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
+    """What `everything` found, a line per entry below a heading per kind."""
+    for kind, entries in found.items():
+        width = max(len(entry["name"]) for entry in entries)
+        yield f"{kind} ({len(entries)}):"
+        yield from (f"  {entry['name']:{width}}  {entry['title']}" for entry in entries)
+
+
+def status(results: Path) -> dict[str, Any]:
+    """How far a run is: its page, what the page lacks, and per platform and task its points by status.
+
+    A task is `finished` if it has its table, otherwise it has the points that its journal holds. Raises UserError if
+    there are no results.
+    """
+    platforms = {path.parent.name: _platform(path.parent) for path in sorted(results.glob("*/device.json"))}
+    if not platforms:
+        raise UserError(f"{results}: there are no results; `make quick` or `make report` makes them")
+    page = results / "report.html"
+    try:
+        lacks = [str(note) for note in notes.read(results)]
+    except (OSError, ValueError):
+        lacks = []
+    return {"report": str(page) if page.is_file() else None, "lacks": lacks, "platforms": platforms}
+
+
+def _platform(folder: Path) -> dict[str, Entry]:
+    """The tasks of a platform by name, those that nobody has begun too."""
+    config = folder / "config.json"
+    resolved = json.loads(config.read_text()) if config.is_file() else read_yaml(ROOT / "config/config.yaml")
+    tasks = {name: (_task(folder, name), entry.get("method")) for name, entry in resolved["tasks"].items()}
+    # Tuning is no part of a run; its points show that somebody has tuned.
+    return {name: task for name, (task, method) in tasks.items() if task["points"] or method != "tune"}
+
+
+def _task(folder: Path, task: str) -> Entry:
+    """Whether a task is finished, how many points it has by status, and the rows of those that are not right."""
+    table = folder / "tasks" / f"{task}.csv"
+    if not table.is_file():
+        return {"finished": False, "points": gained(folder / "journal" / f"{task}.jsonl", 0)[0], "not_right": []}
+    rows = _rows(table)
+    return {
+        "finished": True,
+        "points": len(rows),
+        "statuses": dict(Counter(row["status"] for row in rows)),
+        "not_right": [f"{_point(row)}: {_words(row)}" for row in rows if not is_right(row)],
+    }
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    with table.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _point(row: Mapping[str, str]) -> str:
+    """A row's point in words: kernel, element type, shape, and the parameters, which lie between m and the status."""
+    names = list(row)
+    parameters = names[names.index("m") + 1 : names.index("status")]
+    return " ".join(["{kernel} {dtype} {n}x{p}x{m}".format_map(row), *(f"{x}={row[x]}" for x in parameters if row[x])])
+
+
+def _words(row: Mapping[str, str]) -> str:
+    return told({"status": row["status"], "message": row["message"]})
+
+
+def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What `status` found, a line per task."""
+    for platform, tasks in found["platforms"].items():
+        width = max(map(len, tasks))
+        yield f"{platform}: {sum(task['finished'] for task in tasks.values())} of {len(tasks)} tasks are finished"
+        for name, task in tasks.items():
+            points = [f"{task['points']} points"] if task["points"] else []
+            yield f"  {name:{width}}  {', '.join([*points, 'finished' if task['finished'] else 'not finished'])}"
+            yield from (f"  {'':{width}}    {line}" for line in task["not_right"])
+    yield from (f"the report lacks a piece: {note}" for note in found["lacks"])
+    yield f"the report is {found['report']}" if found["report"] else "there is no report yet"
+
+
+def write_junit(results: Path, path: Path) -> None:
+    """Write the points of all platforms as a JUnit file: a suite per task, a case per point, a failure if it is not
+    right. Raises UserError if a file cannot be written."""
+    suites = ElementTree.Element("testsuites")
+    for table in sorted(results.glob("*/tasks/*.csv")):
+        rows = _rows(table)
+        name = f"{table.parent.parent.name}.{table.stem}"
+        failures = sum(not is_right(row) for row in rows)
+        suite = ElementTree.SubElement(suites, "testsuite", name=name, tests=str(len(rows)), failures=str(failures))
+        for number, row in enumerate(rows):
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=f"{number + 1} {_point(row)}")
+            if not is_right(row):
+                ElementTree.SubElement(case, "failure", type=row["status"], message=row["message"])
+    try:
+        ElementTree.ElementTree(suites).write(path, encoding="utf-8", xml_declaration=True)
+    except OSError as error:
+        raise UserError(f"{path}: it cannot be written: {error.strerror}") from None

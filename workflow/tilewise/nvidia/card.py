@@ -1,0 +1,118 @@
+"""What CUDA and NVML say of a card: its limits, its peaks, its versions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewise import UserError
+from tilewise.nvidia import gpus, nvml
+from tilewise.study.device import Device
+
+#: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
+#: Guide, table "Throughput of Native Arithmetic Instructions", without tensor cores. Of the other types, on tensor
+#: cores with float sums: from the peak rates of NVIDIA's white papers for a chip of that capability (V100, RTX 2080
+#: Ti, A100, RTX 3090, RTX 4090, H100, B200, RTX 5090), divided by its multiprocessors and boost clock.
+LANES: dict[str, dict[str, int]] = {
+    "7.0": {"float": 64, "double": 32, "int32": 64, "half": 512},
+    "7.5": {"float": 64, "double": 2, "int32": 64, "half": 256, "int8": 1024},
+    "8.0": {"float": 64, "double": 32, "int32": 64, "half": 1024, "bfloat16": 1024, "tf32": 512, "int8": 2048},
+    "8.6": {"float": 128, "double": 2, "int32": 64, "half": 256, "bfloat16": 256, "tf32": 128, "int8": 1024},
+    "8.9": {"float": 128, "double": 2, "int32": 64, "half": 256, "bfloat16": 256, "tf32": 128, "int8": 1024},
+    "9.0": {"float": 128, "double": 64, "int32": 64, "half": 2048, "bfloat16": 2048, "tf32": 1024, "int8": 4096},
+    "10.0": {"float": 128, "double": 64, "int32": 64, "half": 4096, "bfloat16": 4096, "tf32": 2048, "int8": 8192},
+    "12.0": {"float": 128, "double": 2, "int32": 64, "half": 256, "bfloat16": 256, "tf32": 128, "int8": 1024},
+}
+
+
+def describe(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The first GPU that a platform measures, its limits, and the versions of what CUDA runs there.
+
+    Raises UserError if CUDA or its packages are missing, or no GPU is visible.
+    """
+    try:
+        import cupy
+        import pynvml  # noqa: F401  which nvml needs
+    except ImportError as error:
+        raise UserError(
+            f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
+            "installs the GPU packages, or `pip install -e '.[gpu]'`"
+        ) from None
+    cards = gpus.of_platform(platform)
+    with gpus.only(cards[0].uuid):
+        return _described(cupy, cards)
+
+
+def _described(cupy: Any, cards: Sequence[gpus.Gpu]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What CUDA and NVML say of the first of the cards, the only one that this process sees."""
+    runtime = cupy.cuda.runtime
+    try:
+        device = cupy.cuda.Device(0)
+        facts = runtime.getDeviceProperties(0)
+        free, total = runtime.memGetInfo()
+    except runtime.CUDARuntimeError as error:
+        raise UserError(
+            f"the platform's backend is gpu, but CUDA answers: {error}; is there a GPU, and a driver for CUDA 13 "
+            "(580 or newer)?"
+        ) from None
+    capability, sms = f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"]
+    rated, lanes = nvml.rated(cards[0].uuid), LANES.get(capability, {})
+    peaks = {dtype: round(2 * each * sms * rated["sm_clock_mhz"] / 1000, 1) for dtype, each in lanes.items()}
+    gpu = {
+        "name": cards[0].name,
+        "uuid": cards[0].uuid,
+        "busy": nvml.busy(cards[0].uuid),
+        "all_uuids": [card.uuid for card in cards],
+        "compute_capability": capability,
+        "sms": sms,
+        **rated,
+        "memory_bytes": total,
+        "memory_free_bytes": free,
+        # Two transfers per clock cycle, over the whole bus.
+        "memory_bandwidth_gb_s": round(2 * rated["memory_clock_mhz"] * 1e6 * facts["memoryBusWidth"] / 8 / 1e9, 1),
+        "l2_bytes": facts["l2CacheSize"],
+        "driver": cards[0].driver,
+        "peak_gflops": peaks or None,
+    }
+    attributes = device.attributes
+    limits = {
+        "max_threads_per_block": facts["maxThreadsPerBlock"],
+        "max_grid": list(facts["maxGridSize"]),
+        "shared_bytes_per_block": facts["sharedMemPerBlock"],
+        "shared_bytes_per_block_optin": facts["sharedMemPerBlockOptin"],
+        "shared_bytes_per_sm": facts["sharedMemPerMultiprocessor"],
+        "reserved_shared_bytes_per_block": attributes["ReservedSharedMemoryPerBlock"],
+        "registers_per_sm": facts["regsPerMultiprocessor"],
+        "threads_per_sm": facts["maxThreadsPerMultiProcessor"],
+        "blocks_per_sm": attributes["MaxBlocksPerMultiprocessor"],
+        "warp_size": facts["warpSize"],
+        "memory_bytes": total,
+    }
+    blas = cupy.cuda.cublas.getVersion(cupy.cuda.device.get_cublas_handle())
+    versions = {
+        "cuda_driver": _dotted(runtime.driverGetVersion()),
+        "cuda_runtime": _dotted(runtime.runtimeGetVersion()),
+        "nvrtc": ".".join(str(part) for part in cupy.cuda.nvrtc.getVersion()),
+        "cublas": str(blas),
+    }
+    return gpu, limits, versions
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def at_hand() -> Device:
+    """The first visible GPU, its capability and multiprocessors alone. Raises UserError if there is none."""
+    seen = gpus.visible()
+    if not seen:
+        raise UserError("no NVIDIA GPU is visible here (nvidia-smi shows none); the counters need one")
+    from cuda.bindings import driver
+
+    wanted = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    try:
+        driver.cuInit(0)
+        code, sms = driver.cuDeviceGetAttribute(wanted, 0)
+    except RuntimeError as error:  # there is no driver
+        raise UserError(f"{error}; the counters need an NVIDIA GPU and its driver") from None
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise UserError(f"the CUDA driver does not describe this machine's GPU: {code.name}")
+    return Device.of(seen[0].capability, int(sms))

@@ -1,0 +1,124 @@
+"""The commands `tilewise compare` and `tilewise record`."""
+
+import argparse
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tilewise.files import replacing, write_csv, write_json
+from tilewise.microscope.described import option_type
+from tilewise.recorded import compare
+from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
+from tilewise.study import registry
+
+#: The screen shows so many of the points that differ; the CSV has all.
+MOST_LISTED = 20
+PERCENT = option_type(
+    "percentage (such as 3%)", lambda text: float(re.sub(r"\s*%$", "", text)), lambda value: 0 <= value < 100
+)
+
+
+def add(commands: Any) -> None:
+    """Add the commands to the subparsers of `tilewise`."""
+    comparing = commands.add_parser(
+        "compare",
+        allow_abbrev=False,
+        help="compare the times of two runs, point by point",
+        description="Compare two runs of the study: folders such as results/nvidia-h200, or names of recorded "
+        "platforms. docs/comparing.md says how. Exit status: 0 if no point of the second run is slower by more than "
+        "the threshold and none lost its status ok, else 1; 2 if they cannot be compared.",
+    )
+    comparing.add_argument("runs", nargs=2, metavar="RUN", help="folder, or name of a recorded platform")
+    comparing.add_argument(
+        "--threshold", type=PERCENT, default=THRESHOLD, metavar="PERCENT", help="call smaller differences equal (2%%)"
+    )
+    for name, words in (("csv", "one row per point"), ("json", "the whole comparison"), ("svg", "a picture")):
+        comparing.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"write {words} into FILE")
+    comparing.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], int]:
+    kernels = registry.load(checked=True)
+    first, second = (compare.read(name, kernels) for name in options.runs)
+    found = compare.compare(first, second, kernels, options.threshold)
+    if options.csv:
+        write_csv(found.points, options.csv)
+    if options.json:
+        write_json(_data(found), options.json)
+    if options.svg:
+        from tilewise.recorded import (
+            picture,
+        )  # Matplotlib takes a second, which a comparison without a picture need not
+
+        with replacing(options.svg) as temporary:
+            temporary.write_text(picture.draw(found))
+    return list(_lines(found)), 1 if found.is_worse else 0
+
+
+def _data(found: Comparison) -> dict[str, Any]:
+    """A comparison as JSON can hold it."""
+    runs = [
+        {"name": run.name, "platform": run.device.platform, "captured": run.device.captured, "label": run.label}
+        | {"overhead_us": run.overhead_us}
+        for run in (found.first, found.second)
+    ]
+    overhead = {"difference_us": found.overhead.difference_us, "source": found.overhead.source}
+    tables = {name: _records(getattr(found, name)) for name in ("kernels", "points")}
+    return {
+        "runs": runs,
+        "threshold_percent": found.threshold,
+        "overhead": overhead,
+        "counts": found.counts,
+        "agreement": found.agreement,
+    } | tables
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {name: None if pd.isna(value) else value for name, value in row.items()} for row in table.to_dict("records")
+    ]
+
+
+def _lines(found: Comparison) -> Iterable[str]:
+    yield from (found.first.label, found.second.label)
+    overhead = found.overhead
+    yield f"overhead of an isolated time: {overhead.difference_us:+.2f} µs in the second run ({overhead.source})"
+    kernels, points = found.kernels, found.points
+    differ = kernels[kernels[str(Verdict.EQUAL)] < kernels["points"]]
+    yield ""
+    for row in differ.sort_values("ratio", ascending=False, kind="stable").to_dict("records"):
+        counts = ", ".join(f"{row[verdict]} {verdict}" for verdict in Verdict if row[verdict])
+        ratios = f"{row['ratio']:.3f} ({row['least']:.3f} to {row['largest']:.3f})".replace("nan (nan to nan)", "")
+        yield f"{row['kernel']:20} {row['dtype']:9} {row['points']:4} points  {ratios:26} {counts}"
+    same = kernels.drop(differ.index)
+    if len(same):
+        yield f"{'equal at all points:' if len(differ) else 'All points are equal:'} {_named(same)}"
+    changed = points[points["verdict"] != Verdict.EQUAL]
+    changed = changed.loc[(changed["ratio"] - 1).abs().sort_values(ascending=False, na_position="first").index]
+    for row in changed.head(MOST_LISTED).to_dict("records"):
+        words = " ".join(filter(None, [row["kernel"], row["dtype"], row["shape"], row["choice"]]))
+        if row["verdict"] == Verdict.STATUS:
+            yield f"  {row['task']}: {words}: {row['status']}, then {row['other_status']}"
+            continue
+        why = f"; {row['why']}" if row["why"] else ""
+        ratio = f"{row['ratio']:.3f} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
+        yield f"  {row['task']}: {words}: {row['time_ms']:.4g} and {row['other_time_ms']:.4g} ms, {ratio}{why}"
+    if len(changed) > MOST_LISTED:
+        yield f"  … and {len(changed) - MOST_LISTED} more, which --csv lists"
+    yield ""
+    for row in found.agreement:
+        if row["points"]:
+            yield (
+                f"GPU points over {row['over_us']:3} µs: {row['within']} of {row['points']} "
+                f"({row['within'] / row['points']:.1%}) differ by {found.threshold:g} % or less"
+            )
+    yield found.line
+
+
+def _named(kernels: pd.DataFrame) -> str:
+    """Kernels with their types, such as `naive (float, double)`."""
+    types = kernels.groupby("kernel", sort=False)["dtype"].agg(", ".join)
+    return "; ".join(f"{kernel} ({found})" for kernel, found in types.items())

@@ -1,0 +1,288 @@
+"""How two runs compare, point by point: docs/comparing.md describes the method.
+
+The first run is the one that the second is compared with. A ratio is the time of the second divided by that of the
+first, after the difference of their constant overheads has been taken from the second; its range follows from the
+ranges of both times by the interval arithmetic of the claims.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tilewise import RECORDED, UserError
+from tilewise.evidence import within
+from tilewise.explain.digits import rounded
+from tilewise.explain.quantities import Spread
+from tilewise.explain.timings import choice_text, shape_text
+from tilewise.study import columns, registry
+from tilewise.study.columns import SHAPE
+from tilewise.study.device import Device
+from tilewise.study.device import read as read_device
+from tilewise.study.kernel import Kernel, Kind
+from tilewise.study.schema import meant
+from tilewise.study.status import Status
+
+#: Points are `faster` or `slower` if they differ by more than this, in percent, unless somebody says otherwise.
+THRESHOLD = 2.0
+#: Points that take less, in ms, show the difference of the overheads; so many are wanted for an estimate.
+ESTIMATED_BELOW, FEWEST_SHORT = 0.02, 5
+#: Agreement is counted among the points that take longer than each of these, in µs.
+FLOORS = (100, 50, 0)
+#: Where a kernel runs.
+ON_GPU, ON_CPU = "GPU", "CPU"
+#: What a comparison has of each run; `other_` stands before that of the second.
+COMPARED = ["status", "time_ms", "low_ms", "high_ms", "sm_clock_mhz", "build_sha256"]
+
+
+class Verdict(StrEnum):
+    """How a point of the second run fares beside the same point of the first."""
+
+    FASTER = auto()
+    SLOWER = auto()
+    EQUAL = auto()
+    STATUS = "status differs"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run: the name by which it was asked for, its machine, its points, and its overhead in µs if it is known."""
+
+    name: str
+    device: Device
+    measurements: pd.DataFrame
+    overhead_us: float | None
+
+    @property
+    def label(self) -> str:
+        """The run in a line: machine, commits, time, cards."""
+        gpu, rows = self.device.gpu, self.measurements
+        commits = [name for name in rows["commit"].unique() if name] or [self.device.commit or "commit unknown"]
+        cards = len([uuid for uuid in rows["gpu_uuid"].unique() if uuid])
+        words = [gpu["name"] if gpu else f"no GPU, {self.device.cpu['name']}", *(name[:10] for name in commits)]
+        words += [self.device.captured[:16].replace("T", " ")] + [f"{cards} cards"] * (cards > 1)
+        return f"{self.name}: {', '.join(words)}"
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """By how many µs the isolated times of the second run are longer, whatever is timed, and how that is known."""
+
+    difference_us: float
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What two runs have in common. `points` has a row per point, `kernels` one per kernel and element type."""
+
+    first: Run
+    second: Run
+    threshold: float
+    overhead: Overhead
+    points: pd.DataFrame
+    kernels: pd.DataFrame
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many points of each processor, GPU or CPU, have which verdict."""
+        found = {}
+        for processor, rows in self.points.groupby("processor", sort=False):
+            counts = rows["verdict"].value_counts()
+            found[str(processor)] = {str(verdict): int(counts.get(verdict, 0)) for verdict in Verdict}
+        return found
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a point of the second run is slower, or no longer ok.
+
+        CPU loops count only if there is nothing else: they share their machine with whatever runs there.
+        """
+        rows = self.points
+        rows = rows[rows["processor"] == ON_GPU] if (rows["processor"] == ON_GPU).any() else rows
+        lost = (rows["status"] == Status.OK) & (rows["other_status"] != Status.OK)
+        return bool(lost.any() or (rows["verdict"] == Verdict.SLOWER).any())
+
+    @property
+    def agreement(self) -> list[dict[str, int]]:
+        """Of the GPU's points that take longer than `over_us`, how many differ by the threshold or less: `within`."""
+        rows = self.points[(self.points["processor"] == ON_GPU) & self.points["ratio"].notna()]
+        found = []
+        for over_us in FLOORS:
+            far = (rows.loc[1000 * rows["time_ms"] > over_us, "ratio"] - 1).abs()
+            found.append({"over_us": over_us, "points": len(far), "within": int((far <= self.threshold / 100).sum())})
+        return found
+
+    @property
+    def line(self) -> str:
+        """The outcome in a line."""
+        said = []
+        for processor, counts in self.counts.items():
+            points = self.points.loc[self.points["processor"] == processor, "ratio"]
+            words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+            median = f", median ratio {points.median():.4f}" if points.notna().any() else ""
+            said.append(f"{len(points)} points of the {processor}: {words}{median}")
+        return f"{'; '.join(said)} (differences up to {self.threshold:g} % count as equal)"
+
+
+def find(name: str) -> Path:
+    """The folder of a run: a path such as results/nvidia-h200, or the name of a recorded platform.
+
+    Raises UserError if there is neither.
+    """
+    for folder in (Path(name), RECORDED / name):
+        if (folder / "device.json").is_file():
+            return folder
+    known = sorted(path.parent.name for path in RECORDED.glob("*/device.json"))
+    if Path(name).is_dir():
+        raise UserError(f"{name}: it has no device.json, so it is not a run; give a folder such as results/nvidia-h200")
+    raise UserError(f"{name}: there is no such folder and no recorded run of that name; {meant(name, known)}")
+
+
+def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
+    """The run in the folder that `find` finds. Raises UserError if a file is missing or damaged."""
+    folder, parameters = find(name), registry.parameters(kernels)
+    if not (folder / "measurements.csv").is_file():
+        raise UserError(f"{folder}/measurements.csv: there is no such file; let the run end, which writes it")
+    _check_columns(folder / "measurements.csv")
+    measured = columns.read(folder / "measurements.csv", "measurements", parameters)
+    overhead = columns.read(folder / "facts" / "overhead.csv", "overhead")["overhead_us"].median()
+    return Run(name, read_device(folder / "device.json"), measured, None if pd.isna(overhead) else float(overhead))
+
+
+def _check_columns(path: Path) -> None:
+    """Raise UserError if a file of measurements has other columns than those of today."""
+    with path.open("rb") as file:
+        names = file.readline().decode(errors="replace").strip().split(",")
+    wanted = [name for name in columns.of("measurements", ()) if name not in columns.LATER["measurements"]]
+    if missing := [name for name in wanted if name not in names]:
+        raise UserError(
+            f"{path}: the column '{missing[0]}' is missing, so another version wrote it, or it is damaged; "
+            "compare files with the columns of docs/columns.md"
+        )
+
+
+def compare(
+    first: Run, second: Run, kernels: Mapping[str, Kernel] | None = None, threshold: float = THRESHOLD
+) -> Comparison:
+    """The comparison of two runs; `threshold` is in percent, `kernels` the registry (default: that of the study).
+
+    Raises UserError if they have no point in common.
+    """
+    kernels = registry.load(checked=True) if kernels is None else kernels
+    rows = _in_common(first, second)
+    on_gpu = ~rows["kernel"].isin([name for name, kernel in kernels.items() if not kernel.on_gpu])
+    overhead = overheads(first, second, rows[on_gpu])
+    shifts = on_gpu * overhead.difference_us / 1000
+    ratios = [_ratio(row, shift) for row, shift in zip(rows.to_dict("records"), shifts)]
+    points = rows.assign(
+        processor=on_gpu.map({True: ON_GPU, False: ON_CPU}),
+        shape=[shape_text(row) for row in rows[SHAPE].to_dict("records")],
+        choice=[choice_text(row, kernels) for row in rows[_key(rows)].to_dict("records")],
+        ratio=[ratio.value if ratio else None for ratio in ratios],
+        ratio_low=[ratio.low if ratio else None for ratio in ratios],
+        ratio_high=[ratio.high if ratio else None for ratio in ratios],
+        verdict=[
+            str(Verdict.STATUS if differs else _verdict(ratio, threshold))
+            for differs, ratio in zip(rows["status"] != rows["other_status"], ratios)
+        ],
+    ).astype(dict.fromkeys(("ratio", "ratio_low", "ratio_high"), "float64"))
+    libraries = {name for name, kernel in kernels.items() if kernel.kind == Kind.LIBRARY}
+    differing = [name for name, version in first.device.versions.items() if second.device.versions.get(name) != version]
+    why = [_why(row, differing if row["kernel"] in libraries else ()) for row in points.to_dict("records")]
+    points = points.assign(why=why)
+    return Comparison(first, second, threshold, overhead, points, _by_kernel(points))
+
+
+def overheads(first: Run, second: Run, rows: pd.DataFrame) -> Overhead:
+    """What both runs measured of an empty kernel, or else the median difference of the shortest points in common."""
+    if first.overhead_us is not None and second.overhead_us is not None:
+        said = f"an empty kernel took {rounded(first.overhead_us)} and {rounded(second.overhead_us)} µs"
+        return Overhead(second.overhead_us - first.overhead_us, said)
+    short = rows[(rows["time_ms"] < ESTIMATED_BELOW) & (rows["other_time_ms"] < ESTIMATED_BELOW)]
+    if len(short) < FEWEST_SHORT:
+        return Overhead(0.0, "not known: a run did not measure it, and too few points are short")
+    found = 1000 * (short["other_time_ms"] - short["time_ms"])
+    said = f"estimated from {len(short)} points under {1000 * ESTIMATED_BELOW:.0f} µs, half of which differ by "
+    low, high = found.quantile([0.25, 0.75])
+    return Overhead(float(found.median()), f"{said}{low:+.1f} to {high:+.1f} µs")
+
+
+def _key(rows: pd.DataFrame) -> list[str]:
+    return [*columns.POINT, *columns.parameters_of(name for name in rows if name not in _ADDED)]
+
+
+_ADDED = {f"{before}{name}" for before in ("", "other_") for name in COMPARED}
+
+
+def _in_common(first: Run, second: Run) -> pd.DataFrame:
+    """The points that both runs have, with what is COMPARED of each."""
+    tables = [first.measurements, second.measurements]
+    parameters = list(dict.fromkeys(name for table in tables for name in columns.parameters_of(table)))
+    key, found = [*columns.POINT, *parameters], []
+    for table in tables:
+        low, high = within(table)
+        table = columns.typed(table.reindex(columns=list(dict.fromkeys([*table, *key]))))
+        # A point may be there twice, if a parameter that told two apart is no longer recorded.
+        table = table.assign(low_ms=low, high_ms=high).sort_values("time_ms", kind="stable").drop_duplicates(key)
+        found.append(table[[*key, *COMPARED]])
+    one, other = found
+    rows = one.merge(other.rename(columns={name: f"other_{name}" for name in COMPARED}), on=key)
+    if rows.empty:
+        tasks = [", ".join(list(dict.fromkeys(table["task"]))[:4]) or "none" for table in tables]
+        raise UserError(
+            f"{first.name} and {second.name} have no point in common (tasks {tasks[0]} and {tasks[1]}); compare "
+            "runs of the same task, shapes and parameters"
+        )
+    return rows
+
+
+def _ratio(row: Mapping[str, Any], shift_ms: float) -> Spread | None:
+    """The second time, less the difference of the overheads, divided by the first; None without both times."""
+    times = [[row[f"{before}{name}"] for name in ("time_ms", "low_ms", "high_ms")] for before in ("", "other_")]
+    if any(pd.isna(value) for time in times for value in time) or times[1][1] <= shift_ms:
+        return None
+    one, other = (Spread(*time) for time in times)
+    return (other - shift_ms) / one
+
+
+def _verdict(ratio: Spread | None, threshold: float) -> Verdict:
+    """It is a difference if it exceeds the threshold and the range of the ratio excludes 1."""
+    if ratio is None or ratio.low <= 1 <= ratio.high or abs(ratio.value - 1) <= threshold / 100:
+        return Verdict.EQUAL
+    return Verdict.FASTER if ratio.value < 1 else Verdict.SLOWER
+
+
+def _why(row: Mapping[str, Any], versions: Iterable[str]) -> str:
+    """What two rows say of their difference: other sources, another version of a library, or mostly another clock."""
+    if row["verdict"] not in (Verdict.FASTER, Verdict.SLOWER):
+        return ""
+    found = ["other sources"] if row["build_sha256"] and row["build_sha256"] != row["other_build_sha256"] else []
+    found += [f"another version of {name}" for name in versions if name in ("cublas", "numpy")]
+    clock, other = row["sm_clock_mhz"], row["other_sm_clock_mhz"]
+    # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
+    if pd.notna(clock) and pd.notna(other) and abs(row["ratio"] * other / clock - 1) <= abs(row["ratio"] - 1) / 2:
+        found.append(f"its clock: {clock:.0f} and {other:.0f} MHz")
+    return "; ".join(found)
+
+
+def _by_kernel(points: pd.DataFrame) -> pd.DataFrame:
+    """One row per kernel and element type: points, median and range of their ratios, how many have which verdict."""
+    groups = points.groupby(["kernel", "dtype"], sort=False)
+    table = groups["ratio"].agg(points="size", ratio="median", least="min", largest="max")
+    for verdict in Verdict:
+        table[str(verdict)] = groups["verdict"].agg(lambda column, verdict=verdict: int((column == verdict).sum()))
+    return table.reset_index()
+
+
+def beside_recorded(folder: Path, recorded: Path = RECORDED) -> str:
+    """How the run in a folder compares with the recorded run of the same platform, in a line; empty without one."""
+    kept = recorded / folder.name
+    if not (kept / "device.json").is_file() or not (folder / "measurements.csv").is_file():
+        return ""
+    kernels = registry.load(checked=True)
+    found = compare(read(str(kept), kernels), read(str(folder), kernels), kernels)
+    return f"beside the recorded run, {found.line}; `tilewise compare {folder.name} {folder}` lists them"
