@@ -131,12 +131,11 @@ def _of_sweep(timed: pd.DataFrame, evidence: Evidence) -> tuple[Spec, pd.DataFra
 def _varied(rows: pd.DataFrame, evidence: Evidence) -> str | None:
     """The parameter that a figure of these rows runs over: the one with the most values; None if there is no such one.
 
-    One kernel has to have two values of it, and of several kernels each has to have three, so that there is a curve to
-    compare.
+    Every kernel has three values of it at one shape, so that there are curves to compare.
     """
     found = {}
     for name in evidence.parameters:
-        values = rows.groupby("kernel")[name].nunique()
-        if len(values) and values.min() >= (2 if len(values) == 1 else 3):
+        values = rows.groupby(["kernel", "n", "p", "m"])[name].nunique().groupby("kernel").max()
+        if len(values) and values.min() >= 3:
             found[name] = rows[name].nunique()
     return max(found, key=lambda name: found[name], default=None)
