@@ -24,6 +24,8 @@ __all__ = ["OVERVIEW", "check", "draw", "inline", "missing", "nothing", "rung", 
 
 #: A figure of curves has at most so many lines; more cannot be told apart.
 _MOST_CURVES = 12
+#: And the name of a line at most so many letters, for which its legend has room.
+_LONGEST_NAME = 40
 #: What the axis of a parameter says; another parameter's says its name.
 _RULERS = {"tile": "tile: width in elements", "ntb": "ntb: tiles per block"}
 #: Where the tables are that an entry may name.
@@ -114,7 +116,7 @@ def _of_sweep(timed: pd.DataFrame, evidence: Evidence) -> tuple[Spec, pd.DataFra
         over = {"x": x, "unit": _RULERS.get(x, x)}
         if lines == 1 and not special.published(chosen, x, evidence):
             return _BY_NAME["sweep"].but(**over), chosen
-        if lines <= _MOST_CURVES:
+        if lines <= _MOST_CURVES and chosen["line"].str.len().max() <= _LONGEST_NAME:
             return _BY_NAME["curves"].but(**over), chosen
     elif chosen["kernel"].nunique() == 1 and chosen[["block_x", "block_y"]].drop_duplicates().shape[0] > 1:
         return _BY_NAME["sweep"], chosen
