@@ -1,5 +1,6 @@
 """A point that goes wrong costs its own row, in the methods that run their points in one process, too."""
 
+import contextlib
 import dataclasses
 import importlib
 import io
@@ -179,6 +180,44 @@ def test_energy(work, monkeypatch, backend):
     assert (tiled["status"], tiled["message"].startswith("NVML does not report")) == ("unsupported", True)
 
 
+KEPT: dict = {}
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "message"),
+    [
+        (lambda A, B, C: np.matmul(A, B, out=C), "ok", ""),
+        (lambda A, B, C: np.copyto(C, KEPT.setdefault(id(C), A @ B)), "incorrect", "the timed product: "),
+        (lambda A, B, C: np.matmul(A[1:], B, out=C[1:]), "incorrect", ""),
+    ],
+    ids=["honest", "keeps C", "a part"],
+)
+@pytest.mark.parametrize("runs", [2, 60])
+def test_a_timing_is_verified_before_while_and_after(work, monkeypatch, backend, made, status, message, runs):
+    """NumPy plays CuPy, so that all of it runs but the launches and the clock."""
+    cupy = played()
+    for name in ("copyto", "empty", "empty_like", "random", "float32", "float64", "uint8"):
+        setattr(cupy, name, getattr(np, name))
+    device = backend(cupy)
+    device.device.gpu, device.config = {"l2_bytes": 100}, work.config
+    module, arrays = (sys.modules[f"tilewise.nvidia.{name}"] for name in ("backend", "operands"))
+    monkeypatch.setattr(arrays, "bound", lambda job, A, B, C: (lambda stream: made(A, B, C), {"registers": 7}, []))
+    monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([1.0]))
+
+    def execute(launch, batched):
+        assert batched
+        for _ in range(runs):
+            launch(MagicMock())
+
+    KEPT.clear()
+    job = next(job for job in work.jobs() if job.kernel.name == "tiled")
+    results = SimpleNamespace(last=lambda: {"times_ms": [1.0, 3.0, 2.0], "batch_ms": 1.5})
+    row = device._timed(job, SimpleNamespace(exec=execute), arrays.Operands(device.config), results, batched=True)
+    assert row["status"] == status and row["message"].startswith(message) and row["registers"] == 7
+    assert row.get("time_ms") == (2.0 if status == "ok" else None)
+    assert (row["bound_ratio"] < 1) == (status == "ok")
+
+
 def played():
     """A CuPy whose errors are never raised."""
     cupy = MagicMock()
@@ -191,7 +230,7 @@ def backend(monkeypatch):
     """The GPU's backend on a CuPy of one's choice; whatever was imported before is there again afterwards."""
     folder = "tilewise.nvidia"
     package = importlib.import_module(folder)
-    before = {name: package.__dict__.get(name) for name in ("backend", "cublas", "launcher", "runtime")}
+    before = {name: package.__dict__.get(name) for name in ("backend", "cublas", "launcher", "operands", "runtime")}
 
     def made(cupy):
         for name, module in (("cupy", cupy), ("cupy.cuda", cupy.cuda), ("cupy.cuda.runtime", cupy.cuda.runtime)):

@@ -122,7 +122,9 @@ class Emulator:
         self.shared = variables.arrays(symbols)
         ends = [symbol.offset + symbol.size for symbol in symbols if symbol.thread_local and symbol.section]
         self.thread_local_bytes = max(ends, default=0) + 8
-        self.variables, self.constants = variables.in_global_memory(symbols), variables.constant
+        self.variables, constant = variables.in_global_memory(symbols), variables.constant
+        #: Those that a kernel may write, so that they hold what an earlier launch left there.
+        self.written = [v for v in self.variables if v.name.rsplit("::", 1)[-1] not in constant]
         entry = next(symbol for symbol in symbols if symbol.name == "emulator_entry")
         self._begin = ctypes.addressof(ctypes.c_char.in_dll(self.library, "emulator_entry")) - entry.offset
         self.static_shared_bytes = static_shared_bytes(self.shared, self.instances)

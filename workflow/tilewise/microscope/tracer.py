@@ -62,8 +62,7 @@ class Tracer:
         self.way: dict[str, bool] = {}  # how the blocks of the last run were ordered
         self.emulator = Emulator(library)
         # Of constant memory nothing is counted, and nobody writes it.
-        constants = self.emulator.constants
-        self.variables = [v for v in self.emulator.variables if v.name.rsplit("::", 1)[-1] not in constants]
+        self.variables = self.emulator.written
         self.places = Places(library, source.path)
         kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))
         self.kinds = [FaultKind[name.upper()] for name in kinds]

@@ -23,6 +23,7 @@ from tilewise.measure.rows import failed, or_failed, outcome, timing
 from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
 from tilewise.nvidia.launcher import CudaError, Product, done
+from tilewise.nvidia.operands import Operands, bound, checks_after, surprised, verified
 from tilewise.nvidia.runtime import library, through_runtime
 from tilewise.study import verify
 from tilewise.study.points import Point
@@ -38,8 +39,6 @@ REFUSED = (
 )
 #: To empty the L2 cache, as many times its bytes are written.
 FLUSHES = 4
-#: What an array that holds no result yet is filled with: NaN in every floating-point type.
-BLANK = 0xFF
 #: A product that takes longer than this has no batched time, which would be its isolated time and cost as much again.
 BATCHED_BELOW_MS = 10
 
@@ -50,36 +49,6 @@ def uuid() -> str:
     # CuPy's own device properties end it at its first zero byte.
     raw = bytes(done(driver.cuDeviceGetUuid(0)).bytes).hex()
     return f"GPU-{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"
-
-
-class Operands:
-    """A, B, C and what C should be, for the shape and dtype at hand; jobs that share them come in a row."""
-
-    def __init__(self, config: Any):
-        self.settings = config["verification"]
-        self.seed = config["seed"]
-        self.shape: tuple | None = None
-
-    def prepare(self, dtype: str, n: int, p: int, m: int) -> None:
-        """Make the operands of a shape, unless they are there."""
-        if self.shape == (dtype, n, p, m):
-            return
-        self.shape = self.A = self.B = self.C = self.reference = None
-        cupy.get_default_memory_pool().free_all_blocks()
-        self.A, self.B = verify.operands(cupy, dtype, n, p, m, self.seed)
-        self.C = cupy.empty((n, m), result_of(dtype).stored)
-        if 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
-            self.reference = verify.reference(self.A, self.B, dtype)
-        self.shape = (dtype, n, p, m)
-
-    def check(self) -> verify.Check:
-        """Verify C as it is now."""
-        assert self.shape
-        dtype, _, p, _ = self.shape
-        runtime.deviceSynchronize()
-        if self.reference is not None:
-            return verify.check(self.C, *self.reference, dtype, p)
-        return verify.check_rows(self.A, self.B, self.C, dtype, self.settings["rows"], self.seed)
 
 
 class Samples:
@@ -112,33 +81,16 @@ class Samples:
         return np.fromfile(newest, dtype="<f4")
 
 
-def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row, list[Any]]:
-    """A job as a function of a stream's address, the columns that the loaded kernel reports, and arrays to keep."""
-    if job.kernel.library:
-        point = job.point
-        return gemm(point.dtype, point.n, point.p, point.m, A, B, C), {}, []
-    spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
-    arrays = {"A": A, "B": B, "C": C} | spaces
-    product = Product(job, {name: array.data.ptr for name, array in arrays.items()})
-    return product, product.facts(job), list(spaces.values())
-
-
-def verified(job: Job, operands: "Operands") -> tuple[Callable[[int], None], Row, bool, list[Any]]:
-    """A job run once: its launch, its row, whether the product is right, and arrays to keep while it is launched."""
-    point = job.point
-    operands.prepare(point.dtype, point.n, point.p, point.m)
-    launch, facts, kept = bound(job, operands.A, operands.B, operands.C)
-    verify.poison(operands.C, point.dtype, job.kernel.reads_c)
-    launch(0)
-    found = operands.check()
-    return launch, job.row | facts | outcome(job, found), found.ok, kept
-
-
 class Backend:
     """The GPU that CUDA calls device 0."""
 
     def __init__(self, setting: Setting):
         self.device, self.config, self.samples = setting.device, setting.config, setting.samples
+
+    @functools.cached_property
+    def scratch(self) -> Any:
+        """An array whose writing leaves nothing else in the L2 cache."""
+        return cupy.empty(FLUSHES * self.device.gpu["l2_bytes"], cupy.uint8)
 
     # ---- Timing by NVBench ------------------------------------------------------------------------------------------
 
@@ -198,23 +150,24 @@ class Backend:
         cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
 
     def _timed(self, job: Job, state: Any, operands: Operands, results: Samples, batched: bool) -> Row:
-        """Verify, time and verify again. A product that is wrong is never timed."""
-        launch, row, right, _kept = verified(job, operands)
+        """Verify, time with surprises and verify again. A product that is wrong is never timed.
+
+        The errors of the row are those of the first product.
+        """
+        launch, row, right, spaces = verified(job, operands)
         if not right:
             return row
         if batched:
             with elapsed() as once_ms:  # the launch before this one may have loaded the kernel, too
                 launch(0)
             batched = once_ms[0] < BATCHED_BELOW_MS
-        verify.poison(operands.C, job.point.dtype, job.kernel.reads_c)
-        runtime.deviceSynchronize()
+        run = surprised(job, launch, operands, spaces, self.scratch)
         start = time.monotonic()
-        state.exec(lambda call: launch(call.get_stream().addressof()), batched=batched)
+        state.exec(lambda call: run(call.get_stream().addressof()), batched=batched)
         spent = time.monotonic() - start
-        found = operands.check()
-        row |= outcome(job, found)
-        if not found.ok:
-            return row | {"message": f"the timed product: {found.message}"}
+        for found in checks_after(run, operands):
+            if not found.ok:
+                return row | outcome(job, found) | {"message": f"the timed product: {found.message}"}
         measured = results.last()
         measured |= timing(measured.pop("times_ms"), job)
         return row | measured | {"timed_s": spent}
@@ -238,23 +191,22 @@ class Backend:
         The write that flushes it takes longer than the host needs to launch, so the events see no wait for the host.
         """
         operands, ours = Operands(self.config), uuid()
-        flushed = cupy.empty(FLUSHES * self.device.gpu["l2_bytes"], cupy.uint8)
         best_ms: dict[tuple, float] = {}
         for job in jobs:
-            run = functools.partial(self._screened, job, operands, flushed, best_ms)
+            run = functools.partial(self._screened, job, operands, best_ms)
             row = self.guarded(job, run, operands)
             answer(row | {"gpu_uuid": ours})
 
-    def _screened(self, job: Job, operands: Operands, flushed: Any, best_ms: dict[tuple, float]) -> Row:
+    def _screened(self, job: Job, operands: Operands, best_ms: dict[tuple, float]) -> Row:
         """Verify, then run a few times. What is slower than others from the first is not run again."""
         point, settings = job.point, self.config["tuning"]
-        launch, row, right, _kept = verified(job, operands)
+        launch, row, right, _spaces = verified(job, operands)
         if not right:
             return row
         alike = (point.kernel, *operands.shape) if operands.shape else ()
         times_ms: list[float] = []
         for _ in range(settings["runs"]):
-            flushed.fill(0)
+            self.scratch.fill(0)
             with elapsed() as ms:
                 launch(0)
             times_ms += ms
@@ -285,16 +237,18 @@ class Backend:
         operands = Operands(self.config)
 
         def measured(job: Job) -> Row:
-            launch, row, right, _kept = verified(job, operands)
+            launch, row, right, spaces = verified(job, operands)
             if not right:
                 return row
             try:
                 counter_mj = nvml.energy_counter(uuid())
             except nvml.Unreported as error:
                 return failed(job, Status.UNSUPPORTED, error)
+            run = surprised(job, launch, operands, spaces, self.scratch)
+            run.spoil(True)
             used = repeated(job.point, lambda: launch(0), runtime.deviceSynchronize, counter_mj)
             found = operands.check()
-            return row | outcome(job, found) | (used if found.ok else {})
+            return row | (used if found.ok else outcome(job, found))
 
         return [
             job.row
