@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from tilewise import RECORDED, UserError
 from tilewise.files import replacing, write_csv, write_json
 from tilewise.microscope.described import option_type
-from tilewise.recorded import compare
+from tilewise.recorded import check, compare, record, samples
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
 from tilewise.study import registry
 
@@ -38,6 +39,22 @@ def add(commands: Any) -> None:
     for name, words in (("csv", "one row per point"), ("json", "the whole comparison"), ("svg", "a picture")):
         comparing.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"write {words} into FILE")
     comparing.set_defaults(run=_compare)
+    recording = commands.add_parser(
+        "record",
+        allow_abbrev=False,
+        help="make a recorded run of results, or check recorded runs",
+        description="Make report/recorded/<platform> of results/<platform>, without what is private, if the run is "
+        "whole, of one commit and possible. With --check, say what is wrong with runs that are recorded. "
+        "docs/recording.md says what is checked. Exit status: 0, 1 if a run is refused, 2 if the folder is no run.",
+    )
+    recording.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help="results/<platform>; with --check recorded runs (all)"
+    )
+    recording.add_argument("--check", action="store_true", help="check recorded runs, write nothing")
+    recording.add_argument(
+        "--into", type=Path, default=RECORDED, metavar="FOLDER", help="where recorded runs are (report/recorded)"
+    )
+    recording.set_defaults(run=_record)
 
 
 def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], int]:
@@ -56,6 +73,38 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
         with replacing(options.svg) as temporary:
             temporary.write_text(picture.draw(found))
     return list(_lines(found)), 1 if found.is_worse else 0
+
+
+def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], int]:
+    if options.check:
+        folders = options.folders or sorted(path.parent for path in options.into.glob("*/device.json"))
+        if not folders:
+            raise UserError(f"{options.into}: no run is recorded there; name a folder")
+        return _checked(folders)
+    if len(options.folders) != 1:
+        raise UserError("record: name the folder of one run, such as results/nvidia-h200")
+    target, found = record.record(options.folders[0], options.into)
+    if found:
+        lines = [f"{options.folders[0]}: not recorded", *map(str, found)]
+        return [*lines, "docs/recording.md says how to mend each"], 1
+    return [f"{target}: recorded; see what changed with `git diff`", *_of_samples(target)], 0
+
+
+def _of_samples(target: Path) -> list[str]:
+    if not (target / samples.ARCHIVE).is_file():
+        return ["there are no samples in the results, so none are kept"]
+    return [f"{target / samples.ARCHIVE}: git ignores it; attach it to the release that brings this run"]
+
+
+def _checked(folders: Iterable[Path]) -> tuple[list[str], int]:
+    lines, status = [], 0
+    for folder in folders:
+        found = check.check(folder.resolve())
+        refused = [each for each in found if not each.why]
+        lines += [f"{folder}: {'refused' if refused else 'right, but for what is known' if found else 'right'}"]
+        lines += [f"  {each}" for each in found]
+        status |= bool(refused)
+    return lines, int(status)
 
 
 def _data(found: Comparison) -> dict[str, Any]:

@@ -1,0 +1,352 @@
+"""`tilewise record`: a run comes back as it was, and what is planted is refused by name."""
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+import yaml
+
+from tilewise import RECORDED, ROOT
+from tilewise.__main__ import main
+from tilewise.compile import build
+from tilewise.evidence import load_platform, point_of
+from tilewise.recorded import check, sources
+from tilewise.study import columns, registry
+from tilewise.study.device import read as read_device
+
+HOST, USER = "gpu-node-17", "alice"
+NAME = "nvidia-h200"
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def has_history():
+    try:
+        return git("rev-parse", "--is-shallow-repository") == "false"
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+pytestmark = pytest.mark.skipif(not has_history(), reason="this copy lacks git's history")
+
+
+def table(folder, name):
+    return pd.read_csv(f"{folder}/{name}", dtype={"commit": str, "changes": str, "node": str})
+
+
+def edited(folder, edit, name="measurements.csv"):
+    """Let `edit` change the rows of a file of a run, or replace them."""
+    rows = table(folder, name)
+    changed = edit(rows)
+    (rows if changed is None else changed).to_csv(f"{folder}/{name}", index=False)
+
+
+def hashed(folder, name, kernels):
+    """Give the rows of a file the hashes of their kernels."""
+    device = read_device(folder / "device.json")
+
+    def hash_of(row):
+        kernel = kernels[row["kernel"]]
+        if not kernel.source:
+            return row["build_sha256"]
+        if "instance" in row:
+            return build.source_sha256(kernel, row["instance"], device)
+        return build.row_sha256(kernel, point_of(row, kernel), device)
+
+    kinds = {"measurements.csv": "measurements", "instructions.csv": "instructions"}
+    rows = columns.read(folder / name, kinds.get(name, "tune"), registry.parameters(kernels))
+    rows.assign(build_sha256=[hash_of(row) for row in rows.to_dict("records")]).to_csv(folder / name, index=False)
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    """Results of the whole study at the commit of this clone, with the names of a machine and a user in them."""
+    folder, head = tmp_path_factory.mktemp("run") / NAME, git("rev-parse", "--short=10", "HEAD")
+    with sources.at(head) as tree, pytest.MonkeyPatch.context() as patch:
+        kernels = registry.load(tree / "kernels")
+        patch.setattr(synthetic, "KERNELS", kernels)
+        study = yaml.safe_load((tree / "config/config.yaml").read_text())
+        synthetic.write(folder, study=study, with_traffic=True, name="NVIDIA H200")
+        for name in ("measurements.csv", "instructions.csv", "tune/register_tile.csv"):
+            hashed(folder, name, kernels)
+
+    def as_measured(rows):
+        sizes = rows[["n", "p", "m"]].astype(float).prod(axis=1)
+        largest = rows["task"] == "task1c"
+        for name in (name for name in rows if name.startswith("time_")):
+            rows.loc[largest, name] = 2e-6 * sizes / 6000
+        times = rows["time_ms"]
+        rows["time_min_ms"] = rows[["time_min_ms", "time_q1_ms"]].min(axis=1)
+        refused = rows["status"] == "invalid_launch"
+        rows.loc[refused, "message"] = f"/home/{USER}/tilewise/kernels/x.cu: refused on {HOST}"
+        changes = dict.fromkeys(["changes", "alone", "processor"])
+        return rows.assign(gflops=2e-6 * sizes / times, commit=head, node=HOST, slurm_job=4711, **changes)
+
+    edited(folder, as_measured)
+    for path in [*folder.glob("facts/*.csv"), *folder.glob("tune/*.csv"), folder / "accuracy.csv"]:
+        if "commit" in table(path.parent, path.name):
+            edited(path.parent, lambda rows: rows.assign(commit=head), path.name)
+    machine = json.loads((folder / "device.json").read_text())
+    (folder / "device.json").write_text(json.dumps(machine | {"node": HOST, "slurm_job": "4711"}))
+    samples = folder / "samples/task1a/nvbench-0.json-bin"
+    samples.mkdir(parents=True)
+    np.arange(100, dtype=np.float32).tofile(samples / "0.bin")
+    (folder / "samples/task1a/nvbench-0.json").write_text("{}")
+    (folder / "samples/task1a/worker.log").write_text(f"/home/{USER}/tilewise on {HOST}")
+    return folder
+
+
+@pytest.fixture
+def results(whole_run, tmp_path):
+    return Path(shutil.copytree(whole_run, tmp_path / "results" / NAME))
+
+
+@pytest.fixture(scope="module")
+def made(whole_run, tmp_path_factory):
+    into = tmp_path_factory.mktemp("made")
+    assert main(["record", str(whole_run), "--into", str(into)]) == 0
+    return into / NAME
+
+
+@pytest.fixture
+def recorded(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "recorded" / NAME))
+
+
+def test_a_run_comes_back_as_it_was_without_what_is_private(whole_run, made, capsys):
+    assert main(["record", "--check", str(made)]) == 0
+    assert capsys.readouterr().out == f"{made}: right\n"
+    before, after = (load_platform(folder, recorded=True) for folder in (whole_run, made))
+    place = ["node", "slurm_job", "message"]
+    pd.testing.assert_frame_equal(before.measurements.drop(columns=place), after.measurements.drop(columns=place))
+    for name, facts in before.facts.items():
+        pd.testing.assert_frame_equal(facts, after.facts[name])
+    assert before.config == after.config and before.device.gpu == after.device.gpu
+    kept = [path for path in made.rglob("*") if path.suffix in (".csv", ".json", ".md")]
+    assert len(kept) > 30 and not [path for path in kept if re.search(f"{HOST}|{USER}|4711", path.read_text())]
+    assert set(after.measurements["node"]) == {after.device.node} == {"machine 1"}
+    refused = after.measurements[after.measurements["status"] == "invalid_launch"]
+    assert set(refused["message"]) == {"x.cu: refused on machine 1"}
+    # Digit by digit: a number that was read and written again may differ in its last.
+    lines = [(folder / "facts/bandwidth.csv").read_text() for folder in (whole_run, made)]
+    assert lines[0].splitlines() == lines[1].splitlines()
+
+
+def test_samples_are_an_archive_beside_the_run_that_git_ignores(whole_run, made, recorded, tmp_path):
+    with tarfile.open(made / "samples.tar.xz") as archive:
+        assert archive.getnames() == [f"samples/task1a/nvbench-0.json{end}" for end in ("", "-bin/0.bin")]
+        assert {member.mtime for member in archive} == {0}
+    subprocess.run(["sha256sum", "--check", "--quiet", "samples.sha256"], cwd=made, check=True)
+    assert subprocess.run(["git", "check-ignore", RECORDED / NAME / "samples.tar.xz"], cwd=ROOT).returncode == 0
+    (recorded / "samples.tar.xz").unlink()
+    assert check.check(recorded) == [], "it may be elsewhere"
+    assert main(["record", str(whole_run), "--into", str(tmp_path)]) == 0
+    same = [folder / "samples.tar.xz" for folder in (made, tmp_path / NAME)]
+    assert same[0].read_bytes() == same[1].read_bytes()
+
+
+def test_the_entry_has_the_cards_and_machines_of_a_run_that_was_resumed(results, tmp_path):
+    def elsewhere(rows):
+        later = rows["task"] == "task3"
+        rows["gpu_uuid"] = rows["grid_x"].notna().map({True: "GPU-aaaa1111-2", False: None})
+        rows.loc[later & rows["grid_x"].notna(), "gpu_uuid"] = "GPU-bbbb2222-3"
+        rows.loc[later, "node"] = "another-node"
+
+    edited(results, elsewhere)
+    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 0
+    entry = (tmp_path / "kept" / NAME / "README.md").read_text()
+    assert "| bbbb2222 | machine 2 | task3 |" in entry and re.search(r"\| aaaa1111 \| machine 1 \| task1a, ", entry)
+    assert git("rev-parse", "--short=10", "HEAD") in entry
+
+
+def put(column, value, **where):
+    """An edit that sets a column of the rows with some values; `value` may be a function of the column."""
+
+    def edit(rows):
+        chosen = pd.Series(True, rows.index)
+        for name, wanted in where.items():
+            chosen &= rows[name] == wanted
+        assert chosen.any()
+        rows.loc[chosen, column] = value(rows.loc[chosen, column]) if callable(value) else value
+
+    return edit
+
+
+def faster(rows):
+    """Times and rates that agree with each other, and with no H200."""
+    chosen = (rows["kernel"] == "tiled") & (rows["dtype"] == "float") & (rows["n"] == 8192) & (rows["tile"] == 32)
+    times = [name for name in rows if name.startswith("time_")]
+    rows.loc[chosen, times] /= 9
+    rows.loc[chosen, "gflops"] *= 9
+
+
+def without_task(folder):
+    """A task is gone from everywhere, also from the config that says what was asked for."""
+    (folder / "facts/task2b.csv").unlink()
+    edited(folder, lambda rows: rows[rows["task"] != "task2b"])
+    config = json.loads((folder / "config.json").read_text())
+    del config["tasks"]["task2b"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+PLANTED = {
+    "hash": (
+        lambda run: edited(run, put("build_sha256", "1" * 64, kernel="naive", task="task1a", n=1024, block_x=16)),
+        r"hashes: measurements.csv: \d rows of naive .* the first has 1111111111, not [0-9a-f]{10}",
+    ),
+    "hash of the machine code": (
+        lambda run: edited(run, put("build_sha256", "1" * 64, kernel="dmma"), "instructions.csv"),
+        "hashes: instructions.csv: .* of dmma",
+    ),
+    "rate above the roof": (
+        lambda run: edited(run, faster),
+        r"possible: measurements.csv: \w+ tiled float 8192x8192x8192 .*: [\d,]+ GFLOP/s are above the roof of 67",
+    ),
+    "rate that is not that of the time": (
+        lambda run: edited(run, put("gflops", lambda rate: rate * 1.001, kernel="tiled", dtype="float")),
+        "possible: .* are not those of its time",
+    ),
+    "times out of order": (
+        lambda run: edited(run, put("time_q1_ms", lambda time: time * 2, kernel="kij", task="cpu")),
+        "possible: .*contradict each other",
+    ),
+    "bandwidth above the peak": (
+        lambda run: edited(run, put("measured", 5500.0, quantity="memory_bandwidth"), "facts/bandwidth.csv"),
+        "possible: bandwidth: memory_bandwidth float: 5,500 GB/s",
+    ),
+    "task": (without_task, "whole: it lacks the tasks task2b of the study"),
+    "point": (
+        lambda run: edited(run, lambda rows: rows[~((rows["kernel"] == "tiled") & (rows["tile"] == 8))]),
+        "whole: task2a: 5 of 20 points have no row: tiled float 1024x1024x1024 tile=8",
+    ),
+    "setting": (
+        lambda run: (run / "config.json").write_text((run / "config.json").read_text().replace("524", "525")),
+        "whole: config.json: 'seed' is not as in config/config.yaml",
+    ),
+    "missing file": (lambda run: (run / "occupancy.csv").unlink(), "files: occupancy.csv: there is no such file"),
+    "missing facts": (
+        lambda run: (run / "facts/energy.csv").unlink(),
+        "files: facts/energy.csv: there is no such file",
+    ),
+    "damaged file": (lambda run: cut(run / "traffic.csv"), r"files: .*/traffic.csv: "),
+    "damaged JSON": (lambda run: cut(run / "config.json"), r"files: .*/config.json: this is not JSON"),
+    "column of another schema": (
+        lambda run: edited(run, lambda rows: rows.rename(columns={"time_ms": "ms"})),
+        r"files: .*/measurements.csv: the column 'time_ms' is missing",
+    ),
+    "column of no schema": (
+        lambda run: edited(run, lambda rows: rows.assign(mood=1), "facts/energy.csv"),
+        r"files: .*/facts/energy.csv: the column 'mood' is none of this study",
+    ),
+    "file of no run": (
+        lambda run: (run / "notes.txt").write_text("hello"),
+        "files: notes.txt: this does not belong to a run",
+    ),
+    "status": (
+        lambda run: edited(run, put("status", "incorrect", kernel="tiled", tile=8, dtype="float", n=1024)),
+        "statuses: measurements.csv: task2a tiled float 1024x1024x1024 .*: incorrect",
+    ),
+    "no status": (
+        lambda run: edited(run, put("status", "great", kernel="tiled", tile=8, dtype="float", n=1024)),
+        "statuses: .*: 'great' is no status",
+    ),
+    "two commits": (
+        lambda run: edited(run, put("commit", "0123456789", task="task3")),
+        r"commit: it was measured by 2 states of the sources: \w{10} \(.*\); 0123456789 \(task3\)",
+    ),
+    "a commit with changes": (
+        lambda run: edited(run, put("changes", "kernels/textbook/naive.cu", task="task1a")),
+        r"commit: task1a: measured by no commit: \w{10} with changes in kernels/textbook/naive.cu",
+    ),
+    "an unknown commit": (
+        lambda run: edited(run, put("commit", "0123456789")),
+        "commit: this clone does not have the commit 0123456789",
+    ),
+    "path": (
+        lambda run: edited(run, put("message", "see /home/bob/kernels/x.cu", status="invalid_launch")),
+        "private: measurements.csv: '/home/bob/kernels/x.cu'",
+    ),
+    "name of a machine": (
+        lambda run: edited(run, put("node", "bobs-pc", task="task3")),
+        "private: measurements.csv: the name of a machine or job, 'bobs-pc'",
+    ),
+    "samples": (
+        lambda run: cut(run / "samples.tar.xz"),
+        "files: samples.tar.xz: it does not have the hash of samples.sha256",
+    ),
+    "entry": (lambda run: (run / "README.md").write_text("The fastest GPU of all."), "entry: README.md: "),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_what_is_planted_in_a_recorded_folder_is_refused_by_name(planted, recorded, capsys):
+    plant, said = PLANTED[planted]
+    plant(recorded)
+    assert main(["record", "--check", str(recorded)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{recorded}: refused"
+    assert [line for line in lines if re.match(f"  refused: {said}", line)], lines
+
+
+def test_a_run_of_two_commits_is_not_recorded_and_the_old_one_stays(results, tmp_path, capsys):
+    into = tmp_path / "kept"
+    assert main(["record", str(results), "--into", str(into)]) == 0
+    before = {path: path.read_bytes() for path in into.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    edited(results, put("commit", "0123456789", task="task3"))
+    edited(results, put("build_sha256", "1" * 64, kernel="multi_tile", task="task3"))
+    assert main(["record", str(results), "--into", str(into)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(f"{results}: not recorded\nrefused: ") and "0123456789 (task3)" in said
+    assert "rows of multi_tile are of other sources" in said
+    assert {path: path.read_bytes() for path in into.rglob("*") if path.is_file()} == before
+    assert [path.name for path in into.iterdir()] == [NAME], "nothing is left over"
+
+
+def test_the_recorded_runs_are_right_but_for_what_is_known(capsys):
+    assert main(["record", "--check"]) == 0, capsys.readouterr().out
+
+
+def test_an_exception_holds_for_its_line_alone_and_not_for_ever(recorded):
+    def found():
+        return [(each.says, each.why) for each in check.check(recorded)]
+
+    (recorded / "occupancy.csv").unlink()
+    [(says, why)] = found()
+    assert why == ""
+    known = [{"says": says, "why": "lost"}]
+    (recorded.parent / "exceptions.yaml").write_text(yaml.dump({NAME: known, "another": known}))
+    assert found() == [(says, "lost")]
+    (recorded / "tile_choice.csv").unlink()
+    assert [why for _, why in found()] == ["lost", ""]
+    (recorded.parent / "exceptions.yaml").write_text(yaml.dump({NAME: [*known, {"says": "x", "why": "y"}]}))
+    assert found()[2:] == [("exceptions.yaml: nothing says any longer: x", "")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["record", "{empty}"], "{empty}: it has no device.json, so it is not a run"),
+        (["record", "--check", "{empty}"], "{empty}: it has no device.json, so it is not a run"),
+        (["record"], "record: name the folder of one run"),
+        (["record", "--check", "--into", "{empty}"], "{empty}: no run is recorded there"),
+        (["record", "{made}", "--into", "{made}/.."], "{made}: this is recorded already"),
+    ],
+)
+def test_bad_input_is_one_message(words, said, made, tmp_path, capsys):
+    places = {"empty": tmp_path, "made": made}
+    assert main([word.format(**places) for word in words]) == 2
+    assert capsys.readouterr().err.startswith(f"tilewise: {said.format(**places)}")

@@ -1,0 +1,341 @@
+"""Checks a run that is kept, or is to be: whether it is whole, of one commit, possible, and free of what is private.
+
+Every check says what it finds in lines that name the place. What is known of a recorded run stands in
+report/recorded/exceptions.yaml with the reason; a line there that no check says any longer is a finding, too.
+"""
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tilewise import KERNELS, ROOT, UserError
+from tilewise.compile import build
+from tilewise.evidence import Platform, load_platform, point_of
+from tilewise.files import read_json
+from tilewise.measure.methods import METHODS
+from tilewise.measure.words import is_right
+from tilewise.recorded import entry, possible, samples, sources
+from tilewise.recorded.possible import about
+from tilewise.study import columns, registry, sweeps
+from tilewise.study.columns import WHOLE
+from tilewise.study.device import Device
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
+from tilewise.study.schema import read_yaml
+from tilewise.study.status import Status
+from tilewise.study.sweeps import Target
+
+#: What is known of the recorded runs beside it, by platform: lines of checks, each with the reason.
+EXCEPTIONS = "exceptions.yaml"
+#: Files of a run that only somebody who asks for them has, and those that recording adds.
+ON_REQUEST = ("counters.csv",)
+BY_RECORDING = (entry.NAME, "parts.csv", samples.DIGEST, samples.ARCHIVE)
+#: A message names so many of a kind.
+LISTED = 3
+#: What nobody hands in: an absolute path, an address of mail.
+PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|[\w.+-]+@[\w-]+\.[a-z]{2,}")
+#: How recording calls the machines of a run.
+MACHINE = re.compile(r"machine \d+")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check says; `why` is the reason if it is known."""
+
+    check: str
+    says: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{'known' if self.why else 'refused'}: {self.check}: {self.says}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A run in a folder with what it is checked against: the `kernels` and the `study` (its config) of its commit.
+
+    `known` is whether this clone has that commit; without it they are those of today.
+    """
+
+    folder: Path
+    platform: Platform
+    commit: str
+    known: bool
+    kernels: Mapping[str, Kernel]
+    study: Mapping[str, Any]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of measurements.csv."""
+        return self.platform.measurements.to_dict("records")
+
+
+def check(folder: Path) -> list[Finding]:
+    """What there is to say about a run in a folder such as report/recorded/nvidia-h200; nothing if all is right.
+
+    What EXCEPTIONS beside the folder knows has a reason. Raises UserError if the folder is no run.
+    """
+    if not (folder / "device.json").is_file():
+        raise UserError(
+            f"{folder}: it has no device.json, so it is not a run; give a folder such as results/nvidia-h200"
+        )
+    beside = folder.parent / EXCEPTIONS
+    exceptions = (read_yaml(beside) or {}) if beside.is_file() else {}
+    known = {each["says"]: each["why"] for each in exceptions.get(folder.name, ())}
+    found = [replace(each, why=known.pop(each.says, "")) for each in _findings(folder)]
+    return found + [Finding("exceptions", f"{EXCEPTIONS}: nothing says any longer: {says}") for says in known]
+
+
+def _findings(folder: Path) -> Iterator[Finding]:
+    device, config = read_json(folder / "device.json"), {}
+    with contextlib.suppress(UserError):
+        config = read_json(folder / "config.json")
+    commit = _commit_of(folder, device)
+    with sources.at(commit) as tree:
+        kernels, study = _study(tree)
+        broken = [Finding("files", each) for each in _files(folder, config, kernels)]
+        yield from broken
+        yield from (Finding("private", each) for each in private(folder))
+        if any(each.says.startswith(str(folder)) for each in broken) or not config:
+            return  # what cannot be read cannot be checked
+        platform = load_platform(folder, recorded=True, kernels=kernels)
+        kept = Kept(folder, platform, commit, tree is not None, kernels, study)
+        for name, one in CHECKS.items():
+            yield from (Finding(name, says) for says in one(kept))
+
+
+def _commit_of(folder: Path, device: Mapping[str, Any]) -> str:
+    """The commit of most of a run's rows, or else of its device.json, which older runs have."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        stated = pd.read_csv(folder / "measurements.csv", usecols=["commit"], dtype=str)["commit"].dropna()
+        return stated.mode()[0]
+    return str(device.get("commit") or "")
+
+
+def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
+    """The registry and the config of a commit; those of today if it has other forms of them, or is not known."""
+    with contextlib.suppress(UserError, LookupError, TypeError):
+        if tree:
+            return registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
+    return registry.load(KERNELS, checked=True), read_yaml(ROOT / "config" / "config.yaml")
+
+
+# ---- Files -----------------------------------------------------------------------------------------------------------
+
+
+def files_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The files that a whole run has, by their path in its folder, with their kind in columns.FILES; "" for JSON."""
+    methods = {task: its.get("method", "sweep") for task, its in config.get("tasks", {}).items()}
+    facts = {f"facts/{task}.csv": method for task, method in methods.items() if not METHODS[method].on_request}
+    whole = {f"{name}.csv": name for name in WHOLE}
+    return {"device.json": "", "config.json": "", "measurements.csv": "measurements", "accuracy.csv": "accuracy"} | (
+        whole | facts
+    )
+
+
+def _files(folder: Path, config: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
+    """Files that are missing, damaged, of another form, or none of a run."""
+    wanted, parameters = files_of(config), registry.parameters(kernels)
+    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    for name in wanted:
+        if name not in there and name not in ON_REQUEST:
+            yield f"{name}: there is no such file"
+    for name in sorted(there - set(wanted) - set(BY_RECORDING)):
+        kernel = name.removeprefix("tune/").removesuffix(".csv")
+        if kernel not in kernels or name != f"tune/{kernel}.csv":
+            yield f"{name}: this does not belong to a run that is kept"
+    kinds = {name: wanted.get(name) or ("tune" if name.startswith("tune/") else "parts") for name in there}
+    for name in sorted(there):
+        if name.endswith(".json"):
+            with _said() as said:
+                read_json(folder / name)
+        elif name.endswith(".csv"):
+            with _said() as said:
+                table = columns.read(folder / name, kinds[name], parameters)
+                strange = [each for each in table if each not in columns.of(kinds[name], parameters)]
+                said += [f"{folder / name}: the column '{each}' is none of this study" for each in strange]
+        else:
+            continue
+        yield from said
+    yield from samples.damage(folder)
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[list[str]]:
+    """A list that gets the message of a UserError that the block raises."""
+    said: list[str] = []
+    try:
+        yield said
+    except UserError as error:
+        said.append(str(error))
+
+
+def private(folder: Path) -> Iterator[str]:
+    """Places that name a machine, a user or a path."""
+    device = read_json(folder / "device.json")
+    if device.get("node") and not MACHINE.fullmatch(device["node"]):
+        yield f"device.json: the name of a machine, '{device['node']}'"
+    for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md")):
+        place, text = path.relative_to(folder), path.read_text(errors="replace")
+        found = dict.fromkeys(each[0] for each in PRIVATE.finditer(text))
+        yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
+        names = _cells(path, "node") | _cells(path, "slurm_job") if path.suffix == ".csv" else set()
+        yield from (
+            f"{place}: the name of a machine or job, '{each}'" for each in sorted(names) if not MACHINE.fullmatch(each)
+        )
+
+
+def _cells(path: Path, column: str) -> set[str]:
+    """What a column of a CSV holds; nothing if there is no such column."""
+    with contextlib.suppress(ValueError, OSError):
+        return set(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna())
+    return set()
+
+
+# ---- What was run ----------------------------------------------------------------------------------------------------
+
+
+def _whole(kept: Kept) -> Iterator[str]:
+    """Tasks and settings that differ from the study's, and points that are missing or were not asked for."""
+    asked, wanted = kept.platform.config, kept.study
+    if not kept.platform.has_gpu:
+        yield "it has no times of a GPU"
+    if kept.platform.device.platform != kept.folder.name:
+        yield f"device.json: the platform is '{kept.platform.device.platform}', the folder '{kept.folder.name}'"
+    lacking = [task for task in wanted["tasks"] if task not in asked["tasks"]]
+    if lacking:
+        yield f"it lacks the tasks {_some(lacking)} of the study"
+    for name in wanted:
+        if name in ("tasks", "platforms", "slurm", "strict"):
+            continue
+        if asked.get(name) != wanted[name]:
+            yield f"config.json: '{name}' is not as in config/config.yaml"
+    changed = [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task, its) != its]
+    if changed:
+        yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml"
+    for task, its in asked["tasks"].items():
+        if its.get("method", "sweep") == "sweep":
+            yield from _points(kept, task)
+
+
+def _points(kept: Kept, task: str) -> Iterator[str]:
+    """Points of a sweep without a row, and rows that are no points of it."""
+    platform = kept.platform.name
+    gpu = platform if any(platform in kernel.tuned for kernel in kept.kernels.values()) else ""
+    try:
+        asked = sweeps.expand(kept.platform.config, kept.kernels, task, Target(kept.platform.device.backend, gpu))
+    except UserError as error:
+        yield f"{task}: {error}"
+        return
+    rows = [row for row in kept.rows if row["task"] == task]
+    points = [point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None for row in rows]
+    there = {replace(point, parameters=tuple(sorted(point.parameters))) for point in points if point}
+    wanted = {replace(point, parameters=tuple(sorted(point.parameters))): point for point in asked}
+    lacking = [point.label() for key, point in wanted.items() if key not in there]
+    if lacking:
+        yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
+    strange = sorted(point.label() for point in there - set(wanted)) + ["one of no kernel"] * points.count(None)
+    if strange:
+        yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
+
+
+def _of_one_commit(kept: Kept) -> Iterator[str]:
+    """States of the sources, if there are several, or if they are no commit."""
+    states, parts = kept.platform.commits, kept.platform.parts
+    listed = parts.groupby("commit", sort=False)["tasks"].agg(" ".join) if len(parts) else pd.Series(dtype=str)
+    if len(listed) > 1:
+        named = "; ".join(f"{commit} ({_some(list(dict.fromkeys(tasks.split())))})" for commit, tasks in listed.items())
+        yield f"parts.csv: it was measured by {len(listed)} states of the sources: {named}"
+    if len(states) > 1:
+        named = "; ".join(f"{state} ({_some(tasks)})" for state, tasks in states.items())
+        yield f"it was measured by {len(states)} states of the sources: {named}"
+    for state, tasks in states.items():
+        if not sources.COMMIT.fullmatch(state):
+            yield f"{_some(tasks) or 'it'}: measured by no commit: {state}"
+    if not kept.known and sources.COMMIT.fullmatch(kept.commit):
+        yield f"this clone does not have the commit {kept.commit}, so it cannot tell the hashes; fetch it"
+
+
+def _hashes(kept: Kept) -> Iterator[str]:
+    """Kernels of which rows have other hashes than their sources have at the commit."""
+    facts = kept.platform.facts
+    hashes = functools.cache(functools.partial(_hash, kept.kernels, kept.platform.device))
+    for name, table in {"measurements.csv": kept.platform.measurements, "tune": facts["tune"]}.items():
+        rows = table[table["build_sha256"] != ""].to_dict("records")
+        yield from _differing(
+            name,
+            [
+                (row, hashes(point_of(row, kept.kernels[row["kernel"]])))
+                for row in rows
+                if row["kernel"] in kept.kernels and kept.kernels[row["kernel"]].source
+            ],
+        )
+    rows = [row for row in facts["instructions"].to_dict("records") if row["kernel"] in kept.kernels]
+    device = Device.of("9.0") if not kept.platform.has_gpu else kept.platform.device
+    yield from _differing(
+        "instructions.csv",
+        [(row, build.source_sha256(kept.kernels[row["kernel"]], row["instance"], device)) for row in rows],
+    )
+
+
+def _hash(kernels: Mapping[str, Kernel], device: Device, point: Point | None) -> str:
+    """What `build_sha256` is by the sources; empty for a point that the kernel does not take."""
+    try:
+        return build.row_sha256(kernels[point.kernel], point, device) if point else ""
+    except UserError:
+        return ""
+
+
+def _differing(place: str, hashes: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[str]:
+    found: dict[str, list[str]] = {}
+    for row, own in hashes:
+        if row["build_sha256"] != own:
+            pair = f"{row['build_sha256'][:10]}, not {own[:10] or 'that of any build'}"
+            found.setdefault(row["kernel"], []).append(pair)
+    for kernel, pairs in found.items():
+        yield f"{place}: {len(pairs)} rows of {kernel} are of other sources than the commit's; the first has {pairs[0]}"
+
+
+# ---- What came out ---------------------------------------------------------------------------------------------------
+
+
+def _statuses(kept: Kept) -> Iterator[str]:
+    """Rows that are not right, and facts that are not."""
+    known = {str(status) for status in Status}
+    tables = {"measurements.csv": kept.platform.measurements}
+    tables |= {name: table for name, table in kept.platform.facts.items() if "status" in table and name != "tune"}
+    for name, table in tables.items():
+        for row in table[~table["status"].isin([Status.OK, Status.NOT_TIMED])].to_dict("records"):
+            if row["status"] not in known and (row["status"] or name not in WHOLE):
+                yield f"{name}: {about(row)}: '{row['status']}' is no status"
+            elif row["status"] and name not in WHOLE and not is_right(row):
+                yield f"{name}: {about(row)}: {row['status']}: {' '.join(row['message'].split())[:120]}"
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join([*names[:LISTED], *([f"{len(names) - LISTED} more"] if len(names) > LISTED else [])])
+
+
+def _entry(kept: Kept) -> Iterator[str]:
+    """An entry that is not what its data say."""
+    path = kept.folder / entry.NAME
+    if path.is_file() and path.read_text(errors="replace") != entry.text(kept.folder, kept.platform):
+        yield f"{entry.NAME}: it is not what `tilewise record` writes of these data"
+
+
+#: Every check of what a run holds: its name, and what says where it fails.
+CHECKS: dict[str, Callable[[Kept], Iterator[str]]] = {
+    "whole": _whole,
+    "commit": _of_one_commit,
+    "hashes": _hashes,
+    "statuses": _statuses,
+    "entry": _entry,
+    "possible": lambda kept: possible.wrong(kept.platform, kept.kernels),
+}

@@ -1,0 +1,106 @@
+"""Whether the numbers of a run can be: times in their order, and no rate above what the device can do."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from tilewise.evidence import Platform, data_sheets
+from tilewise.measure.tensor_core import SCHEMES
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
+from tilewise.study.kernel import Kernel
+from tilewise.study.status import Status
+
+#: A clock is read with some error, and NVIDIA prints rates at a clock below the highest: by these a rate may exceed.
+READING, PRINTED = 1.01, 1.15
+#: Times and rates are written in full, so they agree to more digits than this.
+ROUNDED = 1e-6
+#: The board may take more than its limit for a moment.
+OVER_THE_LIMIT = 1.1
+#: Kernels whose products are several of a shorter type, other than those with a scheme: the type, and how many.
+IN_PARTS: dict[str, tuple[str, Callable[[Mapping[str, Any]], int]]] = {
+    "triton_tf32x3": ("tf32", lambda row: 3),
+    "double_from_int8": ("int8", lambda row: int(row["moduli"])),
+}
+
+
+def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
+    """What contradicts itself or exceeds a roof, a line each."""
+    swept = [task for task, entry in platform.config["tasks"].items() if "method" not in entry]
+    for row in platform.measurements.to_dict("records"):
+        if row["status"] != Status.OK:
+            continue
+        if pd.isna(row["time_ms"]):
+            if row["task"] in swept:  # other methods make launches that they do not time
+                yield f"measurements.csv: {about(row)}: ok, but without a time"
+            continue
+        if not _ordered(row):
+            yield f"measurements.csv: {about(row)}: its times contradict each other"
+        rate = 2e-6 * row["n"] * row["p"] * row["m"] / row["time_ms"] if row["time_ms"] else math.inf
+        if abs(row["gflops"] / rate - 1) > ROUNDED:
+            yield f"measurements.csv: {about(row)}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
+    if not platform.has_gpu:
+        return
+    peaks = _peaks(platform)
+    tables = {name: platform.facts[name] for name in ("energy", "tune")}
+    for name, table in ({"measurements.csv": platform.measurements} | tables).items():
+        for row in table[table["gflops"].notna()].to_dict("records"):
+            roof = _roof(row, kernels.get(row["kernel"]), peaks)
+            if roof and row["gflops"] > roof:
+                yield f"{name}: {about(row)}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof:,.0f}"
+    yield from _of_facts(platform)
+
+
+def _ordered(row: Mapping[str, Any]) -> bool:
+    """Whether the extremes, the quartiles and the median of a row's times stand in their order."""
+    names = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
+    rows = ([row[name] for name in each if not pd.isna(row[name])] for each in names)
+    return all(low <= high * (1 + ROUNDED) for each in rows for low, high in pairwise(each)) and row["time_ms"] > 0
+
+
+def _of_facts(platform: Platform) -> Iterator[str]:
+    """Bandwidths and rates above what clocks and units allow, and more power than the limit."""
+    for row in platform.facts["bandwidth"].to_dict("records"):
+        if row["measured"] > READING * row["datasheet"]:
+            peak = f"{row['measured']:,.0f} {row['unit']} are above the peak of {row['datasheet']:,.0f}"
+            yield f"bandwidth: {row['quantity']} {row['dtype']}: {peak}"
+    limit = platform.device.gpu.get("power_limit_w")
+    for row in platform.facts["energy"].to_dict("records"):
+        if limit and row["watts"] > OVER_THE_LIMIT * limit:
+            yield f"energy: {about(row)}: {row['watts']:.0f} W, with a limit of {limit:.0f}"
+
+
+def _peaks(platform: Platform) -> dict[str, float]:
+    """The rate that nothing exceeds on a GPU, by element type, in GFLOP/s: computed, and as NVIDIA prints it."""
+    gpu, measured, sheet = platform.device.gpu, platform.facts["bandwidth"], data_sheets()
+    printed = sheet[(sheet["device"] == gpu["name"]) & sheet["quantity"].isin(["multiply_add_rate", "tensor_rate"])]
+    of_type = (PRINTED * printed.groupby("dtype")["value"].max()).to_dict()
+    doubles = (measured["quantity"] == "tensor_rate") & (measured["dtype"] == "double") & measured["measured"].notna()
+    for dtype, peak in (gpu.get("peak_gflops") or {}).items():
+        if dtype == "double" and (doubles.any() or dtype in of_type):
+            peak *= 2  # it is that of the CUDA cores; the tensor cores of such a GPU do twice as much
+        of_type[dtype] = min(of_type.get(dtype, math.inf), READING * peak)
+    return of_type
+
+
+def _roof(row: Mapping[str, Any], kernel: Kernel | None, peaks: Mapping[str, float]) -> float | None:
+    """The rate that no run of a row's kernel exceeds, in GFLOP/s; None where that is not known, as on a CPU."""
+    if kernel is None or not kernel.on_gpu:
+        return None
+    scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if row["dtype"] == "float" else None
+    dtype, products = (scheme.dtype, len(scheme.products)) if scheme else (row["dtype"], 1)
+    if kernel.name in IN_PARTS:
+        dtype, count = IN_PARTS[kernel.name]
+        products = count(row)
+    return peaks[dtype] / products if dtype in peaks else None
+
+
+def about(row: Mapping[str, Any]) -> str:
+    """A row in words: task, kernel, type, shape and parameters, as far as it has them."""
+    words = [str(row[name]) for name in ("task", "kernel", "quantity", "dtype") if row.get(name)]
+    words += ["x".join(str(row[name]) for name in SHAPE)] if "n" in row and not pd.isna(row["n"]) else []
+    chosen = [name for name in columns.choice(columns.parameters_of(row)) if name in row and not pd.isna(row[name])]
+    return " ".join([*words, *(f"{name}={row[name]}" for name in chosen)])
