@@ -66,9 +66,7 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
     if options.json:
         write_json(_data(found), options.json)
     if options.svg:
-        from tilewise.recorded import (
-            picture,
-        )  # Matplotlib takes a second, which a comparison without a picture need not
+        from tilewise.recorded import picture  # Matplotlib loads in a second; other comparisons do without
 
         with replacing(options.svg) as temporary:
             temporary.write_text(picture.draw(found))
