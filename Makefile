@@ -10,13 +10,15 @@ PYTEST ?= -m "not slow"
 EXTRAS := $(if $(shell command -v nvidia-smi),-gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help quick report test lint clean
+.PHONY: help quick report test lint clean lock
 
 # $(call step,what,command): a line with how long it took; what the command prints is shown if it fails. pip's warnings,
 # such as those of an index that is not there, are no failures.
 step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); said=$$($(2) 2>&1) && echo "$$(($$(date +%s) - begin)) s" \
 	|| { status=$$?; printf 'failed\n%s\n' "$$said"; exit $$status; }
-pip = $(BIN)/python -m pip install -qq --disable-pip-version-check --editable
+pip = $(BIN)/python -m pip install -qq --disable-pip-version-check
+# $(call packages,names): what those files of requirements/ name, by version and hash, then the project itself.
+packages = { $(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(pip) --no-deps --editable .; }
 
 # Typed without a name, make makes the report.
 report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write results/report.html
@@ -46,14 +48,21 @@ clean: ## remove the results, the logs and what Snakemake keeps; not .venv
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-$(VENV)/run$(EXTRAS): pyproject.toml
+lock: ## choose every version anew and write requirements/; needs uv (pip install uv)
+	uv lock --quiet --upgrade
+	uv export $(exported) --output-file requirements/run.txt
+	for extra in $(extras); do uv export $(exported) --extra $$extra --output-file requirements/$$extra.txt; done
+	rm uv.lock  # it holds addresses of a registry
+
+$(VENV)/run$(EXTRAS): pyproject.toml requirements/run.txt requirements/gpu.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 to 3.14, this is " + sys.version.split()[0]) if not (3, 11) <= sys.version_info[:2] < (3, 15) else 0'
+	@test "$$(uname -sm)" = 'Linux x86_64' || { echo "Tilewise needs Linux on x86-64, this is $$(uname -sm)"; exit 1; }
 	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(VENV))
-	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(pip) .$(if $(EXTRAS),[gpu]))
+	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(if $(EXTRAS),gpu,run)))
 	@touch $@
 
-$(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS)
-	$(call step,installing the packages of the tests,$(pip) .[test$(if $(EXTRAS),$(comma)gpu)])
+$(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
+	$(call step,installing the packages of the tests,$(call packages,test $(if $(EXTRAS),gpu)))
 	@touch $@
 
 # clang-tidy reads a header with the sources that include it; these have none.
@@ -61,4 +70,6 @@ tidied := kernels/emulator/*/*.cpp kernels/emulator/include/cuda_pipeline.h kern
 	kernels/emulator/include/cooperative_groups/*.h kernels/emulator/cpu_cache/cache.h
 clang-format := python -c 'import clang_format; clang_format.clang_format()'
 clang-tidy := python -c 'import clang_tidy; clang_tidy.clang_tidy()'
-comma := ,
+# One file for each extra of pyproject.toml, whole in itself; they agree because they come from one resolution.
+extras := compiler gpu notebook triton test
+exported := --quiet --frozen --no-emit-project --no-annotate --no-header

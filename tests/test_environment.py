@@ -53,8 +53,7 @@ def test_make_refuses_another_python(tmp_path):
 def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
     """`make report` installs what a machine with a GPU needs, even if an environment without it already exists."""
     (tmp_path / ".venv").mkdir()
-    for name in ("Makefile", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
+    copy_makefile(tmp_path)
     (tmp_path / ".venv/run").touch()
     (tmp_path / "bin").mkdir()
 
@@ -67,13 +66,43 @@ def test_a_gpu_that_comes_later_brings_its_packages(tmp_path):
     assert "pip install" not in plan().stdout
     (tmp_path / "bin/nvidia-smi").write_text("#!/bin/sh\n")
     (tmp_path / "bin/nvidia-smi").chmod(0o755)
-    assert "--editable .[gpu]" in plan().stdout
+    assert "pip install -qq --disable-pip-version-check -r requirements/gpu.txt" in plan().stdout
+
+
+def copy_makefile(folder):
+    """Copy what make reads when it makes an environment."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
 
 
 def test_every_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     assert all("==" in line or line.startswith("tilewise[") for line in project["dependencies"] + extras)
+
+
+def test_the_lock_has_what_the_project_names_with_a_hash_for_every_package():
+    """`make lock` writes requirements/; a pin changed without it would install the old version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert {path.stem for path in (ROOT / "requirements").iterdir()} == {"run", *extras}
+    for name in ("run", *extras):
+        text = (ROOT / f"requirements/{name}.txt").read_text()
+        assert "://" not in text
+        entries = text.replace("\\\n", "").splitlines()
+        assert all(re.search(r" --hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+        locked = {}
+        for each in (Requirement(entry.partition(" --hash")[0]) for entry in entries):
+            locked.setdefault(each.name, []).append(each)
+        wanted = [*project["dependencies"], *extras.get(name, []), *extras["compiler"] * (name in ("gpu", "test"))]
+        for each in map(Requirement, wanted):
+            if each.name != project["name"]:
+                assert [str(found.specifier) for found in locked[each.name.replace("_", "-")]] == [str(each.specifier)]
+        for version in ("3.11.2", "3.11.14", "3.12.12", "3.13.9", "3.14.1"):
+            here = {"python_full_version": version, "platform_machine": "x86_64", "sys_platform": "linux"}
+            for versions in locked.values():
+                assert sum(each.marker.evaluate(here) for each in versions) <= 1
 
 
 def test_the_gpu_packages_leave_pip_nothing_to_try():
@@ -99,8 +128,7 @@ esac
 
 def make(folder, *arguments, **variables):
     """Run make in a folder that has nothing but the Makefile, with a Python that installs nothing."""
-    for name in ("Makefile", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
+    copy_makefile(folder)
     (folder / "python").write_text(PYTHON)
     (folder / "python").chmod(0o755)
     command = ["make", f"PYTHON={folder}/python", *arguments]
@@ -149,9 +177,11 @@ def test_the_recipe_for_nodes_without_a_network_works_as_written(tmp_path):
     recipe = re.search(
         r"```bash\n(pip wheel .*)\n(pip install --no-index .*)\n```", (ROOT / "docs/cluster.md").read_text()
     )
-    collect, install = (line.split("#")[0].replace("'.[gpu]'", ".") for line in recipe.groups())
+    lines = (line.split("#")[0] for line in recipe.groups())
+    collect, install = (line.replace("requirements/gpu", "requirements/run").replace("'.[gpu]'", ".") for line in lines)
     clone = copy_repository(tmp_path / "clone")
     shutil.copy(ROOT / "LICENSE", clone)
+    shutil.copytree(ROOT / "requirements", clone / "requirements")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "new"], check=True)
     online = os.environ | {"PATH": f"{tmp_path}/new/bin:{os.environ['PATH']}"}
     subprocess.run(collect, shell=True, cwd=clone, env=online, check=True, capture_output=True)

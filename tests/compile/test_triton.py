@@ -41,7 +41,7 @@ def test_an_instance_says_what_triton_needs_to_know():
 def test_without_the_wheel_the_rows_say_so(monkeypatch, config, tmp_path):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     [job] = work_of([at()], KERNELS, GPU, config, tmp_path).jobs()
-    assert job.row["status"] == "unsupported" and "pip install -e '.[triton]'" in job.row["message"]
+    assert job.row["status"] == "unsupported" and "pip install -r requirements/triton.txt" in job.row["message"]
 
 
 def test_on_the_emulator_the_rows_say_so(device, config, tmp_path):

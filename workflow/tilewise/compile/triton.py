@@ -34,7 +34,10 @@ def missing() -> str:
     """Why Triton's kernels cannot be compiled here; empty if they can."""
     if importlib.util.find_spec("triton"):
         return ""
-    return "the Python package triton is missing: `pip install -e '.[triton]'`, then run with `--forcerun measure`"
+    return (
+        "the Python package triton is missing: `pip install -r requirements/triton.txt`, then run with "
+        "`--forcerun measure`"
+    )
 
 
 def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:

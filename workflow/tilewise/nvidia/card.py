@@ -34,7 +34,7 @@ def describe(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
     except ImportError as error:
         raise UserError(
             f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
-            "installs the GPU packages, or `pip install -e '.[gpu]'`"
+            "installs the GPU packages, or `pip install -r requirements/gpu.txt`"
         ) from None
     cards = gpus.of_platform(platform)
     with gpus.only(cards[0].uuid):

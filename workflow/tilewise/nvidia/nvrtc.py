@@ -44,7 +44,7 @@ def compiler() -> str:
     except ImportError:
         raise UserError(
             "the CUDA compiler (the Python packages cuda-core and nvidia-cuda-nvrtc) is missing; run "
-            "`pip install -e '.[compiler]'`, on a machine with a GPU `pip install -e '.[gpu]'`"
+            "`pip install -r requirements/compiler.txt`, on a machine with a GPU `pip install -r requirements/gpu.txt`"
         ) from None
     return f"nvrtc {importlib.metadata.version('nvidia-cuda-nvrtc')}"
 

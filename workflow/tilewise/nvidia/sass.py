@@ -195,7 +195,7 @@ def disassemble(cubin: Path | str) -> str:
     if command is None:
         raise UserError(
             "the disassembler nvdisasm (the Python package nvidia-cuda-nvdisasm) is missing; run "
-            "`pip install -e '.[compiler]'`"
+            "`pip install -r requirements/compiler.txt`"
         )
     done = subprocess.run([command, "-bbcfg", "-poff", str(cubin)], capture_output=True, text=True)
     if done.returncode:
