@@ -21,11 +21,11 @@ pip = $(BIN)/python -m pip install -qq --disable-pip-version-check
 packages = { $(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(pip) --no-deps --editable .; }
 
 # Typed without a name, make makes the report.
-report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write results/report.html
+report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write results/report.html and the pages beside it
 	@echo 'This is the whole study; `make quick` runs a shorter one.'
 	@exec python -m snakemake --cores $(CORES) -- all
 
-quick: $(VENV)/run$(EXTRAS) ## run a short study of this machine and write results/report.html
+quick: $(VENV)/run$(EXTRAS) ## run a short study of this machine and write results/report.html and the pages beside it
 	@exec python -m snakemake --cores $(CORES) --configfile config/quick.yaml -- all
 
 test: $(VENV)/test$(EXTRAS) ## run the tests; with PYTEST= also those that take minutes

@@ -8,7 +8,7 @@ include: "workflow/rules/study.smk"
 rule all:
     default_target: True
     input:
-        "results/report.html",
+        expand("results/{page}.html", page=sections.PAGES),
         expand("results/{platform}/tables/{name}.csv", platform=study.platforms, name=[*study.tasks, *tables.OVERVIEW]),
         "results/outcome.txt",
     localrule: True

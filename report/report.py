@@ -13,7 +13,7 @@
 # %% [markdown]
 # # The study as a notebook
 #
-# The page `results/report.html` is made from `report/sections`: Markdown with numbers. Here are the same evidence, the
+# The pages `results/*.html` are made from `report/sections`: Markdown with numbers. Here are the same evidence, the
 # same tables and the same figures, to take apart. Without results of your own, these are the recorded ones.
 
 # %% tags=["parameters"]

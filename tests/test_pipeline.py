@@ -9,7 +9,8 @@ import pytest
 import yaml
 from clones import copy_repository, edit, snakemake
 
-from tilewise.report import notes
+from tilewise.outcome import BESIDE
+from tilewise.report import notes, sections
 
 QUICK = ("--configfile", "config/quick.yaml")
 #: Five template parameters, two launches, a workspace and a header, as one file, one entry and one line.
@@ -115,7 +116,8 @@ def test_the_quick_study_runs_end_to_end(finished):
     assert emulated.time_ms.isna().all(), "nothing emulated has a time"
     assert set(rows[rows.task == "cpu"].status) <= {"ok", "timeout"}
     assert rows[(rows.task == "cpu") & (rows.status == "ok")].time_ms.gt(0).all()
-    assert (clone / "results/report.html").stat().st_size > 50_000
+    for page in sections.PAGES:
+        assert (clone / f"results/{page}.html").stat().st_size > 20_000
     assert notes.read(clone / "results") == []
 
 
@@ -123,7 +125,7 @@ def test_in_a_pipe_a_run_tells_how_far_it_is_and_ends_with_the_page(finished):
     clone, done = finished
     *lines, last = done.stderr.splitlines()
     assert "\x1b" not in done.stdout + done.stderr and "\r" not in done.stderr
-    assert last.startswith("done in ") and last.endswith(f"the report is {clone / 'results/report.html'}")
+    assert last.startswith("done in ") and last.endswith(f"the report is {clone / 'results/report.html'}{BESIDE}")
     told = [line for line in lines if re.match(r"\d+:\d\d:\d\d \d+ %, .* left: \S", line)]
     assert told and len(lines) < 10 + len(told), "nothing else but what Snakemake says before it begins"
     # Points with their results are tested in test_progress.py: here all may be done between two lines.
@@ -153,7 +155,7 @@ def test_a_users_kernels_are_beside_the_others(finished):
     assert {"tile_n 16, tile_m 32, rows 4, cols 16"} <= set(table.choice)
     traced = pd.read_csv(clone / "results/emulator/traffic.csv")
     assert traced[traced.kernel == "mine"].races.eq(0).any(), "it was searched for faults"
-    page = (clone / "results/report.html").read_text()
+    page = (clone / "results/tables.html").read_text()
     assert ">mine<" in page and ">short_one<" in page and "tile_n 24" in page
 
 

@@ -21,6 +21,7 @@ from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 import snakemake_logger_plugin_tilewise as plugin
 from tilewise import outcome, progress, stopping
 from tilewise.measure.words import told
+from tilewise.outcome import BESIDE
 
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])
 ROW = {"status": "ok", "message": "", "time_ms": 12.345, "gflops": 98765.4, "noise": 0.0123, "bound_ratio": 0.004}
@@ -189,7 +190,9 @@ def test_in_a_pipe_a_line_tells_the_point_without_escape_codes(handler, folder):
     *_, point, warning, last = ended(handler)
     assert point.startswith("0:00:0") and "task1a 5/10 naive float 8x8x8: ok, 12" in point
     assert warning == "the disk is nearly full"
-    assert last.startswith("done in 0:00:0") and last.endswith(f"; the report is {folder / 'results/report.html'}")
+    assert last.startswith("done in 0:00:0") and last.endswith(
+        f"; the report is {folder / 'results/report.html'}{BESIDE}"
+    )
     assert "\x1b" not in handler.stream.getvalue() and "\r" not in handler.stream.getvalue()
 
 
@@ -247,7 +250,7 @@ def test_a_stopped_run_says_so_at_once_and_how_to_go_on_and_calls_nothing_failed
 def test_a_run_with_nothing_to_do_names_the_page(handler, folder):
     (folder / "results/report.html").touch()
     handler.emit(event(None, text="Nothing to be done (all requested files are present and up to date)."))
-    assert ended(handler) == [f"nothing to be done; the report is {folder / 'results/report.html'}"]
+    assert ended(handler) == [f"nothing to be done; the report is {folder / 'results/report.html'}{BESIDE}"]
 
 
 def test_before_a_run_and_without_one_snakemakes_words_are_shown(handler):

@@ -5,7 +5,7 @@ import re
 
 from markupsafe import Markup
 
-from tilewise.report import render
+from tilewise.report import render, sections
 
 
 class Words(render.Page):
@@ -24,6 +24,11 @@ class Words(render.Page):
         return Markup("")
 
     table = figure = tiles = _tiles = _piece = claims
+
+
+def pages(output):
+    """The text of all pages of a run, of which `output` is one."""
+    return "".join(output.with_name(f"{name}.html").read_text() for name in sections.PAGES)
 
 
 def plain(page):

@@ -18,7 +18,7 @@ import synthetic
 import yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from prose import said
+from prose import pages, said
 from snakemake.utils import update_config
 
 from tilewise import ROOT
@@ -213,7 +213,7 @@ def small(tmp_path):
         study["tasks"]["mine"] |= changes
         folder = synthetic.write(tmp_path / "results/gpu", study=study)
         found = render.render(tmp_path / "results/report.html", [folder], recorded=tmp_path / "none")
-        return found, (tmp_path / "results/report.html").read_text()
+        return found, pages(tmp_path / "results/report.html")
 
     return rendered
 
@@ -235,7 +235,7 @@ def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(small, tmp_pa
     found, page = small()
     assert f"{piece} cannot be made: LookupError: <no> way" in found
     assert all(note.endswith("LookupError: <no> way") for note in found), "and what needs it"
-    assert notes.read(tmp_path / "results") == found == notes.found(page)
+    assert notes.read(tmp_path / "results") == found == list(dict.fromkeys(notes.found(page)))
     assert "<b>Best tiles, float.</b>" in page and "<b>Provenance.</b>" in page
 
 
@@ -291,7 +291,7 @@ def test_the_text_of_a_user_is_shown_as_it_is(small, tmp_path, monkeypatch):
     assert found == []
     assert f">{html.escape(NASTY, quote=False)}".replace('"', "&quot;") + "<a class=" in page, "a heading"
     assert f"<b>{markupsafe.escape(NASTY)}.</b>" in page, "a caption"
-    assert f">{markupsafe.escape(NASTY)}</a>" in page[: page.index("<main")], "the table of contents"
+    assert f">{markupsafe.escape(NASTY)}</a>" in page, "the table of contents"
     assert "<i>d</i>" not in page and 'href="#g"' not in page
     assert "var(--x)" in (tmp_path / "results/figures/mine.svg").read_text()
 

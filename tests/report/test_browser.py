@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 import synthetic
 
+from tilewise.report import sections
+
 pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
@@ -63,6 +65,18 @@ def file(request):
     return request.getfixturevalue("rendered" if request.param == "without a GPU" else "odd")
 
 
+@pytest.fixture(params=sections.PAGES)
+def each(file, request):
+    """Each page of a run."""
+    return file.with_name(f"{request.param}.html")
+
+
+@pytest.fixture
+def tables(file):
+    """The page of all tables."""
+    return file.with_name("tables.html")
+
+
 @pytest.fixture
 def context(browser, request):
     """A browser's window of a view, in which pages are opened."""
@@ -82,21 +96,21 @@ every_view = pytest.mark.parametrize("context", VIEWS, indirect=True)
 
 
 @every_view
-def test_silent_and_alone(context, file):
+def test_silent_and_alone(context, each):
     """No message, no error, no request beside the page itself, not even when all folds are open."""
     page, seen = context.new_page(), []
     page.on("console", lambda message: seen.append(message.text))
     page.on("pageerror", lambda error: seen.append(str(error)))
     page.on("request", lambda request: seen.append(request.url))
-    page.goto(file.as_uri())
+    page.goto(each.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
     page.wait_for_function("document.querySelectorAll('table.sortable:not([data-started])').length === 0")
-    assert seen == [file.as_uri()]
+    assert seen == [each.as_uri()]
 
 
 @every_view
-def test_nothing_is_wider_than_the_page(context, file):
-    page = opened(context, file)
+def test_nothing_is_wider_than_the_page(context, each):
+    page = opened(context, each)
     width = page.viewport_size["width"]
     assert page.evaluate("document.documentElement.scrollWidth") == width
     wide = f"b => {SCROLLS} && b.getBoundingClientRect().right > {width} + 1"
@@ -106,18 +120,18 @@ def test_nothing_is_wider_than_the_page(context, file):
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_no_table_scrolls_on_a_desktop_before_its_fold_is_opened(context, file):
-    page = opened(context, file)
+def test_no_table_scrolls_on_a_desktop_before_its_fold_is_opened(context, each):
+    page = opened(context, each)
     scrolls = "table => table.checkVisibility() && table.scrollWidth > table.clientWidth + 1"
     tables = f"[...document.querySelectorAll('.table')].filter({scrolls})"
     assert page.evaluate(f"{tables}.map(table => table.parentElement.id)") == []
 
 
 @every_view
-def test_figures_are_seen_whole(context, file):
-    page = opened(context, file)
+def test_figures_are_seen_whole(context, each):
+    page = opened(context, each)
     drawings = page.locator("figure svg:visible")
-    assert drawings.count() > 10
+    assert drawings.count() > 10 or "assignment" in each.name
     for drawing in drawings.all():
         size = drawing.bounding_box()
         assert size["width"] > 100 and size["height"] > 30
@@ -125,10 +139,10 @@ def test_figures_are_seen_whole(context, file):
 
 
 @every_view
-def test_no_serious_fault_of_accessibility(context, file):
+def test_no_serious_fault_of_accessibility(context, each):
     """axe looks at contrast, names, roles and order; also in an open fold."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = opened(context, file)
+    page = opened(context, each)
     for fold in page.locator("details.fold").all()[:2]:
         fold.evaluate("fold => fold.open = true")
     found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
@@ -139,29 +153,25 @@ def test_no_serious_fault_of_accessibility(context, file):
 
 
 def test_the_first_screen_answers(context, file):
-    """The answer, the ladder and the reasons stand within the first screen; the verdicts begin right below."""
+    """The answer, the ladder and the reasons stand within the first screen."""
     page = opened(context, file)
     page.set_viewport_size({"width": 1440, "height": 1000})
     for part in (".answer", "#figure-rungs svg", ".first ol > li"):
         box = page.locator(part).last.bounding_box()
         assert box["y"] + box["height"] < 1000 or (part == "#figure-rungs svg" and box["y"] < 500), part
-    assert page.locator(".strip .mark").count() >= 66
-    first = page.locator("h2").first.bounding_box()
-    assert page.locator(".strip").first.bounding_box()["y"] < first["y"]
 
 
-def test_the_first_paint_comes_soon(context, file, record_property):
+def test_the_first_paint_comes_soon(context, each, record_property):
     """The page is of one piece: what stands before the first paint is its text, not its scripts."""
-    page = opened(context, file)
+    page = opened(context, each)
     order = "document.querySelector('script').compareDocumentPosition(document.querySelector('main'))"
     assert page.evaluate(order) == 2, "the script stands behind the content"
     assert page.locator("script[src], link[rel=stylesheet], img[src^=http]").count() == 0
     assert page.evaluate("document.querySelector('script').type") == "module", "it waits for the whole page"
-    assert file.stat().st_size < 3_000_000
+    assert each.stat().st_size < 3_000_000
     # What a browser has to lay out and to draw first, on a machine of any speed.
-    text = file.read_text()
-    first = text[: text.index("<h2")]
-    assert len(first.encode()) < 400_000, "most of it in the fold of all claims"
+    text = each.read_text()
+    assert len(text[: text.find("<h2")].encode()) < 400_000
     assert page.evaluate("document.querySelectorAll('.first *').length") < 6_000
     drawn = "[...document.querySelectorAll('main *')].filter(e => e.checkVisibility()).length"
     assert page.evaluate(drawn) < 40_000
@@ -171,12 +181,12 @@ def test_the_first_paint_comes_soon(context, file, record_property):
         page.reload()
         page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
         paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
-    record_property("note", f"first paint of {file.name}: {min(paints):.0f} ms, the fastest of {len(paints)}")
+    record_property("note", f"first paint of {each.name}: {min(paints):.0f} ms, the fastest of {len(paints)}")
     assert min(paints) < 1000, paints
 
 
-def test_tables_sort(context, file):
-    page = opened(context, file)
+def test_tables_sort(context, tables):
+    page = opened(context, tables)
     fold = page.locator("#table-ladder_float details.fold")
     fold.locator("summary").first.click()
     fold.locator("table[data-started]").wait_for()
@@ -203,8 +213,8 @@ def test_tables_sort(context, file):
     settle("descending")
 
 
-def test_filters_filter(context, file):
-    page = opened(context, file)
+def test_filters_filter(context, tables):
+    page = opened(context, tables)
     page.locator("#table-claims summary").first.click()
     page.locator("#table-claims table[data-started]").wait_for()
     rows = page.locator("#table-claims tbody tr")
@@ -226,14 +236,15 @@ def test_filters_filter(context, file):
 
 
 @every_view
-def test_a_mark_opens_its_claim(context, file):
-    page = opened(context, file)
+def test_a_mark_opens_its_claim(context, tables):
+    page = opened(context, tables)
+    assert page.locator(".strip .mark").count() >= 66
     claim = page.locator("tr[id^=claim-]").nth(40).get_attribute("id")
     assert not page.locator(f"#{claim}").is_visible()
     page.locator(f".mark[href='#{claim}']").first.click()
     page.wait_for_function(f"document.getElementById('{claim}').getBoundingClientRect().top < innerHeight")
     assert page.locator(f"#{claim}").is_visible()
-    again = opened(context, file, claim)
+    again = opened(context, tables, claim)
     assert again.locator(f"#{claim}").is_visible(), "a link from elsewhere opens the fold too"
 
 
@@ -279,9 +290,9 @@ def test_figures_follow_the_dark_scheme(context, file):
     assert text.evaluate("text => getComputedStyle(text).fill") == ink != paper
 
 
-def test_without_scripts_the_page_reads(browser, file):
+def test_without_scripts_the_page_reads(browser, tables):
     context = browser.new_context(java_script_enabled=False, viewport={"width": 1440, "height": 900})
-    page = opened(context, file)
+    page = opened(context, tables)
     assert page.locator("figure svg").first.is_visible() and page.locator("table").count() > 10
     page.locator("#table-ladder_float details.fold > summary").first.click()
     assert page.locator("#table-ladder_float table.sortable").first.is_visible()
@@ -291,7 +302,7 @@ def test_without_scripts_the_page_reads(browser, file):
     link = page.locator("#figure-rungs a[download]")
     assert link.is_visible() and link.get_attribute("href") == "figures/rungs.svg"
     drawing = context.new_page()
-    drawing.goto((file.parent / link.get_attribute("href")).as_uri())
+    drawing.goto((tables.parent / link.get_attribute("href")).as_uri())
     assert drawing.locator("svg text").count() > 10
     context.close()
 
@@ -305,9 +316,9 @@ def test_a_page_that_was_sent_alone_still_gives_its_figures(context, file, tmp_p
 
 
 @every_view
-def test_no_words_of_a_figure_are_cut_or_crossed_by_others(context, file):
+def test_no_words_of_a_figure_are_cut_or_crossed_by_others(context, each):
     """All words lie inside of their drawing, which would cut them, and no two lie upon each other."""
-    page = opened(context, file)
+    page = opened(context, each)
     faults = page.evaluate("""() => {
         const faults = [];
         for (const drawing of document.querySelectorAll('figure svg')) {
@@ -332,12 +343,12 @@ def test_no_words_of_a_figure_are_cut_or_crossed_by_others(context, file):
     assert faults == []
 
 
-def test_on_paper(context, file):
+def test_on_paper(context, each):
     """In print nothing is cut off, folds stay folded, and the whole is a few sheets."""
-    page = opened(context, file)
+    page = opened(context, each)
     page.set_viewport_size({"width": 703, "height": 1000})  # A4 without its margins, at 96 dots per inch
     page.emulate_media(media="print")
-    assert not page.locator("nav").is_visible() and not page.locator("details.fold").first.is_visible()
+    assert not page.locator("nav").is_visible() and page.locator("details.fold:visible").count() == 0
     shown = "[...document.querySelectorAll('table, td, figure svg')].filter(b => b.checkVisibility())"
     wide = f"{shown}.filter(b => b.getBoundingClientRect().right > 705)"
     assert page.evaluate(f"{wide}.map(b => b.textContent.trim().slice(0, 40))") == []
@@ -349,4 +360,4 @@ def test_on_paper(context, file):
     assert page.evaluate(f"{cut}.map(b => b.textContent)") == [], "no number is cut in two"
     page.emulate_media(media=None)
     sheets = page.pdf(format="A4", prefer_css_page_size=True)
-    assert 3 < len(re.findall(rb"/Type\s*/Page\b", sheets)) <= 25
+    assert 0 < len(re.findall(rb"/Type\s*/Page\b", sheets)) <= 25

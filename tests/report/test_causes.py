@@ -39,7 +39,7 @@ def ncu():
     return rows.assign(work=4096**3 / 32)  # multiply-adds of a warp
 
 
-ANSWER, LADDER = "00-answer.md", "04-ladder.md"
+ANSWER, LADDER = "report/00-answer.md", "report/04-ladder.md"
 
 
 @pytest.fixture(scope="module")
@@ -236,13 +236,13 @@ def test_a_peak_of_the_clock_is_no_data_sheet(recorded):
         assert (row["printed"] / 1000, row["datasheet"] / 1000) == pytest.approx((printed, computed), abs=0.05)
         assert row["percent_of_printed"] == pytest.approx(100 * row["measured"] / row["printed"])
     assert pd.isna(found.loc[("l1_bandwidth", "float"), "printed"])
-    said = section(recorded, "11-roofs.md")
+    said = section(recorded, "tables/11-roofs.md")
     assert "half 879 of 989.5 TFLOP/s, 89 % (peak at 1,980 MHz: 1,070)" in said
     assert "half and bfloat16 reach 50 % of the peak" in said
     roofs = recorded.facts["bandwidth"]
     fast = roofs.assign(measured=0.95 * roofs["datasheet"])
     fast = dataclasses.replace(recorded, facts=recorded.facts | {"bandwidth": fast})
-    assert "every two cycles" not in section(fast, "11-roofs.md")
+    assert "every two cycles" not in section(fast, "tables/11-roofs.md")
     assert set(data_sheets()["source"]) and data_sheets()["source"].str.contains("NVIDIA").all()
 
 
@@ -253,12 +253,12 @@ def test_a_card_that_is_not_listed_has_no_data_sheet(recorded):
     other = dataclasses.replace(recorded, gpus=(dataclasses.replace(gpu, device=device),))
     table = tables.bandwidth(other)
     assert table["printed"].isna().all()
-    assert "data sheet" not in section(other, "11-roofs.md")
+    assert "data sheet" not in section(other, "tables/11-roofs.md")
 
 
 def in_double(evidence):
     """What the page tells of each rung in double."""
-    return plain(render.Page(evidence).section("05-double.md"))
+    return plain(render.Page(evidence).section("tables/05-double.md"))
 
 
 def test_dmma_waits_for_global_memory(recorded):
@@ -288,7 +288,10 @@ def test_the_first_screen_names_the_part_of_each_of_its_numbers(recorded):
     first, second = said.index("05d58e8"), said.index("fbfba88")
     assert second < first and "the ladder and floats made of short numbers in part 2 (2026-11-22 13:52 to 13:58" in said
     assert "the measured roofs and the naive kernel's other blocks in part 1 (2026-11-22 10:27 to 10:38" in said
-    assert "come from other cards" not in said and "[Where the numbers come from](#Where-the-numbers-come-from)" in said
+    assert (
+        "come from other cards" not in said
+        and "[Where the numbers come from](tables.html#Where-the-numbers-come-from)" in said
+    )
     assert findings.part(recorded, "ladder_float") == "Recorded in part 2 of the run."
     assert findings.part(recorded, "loop_orders") == "Recorded in part 3 of the run."
     assert findings.part(recorded, "task1a") == "Recorded in part 1 of the run."
@@ -330,7 +333,7 @@ def test_what_look_ups_explain_of_the_blocks_and_what_not(recorded):
     rows = rows[(rows["task"] == "task1a") & (rows["kernel"] == "naive") & (rows["n"] == 8192) & (rows["m"] == 8192)]
     rates = rows[rows["p"] == 8192].set_index("block_x")["gflops"]
     assert rates[512] / rates[32] == pytest.approx(1.24, abs=0.005) and rates[1024] < rates[8]
-    said = section(recorded, "01-threads.md")
+    said = section(recorded, "tables/01-threads.md")
     assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 87 %." in said
     assert "The other blocks need 2 lines and reach 5,460 (32 × 32) to 6,790 GFLOP/s (512 × 2): look-ups do not" in said
 
@@ -345,7 +348,7 @@ def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
         for part in (rows, six)
     ]
     assert longer == pytest.approx([72.5, 66.2], abs=0.1)
-    said = section(recorded, "01-threads.md")
+    said = section(recorded, "tables/01-threads.md")
     assert "double takes 72 % longer (512 × 2 for both); with the blocks that source a tried, 66 % longer" in said
     assert "(128 × 8 and 64 × 16)" in said
     assert "between the two" not in said and "not settled" in said
@@ -358,29 +361,29 @@ def test_what_ends_the_curve_of_tiles_in_double(recorded):
     assert spilled.to_dict() == {"multi_tile<double, 16, 32>": 9088, "multi_tile<double, 32, 27>": 2908}
     counts = climb.tile_counts(recorded)
     assert set(counts.loc[counts["spill_bytes"] > 0, "spill_bytes"]) == {9088, 2908}
-    said = section(recorded, "03-several-tiles.md")
+    said = section(recorded, "tables/03-several-tiles.md")
     assert "tile 16 with NTB 32 keeps 9,088 B per thread in local memory and reaches 981 GFLOP/s" in said
     assert "tile 32 with NTB 27 keeps 2,908 B per thread in local memory and reaches 3,920 GFLOP/s" in said
     rows = recorded.gpu
     spilling = (rows["tile"] == 16) & (rows["ntb"] == 32) | (rows["tile"] == 32) & (rows["ntb"] == 27)
     fast = dataclasses.replace(recorded, gpu=rows.assign(gflops=rows["gflops"].mask(spilling, 7_000.0)))
-    assert "local memory" not in section(fast, "03-several-tiles.md")
+    assert "local memory" not in section(fast, "tables/03-several-tiles.md")
 
 
 def test_the_largest_error_is_that_of_a_single_product(recorded):
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     worst = rows[rows["bound_ratio"] == rows["bound_ratio"].max()]
     assert set(worst["p"]) == {1} and worst["bound_ratio"].iloc[0] > 0.99
-    said = section(recorded, "17-appendix.md")
+    said = section(recorded, "tables/17-appendix.md")
     assert "100 % of its rounding bound, where every element is a single product, rounded once" in said
     longer = dataclasses.replace(recorded, gpu=recorded.gpu.assign(p=64))
-    assert "single product" not in section(longer, "17-appendix.md")
+    assert "single product" not in section(longer, "tables/17-appendix.md")
 
 
 def test_the_energy_counter_exceeds_the_limit_of_the_card(recorded):
     rows = pd.read_csv(FOLDER / "facts" / "energy.csv")
     assert rows["watts"].max() == pytest.approx(721.6, abs=0.1)
-    said = section(recorded, "08-others-and-energy.md")
+    said = section(recorded, "tables/08-others-and-energy.md")
     assert "reads up to 722 W on a card that is limited to 700 W" in said and "measured once" in said
 
 
@@ -390,7 +393,7 @@ def test_the_report_and_its_tables_measure_spread_alike(recorded):
     several = rows[rows["runs"] > 1]
     apart = (100 * (several["run_high_ms"] - several["run_low_ms"]) / several["time_ms"]).max()
     assert apart == pytest.approx(timings.describe(recorded.gpu, recorded)["between_percent"].max())
-    assert f"The farthest apart are {apart:.1f}" in section(recorded, "17-appendix.md")
+    assert f"The farthest apart are {apart:.1f}" in section(recorded, "tables/17-appendix.md")
 
 
 def test_a_rung_is_drawn_by_the_instructions_that_it_executed(rungs, ncu):
@@ -407,7 +410,7 @@ def test_a_rung_is_drawn_by_the_instructions_that_it_executed(rungs, ncu):
 
 def test_the_assignments_questions_are_answered(recorded):
     """Every number follows from the recorded files alone."""
-    said = section(recorded, "15a-assignment.md")
+    said = section(recorded, "assignment/00-assignment.md")
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     rows = rows[rows["status"] == "ok"]
     cube = rows[(rows["n"] == 8192) & (rows["p"] == 8192) & (rows["m"] == 8192)]
@@ -434,7 +437,9 @@ def test_the_assignments_questions_are_answered(recorded):
     odd = rows[(rows["task"] == "task4") & (rows["n"] == 1100) & (rows["dtype"] == "float")].set_index("kernel")
     assert f"takes {digits.rounded(odd.loc['multi_tile', 'time_ms'])} ms" in said
     facts = recorded.facts | {name: recorded.facts[name].head(0) for name in ("counters", "traffic")}
-    assert section(dataclasses.replace(recorded, gpu=recorded.gpu.head(0), facts=facts), "15a-assignment.md") == ""
+    nothing = dataclasses.replace(recorded, gpu=recorded.gpu.head(0), facts=facts)
+    without = section(nothing, "assignment/00-assignment.md")
+    assert without.endswith("No GPU has timed the tasks of the assignment, in this run or in a recorded one.")
 
 
 def test_small_products_turn_in_a_batch(recorded):
@@ -482,12 +487,12 @@ def test_a_dip_of_the_sources_kernel_is_one_of_occupancy(recorded):
     cube = cube.set_index(["kernel", "ntb"])["time_ms"]
     assert cube["multi_tile_unbounded", 7] == pytest.approx(87.9, abs=0.05)
     assert cube["multi_tile_unbounded", 7] > cube["multi_tile_unbounded", 6] > cube["multi_tile_unbounded", 8]
-    for name in ("03-several-tiles.md", "15a-assignment.md"):
+    for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
         assert "40 registers" in section(recorded, name)
-    assert "the time falls from 87.9 to 79.6 ms" in section(recorded, "03-several-tiles.md")
+    assert "the time falls from 87.9 to 79.6 ms" in section(recorded, "tables/03-several-tiles.md")
     same = recorded.facts["occupancy"].assign(active_blocks=2)
     alike = dataclasses.replace(recorded, facts=recorded.facts | {"occupancy": same})
-    for name in ("03-several-tiles.md", "15a-assignment.md"):
+    for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
         assert "40 registers" not in section(alike, name)
 
 
@@ -512,18 +517,18 @@ def test_power_limits_the_products_on_tensor_cores(recorded):
     [row] = points(task="ladder_short", kernel="wgmma", dtype="bfloat16", n=8192, p=8192, m=8192).to_dict("records")
     peak = 1070.5 * row["sm_clock_mhz"] / 1980
     assert peak == pytest.approx(701, abs=0.5) and 0.1 * row["gflops"] / peak == pytest.approx(89, abs=0.5)
-    said = section(recorded, "12-limits.md")
+    said = section(recorded, "tables/12-limits.md")
     assert "At 1,296 MHz, the clock of wgmma, the tensor cores can make 701 TFLOP/s, of which it reaches 89 %" in said
     watts = pd.read_csv(FOLDER / "facts" / "energy.csv").set_index(["kernel", "dtype"])["watts"]
     assert watts["float_from_half", "float"] == pytest.approx(683, abs=0.5)
     assert "take 678 to 722 W back to back, where the limit of the board is 700 W" in said
-    past = section(recorded, "07-past-the-peak.md")
+    past = section(recorded, "report/07-past-the-peak.md")
     assert "its clock was 1,296 MHz of 1,980" in past and "takes 683 W, where its limit is 700 W" in past
     tuned = pd.read_csv(FOLDER / "tune" / "float_from_half.csv")
     best = tuned.loc[(tuned["n"] == 8192) & (tuned["p"] == 8192), "gflops"].max()
     assert f"the best variant reached {digits.rounded(best / 1000)} TFLOP/s" in past
     cool = dataclasses.replace(recorded, gpu=recorded.gpu.assign(sm_clock_mhz=1980.0))
-    assert "Power" not in section(cool, "12-limits.md") + section(cool, "07-past-the-peak.md")
+    assert "Power" not in section(cool, "tables/12-limits.md") + section(cool, "report/07-past-the-peak.md")
 
 
 def test_no_share_of_a_roof_exceeds_it(recorded):
@@ -535,12 +540,12 @@ def test_clusters_and_the_library_are_a_tie(recorded):
     rows = points(task="ladder_short", dtype="bfloat16", n=8192, p=8192, m=8192).set_index("kernel")
     assert rows.loc["clusters", "run_high_ms"] < rows.loc["cublas_bf16", "time_ms"]
     assert rows.loc["clusters", "run_high_ms"] * 1.02 > rows.loc["cublas_bf16", "run_low_ms"]
-    said = section(recorded, "06-short-numbers.md")
+    said = section(recorded, "tables/06-short-numbers.md")
     assert "about as fast in bfloat16 at 8192 cubed: 705 and 687 TFLOP/s" in said
     assert "Over two seconds back to back they reach 668 and 668 TFLOP/s" in said
     slow = recorded.gpu["run_low_ms"].mask(recorded.gpu["kernel"] == "clusters", 3.0)
     apart = dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_low_ms=slow))
-    assert "about as fast" not in section(apart, "06-short-numbers.md")
+    assert "about as fast" not in section(apart, "tables/06-short-numbers.md")
 
 
 def test_per_cycle_the_library_is_faster_in_double(recorded):
@@ -556,7 +561,7 @@ def test_short_sums_along_k_are_less_accurate(recorded):
     ratios = gate.set_index("kernel")["relative_error"] / gate.set_index("kernel")["sgemm_relative_error"]
     assert ratios["float_from_half"] == pytest.approx(2.19, abs=0.005)
     assert ratios["float_from_bf16"] == pytest.approx(1.24, abs=0.005)
-    said = section(recorded, "07-past-the-peak.md")
+    said = section(recorded, "report/07-past-the-peak.md")
     assert "the error of float_from_half on the NVIDIA H200 is 2.19× that of SGEMM" in said
     assert "the error of float_from_bf16 on the NVIDIA H200 is 1.24× that of SGEMM" in said
 
@@ -564,10 +569,10 @@ def test_short_sums_along_k_are_less_accurate(recorded):
 def test_times_of_the_host_are_told_as_those_of_its_cpu(recorded):
     rows = points(task="cpu", kernel="kij", dtype="float").set_index(["n", "p", "m"])["time_ms"] / 1000
     assert (rows[8192, 8192, 1024], rows[8192, 1024, 8192]) == pytest.approx((15.8, 39.2), abs=0.05)
-    said = section(recorded, "15-cpu.md")
+    said = section(recorded, "tables/15-cpu.md")
     assert "takes 15.8 s if C is 8192 × 1024, which is 32 MiB, and 39.2 s if C is 8192 × 8192" in said
     assert "H200" not in said
-    task = section(recorded, "15a-assignment.md")
+    task = section(recorded, "assignment/00-assignment.md")
     odd = points(dtype="float", n=1100, p=1100, m=1100).set_index(["task", "kernel"])["time_ms"]
     assert f"takes {digits.rounded(odd['cpu', 'kij'] / odd['task4', 'multi_tile'], 'x')}× as long" in task
     assert "with an error of 5.95e-07 in the Frobenius norm" in task
@@ -604,12 +609,12 @@ def test_a_kernel_judged_in_short_sums_is_not_said_to_fail_in_long_ones(recorded
     rows = points(task="task3", dtype="float", n=8192, p=8192, m=8192)
     errors = rows.groupby("kernel")["relative_error"].agg(["min", "max"])
     assert errors.loc["multi_tile", "max"] == pytest.approx(errors.loc["cublas", "min"], rel=1e-6)
-    said = section(recorded, "07-past-the-peak.md")
+    said = section(recorded, "tables/07-past-the-peak.md")
     assert "multi_tile on the NVIDIA H200 in sums of 1,100 products: fails on" in said
     assert "At 8192 cubed, on uniform operands of both signs, its error is that of SGEMM: 1.62e-06 and 1.62e-06" in said
     worse = recorded.gpu["relative_error"].mask(recorded.gpu["kernel"] == "multi_tile", 1e-5)
     changed = dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=worse))
-    assert "its error is that of SGEMM" not in section(changed, "07-past-the-peak.md")
+    assert "its error is that of SGEMM" not in section(changed, "tables/07-past-the-peak.md")
 
 
 def test_a_recording_without_the_threads_of_a_launch_has_its_table(recorded):

@@ -185,7 +185,7 @@ def test_how_near_the_top_is(gpu):
     doubled = rungs.assign(dtype="double")
 
     def said(evidence, rungs):
-        return section(evidence, "05-double.md", rungs_double=rungs, fastest=climb.fastest(rungs))
+        return section(evidence, "tables/05-double.md", rungs_double=rungs, fastest=climb.fastest(rungs))
 
     roofs = gpu.facts["bandwidth"]
     both = pd.concat([roofs, roofs.assign(dtype="double")], ignore_index=True)

@@ -16,7 +16,7 @@ from tilewise.explain.tiling import tiling
 from tilewise.report import charts, drawings, figures, markup, sections, tables
 from tilewise.study.points import point
 
-SECTIONS = "".join(path.read_text() for path in sections.FOLDER.glob("*.md"))
+SECTIONS = "".join(path.read_text() for path in sections.FOLDER.rglob("*.md"))
 IDEAS = dict(re.findall(r'rung\("(\w+)", "(.*?)"\) %}', SECTIONS))
 RUNGS = set(IDEAS)
 IDEAS |= dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', SECTIONS))

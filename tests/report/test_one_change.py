@@ -10,7 +10,7 @@ import synthetic
 from clones import copy_repository, edit
 from test_figures import ENTRY
 
-SECTION = "01-threads.md"
+SECTION = "tables/01-threads.md"
 SHOW = f"""
 import sys
 from pathlib import Path

@@ -11,7 +11,7 @@ from tilewise.evidence import load_evidence
 from tilewise.explain import digits, timings
 from tilewise.report import figures, tables
 
-PEAK, ENERGY = "07-past-the-peak.md", "08-others-and-energy.md"
+PEAK, GATE, ENERGY = "report/07-past-the-peak.md", "tables/07-past-the-peak.md", "tables/08-others-and-energy.md"
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_rate_and_error_stand_beside_the_librarys(evidence):
 
 
 def test_the_gate_in_words(evidence):
-    said = section(evidence, PEAK)
+    said = section(evidence, GATE)
     assert "Measured:" in said and "Predicted" not in said
     verdicts = "passes on mixed; fails on along k; refuses on steep along k."
     assert f"float_from_half on the Invented H200 in sums of 1,024, 4,096 and 8,192 products: {verdicts}" in said
@@ -55,19 +55,19 @@ def test_the_gate_in_words(evidence):
     facts = evidence.facts["accuracy"]
     one = (facts["kernel"] == "float_from_half") & (facts["operands"] == "along_k") & (facts["p"] > 1024)
     other = facts.assign(verdict=facts["verdict"].mask(one, "passes"))
-    said = section(dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": other}), PEAK)
+    said = section(dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": other}), GATE)
     assert "fails on along k (p = 1,024); refuses" in said, "it does not fail in longer sums"
     broken = (facts["kernel"] == "float_from_bf16") & (facts["operands"] == "along_k") & (facts["p"] == 4096)
     facts = facts.assign(verdict=facts["verdict"].mask(broken, "fails"))
-    said = section(dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": facts}), PEAK)
+    said = section(dataclasses.replace(evidence, facts=evidence.facts | {"accuracy": facts}), GATE)
     assert "float_from_bf16 claims the accuracy of SGEMM and does not have it: along k at p = 4,096." in said
 
 
 def test_without_a_gpu_the_gate_is_predicted_and_says_so(emulated):
-    said = section(emulated, PEAK)
+    said = section(emulated, GATE)
     assert "Predicted by the model of the tensor cores, not measured: " in said and "three_tf32 in sums of" in said
     nothing = dataclasses.replace(emulated, facts=emulated.facts | {"accuracy": emulated.facts["accuracy"].iloc[:0]})
-    assert "not measured:" not in section(nothing, PEAK) and "in sums of" not in section(nothing, PEAK)
+    assert "not measured:" not in section(nothing, GATE) and "in sums of" not in section(nothing, GATE)
 
 
 def test_energy_in_words(evidence, emulated):

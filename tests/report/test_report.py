@@ -11,7 +11,7 @@ import jupytext
 import pandas as pd
 import pytest
 import synthetic
-from prose import said, section
+from prose import pages, said, section
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import load_evidence
@@ -81,22 +81,27 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="session")
-def page(rendered):
-    """The same page, parsed."""
-    return Page(rendered.read_text())
+def parsed(rendered):
+    """The same pages, parsed: name -> page."""
+    return {name: Page(rendered.with_name(f"{name}.html").read_text()) for name in sections.PAGES}
 
 
 @pytest.mark.parametrize(
     ("kind", "caption"), [("Table", name) for name in TABLES] + [("Figure", name) for name in FIGURES]
 )
-def test_every_table_and_figure_is_there(page, kind, caption):
-    assert any(found.startswith(caption) for found in page.numbered(kind))
+def test_every_table_and_figure_is_there(parsed, kind, caption):
+    assert any(found.startswith(caption) for page in parsed.values() for found in page.numbered(kind))
 
 
-def test_each_has_a_caption_and_figures_have_a_name(page):
+def test_all_tables_are_on_one_page(parsed):
+    assert len(parsed["tables"].numbered("Table")) == len(TABLES)
+
+
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_each_has_a_caption_and_figures_have_a_name(parsed, name):
+    page = parsed[name]
     assert page.count("table") == page.count("caption")
-    assert len(page.numbered("Table")) == len(TABLES)
-    assert len(page.numbered("Figure")) == page.count("svg") == page.count("figcaption") == len(FIGURES)
+    assert len(page.numbered("Figure")) == page.count("svg") == page.count("figcaption")
     targets = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     for tag, attrs in page.tags:
         if tag == "svg":
@@ -104,9 +109,9 @@ def test_each_has_a_caption_and_figures_have_a_name(page):
 
 
 def test_every_table_brings_its_data_and_every_figure_its_drawing(rendered):
-    text = rendered.read_text()
+    text = pages(rendered)
     links = dict(re.findall(r'download="([^"]+)\.csv" href="data:text/csv;charset=utf-8,([^"]+)"', text))
-    assert len(links) == len(TABLES) and len(re.findall(r'download="[^"]+\.svg"', text)) == len(FIGURES)
+    assert len(links) == len(TABLES) and len(set(re.findall(r'download="[^"]+\.svg"', text))) == len(FIGURES)
     for name, coded in links.items():
         table = pd.read_csv(io.StringIO(unquote(coded)))
         assert len(table.columns) > 1, name
@@ -114,9 +119,11 @@ def test_every_table_brings_its_data_and_every_figure_its_drawing(rendered):
     assert {"kernel", "time_ms", "gflops"} <= set(ladder) and ladder["gflops"].dtype == "float64"
 
 
-def test_nothing_comes_from_the_network(rendered, page):
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_nothing_comes_from_the_network(rendered, parsed, name):
     """The library that sorts tables names the sites of its authors; nothing is asked of them (test_browser.py)."""
-    text = re.sub(r'xmlns(:xlink)?="[^"]+"', "", rendered.read_text())
+    page = parsed[name]
+    text = re.sub(r'xmlns(:xlink)?="[^"]+"', "", rendered.with_name(f"{name}.html").read_text())
     text = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert "http://" not in text and "https://" not in text
     assert [attrs for tag, attrs in page.tags if tag == "script"] == [{"type": "module"}], "no src"
@@ -126,14 +133,19 @@ def test_nothing_comes_from_the_network(rendered, page):
     assert "@import" not in text and "@font-face" not in text
 
 
-def test_links_lead_somewhere(page, rendered):
-    targets = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
-    links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and "href" in attrs]
-    links = [link for link in links if not link.startswith("data:")]
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_links_lead_somewhere(parsed, rendered, name):
+    """To a place of the same page or of another one, or to the file of a figure."""
+    targets = {f"{page}.html" for page in parsed}
+    for page, found in parsed.items():
+        ids = {attrs["id"] for _, attrs in found.tags if "id" in attrs}
+        targets |= {f"{page}.html#{each}" for each in ids} | {f"#{each}" for each in ids if page == name}
+    links = [attrs["href"] for tag, attrs in parsed[name].tags if tag == "a" and "href" in attrs]
+    links = {link for link in links if not link.startswith("data:")}
     beside = {link for link in links if link.startswith(f"{markup.FIGURES_FOLDER}/")}
-    assert len(links) > len(beside) + 10
-    assert {link.removeprefix("#") for link in links if link not in beside} <= targets
-    assert len(beside) == len(FIGURES) and all((rendered.parent / link).is_file() for link in beside)
+    assert links - beside <= targets and {f"{page}.html" for page in parsed} <= links
+    assert len(beside) == len(parsed[name].numbered("Figure"))
+    assert all((rendered.parent / link).is_file() for link in beside)
 
 
 def test_the_files_beside_the_page_are_its_figures(rendered):
@@ -149,20 +161,21 @@ def test_the_files_beside_the_page_are_its_figures(rendered):
 def test_a_figure_of_an_older_page_is_removed(tmp_path):
     (tmp_path / markup.FIGURES_FOLDER).mkdir()
     (tmp_path / markup.FIGURES_FOLDER / "old.svg").write_text("<svg/>")
-    render.write(tmp_path / "report.html", "the page", {"new": '<svg style="fill:var(--ink)"></svg>'})
+    render.write({tmp_path / "report.html": "the page"}, {"new": '<svg style="fill:var(--ink)"></svg>'})
     assert [file.name for file in (tmp_path / markup.FIGURES_FOLDER).iterdir()] == ["new.svg"]
     assert (tmp_path / "report.html").read_text() == "the page"
     assert "var(" not in (tmp_path / markup.FIGURES_FOLDER / "new.svg").read_text()
 
 
-def test_references_within_drawings_are_not_broken(rendered):
-    text = rendered.read_text()
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_references_within_drawings_are_not_broken(rendered, name):
+    text = rendered.with_name(f"{name}.html").read_text()
     used = set(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text))
     assert used <= set(re.findall(r' id="([^"]+)"', text))
 
 
 def test_recorded_times_are_labelled(rendered):
-    text = rendered.read_text()
+    text = pages(rendered)
     assert "were not measured on this machine" in text
     assert "recorded on an Invented H200 at 2026-11-21 03:20 UTC" in text
     assert "timeout" in text and "one run would take longer than 5 s" in text
@@ -196,11 +209,11 @@ def test_a_gpu_run_does_not_claim_to_be_recorded(tmp_path):
 def test_findings_follow_the_data(tmp_path):
     synthetic.write(tmp_path / "gpu")
     evidence = load_evidence([tmp_path / "gpu"])
-    words = section(evidence, "17-appendix.md")
+    words = section(evidence, "tables/17-appendix.md")
     assert "The fastest kernel of the study is multi_tile with tile 32, ntb 7" in words
     assert "(source a: 103×)" in words
     assert "One point did not give a time or a product (1 invalid_launch)" in words
-    assert "double takes 67 % longer" in section(evidence, "01-threads.md")
+    assert "double takes 67 % longer" in section(evidence, "tables/01-threads.md")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +286,7 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     study["tasks"]["my_task"]["sweeps"].append(sweep | {"kernel": "mine", "tile": [16, 32]})
     synthetic.write(tmp_path / "gpu", study=study)
     assert render.render(tmp_path / "report.html", [tmp_path / "gpu"]) == []
-    text = (tmp_path / "report.html").read_text()
+    text = pages(tmp_path / "report.html")
     assert '<a href="#My-own-kernel">' in text and 'id="My-own-kernel"' in text
     evidence = load_evidence([tmp_path / "gpu"])
     assert "mine" in set(tables.ladder(evidence)["kernel"])
@@ -290,7 +303,7 @@ def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     rows.loc[own, "bound_ratio"] = float("inf")
     rows.to_csv(folder / "measurements.csv", index=False)
     assert render.render(tmp_path / "report.html", [folder]) == []
-    text = (tmp_path / "report.html").read_text()
+    text = pages(tmp_path / "report.html")
     assert f"{own.sum()} products came out wrong" in text
     assert re.search(r"<td[^>]*>∞[<\n]", text)
 
@@ -316,7 +329,7 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
     drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"><path id="a" fill="#262626"/><use href="#a"/></svg>'
     (tmp_path / "drawn" / "loop_orders.svg").write_text(drawing)
     assert render.render(tmp_path / "report.html", [folder], drawn=tmp_path / "drawn") == []
-    page = (tmp_path / "report.html").read_text()
+    page = pages(tmp_path / "report.html")
     found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', page, re.DOTALL)
     assert found
     assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in found[0]
@@ -370,6 +383,6 @@ def test_a_study_of_few_tasks(tmp_path):
     study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
     synthetic.write(tmp_path / "gpu", study=study)
     assert render.render(tmp_path / "report.html", [tmp_path / "gpu"]) == []
-    text = (tmp_path / "report.html").read_text()
+    text = pages(tmp_path / "report.html")
     assert "<b>Best tiles, float.</b>" in text and "<b>Tiles per block.</b>" not in text
     assert "The config of this run has no task <code>task3</code>." in text

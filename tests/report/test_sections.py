@@ -31,8 +31,9 @@ def gpu(tmp_path_factory):
     ],
 )
 def test_a_mistake_is_one_message_with_file_and_line(tmp_path, kernels, words, message):
-    (tmp_path / "00-mine.md").write_text(f"# Mine\n\n{words}\n")
-    with pytest.raises(UserError, match=rf"report/sections/00-mine.md:\d: .*{message}"):
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/00-mine.md").write_text(f"# Mine\n\n{words}\n")
+    with pytest.raises(UserError, match=rf"report/sections/report/00-mine.md:\d: .*{message}"):
         sections.check(kernels, synthetic.config()["tasks"], tmp_path)
 
 
@@ -42,7 +43,7 @@ def test_the_studys_own_sections_are_right(kernels):
 
 def test_lines_are_as_long_as_those_of_the_code():
     """Markdown and Jinja2 allow a break at every blank."""
-    lines = [(path.name, line) for path in sections.FOLDER.glob("*.md") for line in path.read_text().splitlines()]
+    lines = [(path.name, line) for path in sections.FOLDER.rglob("*.md") for line in path.read_text().splitlines()]
     assert [(name, line) for name, line in lines if len(line) > 120] == []
 
 
@@ -50,10 +51,10 @@ def test_a_sentence_is_changed_in_one_file(tmp_path, gpu, monkeypatch):
     """A writer edits Markdown; nothing else."""
     folder = tmp_path / "sections"
     shutil.copytree(sections.FOLDER, folder)
-    path = folder / "01-threads.md"
+    path = folder / "tables/01-threads.md"
     path.write_text(path.read_text().replace("The only free parameter is", "What is left to choose is"))
     monkeypatch.setattr(sections.Language.__init__, "__defaults__", (None, folder))
-    assert "What is left to choose is the shape of the block" in render.Page(gpu).section("01-threads.md")
+    assert "What is left to choose is the shape of the block" in render.Page(gpu).section("tables/01-threads.md")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from tilewise.explain import bottleneck, digits, runs, timings, traffic
 from tilewise.report import claims, tables
 from tilewise.rules import Study
 
-APPENDIX, CONCLUSION, ROOFS = "17-appendix.md", "16-machines.md", "11-roofs.md"
-SIZES = "10-shapes-and-sizes.md"
+APPENDIX, CONCLUSION, ROOFS = "tables/17-appendix.md", "report/16-conclusion.md", "tables/11-roofs.md"
+SIZES = "tables/10-shapes-and-sizes.md"
 
 
 @pytest.fixture(scope="module")
@@ -120,15 +120,15 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
     rate = {8: 3204.0, 16: 4828.0, 128: 6283.0}
     kept = rows[rows["block_x"].isin(rate)]
     kept = kept.assign(gflops=kept["block_x"].map(rate), sm_clock_mhz=1980.0)
-    words = section(with_rows(evidence, kept), "01-threads.md")
+    words = section(with_rows(evidence, kept), "tables/01-threads.md")
     assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 87 %." in words
     assert "another reason" not in words and "do not explain" not in words, "one block needs fewest lines"
     slow = with_rows(evidence, kept.assign(gflops=kept["gflops"].where(kept["block_x"] != 128, 3000.0)))
-    assert "87 %. The block 128 × 8 is slow for another reason than look-ups." in section(slow, "01-threads.md")
+    assert "87 %. The block 128 × 8 is slow for another reason than look-ups." in section(slow, "tables/01-threads.md")
     equal = evidence.facts["traffic"].assign(global_load_lines=2 * 256**3 // 32)
     alike = dataclasses.replace(slow, facts=slow.facts | {"traffic": equal}, gpu=with_rows(evidence, kept).gpu)
     alike = dataclasses.replace(alike, gpu=alike.gpu.assign(gflops=alike.gpu["gflops"].mask(lambda r: r < 4000, 5e3)))
-    said = section(alike, "01-threads.md")
+    said = section(alike, "tables/01-threads.md")
     assert "need 2 lines and reach 4,828 (16 × 64) to 6,283 GFLOP/s (128 × 8): look-ups do not explain" in said
     assert "Some blocks need more" not in said
     ncu = dict.fromkeys(gpu.facts["counters"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
@@ -136,7 +136,7 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
 
     def words_with_counts_at(n):
         counted = pd.DataFrame([ncu | dict.fromkeys("npm", n)]).astype(gpu.facts["counters"].dtypes)
-        return section(dataclasses.replace(slow, facts=slow.facts | {"counters": counted}), "01-threads.md")
+        return section(dataclasses.replace(slow, facts=slow.facts | {"counters": counted}), "tables/01-threads.md")
 
     [n] = set(kept["n"])
     said = f"look-ups; ncu counted at n = {n:,}: hits in the first cache 2 %, the second cache busy 95 %."
@@ -150,10 +150,10 @@ def test_a_small_product_has_too_few_blocks_for_many_tiles(gpu):
     rows = rows[(chosen & (rows["n"] == 1024) & (rows["p"] == 1024) & (rows["m"] == 1024)).fillna(False)]
     rows = rows[rows["ntb"].isin([8, 16])]
     rate = rows["ntb"].map({8: 11_667.0, 16: 6_227.0})
-    words = section(with_rows(gpu, rows.assign(gflops=rate)), "03-several-tiles.md")
+    words = section(with_rows(gpu, rows.assign(gflops=rate)), "tables/03-several-tiles.md")
     assert "NTB 8 reaches 11,667 GFLOP/s and NTB 16 6,227" in words
     assert "only 64 of 128 blocks remain for 132 multiprocessors" in words
-    faster = section(with_rows(gpu, rows.assign(gflops=1 / rate)), "03-several-tiles.md")
+    faster = section(with_rows(gpu, rows.assign(gflops=1 / rate)), "tables/03-several-tiles.md")
     assert "blocks remain" not in faster, "more tiles are faster: nothing falls"
 
 
@@ -225,7 +225,7 @@ def test_why_double_takes_longer(gpu):
     names = ["sectors_per_100", "lines_per_100", "gflops", "limited_by", "limit_percent"]
     for dtype, values in known.items():
         rows.loc[dtype, names] = values
-    said = section(gpu, "01-threads.md", limited_by=rows)
+    said = section(gpu, "tables/01-threads.md", limited_by=rows)
     assert "touches 9 sectors of 32 bytes and looks up 3 lines, one of the float kernel 5 and 2" in said
     assert "1.80× the sectors, 1.50× the lines." in said and "In double no resource is near its limit" in said
     assert "look-ups in L1 in float (75 %) and L1 in double (68 %)" in said
@@ -233,11 +233,11 @@ def test_why_double_takes_longer(gpu):
     roofs = gpu.facts["bandwidth"]
     rate = roofs[roofs["quantity"] == "multiply_add_rate"].assign(dtype="double", measured=31_000.0)
     measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, rate])})
-    said = section(measured, "01-threads.md", limited_by=rows)
+    said = section(measured, "tables/01-threads.md", limited_by=rows)
     assert "The units for double are 12 % busy, so they are not the bottleneck" in said
     rows.loc["double", "limit_percent"] = 95.0
-    assert "not settled" not in section(gpu, "01-threads.md", limited_by=rows)
-    assert "Why? For" not in section(gpu, "01-threads.md", limited_by=rows.assign(sectors_per_100=np.nan)), (
+    assert "not settled" not in section(gpu, "tables/01-threads.md", limited_by=rows)
+    assert "Why? For" not in section(gpu, "tables/01-threads.md", limited_by=rows.assign(sectors_per_100=np.nan)), (
         "not counted"
     )
 
@@ -249,12 +249,12 @@ def with_shared_roof(evidence, passes):
 
 
 def test_what_shared_memory_allows(gpu):
-    assert "passes per second" not in section(gpu, "02-tiles.md"), "its rate was not measured"
+    assert "passes per second" not in section(gpu, "tables/02-tiles.md"), "its rate was not measured"
     evidence = with_shared_roof(gpu, 256.0)
     limits = bottleneck.limits(gpu)
     tiled = limits[(limits["kernel"] == "tiled") & (limits["dtype"] == "float")]
     tiled = tiled.assign(hardware_wavefronts_per_100=160.0, gflops=8192.0)
-    said = section(evidence, "02-tiles.md", limited_by=tiled)
+    said = section(evidence, "tables/02-tiles.md", limited_by=tiled)
     assert "sustains 256 billion passes per second, 98 % of the ideal one per cycle and multiprocessor" in said
     assert "32.8 TB/s, 7.62× the bandwidth of memory" in said
     assert "needs 160 passes, which allows 10,240 GFLOP/s; it reaches 8,192, 80 % of that" in said
@@ -283,7 +283,7 @@ def test_the_curve_of_tiles_per_block(gpu):
     facts["occupancy"] = pd.DataFrame(held).astype(gpu.facts["occupancy"].dtypes)
     evidence = with_shared_roof(with_rows(gpu, pd.concat([floats, doubles])), 256.0)
     evidence = dataclasses.replace(evidence, facts=evidence.facts | facts)
-    said = section(evidence, "03-several-tiles.md")
+    said = section(evidence, "tables/03-several-tiles.md")
     shares = [100 * gflops / 64 * passes / 256 for gflops, passes in ((8300, 1.5), (13_800, 1.125))]
     # With 7 tiles of 32 columns, the last block of a row has places beyond the edge, whose passes count.
     assert f"NTB 1: 150, {shares[0]:.0f} %; NTB 7: 1" in said and f", {shares[1]:.0f} %." in said
@@ -293,7 +293,7 @@ def test_the_curve_of_tiles_per_block(gpu):
     assert "holds two blocks at NTB 1 and one block at NTB 10, the fastest: losing a resident block does not" in said
     slower = evidence.gpu["gflops"].where(evidence.gpu["tile"] != 16, 8000.0)
     slow = dataclasses.replace(evidence, gpu=evidence.gpu.assign(gflops=slower))
-    assert "so fewer loads" not in section(slow, "03-several-tiles.md")
+    assert "so fewer loads" not in section(slow, "tables/03-several-tiles.md")
 
 
 def test_the_largest_products(gpu):

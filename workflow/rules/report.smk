@@ -83,12 +83,12 @@ rule page:
         style="report/template/style.css",
         behaviour="report/template/page.js",
     output:
-        # The same script writes its figures, to results/figures/, and its notes, to results/notes.json.
+        # The old pages stay until the new ones are there. The same script writes their figures, to results/figures/, and
+        # their notes, to results/notes.json.
         report(
-            update("results/report.html"),  # the old page stays until the new one is there
+            update(expand("results/{page}.html", page=sections.PAGES)),
             caption="../../report/captions/page.rst",
             category="Report",
-            labels={"page": "the whole report"},
         ),
     log:
         "logs/report.log",

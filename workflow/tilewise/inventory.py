@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from tilewise import ROOT, UserError
 from tilewise.measure.words import gained, is_right, told
+from tilewise.outcome import BESIDE
 from tilewise.report import notes
 from tilewise.study import registry
 from tilewise.study.schema import read_yaml
@@ -105,7 +106,7 @@ def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {name:{width}}  {', '.join([*points, 'finished' if task['finished'] else 'not finished'])}"
             yield from (f"  {'':{width}}    {line}" for line in task["not_right"])
     yield from (f"the report lacks a piece: {note}" for note in found["lacks"])
-    yield f"the report is {found['report']}" if found["report"] else "there is no report yet"
+    yield f"the report is {found['report']}{BESIDE}" if found["report"] else "there is no report yet"
 
 
 def write_junit(results: Path, path: Path) -> None:

@@ -16,6 +16,8 @@ from tilewise.report import notes
 
 #: The rule that fails if something is not right, after the page is there.
 RULE = "outcome"
+#: The other pages of a report, in words.
+BESIDE = ", with tables.html and assignment.html beside it"
 #: What the tracer says of the kernels, and the sources of those that are faulty on purpose, from study.smk.
 TRACE_LOG, ON_PURPOSE = Path("logs/trace.log"), set[str]()
 
@@ -28,7 +30,7 @@ def words(end: str, platforms: Iterable[str], folder: Path = Path("results")) ->
     with contextlib.suppress(OSError, ValueError):  # a damaged file is reported when the page is drawn
         yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
     page = folder / "report.html"
-    yield f"{end}; the report is {page.resolve()}" if page.is_file() else end
+    yield f"{end}; the report is {page.resolve()}{BESIDE}" if page.is_file() else end
 
 
 def beside_recorded(folder: Path) -> str:

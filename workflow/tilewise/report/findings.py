@@ -54,8 +54,8 @@ def _recorded_in_parts(gpu):
     numbers = gpu.parts["part"].nunique()
     return (
         f"they were recorded on several cards of the model {plain(gpu.device.gpu['name'])} (`{gpu.name}`) in "
-        f"{number_of(numbers, 'part')}: {'; '.join(said)}. [Where the numbers come from](#Where-the-numbers-come-from) "
-        "lists all parts"
+        f"{number_of(numbers, 'part')}: {'; '.join(said)}. "
+        "[Where the numbers come from](tables.html#Where-the-numbers-come-from) lists all parts"
     )
 
 

@@ -1,6 +1,7 @@
-"""The page: the sections with their numbers, tables and figures, as one file that needs no network."""
+"""The pages: sections with their numbers, tables and figures, each page one file that needs no network."""
 
 import base64
+import contextlib
 import functools
 import gzip
 import importlib.util
@@ -43,12 +44,10 @@ class Page:
         self.evidence, self.both, self.drawn = evidence, both or evidence, drawn
         self.tasks: dict[str, Any] = evidence.config["tasks"]
         self.drawings: dict[str, str] = {}
-        self.headings: list[str] = []
-        self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
+        self._begin()
         self._pieces: list[str] = []
-        self._made: dict[str, pd.DataFrame] = {}
+        self._made: dict[str, Any] = {}
         self._told: set[str] = set()
-        self._missing: dict[str, str] = {}
         self._language = sections.Language(self.names())
         self._markdown = MarkdownIt("commonmark", {"html": True})
 
@@ -137,7 +136,7 @@ class Page:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown."""
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
-        draw = functools.partial(self._drawn, name)
+        draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
         anchor = name if name in self.tasks or name == "rungs" else ""
         return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
 
@@ -216,7 +215,7 @@ class Page:
 
     def further_tasks(self) -> dict[str, str]:
         """The tasks of the config that no section names: name -> title."""
-        text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of())
+        text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of("tables"))
         others = (name for name in self.tasks if f'"{name}"' not in text and self.evidence.method(name) != "tune")
         return {name: self.tasks[name]["title"] for name in others if name != "overhead"}
 
@@ -246,18 +245,18 @@ class Page:
         make = TABLES.get(name, lambda page: tables.task(name, page.evidence))
         return self._once(f"table {name}", lambda: make(self))
 
-    def _once(self, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """A table that several pieces need."""
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """A table or a drawing that several pieces need."""
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
 
-    def _drawn(self, name: str) -> Any:
+    def _drawn(self, name: str) -> str:
         if name in self.tasks:
             if self.drawn:
                 return Path(self.drawn, f"{name}.svg").read_text()
-            return figures.task(name, self.evidence)
-        return FIGURES[name](self) if name in FIGURES else figures.OVERVIEW[name](self.evidence)
+            return figures.svg(figures.task(name, self.evidence))
+        return figures.svg(FIGURES[name](self) if name in FIGURES else figures.OVERVIEW[name](self.evidence))
 
     def _tasks(self, name: str) -> tuple[str, ...]:
         """The tasks and files that a table or figure shows."""
@@ -327,12 +326,20 @@ class Page:
         found = self._markdown.renderer.render(tokens, self._markdown.options, {})
         return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
 
-    def html(self) -> str:
-        """The whole page."""
+    def html(self, page: str) -> str:
+        """One of sections.PAGES as a whole, with numbers of its own."""
+        self._begin()
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
-        parts = [self.section(name) for name in sections.names_of()]
-        options = {"sections": parts, "headings": self.headings, "datatables": _datatables()}
-        return loader.get_template(TEMPLATE.name).render(**options)
+        parts = [self.section(name) for name in sections.names_of(page)]
+        options = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
+        packed = _datatables() if any("sortable" in part for part in parts) else ""
+        return loader.get_template(TEMPLATE.name).render(datatables=packed, **options)
+
+    def _begin(self) -> None:
+        """Forget the headings, the numbers and the notes of another page."""
+        self.headings: list[str] = []
+        self._missing: dict[str, str] = {}
+        self._numbers = {"Table": itertools.count(1), "Figure": itertools.count(1)}
 
     @property
     def left_out(self) -> list[tuple[str, str]]:
@@ -354,27 +361,29 @@ def render(
     recorded: Path | str = RECORDED,
     drawn: Path | str | None = None,
 ) -> list[str]:
-    """Write the page of the platforms in `folders`, its figures beside it, and its notes, which are returned.
+    """Write the pages of the platforms in `folders`, their figures beside them, and their notes, which are returned.
 
-    The figures are in `markup.FIGURES_FOLDER`, for readers without scripts, the notes in `notes.FILE`. `drawn` is the
-    folder of the figures of the tasks, if they are drawn already.
+    `output` is the first of sections.PAGES; the others are written beside it. The figures are in
+    `markup.FIGURES_FOLDER`, for readers without scripts, the notes in `notes.FILE`. `drawn` is the folder of the
+    figures of the tasks, if they are drawn already.
     """
     page = load([Path(folder) for folder in folders], recorded, drawn=drawn)
-    text = page.html()
-    found = notes.found(text)
+    texts = {Path(output).with_name(f"{name}.html"): page.html(name) for name in sections.PAGES}
+    found = list(dict.fromkeys(note for text in texts.values() for note in notes.found(text)))
     for place, reason in page.left_out:
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
-    write(output, text, page.drawings)
+    write(texts, page.drawings)
     return found
 
 
-def write(output: Path | str, text: str, drawn: Mapping[str, str]) -> None:
-    """Write a page, and its figures as files beside it; those of an older page are removed."""
-    beside = Path(output).parent / markup.FIGURES_FOLDER
+def write(texts: Mapping[Path, str], drawn: Mapping[str, str]) -> None:
+    """Write pages of one folder, and their figures as files beside them; those of older pages are removed."""
+    beside = next(iter(texts)).parent / markup.FIGURES_FOLDER
     drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text())
-    with replacing(output) as temporary:  # the page last, when its figures are there
-        temporary.write_text(text)
+    with contextlib.ExitStack() as pages:  # they appear when their figures are there
+        for output, text in texts.items():
+            pages.enter_context(replacing(output)).write_text(text)
         beside.mkdir(exist_ok=True)
         for name, drawing in drawings.items():
             with replacing(beside / f"{name}.svg") as figure:

@@ -32,6 +32,8 @@ from tilewise.study.registry import parameters
 from tilewise.study.schema import meant
 
 FOLDER = ROOT / "report" / "sections"
+#: The pages, each made from the sections in the folder of its name: name -> title.
+PAGES = {"report": "The story", "tables": "All tables and figures", "assignment": "The assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
 NAMES = (
     "beside_recorded claims counted figure further_tasks gpus has kinds machines origin other_rungs published".split()
@@ -175,15 +177,15 @@ def median(values: Iterable[float]) -> float:
 FILTERS = (code, digits, listed, median, named, number_of, percent, times, whole)
 
 
-def names_of(folder: Path = FOLDER) -> list[str]:
-    """The files of the sections in their order, which is that of their names."""
-    return sorted(path.name for path in folder.glob("*.md"))
+def names_of(page: str = "*", folder: Path = FOLDER) -> list[str]:
+    """The files of the sections of a page, or of all, in their order, which is that of their names."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.glob(f"{page}/*.md"))
 
 
 def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = FOLDER) -> None:
     """Raise UserError, with file and line, if a section names an unknown function, column or task."""
     compiler, columns = Language(folder=folder), {*COLUMNS, *parameters(kernels), "cube"}
-    for name in names_of(folder):
+    for name in names_of(folder=folder):
         try:
             tree = compiler.parse((folder / name).read_text(encoding="utf-8"), name)
         except TemplateSyntaxError as error:
