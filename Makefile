@@ -48,7 +48,7 @@ clean: ## remove the results, the logs and what Snakemake keeps; not .venv
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-lock: ## choose every version anew and write requirements/; needs uv (pip install uv)
+lock: ## choose the newest versions and write requirements/; needs uv (pip install uv)
 	uv lock --quiet --upgrade
 	uv export $(exported) --output-file requirements/run.txt
 	for extra in $(extras); do uv export $(exported) --extra $$extra --output-file requirements/$$extra.txt; done
