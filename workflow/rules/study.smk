@@ -8,7 +8,7 @@ import sys
 from snakemake_interface_executor_plugins.settings import ExecMode
 from tilewise import exiting, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
-from tilewise.report import figures, tables
+from tilewise.report import figures, sections, tables
 from tilewise.resources import JobResources
 from tilewise.rules import Study
 from tilewise.study.schema import read_yaml
