@@ -34,7 +34,7 @@ test: $(VENV)/test$(EXTRAS) ## run the tests; with PYTEST= also those that take 
 lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,ruff check,python -m ruff check .)
 	$(call step,ruff format,python -m ruff format --check .)
-	$(call step,snakefmt,python -m snakefmt --check Snakefile workflow/rules)
+	$(call step,snakefmt,python -m snakefmt --check Snakefile workflow/Snakefile workflow/rules)
 	$(call step,mypy,python -m mypy)
 	$(call step,clang-format,find kernels/emulator -type f ! -name '*.md' ! -name '*.def' ! -name '*.txt' ! -name '.*' | xargs $(clang-format) --dry-run --Werror)
 	$(call step,clang-tidy,ls $(tidied) | xargs -n 4 -P "$$(nproc)" $(clang-tidy) --quiet)

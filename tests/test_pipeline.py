@@ -9,6 +9,7 @@ import pytest
 import yaml
 from clones import copy_repository, edit, snakemake
 
+from tilewise import ROOT
 from tilewise.outcome import BESIDE
 from tilewise.report import notes, sections
 
@@ -307,3 +308,18 @@ def test_tuning_runs_if_it_is_named_and_only_then(tmp_path):
     assert table[table["platform"] == "emulator"]["variants"].tolist() == [2, 2]
     assert len((clone / "results/emulator/journal/tune.jsonl").read_text().split()) > 4
     assert "nothing to be done" in snakemake(clone, "tune").stderr
+
+
+def test_another_workflow_uses_the_study_as_a_module(tmp_path):
+    """As config/README.md shows; the folder holds nothing but that Snakefile."""
+    text = (ROOT / "config/README.md").read_text()
+    [shown] = re.findall(r"```python\n(module .*?)```", text, re.DOTALL)
+    (tmp_path / "Snakefile").write_text(shown.replace("/path/to/tilewise", str(ROOT)))
+    quick, package = ("--configfile", str(ROOT / "config/quick.yaml")), {"PYTHONPATH": str(ROOT / "workflow")}
+    planned = snakemake(tmp_path, *quick, "--dry-run", "--quiet", "rules", **package)
+    assert re.search(r"^page +1$", planned.stdout + planned.stderr, re.MULTILINE), planned.stderr
+    done = snakemake(tmp_path, *quick, "--", "task4", **package)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == {"Snakefile", "logs", "results"}
+    rows = pd.read_csv(tmp_path / "results/emulator/tables/task4.csv")
+    assert len(rows) and (tmp_path / "results/.run.lock").exists(), "its checks ran too"

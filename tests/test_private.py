@@ -20,7 +20,15 @@ LEFT = {
 LINES = {
     "sys.executable = shlex.quote(sys.executable)": "Snakemake does not quote it, so no clone could lie under a blank",
 }
-PLACES = ("Snakefile", "workflow/**/*.py", "workflow/**/*.smk", "profiles/**/*.yaml", "slurm/*.yaml", "Makefile")
+PLACES = (
+    "Snakefile",
+    "workflow/Snakefile",
+    "workflow/**/*.py",
+    "workflow/**/*.smk",
+    "profiles/**/*.yaml",
+    "slurm/*.yaml",
+    "Makefile",
+)
 #: What no file names: Snakemake's folder and exceptions, its objects' inside, and code in a profile.
 NEVER = (
     r"\.snakemake/\w|snakemake\.exceptions|sys\.executable =|__use_yte__|workflow\.(?!configfiles|cores|exec_mode)\w+"

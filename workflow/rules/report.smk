@@ -45,7 +45,7 @@ rule show:
     input:
         device="results/{platform}/device.json",
         config="results/{platform}/config.json",
-        registry="kernels/registry.yaml",
+        registry=of_project("kernels/registry.yaml"),
         measured=expand("results/{{platform}}/{name}.csv", name=PLATFORM),
         facts=expand("results/{{platform}}/facts/{task}.csv", task=study.tasks),
         counters=study.counters_of,
@@ -70,18 +70,18 @@ rule page:
     input:
         devices=expand("results/{platform}/device.json", platform=study.platforms),
         configs=expand("results/{platform}/config.json", platform=study.platforms),
-        registry="kernels/registry.yaml",
+        registry=of_project("kernels/registry.yaml"),
         measured=expand("results/{platform}/{name}.csv", platform=study.platforms, name=PLATFORM),
         facts=expand("results/{platform}/facts/{task}.csv", platform=study.platforms, task=study.tasks),
         counters=study.counters_of,
         instructions=study.instructions_of,
         figures=expand("results/{platform}/figures/{task}.svg", platform=DRAWN, task=study.tasks),
         kept=kept_files(),
-        sections=expand("report/sections/{name}", name=sections.names_of()),
-        template="report/template/report.html.j2",
-        pieces="report/template/pieces.html.j2",
-        style="report/template/style.css",
-        behaviour="report/template/page.js",
+        sections=[of_project(f"report/sections/{name}") for name in sections.names_of()],
+        template=of_project("report/template/report.html.j2"),
+        pieces=of_project("report/template/pieces.html.j2"),
+        style=of_project("report/template/style.css"),
+        behaviour=of_project("report/template/page.js"),
     output:
         # The old pages stay until the new ones are there. The same script writes their figures, to results/figures/, and
         # their notes, to results/notes.json.

@@ -8,6 +8,7 @@ import sys
 from snakemake_interface_executor_plugins.settings import ExecMode
 from tilewise import exiting, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
+from tilewise.files import of_project
 from tilewise.report import figures, sections, tables
 from tilewise.resources import JobResources
 from tilewise.rules import Study
@@ -16,11 +17,13 @@ from tilewise.study.schema import read_yaml
 # Snakemake writes the path of Python into a script's command as it is, so a clone in a folder with a space would not run.
 sys.executable = shlex.quote(sys.executable)
 
+
 with exiting():
-    read_yaml("config/config.yaml")  # names the file and line of a mistake, which Snakemake's own message leaves out
+    # Names the file and line of a mistake, which Snakemake's own message leaves out.
+    read_yaml(of_project("config/config.yaml"))
 
 
-configfile: "config/config.yaml"
+configfile: of_project("config/config.yaml")
 
 
 with exiting():

@@ -60,6 +60,11 @@ def write_json(data: Any, path: Path | str) -> None:
         temporary.write_text(json.dumps(data, indent=2) + "\n")
 
 
+def of_project(name: str) -> str:
+    """The path of one of the project's own files, from the working folder, which may be another project's."""
+    return os.path.relpath(ROOT / name)
+
+
 def remedy(path: Path | str) -> str:
     """What to do about a file that is damaged, as the end of a message."""
     if Path(path).resolve().is_relative_to(ROOT / "report"):

@@ -28,7 +28,7 @@ from tilewise.vendor import VENDOR
 
 def names() -> set[str]:
     """The names of the workflow's rules, which no task can have too."""
-    files = [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
+    files = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
     return {name for file in files for name in re.findall(r"^rule (\w+):", file.read_text(), re.MULTILINE)}
 
 
