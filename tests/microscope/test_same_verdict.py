@@ -37,6 +37,10 @@ CLUSTER = (
     "__shared__ float s; __cluster_barrier_arrive(); __cluster_barrier_wait(); "
     "C[0] = *(float*)__cluster_map_shared_rank(&s, __clusterRelativeBlockRank()) + __clusterDim().x;"
 )
+ATOMIC = """cuda::atomic_ref<float, cuda::thread_scope_block> x(C[0]); x.fetch_add(n, cuda::std::memory_order_relaxed);
+    __shared__ cuda::atomic<int, cuda::thread_scope_block> s; s.store(1); s += 2; ++s; int old = s.load();
+    while (!s.compare_exchange_weak(old, 5, cuda::memory_order_acq_rel, cuda::memory_order_relaxed)) {}
+    cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device); C[1] = s;"""
 ROWS = [  # the construct in words, what stands before the kernel, what in it, what NVRTC and what the emulator does
     ("`uint`, `ushort`", "", "uint x = n; ushort y = x; C[0] = y;", TAKEN, TAKEN),
     ("`uint64_t` after `#include <cstdint>`", "#include <cstdint>", "uint64_t x = n; C[0] = x;", TAKEN, TAKEN),
@@ -62,7 +66,8 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`<cuda/barrier>`, `<cuda/pipeline>`", "#include <cuda/pipeline>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cuda/ptx>`, the functions of Hopper", "#include <cuda/ptx>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cooperative_groups/memcpy_async.h>`", f"#include {COPIES}", "C[0] = 1;", TAKEN, TAKEN),
-    ("`<cuda/atomic>`, `<cuda/std/complex>`", "#include <cuda/atomic>", "C[0] = 1;", TAKEN, LACKING),
+    ("`<cuda/atomic>`: `atomic`, `atomic_ref`", "#include <cuda/atomic>", ATOMIC, TAKEN, TAKEN),
+    ("`<cuda/std/complex>`", "#include <cuda/std/complex>", "C[0] = 1;", TAKEN, LACKING),
     (f"`<cuda/std/...>`: {', '.join(STANDARD_NAMES)}", STANDARD_HEADERS, STANDARD, TAKEN, TAKEN),
     ("`uint32_t` after one of them", "#include <cuda/std/array>", "uint32_t x = n; C[0] = x;", TAKEN, TAKEN),
     ("`std::move` after one of them", "#include <cuda/std/cstdint>", "C[0] = std::move(n);", TAKEN, TAKEN),

@@ -8,7 +8,11 @@
 
 namespace emulator {
 
-void atomic_access(const void* address, unsigned size);
+struct Atomic {
+    bool reads = true, writes = true, of_block = false;
+    bool takes = false;  // a compare-and-swap
+};
+void atomic_access(const void* address, unsigned size, Atomic kind);
 void trap(const char* text, const char* file, int line);
 std::uint32_t number_of_shared(const void* address);
 void* shared_at(std::uint64_t number);
@@ -35,10 +39,17 @@ __attribute__((noinline, no_sanitize("thread"), no_sanitize("bounds"))) T exchan
 }
 
 template <typename T, typename F>
-__forceinline__ T atomically(T* address, F change)
+__forceinline__ T atomically(T* address, F change, Atomic kind = {})
 {
-    atomic_access(address, sizeof(T));
+    atomic_access(address, sizeof(T), kind);
     return exchange(address, change);
+}
+
+template <typename T>
+__forceinline__ T compare_and_swap(T* address, T expected, T value, Atomic kind)
+{
+    return atomically(
+        address, [=](T old) -> T { return __builtin_memcmp(&old, &expected, sizeof old) == 0 ? value : old; }, kind);
 }
 
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -93,21 +104,21 @@ inline int umax(unsigned a, unsigned b) { return a < b ? b : a; }
 
 // ---- Atomics --------------------------------------------------------------------------------------------------------
 
-#define EMULATOR_ATOMIC(name, expression)                                             \
-    template <typename T>                                                             \
-    __forceinline__ T name(T* address, emulator::Same<T> value)                       \
-    {                                                                                 \
-        return emulator::atomically(address, [=](T old) -> T { return expression; }); \
-    }                                                                                 \
-    template <typename T>                                                             \
-    __forceinline__ T name##_block(T* address, emulator::Same<T> value)               \
-    {                                                                                 \
-        return name(address, value);                                                  \
-    }                                                                                 \
-    template <typename T>                                                             \
-    __forceinline__ T name##_system(T* address, emulator::Same<T> value)              \
-    {                                                                                 \
-        return name(address, value);                                                  \
+#define EMULATOR_ATOMIC(name, expression)                                                                 \
+    template <typename T>                                                                                 \
+    __forceinline__ T name(T* address, emulator::Same<T> value)                                           \
+    {                                                                                                     \
+        return emulator::atomically(address, [=](T old) -> T { return expression; });                     \
+    }                                                                                                     \
+    template <typename T>                                                                                 \
+    __forceinline__ T name##_block(T* address, emulator::Same<T> value)                                   \
+    {                                                                                                     \
+        return emulator::atomically(address, [=](T old) -> T { return expression; }, {true, true, true}); \
+    }                                                                                                     \
+    template <typename T>                                                                                 \
+    __forceinline__ T name##_system(T* address, emulator::Same<T> value)                                  \
+    {                                                                                                     \
+        return name(address, value);                                                                      \
     }
 EMULATOR_ATOMIC(atomicAdd, old + value)
 EMULATOR_ATOMIC(atomicSub, old - value)
@@ -124,13 +135,12 @@ EMULATOR_ATOMIC(atomicDec, old == 0 || old > value ? value : T(old - 1))
 template <typename T>
 __forceinline__ T atomicCAS(T* address, emulator::Same<T> expected, emulator::Same<T> value)
 {
-    return emulator::atomically(
-        address, [=](T old) -> T { return __builtin_memcmp(&old, &expected, sizeof old) == 0 ? value : old; });
+    return emulator::compare_and_swap(address, expected, value, {true, true, false, true});
 }
 template <typename T>
 __forceinline__ T atomicCAS_block(T* address, emulator::Same<T> expected, emulator::Same<T> value)
 {
-    return atomicCAS(address, expected, value);
+    return emulator::compare_and_swap(address, expected, value, {true, true, true, true});
 }
 template <typename T>
 __forceinline__ T atomicCAS_system(T* address, emulator::Same<T> expected, emulator::Same<T> value)

@@ -27,7 +27,9 @@ namespace emulator {
 unsigned synchronise(bool predicate, const char* file, int line, unsigned column);
 void synchronise_warp(unsigned mask, const char* file, int line);
 unsigned active_mask(const char* file, int line);
-void fence(int scope);  // 0: of the block, 1: of the device, 2: of the system
+/// 0: of the block, 1: of the device, 2: of the system. It shows what the thread did, and lets it know what it has
+/// taken.
+void fence(int scope, bool shows = true, bool learns = true);
 
 enum class Vote { ballot, any, all, uniform };
 unsigned vote(Vote, unsigned mask, bool predicate, const char* file, int line);

@@ -3,14 +3,19 @@
 
 namespace emulator::ptx {
 
+// As of watch::fence.
+static int scope_of(const Instruction& i) { return i.has("cta") ? 0 : 1; }
+
 void run_ld(const Instruction& i, Frame& f)
 {
     const unsigned bytes = i.type.bytes();
     const char* from = pointer(i, address(i.operands[1], f));
     if (i.has("nc")) watch::reads_only(from, bytes * i.width, f.pc);
-    if (is_strong(i))
-        asks(from, bytes * i.width, f.pc), watch::atomic(from, bytes * i.width, false, f.pc);
-    else if (!watch::accesses(from, bytes * i.width, false, f.pc) && i.starts("shared"))
+    if (is_strong(i)) {
+        asks(from, bytes * i.width, f.pc);
+        watch::atomic(from, bytes * i.width, false, f.pc, {true, false, i.has("cta")});
+        if (i.has("acquire")) watch::fence(scope_of(i), false, true);
+    } else if (!watch::accesses(from, bytes * i.width, false, f.pc) && i.starts("shared"))
         return;
     for (unsigned k = 0; k < i.width; ++k) {
         std::uint64_t value = 0;
@@ -23,9 +28,9 @@ void run_st(const Instruction& i, Frame& f)
 {
     const unsigned bytes = i.type.bytes();
     char* to = pointer(i, address(i.operands[0], f));
-    if (i.has("release")) fence(1);
+    if (i.has("release")) watch::fence(scope_of(i), true, false);
     if (is_strong(i))
-        watch::atomic(to, bytes * i.width, true, f.pc, watch::Strength::strong);
+        watch::atomic(to, bytes * i.width, true, f.pc, {true, false, i.has("cta")});
     else if (!watch::accesses(to, bytes * i.width, true, f.pc) && i.starts("shared"))
         return;
     for (unsigned k = 0; k < i.width; ++k) {
@@ -40,9 +45,10 @@ void run_atom(const Instruction& i, Frame& f)
     const std::size_t first = returns ? 1 : 0;
     char* at = pointer(i, address(i.operands[first], f));
     const unsigned bytes = i.type.bytes();
-    if (i.has("release") || i.has("acq_rel")) fence(1);
+    if (i.has("release") || i.has("acq_rel")) watch::fence(scope_of(i), true, false);
     asks(at, bytes, f.pc);
-    watch::atomic(at, bytes, true, f.pc);
+    watch::atomic(at, bytes, true, f.pc, {true, true, i.has("cta"), i.code == cas});
+    if (i.has("acquire") || i.has("acq_rel")) watch::fence(scope_of(i), false, true);
     std::uint64_t before = 0, after;
     std::memcpy(&before, at, bytes);
     const std::uint64_t b = cut(get(i.operands[first + 1], f), i.type.bits);

@@ -9,12 +9,13 @@
 
 namespace emulator {
 
-void atomic_access(const void* address, unsigned size)
+void atomic_access(const void* address, unsigned size, Atomic kind)
 {
-    asks(address, size, __builtin_return_address(0));
-    watch::atomic(address, size, true, __builtin_return_address(0));
+    if (kind.reads) asks(address, size, __builtin_return_address(0));
+    watch::atomic(address, size, kind.writes, __builtin_return_address(0),
+                  {true, kind.reads && kind.writes, kind.of_block, kind.takes});
 }
-void fence(int scope) { watch::fence(scope); }
+void fence(int scope, bool shows, bool learns) { watch::fence(scope, shows, learns); }
 
 constexpr std::size_t most_printed = 1 << 20;  // as much as a GPU keeps of it
 int print(const char* format, ...)

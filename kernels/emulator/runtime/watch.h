@@ -37,9 +37,15 @@ void block_ends();
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
-// Strong accesses do not race with each other; an exchange also reads what it writes over.
-enum class Strength : char { weak, strong, exchange };
-void atomic(const void* address, unsigned size, bool write, const void* pc, Strength strength = Strength::exchange);
+/// What an access is beside a plain one. Strong accesses do not race with each other; those of a block's scope not with
+/// those of the same block. An exchange also reads what it writes over. One that takes something (a compare-and-swap)
+/// knows what others did before only after a fence.
+struct Strength {
+    bool strong = false, exchange = false, of_block = false, takes = false;
+    bool stores = false;  // a thread's own store, which is done before anything else happens
+};
+constexpr Strength weak{}, strong{true}, exchange{true, true}, store{false, false, false, false, true};
+void atomic(const void* address, unsigned size, bool write, const void* pc, Strength strength = exchange);
 /// A load by the path of what nobody writes while the kernel runs.
 void reads_only(const void* address, unsigned bytes, const void* pc);
 /// From now on these bytes of shared memory are an mbarrier, which threads do not write; with a pc of null they are
@@ -64,7 +70,9 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit);
 void copy_ends(const void* to, unsigned bytes, unsigned worker);
 /// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
 void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);
-void fence(int scope);  // __threadfence: 0: of the block, 1: of the device, 2: of the system
+/// __threadfence, 0: of the block, 1: of the device, 2: of the system. It shows what the thread did before, and lets it
+/// know what it has taken.
+void fence(int scope, bool shows = true, bool learns = true);
 void proxy_fence();
 /// A request of a unit to global memory, counted by itself; what it loads goes into the memory of so many blocks.
 void global_request(const void* address, unsigned bytes, bool write, unsigned blocks = 1);

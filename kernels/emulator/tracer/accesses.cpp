@@ -2,6 +2,7 @@
 // barrier and every block: what happened since the last barrier of the block happened at the same time, and what
 // another block of the launch did always did. What an earlier launch did happened before.
 #include "accesses.h"
+#include "races.h"
 
 namespace emulator {
 namespace tracer {
@@ -22,6 +23,7 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
 {
     Cell* const end = cell + units(access.size);
     bool faulty = false;
+    if (is_undecided) decide();
     // Of accesses to less than a unit it is not known whether they touch the same bytes.
     const bool whole = access.size >= unit;
     if (!whole) finest = std::min(finest, access.size);
@@ -31,16 +33,18 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
             if (!faulty) report_beside(Kind::asynchrony, access, Case::plain, sites[cell->coming - 1].pc);
             faulty = true;
         }
-        if ((!access.write || access.strength == watch::Strength::exchange) && !is_written && !initialised &&
-            !unknown_is_fine) {
+        if ((!access.write || access.strength.exchange) && !is_written && !initialised && !unknown_is_fine) {
             if (!faulty) report_access(Kind::uninitialised, access);
             faulty = true;
         }
-        if (is_written && whole && !(access.atomic() && sites[cell->write_site].atomic) &&
-            at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
-            if (!faulty)
-                report_access(Kind::race, access, cell->write_stamp, cell->writer, sites[cell->write_site].pc, true);
-            faulty = true;
+        if (is_written && whole && at_the_same_time(cell->write_stamp, cell->writer, access.space)) {
+            const Site& other = sites[cell->write_site];
+            if (!hold_for_each_other(access.strength, other.strength, cell->write_stamp, cell->writer)) {
+                if (!faulty) report_race(access, cell->write_stamp, cell->writer, other, true);
+                faulty = true;
+            } else if (!access.strength.exchange && !other.strength.exchange) {
+                remark_unordered(access, cell->write_stamp, cell->writer, other);
+            }
         }
         if (access.write) {
             if (cell->mark && !faulty) faulty = report_marked(access, *cell, is_written);
@@ -60,13 +64,13 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
                 reader = cell->second_reader;
             }
             if (stamp && whole && !faulty) {
-                report_access(Kind::race, access, stamp, reader, sites[cell->read_site].pc, false);
+                report_race(access, stamp, reader, sites[cell->read_site], false);
                 faulty = true;
             }
             cell->write_stamp = clock_now;
             cell->writer = running;
             cell->write_site = site;
-        } else if (whole && !access.atomic()) {  // a strong read and a strong write are no race
+        } else if (whole && !access.strength.strong) {  // a strong read and a strong write are no race
             mark_read(*cell, running, site, access.space);
         }
     }
@@ -80,7 +84,7 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
         const std::uint64_t offset = access.address - array.begin;
         if (offset < array.bytes && offset + access.size <= array.bytes) {
             const unsigned site = site_at(access.pc, global, access.write, access.size);
-            sites[site].atomic = access.atomic();
+            sites[site].strength = access.strength;
             if (counting) count(site, access.address);
             access.array = k;
             access.begin = array.begin;
@@ -139,7 +143,7 @@ bool find_shared(Access& access)
     const bool own = cluster_blocks == 1 || rank_at(access.address) == rank_of(running);
     const unsigned site =
         own ? site_at(access.pc, shared, access.write, access.size) : remote_site(access.pc, access.write, access.size);
-    sites[site].atomic = access.atomic();
+    sites[site].strength = access.strength;
     if (counting) count(site, access.address);
     if (watching) examine(access, shared_cell(access.address), site, false);
     if (watching && !own) examine_remote(access);
@@ -182,7 +186,8 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength st
         if (offset < shared_bytes) access.array = shared_owner[cell_at(offset)];
         access.begin = access.array < 0 ? 0 : access.address - offset + shared_array_begin[access.array];
     }
-    stopping |= access.size > 8;  // the CPU's own wide loads might crash, too
+    access.strength.stores = false;  // piece by piece
+    stopping |= access.size > 8;     // the CPU's own wide loads might crash, too
     report_access(Kind::misaligned, access);
     const unsigned piece = (access.address | access.size) & -(access.address | access.size);
     for (unsigned offset = 0; offset < access.size; offset += piece)
@@ -263,7 +268,7 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength st
 template <unsigned size, bool write>
 [[gnu::noinline]] bool access_sized(std::uintptr_t at)
 {
-    return access_memory(at, size, write, watch::Strength::weak);
+    return access_memory(at, size, write, write ? watch::store : watch::weak);
 }
 
 // Below the frame of the function that is running there is no variable.
@@ -320,7 +325,7 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
 void atomic(const void* address, unsigned size, bool write, const void* pc, Strength strength)
 {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    if (watching && !on_stack(at)) meet_at_atomic(at, write);
+    if (watching && !on_stack(at)) meet_at_atomic(at, write, strength, pc);
     accessed(address, size, write, pc, strength);
 }
 

@@ -61,8 +61,7 @@ void examine_ends();
 }
 
 /// False if it is no place to touch: there is no such memory, or the GPU would refuse the address.
-bool accessed(const void* address, unsigned size, bool write, const void* pc,
-              watch::Strength strength = watch::Strength::weak);
+bool accessed(const void* address, unsigned size, bool write, const void* pc, watch::Strength strength = watch::weak);
 
 /// The same of a size that the compiler knows.
 template <unsigned size, bool write>

@@ -1,4 +1,4 @@
-#include "clock.h"
+#include "atomics.h"
 
 namespace emulator {
 namespace tracer {
@@ -14,18 +14,6 @@ unsigned running;
 
 namespace {
 
-// When each thread last showed its writes to its block, to the device.
-std::vector<std::uint32_t> fenced_in_block, fenced;
-// What an atomic operation on an address was told by threads that had shown their writes before: by those of other
-// blocks, and by those of this one, or of its cluster.
-std::unordered_map<std::uintptr_t, KnownBlocks> told;
-std::unordered_map<std::uintptr_t, Known> told_here;
-
-void take(KnownBlocks& to, const KnownBlocks& from)
-{
-    for (auto [start, until] : from) to[start] = std::max(to[start], until);
-}
-
 // The block, or the first one of the cluster, that ran at that time.
 const std::pair<std::uint32_t, uint3>& block_of(std::uint32_t stamp)
 {
@@ -34,13 +22,20 @@ const std::pair<std::uint32_t, uint3>& block_of(std::uint32_t stamp)
              1);
 }
 
+}  // namespace
+
 Known& row_of(unsigned thread)
 {
     if (known[thread].empty()) known[thread].resize(workers);
     return known[thread];
 }
 
-}  // namespace
+std::uint32_t start_of_block(std::uint32_t stamp) { return block_of(stamp).first; }
+
+void take(KnownBlocks& to, const KnownBlocks& from)
+{
+    for (auto [start, until] : from) to[start] = std::max(to[start], until);
+}
 
 void take(Known& to, const Known& from)
 {
@@ -74,8 +69,7 @@ void start_clock_of_launch()
 {
     ++launches;
     launch_start = clock_now + 1;
-    told.clear();
-    fenced.clear();
+    start_meetings_of_launch();
     proxy_fenced.clear();
 }
 
@@ -85,17 +79,13 @@ void start_clock_of_block()
     last_barriers.assign(cluster_blocks, block_start);
     if (known.size() < wgmma_of_warp) known.resize(wgmma_of_warp);
     for (Known& row : known) row.clear();
-    if (fenced.size() < wgmma_of_warp) {
-        fenced.resize(wgmma_of_warp);
-        fenced_in_block.resize(wgmma_of_warp);
-        proxy_fenced.resize(wgmma_of_warp);
-    }
+    if (proxy_fenced.size() < wgmma_of_warp) proxy_fenced.resize(wgmma_of_warp);
     met.assign(cluster_blocks > 1 ? wgmma_of_warp : 0, 0);
     heard.assign(cluster_blocks > 1 ? cluster_blocks : 0, {});
     known_blocks.assign(knows_blocks ? 0 : known_blocks.size(), {});
     known_blocks.resize(wgmma_of_warp);
     knows_blocks = false;
-    told_here.clear();
+    start_meetings_of_block();
     starts_of_blocks.push_back({block_start, blockIdx});
 }
 
@@ -112,38 +102,13 @@ void share_what_units_did(const std::vector<Fiber*>& fibers)
     }
     for (const Fiber* fiber : fibers)
         if (any) known[fiber->thread] = all;
+    std::vector<unsigned> threads;
+    for (const Fiber* fiber : fibers) threads.push_back(fiber->thread);
+    share_what_is_taken(threads);
     if (!knows_blocks) return;
     KnownBlocks of_all;
     for (const Fiber* fiber : fibers) take(of_all, known_blocks[fiber->thread]);
     for (const Fiber* fiber : fibers) known_blocks[fiber->thread] = of_all;
-}
-
-void meet_at_atomic(std::uintptr_t at, bool write)
-{
-    if (!in_arrays(at)) {
-        auto& here = told[at];
-        for (auto [start, until] : here)
-            if (start != block_start) {
-                auto& knows = known_blocks[running][start];
-                knows = std::max(knows, until);
-                knows_blocks = true;
-            }
-        if (write && fenced[running] >= block_start) {
-            take(here, known_blocks[running]);
-            // Also what the other threads did before the last barrier: they, or this one, have shown it.
-            take(here, {{block_start, std::max(fenced[running], last_barrier)}});
-        }
-    }
-    Known& here = told_here[at];
-    if (!here.empty()) take(row_of(running), here);
-    const std::uint32_t shown = (cluster_blocks > 1 ? fenced : fenced_in_block)[running];
-    if (write && shown >= block_start) {
-        if (here.empty()) here.resize(workers);
-        take(here, known[running]);
-        const unsigned first = rank_of(running) * slots_of_block;
-        for (unsigned t = first; t < first + slots_of_block; ++t) here[t] = std::max(here[t], last_barrier - 1);
-        here[running] = std::max(here[running], shown);
-    }
 }
 
 }  // namespace tracer
@@ -177,6 +142,7 @@ void join(const unsigned* threads, unsigned count)
     }
     ++clock_now;
     for (unsigned i = 0; i < count; ++i) known[threads[i]] = all;
+    share_what_is_taken({threads, threads + count});
     if (!knows_blocks) return;
     KnownBlocks of_all;
     for (unsigned i = 0; i < count; ++i) take(of_all, known_blocks[threads[i]]);
@@ -202,13 +168,6 @@ void learn(unsigned worker, std::uint32_t until)
 {
     auto& knows = row_of(running)[worker];
     knows = std::max(knows, until);
-}
-
-void fence(int scope)
-{
-    fenced_in_block[running] = clock_now;
-    if (scope > 0) fenced[running] = clock_now;
-    ++clock_now;
 }
 
 void proxy_fence() { proxy_fenced[running] = clock_now++; }

@@ -29,6 +29,10 @@ extern std::vector<std::uint32_t> met;
 inline unsigned rank_of(unsigned thread) { return thread / slots_of_block; }
 
 void take(Known& to, const Known& from);
+void take(KnownBlocks& to, const KnownBlocks& from);
+Known& row_of(unsigned thread);  // of `known`, as long as there are workers
+/// When the block, or the first one of the cluster, began that ran at that time.
+std::uint32_t start_of_block(std::uint32_t stamp);
 
 /// Whether a block that ran before did something at that time that the running thread does not know.
 bool unknown_of_another_block(std::uint32_t stamp);
@@ -52,9 +56,6 @@ void start_clock_of_launch();
 void start_clock_of_block();
 /// All these threads know now which work of units, and of other blocks, any of them has waited for.
 void share_what_units_did(const std::vector<Fiber*>& fibers);
-/// What threads showed (__threadfence) before they came to an atomic operation on this address, and what the running
-/// one has, is known to those who come later.
-void meet_at_atomic(std::uintptr_t at, bool write);
 
 }  // namespace emulator::tracer
 #pragma GCC visibility pop

@@ -171,7 +171,7 @@ void forget_traffic()
 
 [[gnu::noinline, gnu::cold]] std::uint16_t new_site(std::uintptr_t pc, Space space, bool write, unsigned size)
 {
-    sites.push_back({pc, space, write, size, {}, 0, false, false, plain});
+    sites.push_back({pc, space, write, size, {}, 0, watch::weak, false, plain});
     occurrences.push_back(0);
     return sites.size();
 }

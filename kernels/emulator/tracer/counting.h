@@ -29,7 +29,8 @@ struct Site {  // an instruction, in one of the spaces
     unsigned size;
     std::vector<Request> requests;  // one for each time since the last barrier
     unsigned used;
-    bool atomic, unit;  // unit: what works beside the threads does it
+    watch::Strength strength;
+    bool unit;  // what works beside the threads does it
     Way way = plain;
 };
 

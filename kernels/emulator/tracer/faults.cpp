@@ -1,4 +1,4 @@
-#include "faults.h"
+#include "races.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -42,11 +42,14 @@ void report(const Fault& fault)
     auto same = std::find_if(faults.begin(), faults.end(), [&](const Fault& f) {
         return f.kind == fault.kind && f.pc == fault.pc && f.line == fault.line && f.space == fault.space;
     });
-    if (same != faults.end())
-        ++same->count;
-    else
+    if (same == faults.end()) {
         faults.push_back(fault);
-    if (stopping && fault.kind != Kind::ended) abandon();
+    } else {
+        ++same->count;
+        same->same_value &= fault.same_value;
+        if (same->which == Case::lanes) same->which = fault.which;
+    }
+    if (stopping && fault.kind != Kind::ended && fault.kind != Kind::unordered) abandon();
 }
 
 Fault fault_of(Kind kind, const Access& access, Case which)
@@ -65,18 +68,7 @@ Fault fault_of(Kind kind, const Access& access, Case which)
     return fault;
 }
 
-[[gnu::noinline, gnu::cold]] void report_access(Kind kind, const Access& access, std::uint32_t stamp, unsigned thread,
-                                                std::uintptr_t pc, bool write)
-{
-    Fault fault = fault_of(kind, access);
-    if (kind == Kind::race) {
-        if (stamp < block_start || thread < wgmma_of_warp) set_block(fault.other_block, block_at(stamp, thread));
-        fault.other_thread = in_words(thread);
-        fault.other_write = write;
-        fault.other_pc = pc - library_begin;
-    }
-    report(fault);
-}
+[[gnu::noinline, gnu::cold]] void report_access(Kind kind, const Access& access) { report(fault_of(kind, access)); }
 
 [[gnu::noinline, gnu::cold]] void report_beside(Kind kind, const Access& access, Case which, std::uintptr_t pc)
 {
@@ -157,6 +149,7 @@ EMULATOR_EXPORT const char tracer_cases[] =
 
 EMULATOR_EXPORT const emulator::tracer::Fault* tracer_faults(int* count)
 {
+    if (emulator::tracer::is_undecided) emulator::tracer::decide();
     *count = emulator::tracer::faults.size();
     return emulator::tracer::faults.data();
 }

@@ -26,10 +26,12 @@ struct Fault {
     Kind kind;
     Case which;
     std::int32_t space, write, other_write;  // other_write: whether the other one of a race writes
+    std::int32_t same_value;                 // whether both write the same, each time
     std::int32_t size, array, launch;        // bytes of the access; its array, or -1; number of the launch
     std::int64_t offset;                     // bytes from the array's begin, or the index of an array expression
     std::uint64_t address;
     std::uint64_t pc, other_pc;  // from the library's begin; 0 if file and line are known
+    std::uint64_t meeting_pc;    // of an atomic operation that does not order the two accesses of a race
     const char *file, *type;
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], home[3], thread, other_thread;  // home: the block whose shared memory it is
@@ -45,9 +47,7 @@ struct Access {
     Space space;
     int array;  // or -1
     std::uint64_t begin;
-    watch::Strength strength = watch::Strength::weak;
-
-    bool atomic() const { return strength != watch::Strength::weak; }
+    watch::Strength strength = watch::weak;
 };
 
 extern std::vector<Fault> faults;
@@ -59,9 +59,7 @@ unsigned in_words(unsigned worker);
 Fault new_fault(Kind kind);
 Fault fault_of(Kind kind, const Access& access, Case which = Case::plain);
 void report(const Fault& fault);
-/// A race is with what `thread` did at that time by the instruction `pc`: a write, or a read.
-void report_access(Kind kind, const Access& access, std::uint32_t stamp = 0, unsigned thread = 0, std::uintptr_t pc = 0,
-                   bool write = false);
+void report_access(Kind kind, const Access& access);
 /// The fault has to do with what another instruction did.
 void report_beside(Kind kind, const Access& access, Case which, std::uintptr_t pc);
 

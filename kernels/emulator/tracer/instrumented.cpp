@@ -34,7 +34,7 @@ void volatile_access(void* address, unsigned size, bool write, void* pc)
     if (is_shared(reinterpret_cast<std::uintptr_t>(address)) || reinterpret_cast<std::uintptr_t>(address) % size)
         accessed(address, size, write, pc);
     else
-        watch::atomic(address, size, write, pc, watch::Strength::strong);
+        watch::atomic(address, size, write, pc, watch::strong);
 }
 
 // A struct: a GPU copies it in the widest pieces that its alignment allows.

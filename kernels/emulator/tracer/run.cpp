@@ -1,5 +1,6 @@
 // A run: what the scheduler and Python say of its launches, blocks and threads.
 #include "accesses.h"
+#include "races.h"
 
 #include <cstring>
 #include <sys/mman.h>
@@ -77,6 +78,7 @@ void warp_goes_on()
 void block_ends()
 {
     if (counting) count_requests();
+    if (is_undecided) decide();
     if (watching && !abandoned) examine_ends();
 }
 

@@ -1,5 +1,6 @@
 // What works beside the threads: copies to shared memory, TMA, and products of wgmma.
 #include "accesses.h"
+#include "races.h"
 
 #include <utility>
 
@@ -179,7 +180,7 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
         } else if (cell.write_stamp < block_start) {
             report_access(Kind::uninitialised, access);
         } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
-            report_access(Kind::race, access, cell.write_stamp, cell.writer, sites[cell.write_site].pc, true);
+            report_race(access, cell.write_stamp, cell.writer, sites[cell.write_site], true);
         } else if (needs_proxy_fence(cell.write_stamp, cell.writer, cell.write_site)) {
             report_unfenced(access, cell.writer, cell.write_site);
         } else {

@@ -34,7 +34,7 @@ bool uses(const void*, unsigned, bool, const void*) { return true; }
 void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
-void fence(int) {}
+void fence(int, bool, bool) {}
 void proxy_fence() {}
 void global_request(const void*, unsigned, bool, unsigned) {}
 void block_request(const void*, unsigned) {}

@@ -62,7 +62,7 @@ class Fault:
         return dataclasses.replace(self, kind=FaultKind.UNUSED, text=f"{self.text}; no result depends on it")
 
 
-_NUMBERS = "kind which space write other_write size array launch".split()
+_NUMBERS = "kind which space write other_write same_value size array launch".split()
 
 
 class RawFault(ctypes.Structure):
@@ -71,7 +71,7 @@ class RawFault(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in _NUMBERS),
         ("offset", ctypes.c_int64),
-        *((name, ctypes.c_uint64) for name in ("address", "pc", "other_pc")),
+        *((name, ctypes.c_uint64) for name in ("address", "pc", "other_pc", "meeting_pc")),
         ("file", ctypes.c_char_p),
         ("type", ctypes.c_char_p),
         *((name, ctypes.c_int32) for name in ("line", "other_line")),
@@ -125,9 +125,40 @@ class Words:
         if tuple(fault.other_block) != tuple(fault.block):
             other = f"{other} of {self.name_block(fault.other_block)}"
             why = "with no barrier of the cluster between" if fault.space else "and blocks run in any order"
+        why = self.lacking(fault) or why
         verb = "writes" if fault.other_write else "reads"
         memory = "shared" if fault.space else "global"
-        return f"{self.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}"
+        values = "; both write the same value" if fault.same_value else ""
+        return f"{self.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}{values}"
+
+    def unordered(self, fault: RawFault) -> str:
+        return f"{self.race(fault)}; both are volatile, so it is no race, but either may come first"
+
+    def lacking(self, fault: RawFault) -> str:
+        """What would order the two sides of a race and is not there; "" if no instruction is to do it."""
+        other = tuple(fault.other_block) != tuple(fault.block)
+        fence = "__threadfence()" if other else "__threadfence_block()"
+        if not other and not fault.space:
+            fence = "a fence (__threadfence_block(), or between blocks __threadfence())"
+        atomic = f"the atomic operation at {self.places.at(fault.meeting_pc, self.places.lines[fault.pc][0])}"
+        if self.case(fault) == "narrow":
+            return "and one of the two atomic operations is of the scope of its block"
+        if self.case(fault) == "meets_narrow":
+            return f"and {atomic}, of the scope of its block, orders nothing between blocks"
+        if self.case(fault) == "unfenced":
+            return f"and {atomic} does not order them without {fence} before it"
+        if self.case(fault) == "fenced_narrow":
+            return f"and {atomic} does not order them with only a __threadfence_block() before it"
+        if self.case(fault) == "taken_unfenced":
+            return f"and {atomic} does not order them without {fence} after it"
+        if self.case(fault) == "taken_narrow":
+            return f"and {atomic} does not order them with only a __threadfence_block() after it"
+        if self.case(fault) == "lanes":
+            return (
+                "with no __syncthreads() between; a warp's lanes run in step only on GPUs before Volta, and need a "
+                "__syncwarp() since"
+            )
+        return ""
 
     def out_of_bounds(self, fault: RawFault) -> str:
         if self.case(fault) == "below_frame":
@@ -238,4 +269,9 @@ class Words:
 
 def offsets_in(raw: RawFault) -> set[int]:
     """The instructions that a RawFault is about."""
-    return {raw.pc, raw.other_pc, *(int(offset, 16) for offset in _OFFSET.findall(raw.text.decode(errors="replace")))}
+    return {
+        raw.pc,
+        raw.other_pc,
+        raw.meeting_pc,
+        *(int(offset, 16) for offset in _OFFSET.findall(raw.text.decode(errors="replace"))),
+    }

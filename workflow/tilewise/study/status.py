@@ -67,6 +67,7 @@ class FaultKind(StrEnum):
     TRAP = "trap", "traps", "trap"
     UNUSED = "unused", "unused_reads", "read before it was written"
     ENDED = "ended", "", "lanes that have ended"
+    UNORDERED = "unordered", "", "volatile accesses without an order"
 
     def __new__(cls, name: str, column: str, words: str) -> "FaultKind":
         kind = str.__new__(cls, name)
@@ -76,4 +77,4 @@ class FaultKind(StrEnum):
     @property
     def is_remark(self) -> bool:
         """Whether it is no fault after all."""
-        return self in (FaultKind.UNUSED, FaultKind.ENDED)
+        return self in (FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED)

@@ -1,0 +1,21 @@
+// The order that atomic operations and fences make between threads, and what such an order lacks.
+#pragma once
+
+#include "faults.h"
+
+#pragma GCC visibility push(hidden)
+namespace emulator::tracer {
+
+/// The running thread comes to an atomic operation. What threads showed (__threadfence) before they came to one at this
+/// address is known to those who come later: at once, or after a fence if the operation takes something.
+void meet_at_atomic(std::uintptr_t at, bool write, watch::Strength strength, const void* pc);
+/// All these threads have met: what one has taken and not yet learned, all have.
+void share_what_is_taken(const std::vector<unsigned>& threads);
+/// Why an atomic operation at another address does not order what `worker` did here at that time before what the
+/// running thread does now, and its instruction; Case::plain if there is none that should.
+Case unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned worker, std::uintptr_t& pc);
+void start_meetings_of_launch();
+void start_meetings_of_block();
+
+}  // namespace emulator::tracer
+#pragma GCC visibility pop

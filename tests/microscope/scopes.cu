@@ -1,0 +1,306 @@
+// Locks, flags and counters: with the fences and the scopes that they need, and with less. test_scopes.py launches each
+// with two blocks of 64 threads; the line that is named ends with FAULT, or with REMARK.
+#include <cuda/atomic>
+
+__global__ void flag(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        __threadfence();
+        atomicExch(flag, 1u);
+    } else {
+        while (atomicAdd(flag, 0u) == 0) {}
+        out[0] = value[0];
+    }
+}
+
+__global__ void flag_unfenced(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        atomicExch(flag, 1u);
+    } else {
+        while (atomicAdd(flag, 0u) == 0) {}
+        out[0] = value[0];  // FAULT
+    }
+}
+
+__global__ void flag_fenced_for_its_block(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        __threadfence_block();
+        atomicExch(flag, 1u);
+    } else {
+        while (atomicAdd(flag, 0u) == 0) {}
+        out[0] = value[0];  // FAULT
+    }
+}
+
+__global__ void flag_of_its_block(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        __threadfence();
+        atomicExch_block(flag, 1u);
+    } else {
+        while (atomicAdd(flag, 0u) == 0) {}
+        out[0] = value[0];  // FAULT
+    }
+}
+
+__global__ void flag_of_volatile(volatile int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        atomicExch(flag, 1u);
+    } else {
+        while (atomicAdd(flag, 0u) == 0) {}
+        out[0] = value[0];  // REMARK
+    }
+}
+
+__global__ void flag_by_reference(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        cuda::atomic_ref<unsigned, cuda::thread_scope_device>(*flag).store(1, cuda::memory_order_release);
+    } else {
+        while (cuda::atomic_ref<unsigned, cuda::thread_scope_device>(*flag).load(cuda::memory_order_acquire) == 0) {}
+        out[0] = value[0];
+    }
+}
+
+__global__ void flag_by_reference_relaxed(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        cuda::atomic_ref<unsigned, cuda::thread_scope_device>(*flag).store(1, cuda::memory_order_relaxed);
+    } else {
+        while (cuda::atomic_ref<unsigned, cuda::thread_scope_device>(*flag).load(cuda::memory_order_acquire) == 0) {}
+        out[0] = value[0];  // FAULT
+    }
+}
+
+__global__ void flag_by_reference_of_its_block(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        cuda::atomic_ref<unsigned, cuda::thread_scope_block>(*flag).store(1, cuda::memory_order_release);
+    } else {
+        while (cuda::atomic_ref<unsigned, cuda::thread_scope_device>(*flag).load(cuda::memory_order_acquire) == 0) {}
+        out[0] = value[0];  // FAULT
+    }
+}
+
+__global__ void flag_by_ptx(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        asm volatile("st.release.gpu.u32 [%0], 1;" ::"l"(flag) : "memory");
+    } else {
+        unsigned set;
+        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");
+        while (set == 0);
+        out[0] = value[0];
+    }
+}
+
+__global__ void flag_by_ptx_of_its_block(int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        value[0] = 42;
+        asm volatile("st.release.cta.u32 [%0], 1;" ::"l"(flag) : "memory");
+    } else {
+        unsigned set;
+        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(set) : "l"(flag) : "memory");
+        while (set == 0);
+        out[0] = value[0];  // FAULT
+    }
+}
+
+__global__ void lock(int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence();
+        value[0] += 1;
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void lock_unfenced_when_taken(int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        value[0] += 1;  // FAULT
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void lock_fenced_for_its_block_when_taken(int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence_block();
+        value[0] += 1;  // FAULT
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void lock_unfenced_when_given_back(int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence();
+        value[0] += 1;  // FAULT
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void lock_of_its_block(int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS_block(lock, 0, 1) != 0) {}  // FAULT
+        __threadfence();
+        value[0] += 1;
+        __threadfence();
+        atomicExch_block(lock, 0);
+    }
+}
+
+__global__ void lock_between_warps(int* value, int* lock)
+{
+    if (blockIdx.x == 0 && threadIdx.x % 32 == 0) {
+        while (atomicCAS_block(lock, 0, 1) != 0) {}
+        __threadfence_block();
+        value[0] += 1;
+        __threadfence_block();
+        atomicExch_block(lock, 0);
+    }
+}
+
+__global__ void lock_between_warps_unfenced(int* value, int* lock)
+{
+    if (blockIdx.x == 0 && threadIdx.x % 32 == 0) {
+        while (atomicCAS_block(lock, 0, 1) != 0) {}
+        value[0] += 1;  // FAULT
+        atomicExch_block(lock, 0);
+    }
+}
+
+__global__ void lock_of_a_block(int* value, int* lock)  // its first thread takes it, all of them use it
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence();
+    }
+    __syncthreads();
+    value[threadIdx.x] += 1;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void lock_of_a_block_unfenced(int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+    }
+    __syncthreads();
+    value[threadIdx.x] += 1;  // FAULT
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void counter(int* count)
+{
+    atomicAdd(count, 1);
+}
+
+__global__ void counter_of_its_block(int* count)
+{
+    atomicAdd_block(count, 1);  // FAULT
+}
+
+__global__ void counter_of_each_block(int* count)
+{
+    atomicAdd_block(count + blockIdx.x, 1);
+}
+
+__global__ void counter_by_reference(int* count)
+{
+    cuda::atomic_ref<int, cuda::thread_scope_device>(*count)++;
+}
+
+__global__ void counter_by_reference_of_its_block(int* count)
+{
+    cuda::atomic_ref<int, cuda::thread_scope_block>(*count)++;  // FAULT
+}
+
+__global__ void last_block(float* sums, unsigned* count, float* sum)  // the last one adds what all have written
+{
+    __shared__ bool last;
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(count, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (last) sum[threadIdx.x] = sums[threadIdx.x] + sums[blockDim.x + threadIdx.x];
+}
+
+__global__ void last_block_fenced_for_its_block(float* sums, unsigned* count, float* sum)
+{
+    __shared__ bool last;
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
+    __threadfence_block();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(count, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (last) sum[threadIdx.x] = sums[threadIdx.x] + sums[blockDim.x + threadIdx.x];  // FAULT
+}
+
+__global__ void one_value(int* found)  // many threads write it, and all the same
+{
+    if (threadIdx.x % 2) found[0] = 1;  // FAULT
+}
+
+__global__ void two_values(int* found)
+{
+    if (threadIdx.x % 2) found[0] = threadIdx.x % 4;  // FAULT
+}
+
+__global__ void in_step(int* out)  // right on GPUs before Volta, whose lanes run in step
+{
+    __shared__ int sums[64];
+    sums[threadIdx.x] = threadIdx.x;
+    if (threadIdx.x % 32 < 16) sums[threadIdx.x] += sums[threadIdx.x + 16];  // FAULT
+    out[blockIdx.x * 64 + threadIdx.x] = 0;
+}
+
+__global__ void by_shared_warp_syncs(int* out)
+{
+    __shared__ int sums[64];
+    sums[threadIdx.x] = threadIdx.x;
+    __syncwarp();
+    if (threadIdx.x % 32 < 16) sums[threadIdx.x] += sums[threadIdx.x + 16];
+    out[blockIdx.x * 64 + threadIdx.x] = 0;
+}
