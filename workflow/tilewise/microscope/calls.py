@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ import numpy as np
 from tilewise import UserError
 from tilewise.compile.cpp import check as check_compiler
 from tilewise.compile.cpp import shown
-from tilewise.microscope.compile import build_traced, functions
+from tilewise.microscope.compile import build_traced, functions, layouts_of
 from tilewise.microscope.declarations import check_file, named
 from tilewise.microscope.emulator import FLOATING
+from tilewise.microscope.fields import gathered, root_of
 from tilewise.microscope.formats import Report
+from tilewise.microscope.layouts import Layouts
 from tilewise.microscope.program import Arrays, Operand, Program, check_memory
 from tilewise.microscope.tracer import SEED, Tracer
 from tilewise.microscope.values import GivenArray, by_parameter, fitting, given, load
@@ -65,6 +67,18 @@ class Library:
         if function not in self.instances:
             raise UserError(f"{shown(self.source.path)}: '{function}' was not built; build {', '.join(self.instances)}")
         return self.instances[function]
+
+    @cached_property
+    def layouts(self) -> Layouts:
+        """The types of the functions' parameters, and the structs of the file."""
+        return layouts_of(self.source.path, list(dict.fromkeys(self.instances.values())))
+
+    def types(self, calls: Iterable[Call]) -> dict[str, np.dtype]:
+        """The types of the parameters by the names of what they are called with."""
+        found: dict[str, np.dtype] = {}
+        for call in calls:
+            found |= zip(self.names(call, ()), self.layouts.parameters[self.instance(call.function)], strict=False)
+        return found
 
     def names(self, call: Call, values: Iterable[str]) -> list[str]:
         """What a function is called with, of these values: if nobody says it, values by the names of its parameters,
@@ -136,7 +150,11 @@ def trace(
     library = source if isinstance(source, Library) else build(source, *names)
     if calls is None or isinstance(calls, str):
         calls = [Call(names[0] if names else library.instance(None), grid, block, None, shared, cluster, cooperative)]
-    values = {name: given(name, value, Path(folder), SEED) for name, value in (arguments or {}).items()}
+    told = _flat(arguments or {})
+    read = {
+        name: given(name, value, Path(folder), SEED, lambda: library.layouts.structs) for name, value in told.items()
+    }
+    values = gathered(read, lambda: library.types(calls))
     tracer = Tracer(library.path, library.source, limit)
     for name, value in (variables or {}).items():
         tracer.emulator.set_variable(name, _bytes_of(given(name, value, Path(folder), SEED), name))
@@ -146,9 +164,7 @@ def trace(
     row, faults = tracer.trace(program)
     point = {
         "launches": [_shown(launch) for launch in launches],
-        "arguments": {
-            name: str(value) for name, value in (arguments or {}).items() if isinstance(value, str | int | float)
-        },
+        "arguments": {name: str(value) for name, value in told.items() if isinstance(value, str | int | float)},
     }
     return Report(program.label, point, row, faults, tracer.results)
 
@@ -173,6 +189,7 @@ class Given(Program):
         super().__init__(label, launches, own, max([1, *(min(8, each.dtype.itemsize) for each in own)]) if own else 4)
         check_memory(label, own)
         self.first = {name: array.make() for name, array in arrays.items() if array.make}
+        self.pointers = {name: array.pointers for name, array in arrays.items() if array.pointers}
         self.const = [name for name, array in arrays.items() if array.const]
         self.tolerance = tolerance
         self.expect = {
@@ -181,11 +198,21 @@ class Given(Program):
         }
 
     def fill(self, arrays: Arrays) -> None:
+        for name, pointers in self.pointers.items():
+            data = bytearray(self.first[name].tobytes())
+            for at, to in pointers:
+                data[at : at + 8] = arrays[to].ctypes.data.to_bytes(8, "little")
+            self.first[name] = np.frombuffer(data, self.first[name].dtype).reshape(self.first[name].shape)
         for operand in self.operands:
             if operand.name in self.first:
-                arrays[operand.name][...] = self.first[operand.name]
+                # As bytes: what pads a struct, too.
+                arrays[operand.name].view(np.uint8)[...] = self.first[operand.name].view(np.uint8)
             else:
                 arrays[operand.name].view(np.uint8).fill(0xFF)
+
+    def results(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        # As bytes, for the same reason.
+        return {own.name: arrays[own.name].view(np.uint8).copy().view(own.dtype) for own in self.operands}
 
     def wrong(self, results: Arrays) -> str:
         for name in self.const:
@@ -254,9 +281,12 @@ def _launch(library: Library, tracer: Tracer, call: Call, values: Mapping[str, A
     parameters = tracer.emulator.parameters[instance]
     names = library.names(call, values)
     if call.arguments is None and (missing := [name for name in names if name not in values]):
+        example = f"--arg '{missing[0]}=float[64]:random' or --arg '{missing[0]}=int:64'"
+        if fields := library.types([call])[missing[0]].names:
+            example = f"--arg '{missing[0]}.{fields[0]}=...', of a struct each field"
         raise UserError(
             f"{instance} has the parameters {', '.join(names)}; nothing is given for {', '.join(missing)}; "
-            f"for example --arg '{missing[0]}=float[64]:random' or --arg '{missing[0]}=int:64'"
+            f"for example {example}"
         )
     if unknown := [name for name in names if name not in values]:
         raise UserError(f"{instance} is called with {unknown[0]}, which is not given; there are {', '.join(values)}")
@@ -280,9 +310,18 @@ def _launch(library: Library, tracer: Tracer, call: Call, values: Mapping[str, A
     return Launch(instance, block, grid, tuple(arguments), call.shared, cluster, cooperative=call.cooperative)
 
 
+def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, where a dict is a struct: its fields get a name each."""
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        inner = _flat(value) if isinstance(value, Mapping) else {}
+        found |= {f"{name}.{field}": each for field, each in inner.items()} or {name: value}
+    return found
+
+
 def _refuse_unused(library: Library, calls: Sequence[Call], values: Mapping[str, Any]) -> None:
     used = {name for call in calls for name in library.names(call, values)}
-    for name in values:
+    for name in map(root_of, values):
         if name not in used:
             near = difflib.get_close_matches(name, used, n=1)
             takes = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(used)) or 'none'}"

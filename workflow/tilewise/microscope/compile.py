@@ -16,6 +16,7 @@ from tilewise.compile.cpp import FLAGS, run_compiler, shown
 from tilewise.files import digest, replacing
 from tilewise.microscope import declarations, elf, ptx, refusals, shared_memory
 from tilewise.microscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
+from tilewise.microscope.layouts import Layouts, layouts
 from tilewise.microscope.shared_memory import Variables, static_shared_bytes
 from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.kernel import Kernel
@@ -141,6 +142,11 @@ def _tree(path: Path) -> Tree:
         return tree_of(path, _options(path, _traced()))
     except UserError as error:
         raise UserError(without_header(str(error))) from None
+
+
+def layouts_of(path: Path, instances: Sequence[str]) -> Layouts:
+    """The Layouts of instances of a CUDA file."""
+    return layouts(path, instances, _options(path, _traced()))
 
 
 def _traced() -> list[str]:

@@ -302,10 +302,16 @@ def _packed(argument: Argument, arrays: Mapping[str, np.ndarray | int]) -> Any:
     if isinstance(argument, Number):
         return argument.packed()
     if isinstance(argument, Value):
-        return (ctypes.c_char * len(argument.data)).from_buffer_copy(argument.data)
-    array = arrays[argument.name if isinstance(argument, Array) else argument.array]
-    address = array if isinstance(array, int) else array.ctypes.data
+        data = bytearray(argument.data)
+        for at, name in argument.pointers:
+            data[at : at + 8] = _address(arrays[name]).to_bytes(8, "little")
+        return (ctypes.c_char * len(data)).from_buffer_copy(data)
+    address = _address(arrays[argument.name if isinstance(argument, Array) else argument.array])
     return ctypes.c_void_p(address) if isinstance(argument, Array) else _tensor_map(argument, address)
+
+
+def _address(array: np.ndarray | int) -> int:
+    return array if isinstance(array, int) else array.ctypes.data
 
 
 class _TensorMap(ctypes.Structure):

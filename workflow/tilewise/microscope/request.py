@@ -105,7 +105,7 @@ def _pairs(option: str, words: list[str] | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_][\w:]*", name.strip()):
+        if not equals or not re.fullmatch(r"[A-Za-z_][\w:]*(\.\w+|\[\d+\])*", name.strip()):
             raise UserError(f"--{option} {word}: write NAME=VALUE, for example --{option} 'data=float[64]:random'")
         if name.strip() in found:
             raise UserError(f"--{option} {name.strip()} is given twice; take one out")

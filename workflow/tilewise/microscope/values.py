@@ -3,7 +3,7 @@
 import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ SHOWN = "bool char uchar short ushort int unsigned int64 uint64 half bfloat16 fl
 CONTENTS = ("random", "zero", "ramp")
 EXAMPLES = "'float[4096]:random', 'int:64' or 'data.npy'"
 _FORM = re.compile(
-    r"(?P<const>const\s+)?(?P<type>[A-Za-z_]\w*(?:\s+\w+)*)\s*(?:\[(?P<shape>[^\]]*)\])?\s*(?::(?P<what>.*))?",
+    r"(?P<const>const\s+)?(?P<type>[A-Za-z_]\w*(?:::\w+)*(?:\s+\w+)*(?:<[^\[\]]*>)?)\s*(?:\[(?P<shape>[^\]]*)\])?\s*(?::(?P<what>.*))?",
     re.DOTALL,
 )
 
@@ -47,19 +47,24 @@ _FORM = re.compile(
 @dataclass(frozen=True)
 class GivenArray:
     """An array that a kernel is given. `make` makes what it holds at first, None: nothing; a kernel must leave one
-    that is `const` as it is."""
+    that is `const` as it is. `pointers` as of a Value."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
     make: Callable[[], np.ndarray] | None
     const: bool = False
+    pointers: tuple[tuple[int, str], ...] = ()
 
 
-def given(name: str, value: Any, folder: Path, seed: int) -> GivenArray | Value | int | float:
+Given = GivenArray | Value | int | float
+Structs = Callable[[], Mapping[str, np.dtype]]
+
+
+def given(name: str, value: Any, folder: Path, seed: int, structs: Structs = dict) -> Given:
     """What stands for an argument: text as above, a NumPy array or value, or a number, whose type is the parameter's.
 
-    Files lie in `folder`. Random are reals in [-1, 1) and whole numbers from 0 to 99. Raises UserError for a type that
-    is not known, and for a size, a number or a file that does not fit.
+    Files lie in `folder`; `structs` makes further types by their names. Random are reals in [-1, 1) and whole numbers
+    from 0 to 99. Raises UserError for a type that is not known, and for a size, a number or a file that does not fit.
     """
     place = f"argument {name}"
     if isinstance(value, np.ndarray) and value.ndim:
@@ -80,8 +85,10 @@ def given(name: str, value: Any, folder: Path, seed: int) -> GivenArray | Value 
     form = _FORM.fullmatch(text)
     if not form:
         raise UserError(f"{place}: '{text}' is not understood; write for example {EXAMPLES}")
-    dtype, width = _type(place, form["type"])
+    dtype, width = _type(place, form["type"], structs)
     what = form["what"].strip() if form["what"] is not None else None
+    if form["shape"] is None and dtype.names:
+        raise UserError(f"{place}: give the fields of a struct, for example --arg '{name}.{dtype.names[0]}=...'")
     if form["shape"] is None:
         return _scalar(place, form["type"], dtype, width, what)
     shape = _shape(place, form["shape"]) + ((width,) if width > 1 else ())
@@ -131,7 +138,8 @@ def by_parameter(name: str, number: int | float, size: int, kind: str) -> Value:
             f"{place}: {number}; the function takes a pointer there: give an array, such as 'float[64]:zero'"
         )
     if kind == "o":
-        raise UserError(f"{place}: the function takes a struct of {size} B there; say its type, such as 'half:1.0'")
+        remedy = f"say its type, such as 'half:1.0', or give its fields, such as --arg '{name}.x=1.0'"
+        raise UserError(f"{place}: the function takes a struct of {size} B there; {remedy}")
     if kind == "f":
         return _value(np.asarray(number, f"f{size}"), f"f{size}")
     signed = "i" if number < 0 else "u"
@@ -163,7 +171,7 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _type(place: str, text: str) -> tuple[np.dtype, int]:
+def _type(place: str, text: str, structs: Structs) -> tuple[np.dtype, int]:
     """The type of an element and how many make a vector, such as 4 of float4."""
     name = " ".join(text.split()).replace("long long", "longlong")
     name = re.sub(r"^unsigned (?=\w)", "u", re.sub(r"^signed ", "", name))
@@ -172,6 +180,8 @@ def _type(place: str, text: str) -> tuple[np.dtype, int]:
     vector = re.fullmatch(r"([a-z]\w*?)([1-4])", name)
     if vector and vector[1] in TYPES:
         return TYPES[vector[1]], int(vector[2])
+    if (own := structs().get(re.sub(r"^struct ", "", " ".join(text.split())))) is not None:
+        return own, 1
     near = difflib.get_close_matches(name, TYPES, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise UserError(
@@ -215,6 +225,13 @@ def _value(held: np.ndarray, type_name: str) -> Value:
 
 
 def _contents(what: str, dtype: np.dtype, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
+    if dtype.fields:  # a pointer is null
+        made = np.zeros(shape, dtype)
+        for name, (field, *_) in dtype.fields.items():
+            if not field.metadata:
+                inner, more = field.subdtype or (field, ())
+                made[name] = _contents(what, inner, shape + more, random)
+        return made
     if what == "zero":
         return np.zeros(shape, dtype)
     if what == "ramp":

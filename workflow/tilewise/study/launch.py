@@ -70,11 +70,13 @@ class Number:
 @dataclass(frozen=True)
 class Value:
     """An argument by value of any other type, as its bytes: `kind` is "i" for an integer, "f" for a floating-point
-    number, "o" for a struct; `type` is what messages call it."""
+    number, "o" for a struct; `type` is what messages call it. `pointers` are the arrays, by name, whose addresses it
+    holds, each with its place in bytes."""
 
     data: bytes
     kind: str
     type: str
+    pointers: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
