@@ -251,6 +251,12 @@ def energy(platform, backend, study):
     return rows
 
 
+def sizes(platform, backend, study):
+    """Rows of the task `sizes`: as sweeps have them, and none on the emulator or of a study without this task."""
+    asked = expand(study, KERNELS, "sizes", Target(backend)) if backend == "gpu" and "sizes" in study["tasks"] else ()
+    return [row(at, platform, backend) for at in asked]
+
+
 def instructions(asked):
     """The loops of the products of some points: half of each are multiply-adds, on the tensor cores in `dmma` alone."""
     kinds = {name: 0 for name in columns.FILES["instructions"] if columns.COLUMNS[name].type == "whole"}
@@ -310,6 +316,7 @@ def facts(platform, backend, study):
         "energy": columns.frame(energy(platform, backend, study), "energy", parameters()),
         "launch_limits": columns.frame(launches, "launch_limits"),
         "bandwidth": columns.frame(roofs, "bandwidth"),
+        "sizes": columns.frame(sizes(platform, backend, study), "sizes", parameters()),
         "overhead": columns.frame([empty] if timed else [], "overhead"),
         "occupancy": columns.frame([held] if timed else [], "occupancy", parameters()),
         "tile_choice": columns.frame([], "tile_choice"),
@@ -343,7 +350,7 @@ def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
     rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
-        if entry.get("method") in ("bandwidth", "overhead", "launch_limits", "tune", "accuracy", "energy"):
+        if entry.get("method") in ("bandwidth", "overhead", "launch_limits", "tune", "accuracy", "energy", "sizes"):
             continue
         expanded = expand(study, KERNELS, task, Target(backend), Reading(shapes=entry.get("method") != "maximum_size"))
         everything += expanded

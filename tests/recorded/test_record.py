@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(not has_history(), reason="this copy lacks git's
 
 
 def table(folder, name):
-    return pd.read_csv(f"{folder}/{name}", dtype={"commit": str, "changes": str, "node": str})
+    return pd.read_csv(f"{folder}/{name}", dtype=dict.fromkeys(["commit", "changes", "node", "build_sha256"], str))
 
 
 def edited(folder, edit, name="measurements.csv"):
@@ -60,9 +60,9 @@ def hashed(folder, name, kernels):
             return row["build_sha256"]
         if "instance" in row:
             return build.source_sha256(kernel, row["instance"], device)
-        return build.row_sha256(kernel, point_of(row, kernel), device)
+        return build.row_sha256(kernel, point_of({"task": "", **row}, kernel), device)
 
-    kinds = {"measurements.csv": "measurements", "instructions.csv": "instructions"}
+    kinds = {name: Path(name).stem for name in ("measurements.csv", "instructions.csv", "facts/sizes.csv")}
     rows = columns.read(folder / name, kinds.get(name, "tune"), registry.parameters(kernels))
     rows.assign(build_sha256=[hash_of(row) for row in rows.to_dict("records")]).to_csv(folder / name, index=False)
 
@@ -76,7 +76,7 @@ def whole_run(tmp_path_factory):
         patch.setattr(synthetic, "KERNELS", kernels)
         study = yaml.safe_load((tree / "config/config.yaml").read_text())
         synthetic.write(folder, study=study, with_traffic=True, name="NVIDIA H200")
-        for name in ("measurements.csv", "instructions.csv", "tune/register_tile.csv"):
+        for name in ("measurements.csv", "instructions.csv", "facts/sizes.csv", "tune/register_tile.csv"):
             hashed(folder, name, kernels)
 
     def as_measured(rows):
@@ -92,7 +92,8 @@ def whole_run(tmp_path_factory):
         return rows.assign(gflops=2e-6 * sizes / times, commit=head, node=HOST, slurm_job=4711, **changes)
 
     edited(folder, as_measured)
-    for path in [*folder.glob("facts/*.csv"), *folder.glob("tune/*.csv"), folder / "accuracy.csv"]:
+    with_commits = [*folder.glob("facts/*.csv"), *folder.glob("tune/*.csv"), folder / "accuracy.csv"]
+    for path in with_commits:
         if "commit" in table(path.parent, path.name):
             edited(path.parent, lambda rows: rows.assign(commit=head), path.name)
     machine = json.loads((folder / "device.json").read_text())

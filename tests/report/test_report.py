@@ -28,12 +28,14 @@ Float results. Products of bytes. Double results.
 The accuracy gate. Triton. Energy.
 Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
+Own kernels and the library at every size.
 Verified points. Provenance. Parts of the run. How long it took. Limited by. Counters at full size."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
 Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float. Variants by rank.
 The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
+Rate over size. Who is fastest at which shape.
 Products of bytes. Double results. The ladder past the peak. Accuracy against rate. The accuracy gate. Triton. Energy.
 naive. tiled, beside naive. multi_tile, beside tiled. register_tile, beside multi_tile. vector_loads, beside multi_tile.
 warp_tile, beside multi_tile. pipelined, beside multi_tile. async_copies, beside multi_tile.

@@ -99,4 +99,4 @@ class JobResources:
     def length_of(self, wildcards: Any, **_: Any) -> int:
         """How long a task takes, in points of a sweep."""
         asked = self.study.points_on(wildcards.platform, wildcards.task)
-        return len(asked) * self.study.method(wildcards.task).points_per_point
+        return int(len(asked) * self.study.method(wildcards.task).points_per_point)

@@ -266,7 +266,8 @@ def _hashes(kept: Kept) -> Iterator[str]:
     """Kernels of which rows have other hashes than their sources have at the commit."""
     facts = kept.platform.facts
     hashes = functools.cache(functools.partial(_hash, kept.kernels, kept.platform.device))
-    for name, table in {"measurements.csv": kept.platform.measurements, "tune": facts["tune"]}.items():
+    tables = {"measurements.csv": kept.platform.measurements} | {name: facts[name] for name in ("sizes", "tune")}
+    for name, table in tables.items():
         rows = table[table["build_sha256"] != ""].to_dict("records")
         yield from _differing(
             name,

@@ -10,6 +10,7 @@ from tilewise.explain import (
     accuracy,
     blocks,
     bottleneck,
+    by_size,
     climb,
     profiles,
     runs,
@@ -30,6 +31,7 @@ def _of_evidence(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]
 #: Functions of these names make a table of the evidence alone.
 _OF_EVIDENCE = {
     blocks: ("block_shapes", "double_cost", "few_blocks"),
+    by_size: ("at_every_size", "size_ranges"),
     climb: ("tile_counts",),
     profiles: ("profiled",),
     runs: ("cards", "company", "durations", "failures", "not_emulated", "parts", "provenance", "verification"),
@@ -80,6 +82,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "platforms": lambda page: figures.draw("platforms", page.both),
     "rungs_double": lambda page: figures.rungs(page.rungs("ladder_double"), page.evidence),
     "rungs_on_both": lambda page: figures.rungs(climb.rungs(climb.climb(page.both, climb.CLIMB), page.both), page.both),
+    "shape_map": lambda page: figures.draw("shape_map", page.evidence),
     "tuning": lambda page: figures.draw("tune", page.evidence),
 }
 
@@ -91,6 +94,9 @@ TASKS: dict[str, tuple[str, ...]] = {
     "rungs": (climb.CLIMB,),
     "past_the_peak": (climb.CLIMB, "float_accuracy"),
     "tuning": ("tune",),
+    "at_every_size": ("sizes",),
+    "size_ranges": ("sizes",),
+    "shape_map": ("sizes",),
     "profiled": ("counters",),
 }
 #: The figures and tables of the best of every kernel, in all tasks.

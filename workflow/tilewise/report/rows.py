@@ -91,6 +91,16 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return rows
 
 
+def shape_map(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Products of the same C with several sums: the rate as a multiple of the library's, and C in words."""
+    several = rows.groupby(["platform", "dtype", "n", "m"])["p"].transform("nunique") > 1
+    oblong = rows["n"] != rows["m"]
+    rows = rows[several & rows["friendly"] & rows["dtype"].isin(rows.loc[oblong, "dtype"])]
+    rows = rows.sort_values(["n", "m"], key=lambda sizes: sizes.astype("float64"), kind="stable")
+    words = [f"{n} × {m}" for n, m in zip(rows["n"], rows["m"])]
+    return rows.assign(ratio=rows["percent_of_anchor"] / 100, product=pd.Categorical(words, list(dict.fromkeys(words))))
+
+
 def platforms(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The float kernels at the largest square product that all machines have; without rows if there is one machine."""
     rows = timings.cubes(rows[(rows["dtype"] == "float") & (rows["status"] == Status.OK)])

@@ -139,6 +139,39 @@ def curves(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     return figure
 
 
+# ---- Over the size ---------------------------------------------------------------------------------------------------
+def sizes(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
+    """The rate of each kernel over the size, below two roofs: the measured rate of the units, and a launch alone.
+
+    Lines join sizes that divide by 16; other sizes are hollow marks.
+    """
+    figure, parts = charts.framed(rows, spec, evidence)
+    for axis, part in parts:
+        for kernel, own in part.sort_values(spec.x, kind="stable").groupby("kernel", sort=False):
+            style, line, odd = look(kernel, evidence), own[own["friendly"]], own[~own["friendly"]]
+            axis.plot(line[spec.x], line[spec.y], color=style["color"], linewidth=1, zorder=2)
+            for rows_of, face in ((line, style["color"]), (odd, "none")):
+                drawn = {"marker": style["marker"], "facecolor": face, "edgecolor": style["color"], "zorder": 3}
+                name = kernel if rows_of is line else f"_{kernel}"
+                tell(
+                    axis.scatter(rows_of[spec.x], rows_of[spec.y], s=20, label=name, **drawn),
+                    panels.filled(spec.hover, rows_of),
+                )
+        roof = part["roof_gflops"].iloc[0] / 1000
+        if roof > 0:
+            axis.axhline(roof, color="black", linewidth=1, linestyle="--", label="the units alone, measured")
+        launch = part.drop_duplicates(spec.x).sort_values(spec.x)
+        if launch["launch_gflops"].notna().any():
+            below = launch["launch_gflops"] / 1000
+            axis.plot(launch[spec.x], below, color="black", linewidth=1, linestyle=":", label="a launch alone")
+        axis.set_xscale("log", base=2)
+        axis.set(yscale="log", xlabel=spec.unit, ylabel=spec.y_unit)
+        axis.set_ylim(0.5 * part[spec.y].min(), 2 * np.nanmax([part[spec.y].max(), roof]))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+    panels.legend(figure, [axis for axis, _ in parts], spec.legend)
+    return figure
+
+
 # ---- The others ------------------------------------------------------------------------------------------------------
 def tuning(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     """How flat is the optimum: the rates of all variants by rank, in % of the best, of the largest product in colour.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import bottleneck, climb, profiles, runs, sizes, traffic, tuned
+from tilewise.explain import bottleneck, by_size, climb, profiles, runs, sizes, traffic, tuned
 from tilewise.explain.timings import (
     CASE,
     at_end,
@@ -219,6 +219,7 @@ _OF_METHOD = {
     "cold_start": cold_start,
     "launch_limits": launch_limits,
     "bandwidth": bandwidth,
+    "sizes": by_size.over_size,
     "overhead": lambda evidence: evidence.facts["overhead"],
 }
 #: The tasks whose table shows only the best of each case, as the source does, instead of every point.

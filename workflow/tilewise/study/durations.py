@@ -43,7 +43,7 @@ def recorded(folder: Path = RECORDED) -> dict[str, tuple[int, float]]:
     return found
 
 
-def of_task(task: str, points: int, length: int, backend: str, folder: Path = RECORDED) -> float:
+def of_task(task: str, points: int, length: float, backend: str, folder: Path = RECORDED) -> float:
     """Seconds for the points of a task on a backend; `length` is how many points of a sweep would take as long.
 
     What a method does in addition to its points is not recorded, so a task whose length is not that of its points has

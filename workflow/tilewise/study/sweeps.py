@@ -57,12 +57,14 @@ class Reading:
 
     shapes             sweeps name shapes; else the method chooses them, and a point stands for its kernel
     emulators_shapes   CUDA kernels run at the emulator's shapes on the emulator, not at their own
+    on_emulator        sweeps have points on the emulator, too
     only_cuda          sweeps name CUDA kernels only
     space              a parameter that a sweep does not name has every value of its kernel's `space`
     """
 
     shapes: bool = True
     emulators_shapes: bool = True
+    on_emulator: bool = True
     only_cuda: bool = False
     space: bool = False
 
@@ -89,6 +91,8 @@ def expand(
     """
     found: dict[Point, None] = {}
     emulated = target.backend == "emulator"
+    if emulated and not reading.on_emulator:
+        return []
     for number, sweep in enumerate(config["tasks"][task].get("sweeps", [])):
         where = f"tasks.{task}.sweeps.{number}"
         if sweep.get("only_timed") and (emulated or not target.only_timed):

@@ -8,6 +8,7 @@ from tilewise.measure.methods.energy import Energy
 from tilewise.measure.methods.launch_limits import LaunchLimits
 from tilewise.measure.methods.maximum_size import MaximumSize
 from tilewise.measure.methods.overhead import Overhead
+from tilewise.measure.methods.sizes import Sizes
 from tilewise.measure.methods.sweep import Sweep
 from tilewise.measure.methods.tune import Tune
 
@@ -23,5 +24,6 @@ METHODS: dict[str, Method] = {
         Overhead(),
         Accuracy(),
         Energy(),
+        Sizes(),
     )
 }

@@ -30,7 +30,7 @@ class Method:
     reading = PLAINLY
     on_request = False
     times_host = False
-    points_per_point = 1
+    points_per_point: float = 1
 
     def sources(self) -> list[Path]:
         """Files that it measures with, in addition to the kernels of the task."""

@@ -1,0 +1,106 @@
+"""The rate over the size, from the task `sizes`: who is fastest at each product, and where a launch decides."""
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import pandas as pd
+
+from tilewise.evidence import Evidence
+from tilewise.explain import runs
+from tilewise.explain.timings import beside_anchor, cubes, made_of_short, timed, with_words
+from tilewise.study import columns
+from tilewise.study.columns import SHAPE
+
+#: A kernel that reaches less of the library's rate is behind it, one that reaches more than its inverse before it.
+LEVEL = 0.98
+#: A launch decides about a time of which it is this part.
+LAUNCH_DECIDES = 0.5
+
+
+class Rules(StrEnum):
+    """Who is the fastest at a product, or what decides instead."""
+
+    LAUNCH = "launch"
+    OWN = "own kernel"
+    LIBRARY = "library"
+    EQUAL = "equal"
+
+
+def over_size(evidence: Evidence) -> pd.DataFrame:
+    """The timed points of the task `sizes`, with words and the rate as a percentage of the library's.
+
+    Adds `anchor`, `friendly` (n, p and m are multiples of 16), short (floats are made of short numbers),
+    launch_gflops, the rate at which the product would take as long as an empty kernel, and roof_gflops, what the units
+    of the type alone reached.
+    """
+    rows = timed(evidence.facts["sizes"])
+    overheads, roofs = runs.overheads(evidence.everyone), _roofs(evidence)
+    work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
+    rows = with_words(beside_anchor(rows, rows, evidence), evidence)
+    return rows.assign(
+        anchor=rows["kernel"].isin(evidence.libraries),
+        friendly=(rows[SHAPE] % 16 == 0).all(axis=1).astype("bool"),
+        short=made_of_short(rows, evidence),
+        roof_gflops=[roofs.get(key, math.nan) for key in zip(rows["platform"], rows["dtype"])],
+        launch_gflops=work.to_numpy() / rows["platform"].map(overheads).astype("float64"),
+    )
+
+
+def _roofs(evidence: Evidence) -> dict[tuple[str, str], float]:
+    """(platform, element type) -> the measured rate of its tensor cores, or else of its multiply-adds.
+
+    It is that of the platforms, because the evidence may be that of the task alone.
+    """
+    found: dict[tuple[str, str], float] = {}
+    for platform in evidence.everyone:
+        rates = platform.facts["bandwidth"].dropna(subset="measured")
+        for quantity in ("multiply_add_rate", "tensor_rate"):
+            own = rates[rates["quantity"] == quantity]
+            found |= {(platform.name, dtype): rate for dtype, rate in zip(own["dtype"], own["measured"])}
+    return found
+
+
+def at_every_size(evidence: Evidence) -> pd.DataFrame:
+    """The fastest own kernel at each product, beside the library: one row per platform, element type and shape.
+
+    `rules` says who is fastest, or that a launch takes at least half of the time. Floats made of short numbers have
+    their own errors, so they do not count.
+    """
+    rows = over_size(evidence)
+    own = rows[~rows["anchor"] & ~rows["short"] & rows["percent_of_anchor"].notna()]
+    key = ["platform", "dtype", *SHAPE]
+    own = own.sort_values("time_ms", kind="stable").drop_duplicates(key)
+    return own.assign(
+        rules=[str(_rules(row)) for row in own.to_dict("records")],
+        anchor_gflops=100 * own["gflops"] / own["percent_of_anchor"],
+    ).sort_values(["platform", "dtype", *SHAPE], kind="stable", ignore_index=True)
+
+
+def _rules(row: Mapping[str, Any]) -> str:
+    fraction = row["percent_of_anchor"] / 100
+    if max(row["gflops"], row["gflops"] / fraction) >= LAUNCH_DECIDES * row["launch_gflops"]:
+        return Rules.LAUNCH
+    return Rules.OWN if fraction > 1 / LEVEL else Rules.LIBRARY if fraction < LEVEL else Rules.EQUAL
+
+
+def squares(evidence: Evidence) -> pd.DataFrame:
+    """The square products of `at_every_size`."""
+    return cubes(at_every_size(evidence))
+
+
+def size_ranges(evidence: Evidence) -> pd.DataFrame:
+    """Per platform and element type, who rules from which size to which, of the squares whose sides divide by 16."""
+    rows = squares(evidence)
+    rows = rows[rows["friendly"]]
+    groups = rows.groupby(["platform", "dtype"], sort=False)["rules"]
+    run = groups.transform(lambda column: column.ne(column.shift()).cumsum())
+    found = rows.groupby(["platform", "dtype", run.rename("run")], sort=False)
+    table = found.agg(
+        rules=("rules", "first"),
+        from_n=("n", "min"),
+        to_n=("n", "max"),
+        percent_of_anchor=("percent_of_anchor", "median"),
+    )
+    return columns.typed(table.reset_index().drop(columns="run"))
