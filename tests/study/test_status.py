@@ -34,7 +34,8 @@ def test_the_kinds_of_kernels_are_those_of_the_schema():
 
 def test_every_kind_of_fault_has_a_column_but_those_that_are_remarks():
     assert {kind.column for kind in FaultKind} == {*columns.FAULTS, "unused_reads", ""}
-    assert {kind for kind in FaultKind if kind.column not in columns.FAULTS} == {FaultKind.UNUSED, FaultKind.ENDED}
+    remarks = {FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED}
+    assert {kind for kind in FaultKind if kind.column not in columns.FAULTS} == remarks
 
 
 def test_what_is_right_or_lasts_are_statuses():
