@@ -137,6 +137,8 @@ def test_a_run_comes_back_as_it_was_without_what_is_private(whole_run, made, cap
     assert set(after.measurements["node"]) == {after.device.node} == {"machine 1"}
     refused = after.measurements[after.measurements["status"] == "invalid_launch"]
     assert set(refused["message"]) == {"x.cu: refused on machine 1"}
+    described = json.loads((made / "ro-crate-metadata.json").read_text())["@graph"]
+    assert {path.name for path in kept} - {"ro-crate-metadata.json"} <= {entity.get("name") for entity in described}
     # Digit by digit: a number that was read and written again may differ in its last.
     lines = [(folder / "facts/bandwidth.csv").read_text() for folder in (whole_run, made)]
     assert lines[0].splitlines() == lines[1].splitlines()

@@ -12,3 +12,24 @@ rule outcome:
         strict=config.get("strict", False),
     script:
         "../scripts/outcome.py"
+
+
+# Describes the run and the files that it made, for archives: results/ is then an RO-Crate.
+rule crate:
+    input:
+        pages=expand("results/{page}.html", page=sections.PAGES),
+        tables=expand(
+            "results/{platform}/tables/{name}.csv", platform=study.platforms, name=[*study.tasks, *tables.OVERVIEW]
+        ),
+        measured=expand("results/{platform}/measurements.csv", platform=study.platforms),
+        workflow=of_project("workflow/Snakefile"),
+    output:
+        metadata="results/ro-crate-metadata.json",
+        workflow="results/Snakefile",
+    log:
+        "logs/crate.log",
+    localrule: True
+    params:
+        platforms=list(study.platforms),
+    script:
+        "../scripts/crate.py"

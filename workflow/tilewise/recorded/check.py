@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise import KERNELS, ROOT, UserError
+from tilewise import KERNELS, ROOT, UserError, crate
 from tilewise.compile import build
 from tilewise.evidence import Platform, load_platform, point_of
 from tilewise.files import read_json
@@ -35,7 +35,7 @@ from tilewise.study.sweeps import Target
 EXCEPTIONS = "exceptions.yaml"
 #: Files of a run that only somebody who asks for them has, and those that recording adds.
 ON_REQUEST = ("counters.csv",)
-BY_RECORDING = (entry.NAME, "parts.csv", samples.DIGEST, samples.ARCHIVE)
+BY_RECORDING = (entry.NAME, crate.NAME, crate.WORKFLOW, "parts.csv", samples.DIGEST, samples.ARCHIVE)
 #: A message names so many of a kind.
 LISTED = 3
 #: What nobody hands in: an absolute path, an address of mail.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewise import RECORDED, ROOT, UserError
+from tilewise import RECORDED, ROOT, UserError, crate
 from tilewise.evidence import load_platform
 from tilewise.files import read_json, write_json
 from tilewise.recorded import check, entry, samples
@@ -43,6 +43,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
         if found:
             return target, [_elsewhere(each, made, source) for each in found]
         (made / entry.NAME).write_text(entry.text(made, load_platform(made, recorded=True)))
+        crate.write(made)
         if target.exists():
             shutil.rmtree(target)
         made.rename(target)
@@ -89,6 +90,7 @@ def _copy_table(path: Path, made: Path, names: Mapping[str, str]) -> None:
             words = {name: public(row[name], names) for name in _TEXTS if row.get(name)}
             place = {"slurm_job": "", "node": names.get(row.get("node", ""), "")}
             writer.writerow(row | words | {name: place[name] for name in place if name in row})
+    shutil.copystat(path, made)  # which tells when it was measured
 
 
 def _public(data: Any, names: Mapping[str, str]) -> Any:
