@@ -12,10 +12,12 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help quick report test lint clean lock
 
-# $(call step,what,command): a line with how long it took; what the command prints is shown if it fails. pip's warnings,
-# such as those of an index that is not there, are no failures.
-step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); said=$$($(2) 2>&1) && echo "$$(($$(date +%s) - begin)) s" \
-	|| { status=$$?; printf 'failed\n%s\n' "$$said"; exit $$status; }
+# $(call step,what,command): a line with how long it took, and a dot every ten seconds; what the command prints is shown if
+# it fails. pip's warnings, such as those of an index that is not there, are no failures.
+step = @printf '%s ... ' '$(1)'; begin=$$(date +%s); \
+	while sleep 10 >/dev/null 2>&1; kill -0 $$$$ 2>/dev/null; do printf .; done & dots=$$!; \
+	said=$$($(2) 2>&1); status=$$?; kill $$dots; \
+	[ $$status = 0 ] && echo "$$(($$(date +%s) - begin)) s" || { printf 'failed\n%s\n' "$$said"; exit $$status; }
 pip = $(BIN)/python -m pip install -qq --disable-pip-version-check
 # $(call packages,names): what those files of requirements/ name, by version and hash, then the project itself.
 packages = { $(pip) $(foreach name,$(1),-r requirements/$(name).txt) && $(pip) --no-deps --editable .; }

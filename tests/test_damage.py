@@ -1,6 +1,7 @@
 """Damage has a name: every file that is read, damaged in every way, gives one message that names it and the remedy."""
 
 import json
+import os
 import re
 import shutil
 
@@ -227,6 +228,24 @@ def test_a_broken_configfile_is_named(tmp_path, text, says):
 def test_a_target_that_is_taken_for_a_configfile_is_named():
     with pytest.raises(UserError, match="task3 was taken for a config file; name targets before --configfile"):
         configfiles.check(["--configfile", "config/quick.yaml", "task3"])
+
+
+def test_a_folder_of_another_user_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.os, "access", lambda path, mode: path != tmp_path)  # as root, all is allowed
+    files.check_writable(str(tmp_path / "results"), "/")
+    with pytest.raises(UserError, match=f"{tmp_path}: it belongs to {tmp_path.owner()}, and you cannot write there"):
+        files.check_writable(str(tmp_path))
+
+
+def test_files_are_as_open_to_others_as_the_umask_says(tmp_path):
+    """Two users of a group work in one clone with a umask of 002; another one keeps all to herself with 077."""
+    for umask, mode in ((0o002, 0o664), (0o077, 0o600)):
+        before = os.umask(umask)
+        try:
+            files.write_json({}, tmp_path / f"{umask}.json")
+        finally:
+            os.umask(before)
+        assert (tmp_path / f"{umask}.json").stat().st_mode & 0o777 == mode
 
 
 def test_published_and_claims_are_checked_before_a_run(kernels, monkeypatch, tmp_path):

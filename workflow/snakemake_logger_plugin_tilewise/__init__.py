@@ -18,7 +18,7 @@ from rich.text import Text
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from tilewise import configfiles, exiting, outcome, progress, stopping
+from tilewise import configfiles, exiting, files, outcome, progress, stopping
 
 #: Seconds between two lines in a pipe, and between two looks at the journals; the most lines for what is at work.
 PAUSE_S, LOOK_S, LINES = 10.0, 0.25, 4
@@ -40,6 +40,7 @@ class LogHandler(LogHandlerBase):
         self.begun = False
         stopping.obey()  # before Snakemake reads the Snakefile, which takes seconds
         with exiting():
+            files.check_writable(".", ".snakemake", "results", "logs")
             configfiles.check()
 
     def emit(self, record: Any) -> None:

@@ -65,6 +65,19 @@ def of_project(name: str) -> str:
     return os.path.relpath(ROOT / name)
 
 
+def check_writable(*folders: str) -> None:
+    """Raise UserError, which names the owner, if a folder that exists cannot be written, as in another user's clone."""
+    for path in filter(Path.exists, map(Path, folders)):
+        if not os.access(path, os.W_OK):
+            owner = f"user {path.stat().st_uid}"
+            with contextlib.suppress(KeyError):  # the system has no name for it, as in a container
+                owner = path.owner()
+            raise UserError(
+                f"{path.resolve()}: it belongs to {owner}, and you cannot write there; correct its permissions, or "
+                "work in a clone of your own"
+            )
+
+
 def remedy(path: Path | str) -> str:
     """What to do about a file that is damaged, as the end of a message."""
     if Path(path).resolve().is_relative_to(ROOT / "report"):
