@@ -1,4 +1,5 @@
 // Structs with pointers, by value and in arrays. test_structs.py launches each with one block of 32 threads.
+#include <cuda/barrier>  // it has inline PTX
 #include <cuda_fp16.h>
 
 struct Sizes {
