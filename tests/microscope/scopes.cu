@@ -231,6 +231,46 @@ __global__ void lock_of_a_block_unfenced(int* value, int* lock)
     }
 }
 
+__global__ void in_turns(int* value, volatile unsigned* flag)  // the blocks wait for each other, and so run together
+{
+    for (unsigned round = 0; threadIdx.x == 0 && round < 3; ++round) {
+        while (*flag != 2 * round + blockIdx.x) {}
+        __threadfence();
+        value[0] += 1;
+        __threadfence();
+        *flag = 2 * round + blockIdx.x + 1;
+    }
+}
+
+__global__ void in_turns_unfenced(int* value, volatile unsigned* flag)  // the blocks wait for each other, and so run together
+{
+    for (unsigned round = 0; threadIdx.x == 0 && round < 3; ++round) {
+        while (*flag != 2 * round + blockIdx.x) {}
+        value[0] += 1;  // FAULT
+        *flag = 2 * round + blockIdx.x + 1;
+    }
+}
+
+__global__ void lock_by_reference(int* value, int* lock)
+{
+    if (threadIdx.x) return;
+    cuda::atomic_ref<int, cuda::thread_scope_device> state(*lock);
+    int expected = 0;
+    while (!state.compare_exchange_weak(expected, 1, cuda::memory_order_acquire)) expected = 0;
+    value[0] += 1;
+    state.store(0, cuda::memory_order_release);
+}
+
+__global__ void lock_by_reference_relaxed(int* value, int* lock)
+{
+    if (threadIdx.x) return;
+    cuda::atomic_ref<int, cuda::thread_scope_device> state(*lock);
+    int expected = 0;
+    while (!state.compare_exchange_weak(expected, 1, cuda::memory_order_relaxed)) expected = 0;
+    value[0] += 1;  // FAULT
+    state.store(0, cuda::memory_order_release);
+}
+
 __global__ void counter(int* count)
 {
     atomicAdd(count, 1);

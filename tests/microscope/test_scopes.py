@@ -35,6 +35,8 @@ WHY = {
     "lock_between_warps_unfenced": "does not order them without a fence (__threadfence_block(), or between blocks "
     "__threadfence()) before it",
     "lock_of_a_block_unfenced": "does not order them without __threadfence() after it",
+    "in_turns_unfenced": "does not order them without __threadfence() before it",
+    "lock_by_reference_relaxed": "does not order them without __threadfence() after it",
     "counter_of_its_block": NARROW,
     "counter_by_reference_of_its_block": NARROW,
     "last_block_fenced_for_its_block": "does not order them with only a __threadfence_block() before it",
