@@ -25,7 +25,7 @@ def results(tmp_path_factory):
 
 @pytest.fixture
 def entities(results):
-    data = json.loads((results / crate.NAME).read_text())
+    data = json.loads((results / crate.METADATA).read_text())
     return {entity["@id"]: entity for entity in data["@graph"]}
 
 
@@ -42,7 +42,7 @@ def test_every_file_of_the_run_is_described_as_it_is(results, entities):
         for path in results.rglob("*")
         if path.parent.name not in ("journal", "tasks")
     }
-    there = {name for name in there if (results / name).is_file()} - {crate.NAME}
+    there = {name for name in there if (results / name).is_file()} - {crate.METADATA}
     files = {name: entity for name, entity in entities.items() if "File" in entity["@type"]}
     assert set(files) == there == set(references(entities["./"]["hasPart"]))
     for name, entity in files.items():

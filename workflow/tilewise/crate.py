@@ -17,7 +17,7 @@ from tilewise.files import write_json
 from tilewise.study import device
 from tilewise.study.schema import read_yaml
 
-NAME, WORKFLOW = "ro-crate-metadata.json", "Snakefile"
+METADATA, WORKFLOW = "ro-crate-metadata.json", "Snakefile"
 #: The versions of the profiles, the basic ones first.
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
@@ -45,14 +45,14 @@ def write(folder: Path, platforms: Sequence[str] = ("",)) -> None:
     folder itself.
     """
     shutil.copyfile(ROOT / "workflow" / "Snakefile", folder / WORKFLOW)
-    write_json(described(folder, platforms), folder / NAME)
+    write_json(described(folder, platforms), folder / METADATA)
 
 
 def described(folder: Path, platforms: Sequence[str]) -> Entity:
     """The crate, as JSON-LD: files with size and sha256; per platform a CreateAction, with its GPUs and commits."""
     places = dict.fromkeys([folder, *(folder / name for name in platforms)])
     found = sorted({path for place in places for pattern in DESCRIBED for path in place.glob(pattern)})
-    files = [path for path in found if path.suffix in ENDINGS and path.name != NAME]
+    files = [path for path in found if path.suffix in ENDINGS and path.name != METADATA]
     runs = [
         _run(folder, name, [path for path in files if _belongs(path, folder, platforms, name)]) for name in platforms
     ]
@@ -60,7 +60,7 @@ def described(folder: Path, platforms: Sequence[str]) -> Entity:
     citation = read_yaml(ROOT / "CITATION.cff")
     ours = [
         {
-            "@id": NAME,
+            "@id": METADATA,
             "@type": "CreativeWork",
             "about": {"@id": "./"},
             "conformsTo": [{"@id": "https://w3id.org/ro/crate/1.1"}, {"@id": list(PROFILES)[-1]}],

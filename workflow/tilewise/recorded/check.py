@@ -35,7 +35,7 @@ from tilewise.study.sweeps import Target
 EXCEPTIONS = "exceptions.yaml"
 #: Files of a run that only somebody who asks for them has, and those that recording adds.
 ON_REQUEST = ("counters.csv",)
-BY_RECORDING = (entry.NAME, crate.NAME, crate.WORKFLOW, "parts.csv", samples.DIGEST, samples.ARCHIVE)
+BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, "parts.csv", samples.DIGEST, samples.ARCHIVE)
 #: A message names so many of a kind.
 LISTED = 3
 #: What nobody hands in: an absolute path, an address of mail.
@@ -326,9 +326,9 @@ def _some(names: Iterable[str]) -> str:
 
 def _entry(kept: Kept) -> Iterator[str]:
     """An entry that is not what its data say."""
-    path = kept.folder / entry.NAME
+    path = kept.folder / entry.README
     if path.is_file() and path.read_text(errors="replace") != entry.text(kept.folder, kept.platform):
-        yield f"{entry.NAME}: it is not what `tilewise record` writes of these data"
+        yield f"{entry.README}: it is not what `tilewise record` writes of these data"
 
 
 #: Every check of what a run holds: its name, and what says where it fails.

@@ -9,7 +9,7 @@ from tilewise.evidence import Platform
 from tilewise.explain.timings import short_card
 from tilewise.recorded import samples
 
-NAME = "README.md"
+README = "README.md"
 
 
 def text(folder: Path, platform: Platform) -> str:

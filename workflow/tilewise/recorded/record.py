@@ -42,7 +42,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
         found = check.check(made)
         if found:
             return target, [_elsewhere(each, made, source) for each in found]
-        (made / entry.NAME).write_text(entry.text(made, load_platform(made, recorded=True)))
+        (made / entry.README).write_text(entry.text(made, load_platform(made, recorded=True)))
         crate.write(made)
         if target.exists():
             shutil.rmtree(target)
