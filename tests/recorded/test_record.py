@@ -246,6 +246,20 @@ PLANTED = {
     ),
     "damaged file": (lambda run: cut(run / "traffic.csv"), r"files: .*/traffic.csv: "),
     "damaged JSON": (lambda run: cut(run / "config.json"), r"files: .*/config.json: this is not JSON"),
+    "a config of no tasks": (
+        lambda run: (run / "config.json").write_text('{"tasks": ["task1a"]}'),
+        "files: config.json: this is not a config of tasks",
+    ),
+    "a config of an unknown method": (
+        lambda run: (run / "config.json").write_text('{"tasks": {"task1a": {"method": "magic"}}}'),
+        "files: config.json: tasks.task1a.method: there are sweep, ",
+    ),
+    "a device without its name": (
+        lambda run: (run / "device.json").write_text(
+            (run / "device.json").read_text().replace('"name": "NV', '"n": "NV')
+        ),
+        "possible: this cannot be checked .*KeyError: 'name'",
+    ),
     "column of another schema": (
         lambda run: edited(run, lambda rows: rows.rename(columns={"time_ms": "ms"})),
         r"files: .*/measurements.csv: the column 'time_ms' is missing",

@@ -27,7 +27,7 @@ from tilewise.study.columns import WHOLE
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.schema import read_yaml
+from tilewise.study.schema import meant, read_yaml
 from tilewise.study.status import Status
 from tilewise.study.sweeps import Target
 
@@ -93,21 +93,30 @@ def check(folder: Path) -> list[Finding]:
 
 
 def _findings(folder: Path) -> Iterator[Finding]:
-    device, config = read_json(folder / "device.json"), {}
-    with contextlib.suppress(UserError):
+    device = read_json(folder / "device.json")
+    try:
         config = read_json(folder / "config.json")
+        files_of(config)
+    except UserError as error:
+        yield Finding("files", str(error))
+        return  # nothing else tells what belongs to the run
     commit = _commit_of(folder, device)
     with sources.at(commit) as tree:
         kernels, study = _study(tree)
         broken = [Finding("files", each) for each in _files(folder, config, kernels)]
         yield from broken
         yield from (Finding("private", each) for each in private(folder))
-        if any(each.says.startswith(str(folder)) for each in broken) or not config:
+        if any(each.says.startswith(str(folder)) for each in broken):
             return  # what cannot be read cannot be checked
         platform = load_platform(folder, recorded=True, kernels=kernels)
         kept = Kept(folder, platform, commit, tree is not None, kernels, study)
         for name, one in CHECKS.items():
-            yield from (Finding(name, says) for says in one(kept))
+            try:
+                yield from (Finding(name, says) for says in one(kept))
+            except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+                # Anybody may have written these files: what is in them may be of any kind.
+                cause = f"{type(error).__name__}: {error}"
+                yield Finding(name, f"this cannot be checked ({cause}): device.json or config.json lacks what it needs")
 
 
 def _commit_of(folder: Path, device: Mapping[str, Any]) -> str:
@@ -130,8 +139,17 @@ def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
 
 
 def files_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """The files that a whole run has, by their path in its folder, with their kind in columns.FILES; "" for JSON."""
-    methods = {task: its.get("method", "sweep") for task, its in config.get("tasks", {}).items()}
+    """The files that a whole run has, by their path in its folder, with their kind in columns.FILES; "" for JSON.
+
+    Raises UserError if `config` is none of tasks whose methods are known.
+    """
+    try:
+        methods = {task: its.get("method", "sweep") for task, its in config["tasks"].items()}
+    except (LookupError, AttributeError, TypeError):
+        raise UserError("config.json: this is not a config of tasks; copy that of the run") from None
+    for task, method in methods.items():
+        if method not in METHODS:
+            raise UserError(f"config.json: tasks.{task}.method: {meant(str(method), METHODS)}")
     facts = {f"facts/{task}.csv": method for task, method in methods.items() if not METHODS[method].on_request}
     whole = {f"{name}.csv": name for name in WHOLE}
     return {"device.json": "", "config.json": "", "measurements.csv": "measurements", "accuracy.csv": "accuracy"} | (
@@ -179,7 +197,7 @@ def _said() -> Iterator[list[str]]:
 def private(folder: Path) -> Iterator[str]:
     """Places that name a machine, a user or a path."""
     device = read_json(folder / "device.json")
-    if device.get("node") and not MACHINE.fullmatch(device["node"]):
+    if device.get("node") and not MACHINE.fullmatch(str(device["node"])):
         yield f"device.json: the name of a machine, '{device['node']}'"
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md")):
         place, text = path.relative_to(folder), path.read_text(errors="replace")
