@@ -72,7 +72,8 @@ def few_blocks(evidence: Evidence) -> pd.DataFrame:
     for gpu in evidence.gpus:
         own = rows[(rows["platform"] == gpu.name) & rows["gflops"].notna()]
         own = own[own["n"] == own["n"].min()].sort_values("ntb", kind="stable")
-        if len(own) > 1 and own["blocks"].iloc[-1] < gpu.device.gpu["sms"]:
+        few = (own["blocks"] < gpu.device.gpu["sms"]).fillna(False)  # a recorded run may lack the grids
+        if len(own) > 1 and few.iloc[-1]:
             pair = pd.concat([own.loc[[own["gflops"].idxmax()]], own.tail(1)])
             found.append(pair if pair["ntb"].nunique() == 2 else pair.head(0))
     return pd.concat(found)
