@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tilewise import ROOT
 
-COPIED = ("Snakefile", "config", "kernels", "profiles", "report", "slurm", "workflow", "pyproject.toml")
+COPIED = ("CITATION.cff", "Snakefile", "config", "kernels", "profiles", "report", "slurm", "workflow", "pyproject.toml")
 
 
 def copy_repository(folder):

@@ -1,8 +1,10 @@
 """The study through Snakemake, as a user runs it: end to end, one task alone, bad input, and the user's own kernel."""
 
+import contextlib
 import json
 import re
 import shutil
+import subprocess
 
 import pandas as pd
 import pytest
@@ -92,8 +94,9 @@ LINES = """\
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A clone with the user's own kernel, after a whole quick run on the emulator; and the output of Snakemake."""
+def ended(tmp_path_factory):
+    """A clone with the user's own kernel, and the output of a whole quick run on the emulator: None if it took too
+    long."""
     clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone")
     # As the README says: one file, one entry, one line.
     for name, text in (("mine.cu", MINE), ("include/mine.cuh", HEADER), ("short.cu", SHORT)):
@@ -102,11 +105,22 @@ def finished(tmp_path_factory):
     with (clone / "kernels/registry.yaml").open("a") as registry:
         registry.write(ENTRIES)
     edit(clone / "config/quick.yaml", "  task1b:", f"{LINES}  task1b:")
-    return clone, snakemake(clone, *QUICK)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return clone, snakemake(clone, *QUICK)
+    return clone, None
 
 
-def test_the_quick_study_runs_end_to_end(finished):
-    clone, done = finished
+@pytest.fixture
+def finished(ended):
+    """The same, for the tests that look at the results: a slow machine fails the first test alone."""
+    if ended[1] is None:
+        pytest.skip("the quick study took too long, as test_the_quick_study_runs_end_to_end says")
+    return ended
+
+
+def test_the_quick_study_runs_end_to_end(ended):
+    clone, done = ended
+    assert done, "it took longer than the limit of clones.snakemake"
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(clone / "results/emulator/measurements.csv")
     refused = rows.task == "launch_limits"
