@@ -48,8 +48,8 @@ def section(evidence, name, **tables):
 
 
 def told(evidence, name):
-    """What a section says of each kernel: the first paragraph below its heading."""
+    """What a section says of each kernel, below its heading."""
     page = Words(evidence).section(name)
-    found = re.findall(r'<h[23] id="([^"]+)">.*?</h[23]>\s*<p>(.*?)</p>', page, re.DOTALL)
+    found = re.findall(r'<h[23] id="([^"]+)">.*?</h[23]>(.*?)(?=<h[23]|$)', page, re.DOTALL)
     told = {re.match(r"\w+", title)[0]: plain(words) for title, words in found}
     return {name: words for name, words in told.items() if name in evidence.kernels}

@@ -156,9 +156,9 @@ def test_the_first_screen_answers(context, file):
     """The answer, the ladder and the reasons stand within the first screen."""
     page = opened(context, file)
     page.set_viewport_size({"width": 1440, "height": 1000})
-    for part in (".answer", "#figure-rungs svg", ".first ol > li"):
+    for part in (".answer", "#figure-climb svg", ".first ol > li"):
         box = page.locator(part).last.bounding_box()
-        assert box["y"] + box["height"] < 1000 or (part == "#figure-rungs svg" and box["y"] < 500), part
+        assert box["y"] + box["height"] < 1000 or (part == "#figure-climb svg" and box["y"] < 500), part
 
 
 def test_the_first_paint_comes_soon(context, each, record_property):
@@ -251,7 +251,7 @@ def test_a_mark_opens_its_claim(context, tables):
 def test_points_tell_their_values(context, file):
     """To the pointer and to the arrow keys; for a screen reader the drawing has a title and a description."""
     page = opened(context, file)
-    figure = page.locator("#figure-rungs")
+    figure = page.locator("#figure-climb")
     figure.scroll_into_view_if_needed()
     bar = figure.locator("[data-tip]").first
     words = bar.get_attribute("data-tip")
@@ -274,9 +274,9 @@ def test_points_tell_their_values(context, file):
 def test_a_figure_can_be_taken_away(context, file, tmp_path):
     page = opened(context, file)
     with page.expect_download() as download:
-        page.locator("#figure-rungs a[download]").click()
-    download.value.save_as(tmp_path / "rungs.svg")
-    drawing = (tmp_path / "rungs.svg").read_text()
+        page.locator("#figure-climb a[download]").click()
+    download.value.save_as(tmp_path / "climb.svg")
+    drawing = (tmp_path / "climb.svg").read_text()
     assert drawing.startswith("<svg") and "var(" not in drawing and "</svg>" in drawing
 
 
@@ -286,7 +286,7 @@ def test_figures_follow_the_dark_scheme(context, file):
     paper, ink = page.evaluate(
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
-    text = page.locator("#figure-rungs svg text").first
+    text = page.locator("#figure-climb svg text").first
     assert text.evaluate("text => getComputedStyle(text).fill") == ink != paper
 
 
@@ -299,8 +299,8 @@ def test_without_scripts_the_page_reads(browser, tables):
     with page.expect_download() as download:
         page.locator("#table-ladder_float a[download]").click()
     assert download.value.suggested_filename == "ladder_float.csv"
-    link = page.locator("#figure-rungs a[download]")
-    assert link.is_visible() and link.get_attribute("href") == "figures/rungs.svg"
+    link = page.locator("#figure-climb a[download]")
+    assert link.is_visible() and link.get_attribute("href") == "figures/climb.svg"
     drawing = context.new_page()
     drawing.goto((tables.parent / link.get_attribute("href")).as_uri())
     assert drawing.locator("svg text").count() > 10
@@ -311,8 +311,8 @@ def test_a_page_that_was_sent_alone_still_gives_its_figures(context, file, tmp_p
     shutil.copy(file, tmp_path / "sent.html")
     page = opened(context, tmp_path / "sent.html")
     with page.expect_download() as download:
-        page.locator("#figure-rungs a[download]").click()
-    assert download.value.suggested_filename == "rungs.svg" and download.value.failure() is None
+        page.locator("#figure-climb a[download]").click()
+    assert download.value.suggested_filename == "climb.svg" and download.value.failure() is None
 
 
 @every_view

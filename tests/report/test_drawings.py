@@ -7,6 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import matplotlib.colors
+import numpy as np
 import pytest
 import synthetic
 
@@ -17,7 +18,7 @@ from tilewise.report import charts, drawings, figures, markup, sections, tables
 from tilewise.study.points import point
 
 SECTIONS = "".join(path.read_text() for path in sections.FOLDER.rglob("*.md"))
-IDEAS = dict(re.findall(r'rung\("(\w+)", "(.*?)"\) %}', SECTIONS))
+IDEAS = dict(re.findall(r'rung\("(\w+)", "(.*?)",\s', SECTIONS))
 RUNGS = set(IDEAS)
 IDEAS |= dict(re.findall(r'{{ tiles\("(\w+)",\s*"(.*?)",', SECTIONS))
 CASES = {
@@ -112,9 +113,19 @@ def test_a_tiling_on_the_tensor_cores_follows_from_tile_tensor_map_or_warp(kerne
     ElementTree.fromstring(drawings.tile_svg(found, "x", name))
 
 
-def test_every_kernel_of_the_ladder_has_its_drawing(kernels):
-    folder = {name for name, kernel in kernels.items() if kernel.kind == "cuda" and kernel.path.parent.name == "ladder"}
-    assert folder and folder | {"naive", "tiled", "multi_tile"} == set(IDEAS)
+def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(kernels):
+    study = synthetic.config()["tasks"]["ladder_float"]["sweeps"]
+    rungs = {name for sweep in study for name in np.atleast_1d(sweep["kernel"]) if kernels[name].kind == "cuda"}
+    assert rungs and rungs == RUNGS
+    drawn = {name for name in IDEAS if drawings.has_idea(name)}
+    assert {"pipelined", "async_copies", "tma_ring", "transposing_ring", "stream_k"} <= drawn
+    at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
+    tiles = tiling(kernels["tma_ring"], at)
+    for name in drawn:
+        root = ElementTree.fromstring(drawings.idea_svg(name, tiles, 15.52, "x", "Title of <it>"))
+        assert root.find("{http://www.w3.org/2000/svg}title").text == "Title of <it>"
+    assert "a ring of 4 stages" in drawings.idea_svg("tma_ring", tiles, 15.52, "x", "x")
+    assert "15 full waves, then 0.52 of one" in drawings.idea_svg("stream_k", tiles, 15.52, "x", "x")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -154,9 +165,12 @@ def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
 
 @pytest.mark.parametrize("name", IDEAS)
 def test_the_lines_that_carry_an_idea_are_in_the_file(kernels, name):
-    first, lines = drawings.excerpt(kernels[name], IDEAS[name])
-    assert kernels[name].path.read_text().splitlines()[first - 1].strip() == lines[0].strip()
-    assert lines[0].startswith(IDEAS[name]) and 3 <= len(lines) <= 10
+    first, last, lines = drawings.excerpt(kernels[name], IDEAS[name])
+    file = [line.strip() for line in kernels[name].path.read_text().splitlines()]
+    assert file[first - 1] == lines[0].strip() and file[last - 1] == lines[-1].strip()
+    assert lines[0].startswith(IDEAS[name]) and 3 <= len(lines) <= 9
+    code = " ".join(line.partition("//")[0].rstrip() for line in lines)
+    assert all(code.count(first) == code.count(last) for first, last in ("()", "{}", "[]")) and code[-1] in "};"
 
 
 def test_every_rung_shows_its_idea(kernels):

@@ -11,7 +11,7 @@ from tilewise.evidence import load_evidence
 from tilewise.explain import digits, timings
 from tilewise.report import figures, tables
 
-PEAK, GATE, ENERGY = "report/07-past-the-peak.md", "tables/07-past-the-peak.md", "tables/08-others-and-energy.md"
+PEAK, GATE, ENERGY = "report/04-past-the-peak.md", "tables/07-past-the-peak.md", "tables/08-others-and-energy.md"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tilewise.explain import bottleneck, digits, runs, timings, traffic
 from tilewise.report import claims, tables
 from tilewise.rules import Study
 
-APPENDIX, CONCLUSION, ROOFS = "tables/17-appendix.md", "report/16-conclusion.md", "tables/11-roofs.md"
+APPENDIX, CONCLUSION, ROOFS = "tables/17-appendix.md", "report/07-conclusion.md", "tables/11-roofs.md"
 SIZES = "tables/10-shapes-and-sizes.md"
 
 

@@ -6,15 +6,17 @@ executes is a ceiling of its rate, in units of the rate that multiply-adds alone
 of its branches ran.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from tilewise.evidence import Evidence, Platform, point_of
-from tilewise.explain.profiles import PER_MULTIPLY_ADD, beside_hardware, beside_schedulers
+from tilewise.explain.profiles import PER_MULTIPLY_ADD, WAITS, beside_hardware, beside_schedulers
 from tilewise.explain.timings import as_fast, cubes, describe, timed, with_words
 from tilewise.explain.traffic import beside_traffic, multiply_adds
+from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
 from tilewise.study.kernel import Kind
 from tilewise.study.status import Status
@@ -31,6 +33,13 @@ ACCESSES = [
     *(f"{where}_loads_{bits}" for where in ("shared", "global") for bits in WIDTHS),
     *("matrix_loads", "shared_stores", "async_copies", "global_stores"),
 ]
+
+
+#: A multiprocessor's pipe to shared memory and the caches keeps up with so many requests, or passes, while its four
+#: schedulers issue 100 instructions.
+FREE = 25
+#: The roof of shared memory: 10^9 passes per second.
+SHARED_PASSES = ("shared_wavefronts_16_bytes", "float")
 
 
 def climb(evidence: Evidence, task: str) -> pd.DataFrame:
@@ -159,7 +168,8 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     They are compared at the cube at which most kernels were timed, the largest if there are several. Adds
     percent_of_anchor, and `before`: the fastest kernel of those before it, to whose rate `gain` is the ratio; the two
-    are `equal` if the ranges of their times overlap.
+    are `equal` if the ranges of their times overlap. Adds what arithmetic allows (bound_gflops, bound_by, bound_gain)
+    and what the warps wait for most (top_wait, top_wait_each).
     """
     place = {name: number for number, name in enumerate(evidence.kernels)}
     square, found = cubes(rows), []
@@ -170,8 +180,40 @@ def rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         part = part[part["n"] == kernels[kernels == kernels.max()].index.max()]
         part = part.sort_values("gflops", kind="stable").drop_duplicates("kernel", keep="last")
         part = part.loc[part["kernel"].map(place).sort_values(kind="stable").index]
-        found.append(_beside_steps(part))
-    return pd.concat(found, ignore_index=True) if found else _beside_steps(square.head(0))
+        found.append(_beside_bounds(_beside_steps(part), evidence))
+    return pd.concat(found, ignore_index=True) if found else _beside_bounds(_beside_steps(square.head(0)), evidence)
+
+
+def _beside_bounds(rungs: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Adds bound_gflops, bound_by, bound_gain, top_wait and top_wait_each to the rungs of a platform and type."""
+    rows = [_bound(row, evidence) + _top_wait(row) for row in rungs.to_dict("records")]
+    names = ["bound_gflops", "bound_by", "top_wait", "top_wait_each"]
+    types = {name: "str" if name in ("bound_by", "top_wait") else "float64" for name in names}
+    rungs = rungs.join(pd.DataFrame(rows, columns=names, index=rungs.index).astype(types))
+    before = rungs["before"].map(dict(zip(rungs["kernel"], rungs["bound_gflops"]))).astype("float64")
+    return rungs.assign(bound_gain=rungs["bound_gflops"] / before)
+
+
+def _bound(row: Mapping[str, Any], evidence: Evidence) -> tuple[float, str]:
+    """The lowest of the rates in GFLOP/s that the counts of a rung on the CUDA cores allow, and which count sets it."""
+    roofs = evidence.roofs(row["platform"])
+    alone, passes = (roofs.get(key, math.nan) for key in (("multiply_add_rate", row["dtype"]), SHARED_PASSES))
+    if pd.isna(row["ceiling_gflops"]) or pd.isna(row["executed_each"]):  # a loop's machine code alone may mislead
+        return math.nan, ""
+    # A pass serves the 32 threads of a warp, each of which makes two operations per multiply-add.
+    served = row["hardware_wavefronts_per_100"] / 100 / (2 * WARP * passes)
+    needs = {"requests": row["accesses_per_100"] / FREE / alone, "passes of shared memory": served}
+    limits = {name: 1 / need for name, need in needs.items() if need > 0} | {"instructions": row["ceiling_gflops"]}
+    by = min(limits, key=lambda name: limits[name])
+    return limits[by], by
+
+
+def _top_wait(row: Mapping[str, Any]) -> tuple[str, float]:
+    """What most warps wait for, in words, and how many do per instruction issued; nothing if ncu did not see it."""
+    waits = {name: row[f"stall_{name}"] for name in WAITS if not pd.isna(row[f"stall_{name}"])}
+    top = max(waits, key=lambda name: waits[name], default="")
+    words = COLUMNS[f"stall_{top}"].meaning.removeprefix("warps that wait ") if top else ""
+    return words, waits.get(top, math.nan)
 
 
 def _beside_steps(part: pd.DataFrame) -> pd.DataFrame:
@@ -237,11 +279,6 @@ def fastest(rungs: pd.DataFrame) -> pd.DataFrame:
         equal = own[as_fast(own, best["kernel"].iloc[0])]
         found += [best, equal[equal["kernel"] != best["kernel"].iloc[0]]]
     return pd.concat(found, ignore_index=True)
-
-
-#: A multiprocessor's pipe to shared memory and the caches keeps up with so many requests, or passes, while its four
-#: schedulers issue 100 instructions.
-FREE = 25
 
 
 def reasons(rungs: pd.DataFrame) -> pd.DataFrame:

@@ -18,18 +18,3 @@ def of_loop(rows: pd.DataFrame) -> pd.DataFrame:
     """The kinds of instructions in each row's loop, in percent of the loop."""
     shares = {name: (100 * rows[own].sum(axis=1) / rows["instructions"]).astype("float64") for name, own in MIX.items()}
     return rows.assign(**shares)
-
-
-def of_executed(rows: pd.DataFrame) -> pd.DataFrame:
-    """The kinds of instructions that each row executed, in percent, where ncu counted them; else those of its loop."""
-    found = of_loop(rows.fillna({"instructions": 1}))
-    for name, each in (
-        ("adds", 1.0),
-        ("shared", rows["shared_requests_each"]),
-        ("elsewhere", rows["global_requests_each"]),
-    ):
-        # One instruction on the tensor cores is many multiply-adds.
-        known = rows["executed_each"].notna() & rows["ceiling_gflops"].notna()
-        found[name] = (100 * each / rows["executed_each"]).where(known, found[name])
-    found["others"] = (100 - found["adds"] - found["shared"] - found["elsewhere"]).where(known, found["others"])
-    return found

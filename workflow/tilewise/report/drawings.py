@@ -1,4 +1,4 @@
-"""One drawing per kernel: which part of C a block, a warp and a thread compute, and what they load for it."""
+"""One drawing per kernel: what is new in it, or else which part of C a block, a warp and a thread compute."""
 
 import functools
 from typing import Any
@@ -14,11 +14,22 @@ _SIDE = 170.0
 
 
 @functools.cache
-def pieces() -> Any:
-    """The macros of report/template/pieces.html.j2, which escape what they show unless it is Markup."""
+def pieces(file: str = "pieces.html.j2") -> Any:
+    """The macros of a file of report/template, which escape what they show unless it is Markup."""
     loader = FileSystemLoader(ROOT / "report" / "template")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("pieces.html.j2").module
+    return environment.get_template(file).module
+
+
+def has_idea(kernel: str) -> bool:
+    """Whether a kernel has a drawing of its own in ideas.html.j2."""
+    return hasattr(pieces("ideas.html.j2"), kernel)
+
+
+def idea_svg(kernel: str, tiles: Tiling, waves: float, name: str, title: str) -> str:
+    """The drawing of what is new in a kernel, as SVG for an HTML page; `name` is unique on the page."""
+    idea = {"name": name, "title": title, "stages": tiles.stages, "waves": waves}
+    return str(getattr(pieces("ideas.html.j2"), kernel)(idea))
 
 
 def tile_svg(tiles: Tiling, name: str, title: str) -> str:
@@ -30,20 +41,30 @@ def tile_svg(tiles: Tiling, name: str, title: str) -> str:
     return str(pieces().tiling(name, title, tiles, scale, deep, 24 + before, 40 + before))
 
 
-def excerpt(kernel: Kernel, first: str, count: int = 10) -> tuple[int, list[str]]:
-    """The lines of a kernel's file that carry its idea: the number of the first, and up to `count` of them.
+def excerpt(kernel: Kernel, first: str, count: int = 9) -> tuple[int, int, list[str]]:
+    """The lines of a kernel's file that carry its idea: the numbers of the first and the last, and the lines.
 
-    `first` is how the first line begins. They end where its block ends, and lose its indentation. Raises LookupError if
-    no line begins like that.
+    `first` is how the first line begins. They end with a whole statement where its block ends, or after `count` lines,
+    and lose their indentation; empty lines and `#pragma unroll` are left out. Raises LookupError if no line begins like
+    that.
     """
     lines = kernel.path.read_text(encoding="utf-8").splitlines()
     at = next((number for number, line in enumerate(lines) if line.strip().startswith(first)), None)
     if at is None:
         raise LookupError(f"{kernel.path}: no line begins with {first!r}")
     indent = len(lines[at]) - len(lines[at].lstrip())
-    found = []
-    for line in lines[at : at + count]:
-        if line.strip() and len(line) - len(line.lstrip()) < indent:
-            break  # what the first line begins has ended
-        found.append(line[indent:])
-    return at + 1, found
+    told = [(number, line[indent:]) for number, line in enumerate(lines[at:], at + 1) if line.strip()]
+    told = [(number, line) for number, line in told if line.strip() != "#pragma unroll"]
+    outside = (place for place, (number, _) in enumerate(told) if lines[number - 1][:indent].strip())
+    told = told[: min(count, next(outside, count))]  # what the first line begins has ended
+    while told and not _is_whole([line.partition("//")[0].rstrip() for _, line in told]):
+        told.pop()
+    return told[0][0], told[-1][0], [line for _, line in told]
+
+
+def _is_whole(lines: list[str]) -> bool:
+    """Whether lines of C++ end with the end of a statement, outside of any bracket that they open."""
+    text = "".join(lines)
+    return text.endswith((";", "}")) and all(
+        text.count(first) == text.count(last) for first, last in ("()", "{}", "[]")
+    )

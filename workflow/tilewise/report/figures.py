@@ -20,7 +20,7 @@ from tilewise.report.charts import SPECS, Spec
 from tilewise.report.svg import inline, missing, nothing, style, svg
 from tilewise.study.schema import read_yaml, validate
 
-__all__ = ["OVERVIEW", "check", "draw", "inline", "missing", "nothing", "rung", "rungs", "save", "svg", "task"]
+__all__ = ["OVERVIEW", "check", "draw", "inline", "missing", "nothing", "rungs", "save", "svg", "task"]
 
 #: A figure of curves has at most so many lines; more cannot be told apart.
 _MOST_CURVES = 12
@@ -75,12 +75,6 @@ OVERVIEW: dict[str, Callable[[Evidence], Figure]] = {name: functools.partial(dra
 def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
     """The ladder: the rate of every rung, and as lines the library, multiply-adds alone, and the computed peak."""
     return draw("rungs", evidence, rungs)
-
-
-def rung(rungs: pd.DataFrame, kernel: str, evidence: Evidence) -> Figure:
-    """One rung beside the fastest one before it: the instructions that they execute, and their rates."""
-    with style():
-        return special.rung(rungs, kernel, evidence)
 
 
 def save(draw: Callable[[], Figure], path: Path | str) -> None:

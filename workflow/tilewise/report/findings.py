@@ -99,19 +99,28 @@ def _with_block(row):
     return f"`{row['kernel']}`" + (f" with blocks of {row['choice']}" if "×" in row["choice"] else "")
 
 
-def lead(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> str:
-    """The first sentence about a rung: its rate beside that of the fastest rung before, and of the library."""
+def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple[str, str]]:
+    """What arithmetic allows a rung, what it reaches beside the fastest rung before and the library, and what it waits
+    for: (term, words in Markdown), as far as it is known."""
     gpu = next(gpu for gpu in evidence.gpus if gpu.name == this["platform"])
     own = rungs[(rungs["platform"] == gpu.name) & (rungs["dtype"] == this["dtype"])].set_index("kernel", drop=False)
-    words = f"**{plain(evidence.labels[gpu.name])}:** " if len(evidence.gpus) > 1 else ""
-    words += f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
+    found = [("On", plain(evidence.labels[gpu.name]))] if len(evidence.gpus) > 1 else []
+    if this["gflops"] <= 1.02 * this["bound_gflops"]:
+        words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, by its {this['bound_by']}"
+        gain = f": {times(this['bound_gain'])} the limit of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
+        found.append(("Arithmetic allows", words + gain))
+    words = f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
     if this["before"] and this["as_fast"]:
         words += f", as fast as `{this['before']}`: their runs overlap"
     elif this["before"]:
         words += f", {times(this['gain'])} the rate of {_with_block(own.loc[this['before']])}"
     if pd.notna(this["percent_of_anchor"]):
         words += f", {percent(this['percent_of_anchor'])} of {VENDOR.library}"
-    return f"{words}."
+    found.append(("Measured", words))
+    if pd.notna(this["top_wait_each"]):
+        each = rounded(this["top_wait_each"])
+        found.append(("Its warps wait most", f"{this['top_wait']}: {each} warps per instruction issued"))
+    return found
 
 
 #: Less of a time than this is not worth a remark, when it is the machine's.

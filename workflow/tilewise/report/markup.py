@@ -307,17 +307,23 @@ def figure_html(figure: Figure | str, caption: str, name: str = "", number: int 
     return _framed(drawing, caption, name, number), name, drawing
 
 
-def kernel_html(kernel: Kernel, tiles: Tiling, idea: str = "", number: int | None = None) -> tuple[str, str, str]:
-    """HTML of a kernel's tiles beside the lines of its file that begin with `idea`; its name; the drawing alone."""
-    name, title = f"tiles-of-{kernel.name}", f"Tiles of {kernel.name}"
+def kernel_html(
+    kernel: Kernel, tiles: Tiling, idea: str, title: str, waves: float, number: int | None
+) -> tuple[str, str, str]:
+    """HTML of what is new in a kernel, or else of its tiles, beside the lines of its file that begin with `idea`; its
+    name; the drawing alone."""
+    name, title = f"tiles-of-{kernel.name}", title or f"Tiles of {kernel.name}"
     place, code = kernel.path.name, ""
     if idea:
-        first, lines = drawings.excerpt(kernel, idea)
-        place += f", lines {first} to {first + len(lines) - 1}"
+        first, last, lines = drawings.excerpt(kernel, idea)
+        place += f", lines {first} to {last}"
         code = "\n".join(lines)
     link = _file(kernel.path.name, "text/plain", kernel.path.read_text(encoding="utf-8"), place)
-    drawing = drawings.tile_svg(tiles, name, title)
-    caption = f"<b>{title}.</b> {html.escape(tiles.words)} {link}"
+    if drawings.has_idea(kernel.name):
+        drawing, words = drawings.idea_svg(kernel.name, tiles, waves, name, title), ""
+    else:
+        drawing, words = drawings.tile_svg(tiles, name, title), html.escape(tiles.words)
+    caption = f"<b>{html.escape(title)}.</b> {words} {link}"
     return _framed(drawing, caption, name, number, place, code), name, drawing
 
 

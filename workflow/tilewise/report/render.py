@@ -7,6 +7,7 @@ import gzip
 import importlib.util
 import itertools
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -24,11 +25,11 @@ from tilewise.explain import climb, quantities, runs, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import replacing, write_json
 from tilewise.measure.accuracy import MEANING
-from tilewise.report import claims, figures, findings, markup, notes, sections, tables
+from tilewise.report import claims, figures, findings, headings, markup, notes, sections, tables
 from tilewise.report.contents import FIGURES, LAYOUTS, OF_THE_LADDER, TABLES, TASKS
+from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
 from tilewise.study.expressions import ceil_div
-from tilewise.vendor import VENDOR
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
 
@@ -137,7 +138,7 @@ class Page:
         if name not in self.tasks and name not in figures.OVERVIEW and name not in FIGURES:
             return Markup("")
         draw = functools.partial(self._once, f"figure {name}", lambda: self._drawn(name))
-        anchor = name if name in self.tasks or name == "rungs" else ""
+        anchor = name if name in (*self.tasks, "climb", "rungs") else ""
         return self._piece(f"Figure: {title}", lambda: self._framed(draw(), title, caption, name, anchor))
 
     def table(
@@ -173,18 +174,20 @@ class Page:
         number = self._numbers["Table"]
         return self._piece("Table: Claims", lambda: markup.claims_html(self.verdicts, self.evidence, next(number)))
 
-    def tiles(self, name: str, idea: str = "", sentence: str = "") -> Markup:
-        """A kernel's tiles at the product at which it is fastest, beside the lines that begin with `idea`."""
+    def tiles(self, name: str, idea: str = "", title: str = "") -> Markup:
+        """What is new in a kernel at the product at which it is fastest, beside the lines that begin with `idea`."""
         timed = timings.timed(self.ladder).sort_values("gflops")
         own = timed[timed["kernel"] == name]
         if own.empty:
             return Markup("")
         first = own[own["dtype"] == self.evidence.kernels[name].dtypes[0]]  # the type for which it was written
         row = (first if len(first) else own).iloc[-1]
-        return Markup(f"`{name}`: {sentence}\n\n") + self._tiles(row, idea)
+        return self._tiles(row, idea, title)
 
-    def rung(self, name: str, idea: str = "", task: str = climb.CLIMB, caller: Callable | None = None) -> Markup:
-        """Paragraphs about a rung, one per GPU, if it was timed; in float with a heading, its tiles and its figure.
+    def rung(
+        self, name: str, idea: str = "", title: str = "", task: str = climb.CLIMB, caller: Callable | None = None
+    ) -> Markup:
+        """A rung, if it was timed: on each GPU what it gains and what a section says; in float with its picture.
 
         The block that calls this gets the row of the rung, that of the fastest rung before, and the machine.
         """
@@ -193,20 +196,21 @@ class Page:
         own = rungs[rungs["kernel"] == name]
         if own.empty or caller is None:
             return Markup("")
-        words = [findings.lead(self.evidence, rungs, row) + " " + self._about(row, rungs, caller) for row in _rows(own)]
-        text = "\n\n".join(" ".join(each.split()) for each in words)
+        said = (self._step(row, rungs) + " ".join(self._about(row, rungs, caller).split()) for row in _rows(own))
+        text = "\n\n".join(said)
         if task != climb.CLIMB:
-            return Markup(f"`{name}`: {text}\n\n")
-        kernel, row = self.evidence.kernels[name], own.iloc[0]
-        title = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
-        beside = f"{name}, beside {row['before']}" if row["before"] else name
-        caption = (
-            "Left: the instructions executed, by ncu, or else those of the loop's machine code. Right: the rate; the "
-            f"mark is its ceiling, the broken line {VENDOR.library}."
+            return Markup(f"### `{name}`\n\n{text}\n\n")
+        kernel = self.evidence.kernels[name]
+        heading = kernel.title if kernel.title.startswith(name) else f"{name}: {kernel.title}"
+        return Markup(
+            f"### {notes.plain(heading.replace(' x ', ' × '))}\n\n{self._tiles(own.iloc[0], idea, title)}\n\n{text}\n\n"
         )
-        tiles, draw = self._tiles(row, idea), functools.partial(figures.rung, rungs, name, self.evidence)
-        drawn = self._piece(f"Figure: {name}", lambda: self._framed(draw(), beside, caption, "rungs", name))
-        return Markup(f"### {notes.plain(title)}\n\n{text}\n\n{tiles}\n\n{drawn}\n\n")
+
+    def _step(self, row: pd.Series, rungs: pd.DataFrame) -> str:
+        """What arithmetic allows a rung, what it reaches, and what it waits for, as a list of HTML."""
+        steps = findings.step(self.evidence, rungs, row)
+        said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
+        return f"{pieces().step(said)}\n\n"
 
     def other_rungs(self) -> list[str]:
         """The rungs of the float ladder of which no section tells, such as a reader's own."""
@@ -215,9 +219,16 @@ class Page:
 
     def further_tasks(self) -> dict[str, str]:
         """The tasks of the config that no section names: name -> title."""
-        text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of("tables"))
-        others = (name for name in self.tasks if f'"{name}"' not in text and self.evidence.method(name) != "tune")
+        others = (name for name in _unnamed(self.tasks) if self.evidence.method(name) != "tune")
         return {name: self.tasks[name]["title"] for name in others if name != "overhead"}
+
+    def further_tables(self) -> list[str]:
+        """The tables with a layout that no section names, such as one of new facts, if they have rows."""
+        return [name for name in _unnamed(TABLES) if name in headings.layouts() and self.has(name)]
+
+    def further_figures(self) -> list[str]:
+        """The figures of the whole study that no section of the tables names."""
+        return _unnamed(figures.OVERVIEW)
 
     # ---- What they are made of ---------------------------------------------------------------------------------------
 
@@ -275,14 +286,16 @@ class Page:
         self.drawings[name] = drawing
         return made
 
-    def _tiles(self, row: pd.Series, idea: str) -> Markup:
+    def _tiles(self, row: pd.Series, idea: str, title: str) -> Markup:
         def made() -> str:
             kernel = self.evidence.kernels[row["kernel"]]
             point = point_of(row, kernel)
-            tiles = point and tiling(kernel, point, self.evidence.device(row["platform"]))
+            device = self.evidence.device(row["platform"])
+            tiles = point and tiling(kernel, point, device)
             if not tiles:
                 return ""
-            found, name, drawing = markup.kernel_html(kernel, tiles, idea, next(self._numbers["Figure"]))
+            waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]
+            found, name, drawing = markup.kernel_html(kernel, tiles, idea, title, waves, next(self._numbers["Figure"]))
             self.drawings[name] = drawing
             return found
 
@@ -404,6 +417,12 @@ def _in_colour(drawn: Mapping[str, str], style: str) -> dict[str, str]:
 def anchor_of(title: str) -> str:
     """The anchor of a heading."""
     return title.replace(" ", "-")
+
+
+def _unnamed(names: Iterable[str]) -> list[str]:
+    """Those names that no section of the page of tables has in quotation marks."""
+    text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of("tables"))
+    return [name for name in names if f'"{name}"' not in text]
 
 
 def _rows(table: pd.DataFrame) -> list[pd.Series]:

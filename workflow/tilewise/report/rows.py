@@ -54,6 +54,28 @@ def largest_square(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return rows.assign(units=units, short=timings.made_of_short(rows, evidence))
 
 
+def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Of the largest square products in float, each kernel that is faster than all before it in the registry's order,
+    then the fastest that makes floats of short numbers; `idea` has the kernel in words, `library` its rate."""
+    rows = largest_square(rows[(rows["dtype"] == "float") & rows["gflops"].notna()], evidence)
+    rows = in_order(rows, evidence).sort_values(["platform", "short", "kernel"], kind="stable")
+    own = rows[~rows["anchor"]]
+    rates = own.groupby(["platform", "short"])["gflops"]
+    kept = own[own["gflops"] == rates.transform("max").where(own["short"], rates.cummax())]
+    titles = (evidence.kernels[name].title.replace(" x ", " × ") for name in kept["kernel"].astype("str"))
+    libraries = rows[rows["anchor"]].groupby("platform")["tflops"].max()
+    return kept.assign(idea=[textwrap.fill(title, 26) for title in titles], library=kept["platform"].map(libraries))
+
+
+def last_rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The four fastest float kernels of the CUDA cores and the libraries, at each shape that two of the four have."""
+    rows = rows[(rows["dtype"] == "float") & rows["gflops"].notna() & ~timings.made_of_short(rows, evidence)]
+    first = rows[~rows["anchor"]].groupby("kernel")["gflops"].max().nlargest(4).index
+    rows = rows[rows["anchor"] | rows["kernel"].isin(first)]
+    several = rows.groupby(["platform", *SHAPE])["kernel"].transform("nunique") > 2
+    return in_order(rows[several], evidence).sort_values([*SHAPE, "kernel"], kind="stable")
+
+
 def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Of a ladder the largest square products; libraries are named first, then the fastest and slowest of a type."""
     rows = timings.largest_square(rows)

@@ -35,10 +35,8 @@ FOLDER = ROOT / "report" / "sections"
 #: The pages, each made from the sections in the folder of its name: name -> title.
 PAGES = {"report": "The story", "tables": "All tables and figures", "assignment": "The assignment"}
 #: What sections may call: the methods of this name of `render.Page`.
-NAMES = (
-    "beside_recorded claims counted figure further_tasks gpus has kinds machines origin other_rungs published".split()
-)
-NAMES += "row rows rung several table tiles".split()
+NAMES = "beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
+NAMES += "machines origin other_rungs published row rows rung several table tiles".split()
 
 
 class Sentence(Extension):

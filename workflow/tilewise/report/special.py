@@ -11,13 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from tilewise.evidence import Evidence
-from tilewise.explain import mix, tuned
+from tilewise.explain import tuned
 from tilewise.explain.digits import rounded
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.report import charts, panels
 from tilewise.report.charts import Spec, look
 from tilewise.report.panels import EDGE, MOST_ENTRIES, by_size
-from tilewise.report.rows import beside_limits, described
 from tilewise.report.svg import GREY, tell
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -199,26 +198,4 @@ def tuning(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
         "other products": {"linewidth": 0.9},
     }
     panels.legend_of(figure, {words: Line2D([], [], color="0.7", **style) for words, style in entries.items()}, 2)
-    return figure
-
-
-def rung(rungs: pd.DataFrame, kernel: str, evidence: Evidence) -> Figure:
-    """One rung beside the fastest one before it: the instructions that they execute, and their rates."""
-    rungs = beside_limits(described(rungs, evidence), evidence)
-    groups = [
-        (part[part["kernel"].isin([kernel, part.loc[part["kernel"] == kernel, "before"].iloc[0]])], part)
-        for _, part in rungs.groupby("platform", sort=False)
-        if (part["kernel"] == kernel).any()
-    ]
-    kinds, rate = charts.SPECS["page"]["rung_instructions"], charts.SPECS["page"]["rung_rate"]
-    height = kinds.height + kinds.row_height * max(len(pair) for pair, _ in groups)
-    figure, axes = panels.panels(2 * len(groups), kinds.width, height, width_ratios=[3, 2])
-    for (pair, part), left, right in zip(groups, axes[::2], axes[1::2], strict=True):
-        charts.bars_in(left, mix.of_executed(pair), kinds, evidence)
-        charts.bars_in(right, pair, rate, evidence)
-        right.set(xlim=(0, 1.05 * np.nanmax(part[["tflops", "ceiling", "library"]])), yticklabels=[])
-        if len(groups) > 1:
-            label = evidence.labels[part["platform"].iloc[0]]
-            left.set_title(label.replace(", recorded", "\nrecorded"))
-    panels.legend(figure, axes[::2], kinds.legend, kinds.x)
     return figure
