@@ -190,7 +190,7 @@ def test_tables_sort(context, tables):
     fold = page.locator("#table-ladder_float details.fold")
     fold.locator("summary").first.click()
     fold.locator("table[data-started]").wait_for()
-    head = fold.locator("thead tr").last.locator("th", has_text="GFLOP/s").first
+    head = fold.locator("thead tr").last.locator("th", has_text="TFLOP/s").first
     column = head.evaluate("head => head.cellIndex")
     cells = fold.locator(f"tbody tr td:nth-child({column + 1})")
 

@@ -335,7 +335,7 @@ def test_what_look_ups_explain_of_the_blocks_and_what_not(recorded):
     assert rates[512] / rates[32] == pytest.approx(1.24, abs=0.005) and rates[1024] < rates[8]
     said = section(recorded, "tables/01-threads.md")
     assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 87 %." in said
-    assert "The other blocks need 2 lines and reach 5,460 (32 × 32) to 6,790 GFLOP/s (512 × 2): look-ups do not" in said
+    assert "The other blocks need 2 lines and reach 5.46 (32 × 32) to 6.79 TFLOP/s (512 × 2): look-ups do not" in said
 
 
 def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
@@ -362,8 +362,8 @@ def test_what_ends_the_curve_of_tiles_in_double(recorded):
     counts = climb.tile_counts(recorded)
     assert set(counts.loc[counts["spill_bytes"] > 0, "spill_bytes"]) == {9088, 2908}
     said = section(recorded, "tables/03-several-tiles.md")
-    assert "tile 16 with NTB 32 keeps 9,088 B per thread in local memory and reaches 981 GFLOP/s" in said
-    assert "tile 32 with NTB 27 keeps 2,908 B per thread in local memory and reaches 3,920 GFLOP/s" in said
+    assert "tile 16 with NTB 32 keeps 9,088 B per thread in local memory and reaches 0.981 TFLOP/s" in said
+    assert "tile 32 with NTB 27 keeps 2,908 B per thread in local memory and reaches 3.92 TFLOP/s" in said
     rows = recorded.gpu
     spilling = (rows["tile"] == 16) & (rows["ntb"] == 32) | (rows["tile"] == 32) & (rows["ntb"] == 27)
     fast = dataclasses.replace(recorded, gpu=rows.assign(gflops=rows["gflops"].mask(spilling, 7_000.0)))
@@ -423,7 +423,7 @@ def test_the_assignments_questions_are_answered(recorded):
     best = {name: part["time_ms"].min() for name, part in cube.groupby(["task", "kernel", "dtype"])}
     loop = best["cpu", "kij", "float"] / best["task1a", "naive", "float"]
     assert f"{digits.rounded(loop, 'x')}× as long" in said
-    assert "a block of 512 × 2 is best, with 6,790 GFLOP/s; of the six blocks that source a tried, 128 × 8." in said
+    assert "a block of 512 × 2 is best, with 6.79 TFLOP/s; of the six blocks that source a tried, 128 × 8." in said
     assert (
         "72 % longer, each type with its best block (512 × 2 for both)" in said
         and "units for double are 13 % busy" in said

@@ -119,7 +119,7 @@ def test_each_has_a_caption_and_figures_have_a_name(parsed, name):
 
 def test_every_table_brings_its_data_and_every_figure_its_drawing(rendered):
     text = pages(rendered)
-    drawn = {file.stem for file in (rendered.parent / markup.FIGURES_FOLDER).iterdir()}
+    drawn = {file.stem for file in (rendered.parent / markup.FIGURES_FOLDER).glob("*.svg")}
     links = dict(re.findall(r'download="([^"]+)\.csv" href="data:text/csv;charset=utf-8,([^"]+)"', text))
     assert len(links) == len(TABLES) and set(re.findall(r'download="([^"]+)\.svg"', text)) == drawn
     for name, coded in links.items():
@@ -160,12 +160,24 @@ def test_links_lead_somewhere(parsed, rendered, name):
 
 def test_the_files_beside_the_page_are_its_figures(rendered):
     """Whole drawings in the colours of the light scheme, for a reader without scripts or with another program."""
-    files = sorted((rendered.parent / markup.FIGURES_FOLDER).iterdir())
+    files = sorted((rendered.parent / markup.FIGURES_FOLDER).glob("*.svg"))
     assert len(files) > len(FIGURES)
     for file in files:
         root = ElementTree.fromstring(file.read_text())
         assert root.tag.endswith("}svg") and "var(" not in file.read_text()
     assert "#1c2530" in (rendered.parent / markup.FIGURES_FOLDER / "rungs.svg").read_text()
+
+
+def test_a_link_to_a_page_has_a_preview(rendered, parsed):
+    """Its title, its first words and a picture, which lies beside the page."""
+    metas = {
+        attrs.get("property", attrs.get("name")): attrs["content"]
+        for tag, attrs in parsed["report"].tags
+        if tag == "meta" and "content" in attrs
+    }
+    assert "NVIDIA" in metas["og:title"] or "How fast" in metas["og:title"]
+    assert "TFLOP/s" in metas["og:description"] == metas["description"]
+    assert (rendered.parent / metas["og:image"]).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_figure_of_an_older_page_is_removed(tmp_path):

@@ -129,7 +129,7 @@ def test_lines_explain_why_the_shape_of_a_block_matters(gpu):
     alike = dataclasses.replace(slow, facts=slow.facts | {"traffic": equal}, gpu=with_rows(evidence, kept).gpu)
     alike = dataclasses.replace(alike, gpu=alike.gpu.assign(gflops=alike.gpu["gflops"].mask(lambda r: r < 4000, 5e3)))
     said = section(alike, "tables/01-threads.md")
-    assert "need 2 lines and reach 4,828 (16 × 64) to 6,283 GFLOP/s (128 × 8): look-ups do not explain" in said
+    assert "need 2 lines and reach 4.83 (16 × 64) to 6.28 TFLOP/s (128 × 8): look-ups do not explain" in said
     assert "Some blocks need more" not in said
     ncu = dict.fromkeys(gpu.facts["counters"]) | {"platform": "nvidia-h200", "kernel": "naive", "dtype": "float"}
     ncu |= {"block_x": 128, "block_y": 8, "profiled_ns": 1, "l1_hit_percent": 2.0, "l2_percent": 95.4}
@@ -151,7 +151,7 @@ def test_a_small_product_has_too_few_blocks_for_many_tiles(gpu):
     rows = rows[rows["ntb"].isin([8, 16])]
     rate = rows["ntb"].map({8: 11_667.0, 16: 6_227.0})
     words = section(with_rows(gpu, rows.assign(gflops=rate)), "tables/03-several-tiles.md")
-    assert "NTB 8 reaches 11,667 GFLOP/s and NTB 16 6,227" in words
+    assert "NTB 8 reaches 11.7 TFLOP/s and NTB 16 6.23" in words
     assert "only 64 of 128 blocks remain for 132 multiprocessors" in words
     faster = section(with_rows(gpu, rows.assign(gflops=1 / rate)), "tables/03-several-tiles.md")
     assert "blocks remain" not in faster, "more tiles are faster: nothing falls"
@@ -164,7 +164,7 @@ def test_the_rate_falls_towards_the_largest_product(gpu):
     )
     evidence = dataclasses.replace(gpu, facts=gpu.facts | {"maximum_size": probes}, gpu=gpu.gpu.head(0))
     words = section(evidence, SIZES)
-    said = "On the Invented H200 the naive kernel reaches 6,277 GFLOP/s at n = 8,192 and 5,320 GFLOP/s at n = 53,706."
+    said = "On the Invented H200 the naive kernel reaches 6.28 TFLOP/s at n = 8,192 and 5.32 TFLOP/s at n = 53,706."
     assert said in words and words.count("the naive kernel reaches") == 1
 
 
@@ -257,7 +257,7 @@ def test_what_shared_memory_allows(gpu):
     said = section(evidence, "tables/02-tiles.md", limited_by=tiled)
     assert "sustains 256 billion passes per second, 98 % of the ideal one per cycle and multiprocessor" in said
     assert "32.8 TB/s, 7.62× the bandwidth of memory" in said
-    assert "needs 160 passes, which allows 10,240 GFLOP/s; it reaches 8,192, 80 % of that" in said
+    assert "needs 160 passes, which allows 10.2 TFLOP/s; it reaches 8.19, 80 % of that" in said
 
 
 def test_the_curve_of_tiles_per_block(gpu):

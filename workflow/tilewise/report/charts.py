@@ -278,7 +278,7 @@ def lines(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
 
 
 def lines_in(
-    axis: Any, rows: pd.DataFrame, x: str, order: list, series: str, evidence: Evidence, y: str = "gflops"
+    axis: Any, rows: pd.DataFrame, x: str, order: list, series: str, evidence: Evidence, y: str = "rate"
 ) -> None:
     """Lines of y over the values `order` of column x, one for each value of the column `series`.
 

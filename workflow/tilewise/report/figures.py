@@ -1,6 +1,6 @@
 """The figures of the report: functions from evidence to a Matplotlib Figure, drawn with seaborn.
 
-figures.yaml describes them. Rates are in GFLOP/s: 2 n p m operations divided by the median time.
+figures.yaml describes them. A rate is 2 n p m operations divided by the median time.
 """
 
 import functools
@@ -64,6 +64,9 @@ def _drawn(spec: Spec, table: pd.DataFrame, evidence: Evidence) -> Figure:
         table = table.query(spec.where, engine="python")
     if table.empty:
         return nothing(spec.empty)
+    if "rate_unit" in table:
+        unit = table["rate_unit"].iloc[0]
+        spec = spec.but(unit=spec.unit.replace("RATE", unit), y_unit=spec.y_unit.replace("RATE", unit))
     with style():
         return (getattr(charts, spec.chart, None) or getattr(special, spec.chart))(table, spec, evidence)
 

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import functools
 import gzip
+import html
 import importlib.util
 import itertools
 import logging
@@ -32,6 +33,10 @@ from tilewise.report.sections import Machine, Row
 from tilewise.study.expressions import ceil_div
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"
+#: The picture that a link to a page shows in a chat, which cannot show an SVG.
+PREVIEW = f"{markup.FIGURES_FOLDER}/climb.png"
+#: Where a page has its title and its first words.
+_TITLE, _FIRST_WORDS = r"<h1[^>]*>(.*?)<a ", r"<p>(.*?)</p>"
 
 
 class Page:
@@ -345,8 +350,13 @@ class Page:
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         parts = [self.section(name) for name in sections.names_of(page)]
         options = {"page": page, "pages": sections.PAGES, "sections": parts, "headings": self.headings}
-        packed = _datatables() if any("sortable" in part for part in parts) else ""
-        return loader.get_template(TEMPLATE.name).render(datatables=packed, **options)
+        title, words = (re.search(pattern, parts[0], re.DOTALL) for pattern in (_TITLE, _FIRST_WORDS))
+        options |= {"title": _plain(title[1]) if title else "", "description": _plain(words[1]) if words else ""}
+        options |= {
+            "preview": PREVIEW,
+            "datatables": _datatables() if any("sortable" in each for each in parts) else "",
+        }
+        return loader.get_template(TEMPLATE.name).render(**options)
 
     def _begin(self) -> None:
         """Forget the headings, the numbers and the notes of another page."""
@@ -387,6 +397,8 @@ def render(
         logging.getLogger("tilewise").info("report/sections/%s: left out: %s", place, reason)
     write_json(found, Path(output).with_name(notes.FILE))
     write(texts, page.drawings)
+    with replacing(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
+        figures.draw("climb", page.evidence).savefig(picture, format="png", dpi=200, facecolor="white")
     return found
 
 
@@ -412,6 +424,11 @@ def _in_colour(drawn: Mapping[str, str], style: str) -> dict[str, str]:
     # A title may say var(--x) too.
     plain = re.compile(r"var\((--\w+)\)")
     return {name: plain.sub(lambda found: colours.get(found[1], found[0]), svg) for name, svg in drawn.items()}
+
+
+def _plain(text: str) -> str:
+    """HTML as text in one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
 
 
 def anchor_of(title: str) -> str:

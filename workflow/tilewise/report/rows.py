@@ -29,6 +29,8 @@ def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         added["folded"] = rows["platform"].isin(evidence.folded)
     if "gflops" in rows:
         added["tflops"] = rows["gflops"] / 1000
+        large = rows["gflops"].max() >= 100  # no CPU loop is that fast
+        added |= {"rate": added["tflops"] if large else rows["gflops"], "rate_unit": "TFLOP/s" if large else "GFLOP/s"}
     if "peak_gflops" in rows:
         added |= {"peak_tflops": rows["peak_gflops"] / 1000, "of_peak": rows["gflops"] / rows["peak_gflops"]}
     if {"shape", *SHAPE} <= {*rows}:

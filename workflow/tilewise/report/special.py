@@ -39,17 +39,18 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
         roofs = measured.set_index("quantity")["measured"]
         speeds = {"memory": roofs.get("memory_bandwidth", gpu["memory_bandwidth_gb_s"])}
         speeds |= {f"L{level}": roofs[f"l{level}_bandwidth"] for level in (2, 1) if f"l{level}_bandwidth" in roofs}
+        speeds = {name: speed / 1000 for name, speed in speeds.items()}  # in TB/s
         # If the peak is not known, the memory's roof extends over all points.
-        peak = (gpu["peak_gflops"] or {}).get("float")
+        peak = ((gpu["peak_gflops"] or {}).get("float") or 0) / 1000
         top = peak or speeds["memory"] * part["intensity"].max()
-        charts.points_in(axis, part.assign(_y=part["gflops"]), spec, evidence)
+        charts.points_in(axis, part.assign(_y=part["tflops"]), spec, evidence)
         x = np.geomspace(0.5 * min(0.25, part["intensity"].min()), 4 * top / speeds["memory"], 200)
         for speed in speeds.values():
             axis.plot(x, np.minimum(top, speed * x), color="black", linewidth=1.2, zorder=0)
         if peak:
-            panels.beside(axis, [peak], [f"vector peak\n{rounded(peak / 1000)} TFLOP/s"])
+            panels.beside(axis, [peak], [f"vector peak\n{rounded(peak)} TFLOP/s"])
         axis.set(xscale="log", yscale="log", xlabel=spec.unit, ylabel=spec.y_unit)
-        axis.set_ylim(top=2 * max(top, part["gflops"].max()))
+        axis.set_ylim(top=2 * max(top, part["tflops"].max()))
         drawn.append((x[0], speeds))
     figure.get_layout_engine().execute(figure)  # only now a roof has its slope
     for (axis, part), (x, speeds) in zip(parts, drawn, strict=True):
@@ -57,7 +58,7 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             (x0, y0), (x1, y1) = axis.transData.transform([(x, speed * x), (2 * x, speed * 2 * x)])
             along = {"rotation": math.degrees(math.atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
             at = {"xytext": (-2, 3), "textcoords": "offset points", "fontsize": "small"}
-            axis.annotate(f"{name} {rounded(speed / 1000)} TB/s", (1.05 * x, speed * 1.05 * x), **at, **along)
+            axis.annotate(f"{name} {rounded(speed)} TB/s", (1.05 * x, speed * 1.05 * x), **at, **along)
         charts.label_points(figure, axis, part, spec)
     return figure
 
@@ -88,7 +89,7 @@ def published(rows: pd.DataFrame, x: str, evidence: Evidence) -> list[tuple[str,
 
 
 def curves(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
-    """GFLOP/s over the parameter x: at the largest shape, at the others, and the speed over its least value.
+    """The rate over the parameter x: at the largest shape, at the others, and the speed over its least value.
 
     One line per kernel, type and choice of the other parameters. Beside the speed stands what a source published over
     the same parameter.
@@ -111,10 +112,10 @@ def curves(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
         first = large[large[x] == order[0]].groupby("line")["time_ms"].min()
         fast = large.assign(_speed=large["line"].map(first) / large["time_ms"])
         shape, right = shape_text(large.iloc[0]), own[-1]
-        drawn = {shape: (large, "gflops", "GFLOP/s")}
+        drawn = {shape: (large, "rate", rows["rate_unit"].iloc[0])}
         if count == 3:
             by_work = other.loc[work.sort_values(kind="stable").index]
-            drawn["other shapes, (n, m, p)"] = (by_work, "gflops", "GFLOP/s")
+            drawn["other shapes, (n, m, p)"] = (by_work, "rate", rows["rate_unit"].iloc[0])
         drawn[f"speed over {x} {order[0]}, {shape}"] = (fast, "_speed", "times as fast")
         titles += drawn
         for axis, (table, y, words) in zip(own, drawn.values(), strict=True):
