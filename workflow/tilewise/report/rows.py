@@ -252,4 +252,5 @@ def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     rows = rows.drop_duplicates(["platform", *keys], keep="last")
     # Columns that are not those of a measurement would be taken for parameters.
     table = timings.describe(rows[list(measured)], evidence).assign(intensity=rows["intensity"])
+    table = table.assign(tflops=table["gflops"] / 1000)
     return _ranked(table, "gflops").sort_values("kernel", kind="stable")
