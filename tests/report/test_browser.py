@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 VIEWS = {"desktop": (1440, "light"), "tablet": (820, "dark"), "phone": (390, "light"), "dark phone": (390, "dark")}
-SCROLLS = "!b.closest('.table, pre')"
+SCROLLS = "!b.closest('.table, pre, body:not(.report) .drawing')"
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +135,9 @@ def test_figures_are_seen_whole(context, each):
     for drawing in drawings.all():
         size = drawing.bounding_box()
         assert size["width"] > 100 and size["height"] > 30
+        # On a phone the drawings beside the story scroll in their own boxes, so that their letters can be read.
+        box = drawing if "report" in each.name else drawing.locator("xpath=ancestor::*[contains(@class, 'drawing')]")
+        size = box.bounding_box()
         assert size["x"] >= 0 and size["x"] + size["width"] <= page.viewport_size["width"] + 1
 
 
@@ -159,6 +162,38 @@ def test_the_first_screen_answers(context, file):
     for part in (".answer", "#figure-climb svg", ".first ol > li"):
         box = page.locator(part).last.bounding_box()
         assert box["y"] + box["height"] < 1000 or (part == "#figure-climb svg" and box["y"] < 500), part
+
+
+def test_the_story_is_short(context, rendered):
+    """Twenty screens of a desktop, 6,000 words, twenty figures."""
+    page = opened(context, rendered)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 20 * 900
+    words = """() => {
+        const main = document.querySelector('main').cloneNode(true);
+        main.querySelectorAll('svg, pre').forEach(part => part.remove());
+        return main.textContent.trim().split(/\\s+/).length; }"""
+    assert 1_000 < page.evaluate(words) <= 6_000
+    assert 10 < page.locator("main figure").count() <= 20
+
+
+@pytest.mark.parametrize("context", ["phone"], indirect=True)
+def test_letters_of_figures_can_be_read_on_a_phone(context, each):
+    page = opened(context, each)
+    small = page.evaluate("""() => [...document.querySelectorAll('figure svg text')].filter(word => {
+        const scale = word.getScreenCTM(), size = parseFloat(getComputedStyle(word).fontSize);
+        return word.textContent.trim() && size * Math.hypot(scale.a, scale.b) < 8.95;
+    }).map(word => word.closest('figure').id + ': ' + word.textContent)""")
+    assert small == []
+
+
+@pytest.mark.parametrize("name", sections.PAGES)
+def test_the_contents_stay_at_hand(context, file, name):
+    """Far down a page its contents and the other pages are still in sight, and a link leads there."""
+    page = opened(context, file.with_name(f"{name}.html"))
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    assert abs(page.locator("nav").bounding_box()["y"]) < 1
+    page.locator("nav ul a").last.click()
+    assert page.url.endswith("assignment.html") and page.locator("h1").is_visible()
 
 
 def test_the_first_paint_comes_soon(context, each, record_property):

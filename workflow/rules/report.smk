@@ -80,6 +80,7 @@ rule page:
         sections=[of_project(f"report/sections/{name}") for name in sections.names_of()],
         template=of_project("report/template/report.html.j2"),
         pieces=of_project("report/template/pieces.html.j2"),
+        ideas=of_project("report/template/ideas.html.j2"),
         style=of_project("report/template/style.css"),
         behaviour=of_project("report/template/page.js"),
     output:

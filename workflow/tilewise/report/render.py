@@ -398,7 +398,8 @@ def render(
     write_json(found, Path(output).with_name(notes.FILE))
     write(texts, page.drawings)
     with replacing(Path(output).with_name(markup.FIGURES_FOLDER) / Path(PREVIEW).name) as picture:
-        figures.draw("climb", page.evidence).savefig(picture, format="png", dpi=200, facecolor="white")
+        climbed = notes.attempt("Preview", lambda: figures.draw("climb", page.evidence), figures.nothing)
+        climbed.savefig(picture, format="png", dpi=200, facecolor="white")
     return found
 
 
