@@ -235,6 +235,33 @@ def accuracy(platform, backend, study):
     return rows
 
 
+def grading(platform, backend, study):
+    """Rows of three tests of the grading task, in which half parts refuse one."""
+    rows = []
+    asked = "grading" in study["tasks"]
+    for at in expand(study, KERNELS, "grading", Target(backend), Reading(emulators_shapes=False)) if asked else ():
+        for test, number, p in (
+            ("curve", 16, 16),
+            ("curve", 1024, 1024),
+            ("spread", 0, 1024),
+            ("log-normal 3", None, 2048),
+        ):
+            row = at.columns() | {"platform": platform, "p": p, "test": test, "number": number, "message": ""}
+            row |= {
+                "componentwise": 0.3 * p**0.5,
+                "rowwise": 0.2 * p**0.5,
+                "normwise": 0.1,
+                "grade": "A",
+                "status": "ok",
+            }
+            if at.kernel == "float_from_half" and number is None:
+                row |= {"grade": "none", "message": "156 of 1600 results are finite or not, and should not be"}
+            row |= {"origin": "measured" if backend == "gpu" else "predicted"}
+            row |= {"claimed_grade": KERNELS[at.kernel].accuracy.get("grade", "")}
+            rows.append(row)
+    return rows
+
+
 def energy(platform, backend, study):
     """Rows of the energy task, in which faster kernels take as many watts; none of a study without this task."""
     rows = []
@@ -314,6 +341,7 @@ def facts(platform, backend, study):
         "cold_start": columns.frame(calls, "cold_start"),
         "accuracy": columns.frame(accuracy(platform, backend, study), "accuracy", parameters()),
         "energy": columns.frame(energy(platform, backend, study), "energy", parameters()),
+        "grading": columns.frame(grading(platform, backend, study), "grading", parameters()),
         "launch_limits": columns.frame(launches, "launch_limits"),
         "bandwidth": columns.frame(roofs, "bandwidth"),
         "sizes": columns.frame(sizes(platform, backend, study), "sizes", parameters()),
@@ -350,7 +378,16 @@ def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
     rows, everything = [], []
     (folder / "facts").mkdir(parents=True)
     for task, entry in study["tasks"].items():
-        if entry.get("method") in ("bandwidth", "overhead", "launch_limits", "tune", "accuracy", "energy", "sizes"):
+        if entry.get("method") in (
+            "bandwidth",
+            "overhead",
+            "launch_limits",
+            "tune",
+            "accuracy",
+            "energy",
+            "grading",
+            "sizes",
+        ):
             continue
         expanded = expand(study, KERNELS, task, Target(backend), Reading(shapes=entry.get("method") != "maximum_size"))
         everything += expanded

@@ -198,6 +198,7 @@ REGISTRY = {
     "faulty": (lambda kernels: kernels.update(wrong=FAULTY), NONE, NONE),
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
+    "shares": (put(*MINE, "shares", value={"workspace": "turned", "of": ["one way", "another"]}), NONE, NONE),
     "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gate"}, {"gate"}),
     "workspaces": (put(*MINE, "workspaces", "turned", "dtype", value="double"), {"two"}, {"two"}),
     "launches": (lambda kernels: kernels["mine"]["launches"].reverse(), {"two"}, {"two"}),

@@ -14,7 +14,8 @@ from tilewise import ROOT, UserError
 from tilewise.measure import accuracy, tensor_core
 from tilewise.measure.accuracy import Errors, verdict
 from tilewise.measure.methods import METHODS
-from tilewise.measure.methods.accuracy import CHAIN, Model, compare
+from tilewise.measure.methods.accuracy import Model, compare
+from tilewise.measure.models import CHAIN, MODELS
 from tilewise.measure.rows import failed
 from tilewise.study import columns
 from tilewise.study.points import point
@@ -40,9 +41,11 @@ CLAIMS = [(k.name, kind) for k in KERNELS.values() for kind in k.accuracy.get("c
 
 
 def judged(scheme, kind, p, seed=524, size=64):
+    """The verdict on a scheme, or on the model of a kernel by its name."""
     A, B = accuracy.operands(np, kind, size, p, size, seed)
     sgemm = accuracy.errors(tensor_core.chain(A, B), A, B)
-    return verdict(accuracy.errors(tensor_core.product(A, B, scheme), A, B), sgemm)
+    made = MODELS[scheme](A, B) if isinstance(scheme, str) else tensor_core.product(A, B, scheme)
+    return verdict(accuracy.errors(made, A, B), sgemm)
 
 
 # ---- The gate --------------------------------------------------------------------------------------------------------
@@ -56,7 +59,7 @@ def test_planted_schemes_fail(name):
 @pytest.mark.parametrize(("name", "kind"), CLAIMS)
 def test_a_scheme_passes_where_its_kernel_claims_it(name, kind):
     kernel = KERNELS[name]
-    assert judged(tensor_core.SCHEMES[kernel.accuracy["scheme"]], kind, kernel.accuracy["from_p"]) == Accuracy.PASSES
+    assert judged(kernel.accuracy["scheme"], kind, kernel.accuracy["from_p"]) == Accuracy.PASSES
 
 
 def test_the_h200_agrees_with_the_claims():
@@ -291,8 +294,9 @@ def test_without_a_gpu_the_model_predicts(kernels, device, config, tmp_path):
     naive = rows[rows.kernel == "naive"]
     assert set(naive.status) == {"unsupported"} and naive.message.str.contains("no model").all()
     rest = rows[rows.kernel != "naive"]
-    assert set(rest.kernel) == {"float_from_half", "float_from_bf16", "three_tf32"} and set(rest.status) == {"ok"}
-    assert len(rest) == 3 * len(accuracy.OPERANDS) and not rest.claimed.any(), "claims begin at longer sums"
+    assert set(rest.kernel) == {"float_from_half", "float_from_bf16", "float_always", "three_tf32"}
+    assert set(rest.status) == {"ok"}
+    assert len(rest) == 4 * len(accuracy.OPERANDS) and not rest.claimed.any(), "claims begin at longer sums"
     assert set(rest.verdict[rest.kernel == "three_tf32"]) == {Accuracy.FAILS}
     with pytest.raises(UserError, match=r"tasks.t: accuracy compares with SGEMM, so it is for float, not for tf32"):
         chosen = {"products": 1, "tile_m": 128, "stages": 3, "band": 16}

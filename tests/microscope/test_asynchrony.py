@@ -72,6 +72,7 @@ RUNGS = {
     "three_tf32": ("float", (131, 69, 67), {"products": 3, "tile_m": 64, "stages": 3, "band": 4}),
     "float_from_bf16": ("float", (131, 69, 67), PARTS),
     "float_from_half": ("float", (131, 389, 67), PARTS),
+    "float_always": ("float", (131, 389, 67), {"tile_m": 64, "stages": 5, "band": 4, "exact_m": 64}),
 }
 
 FULL, FREE = "wait_for(full + 8 * place.stage, place.parity);", "wait_for(empty + 8 * place.stage, place.parity ^ 1);"
@@ -97,6 +98,14 @@ MUTANTS = [  # the kernel, the old text, the new text, the kind of fault
     ("clusters of two", "arrive_in_block(previous, lane)", "arrive_in_block(previous, rank)", "asynchrony"),
     ("clusters of two", "wait_for_products<1>();", "wait_for_products<2>();", "race"),
     ("tma_ring", "__syncthreads();  // the barriers exist", "", "race"),
+    ("float_always", "show_to_async_proxy();", "", "asynchrony"),
+    (
+        "float_always",
+        "Layout::SLOT_BYTES);\n                    const unsigned slot_to",
+        "0);\n                    const unsigned slot_to",
+        "deadlock",
+    ),
+    ("float_always", "__syncthreads();  // the group's words are zero", "", "race"),
     (
         "double_from_int8 of two",
         "sums[warp][lane] = largest < REFUSED ? sum_of_squares(x, largest) : 0;\n        __sync",

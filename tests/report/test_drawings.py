@@ -99,6 +99,7 @@ TENSOR_CORES = {
         64,
         5,
     ),
+    "float_always": ("float", {"tile_m": 192, "stages": 4, "band": 16, "exact_m": 256}, (128, 192), None, 64, 4),
 }
 
 

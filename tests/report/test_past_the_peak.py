@@ -82,7 +82,7 @@ def test_the_figures_draw_every_kernel_of_the_largest_square(evidence, emulated)
     rows = timings.largest_square(ladder)
     assert set(rows["n"]) == {8192} and {"float", "double", "bfloat16", "tf32", "half"} <= set(rows["dtype"])
     made = set(rows["kernel"][timings.made_of_short(rows, evidence)])
-    assert made == {"float_from_half", "float_from_bf16", "three_tf32", "triton_tf32x3"}
+    assert made == {"float_from_half", "float_from_bf16", "float_always", "three_tf32", "triton_tf32x3"}
     drawn = figures.svg(figures.draw("past_the_peak", evidence, ladder))
     for kernel in rows.loc[rows["dtype"] == "float", "kernel"]:
         assert f">{kernel}<" in drawn

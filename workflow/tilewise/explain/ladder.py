@@ -61,7 +61,8 @@ def errors(evidence: Evidence, *sums: str) -> list[list[str]]:
     """The errors of floats made of short numbers over SGEMM's, by the length of the sums: a head and lines."""
     rows = evidence.facts["accuracy"]
     rows = rows[rows["origin"] == Origin.MEASURED]
-    kernels = [name for name, kernel in evidence.kernels.items() if (kernel.accuracy or {}).get("from_p")]
+    judged = set(rows["kernel"])
+    kernels = [name for name, kernel in evidence.kernels.items() if name in judged and kernel.accuracy.get("from_p")]
     kernels += [name for name in rows["kernel"].unique() if name == "three_tf32"]
     lines = [["operands", *(f"`{name}`" for name in kernels)]]
     for operands in dict.fromkeys(rows["operands"]):

@@ -1,25 +1,38 @@
 """The columns of a row that a verification and a timing decide."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewise import UserError
 from tilewise.measure.job import Job, Row
+from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 from tilewise.study.verify import Check
 
 
-def outcome(job: Job, found: Check, note: str = "") -> Row:
-    """What a verification says of a job: its words, then those of its launches, if there are any."""
-    words = [found.message or note, *dict.fromkeys(launch.note for launch in job.launches)]
+def outcome(job: Job, found: Check, note: str = "", also: str = "") -> Row:
+    """What a verification says of a job: its words, then those of its launches, if there are any, and others."""
+    words = [found.message or note, *dict.fromkeys(launch.note for launch in job.launches), also]
     return {
         "status": Status.OK if found.ok else Status.INCORRECT,
         "message": "; ".join(filter(None, words)),
         "relative_error": found.relative_error,
         "bound_ratio": found.bound_ratio,
     }
+
+
+def shares(kernel: Kernel, workspaces: Mapping[str, Any]) -> str:
+    """How much of its last product a kernel has made in each of its ways, by the bytes of its workspaces; "" for one
+    without ways."""
+    if not kernel.shares:
+        return ""
+    space = workspaces[kernel.shares["workspace"]]
+    held = space if isinstance(space, np.ndarray) else space.get()
+    counts = held.view(np.uint64)[: len(kernel.shares["of"])]
+    total = max(1, int(counts.sum()))
+    return ", ".join(f"{int(count) / total:.3g} {way}" for count, way in zip(counts, kernel.shares["of"]) if count)
 
 
 def timing(times_ms: Sequence[float], job: Job) -> Row:

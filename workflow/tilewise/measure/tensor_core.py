@@ -156,7 +156,8 @@ class Scheme:
 
     products: which part of A by which part of B (0 is the largest), in the order of the instructions in each `block`
     of k; promoted: after each block the tensor core's sums are added to a total in float, and begin again at 0; scaled:
-    each block of a row of A and of a column of B is multiplied by a power of two first.
+    each block of a row of A and of a column of B is multiplied by a power of two first; if it `refuses`, what is out of
+    range then is NaN.
     """
 
     dtype: str
@@ -164,6 +165,7 @@ class Scheme:
     block: int = 64
     promoted: bool = False
     scaled: bool = False
+    refuses: bool = True
 
     @property
     def parts(self) -> int:
@@ -181,11 +183,15 @@ SCHEMES = {
     "three_tf32": Scheme("tf32", _THREE, block=32),
     "float_from_bf16": Scheme("bfloat16", _SIX, promoted=True),
     "float_from_half": Scheme("half", _THREE, promoted=True, scaled=True),
+    "float_always": Scheme("half", _THREE, promoted=True, scaled=True, refuses=False),  # if all operands are even
 }
 
 
-def product(A: np.ndarray, B: np.ndarray, scheme: Scheme) -> np.ndarray:
-    """A (n x p) B (p x m) as a scheme computes it, in float32. A sample of rows and columns shows the error of all."""
+def product(A: np.ndarray, B: np.ndarray, scheme: Scheme, total: np.ndarray | None = None) -> np.ndarray:
+    """A (n x p) B (p x m) as a scheme computes it, in float32. A sample of rows and columns shows the error of all.
+
+    A promoted scheme goes on with `total`, which is of earlier k.
+    """
     A, B = np.asarray(A, np.float32), np.asarray(B, np.float32)
     missing = -A.shape[1] % scheme.block
     blocks = (A.shape[1] + missing) // scheme.block
@@ -195,8 +201,8 @@ def product(A: np.ndarray, B: np.ndarray, scheme: Scheme) -> np.ndarray:
     if scheme.promoted:  # blocks side by side are next to each other in memory
         A, B = np.asfortranarray(A), np.asfortranarray(B)
     if scheme.scaled:
-        A, rows = _scaled(A, axis=2)
-        B, columns = _scaled(B, axis=1)
+        A, rows = _scaled(A, 2, scheme.refuses)
+        B, columns = _scaled(B, 1, scheme.refuses)
     parts_a, parts_b = (split(x, scheme.dtype, scheme.parts) for x in (A, B))
     if not scheme.promoted:
         sums = np.zeros((A.shape[1], B.shape[2]), np.float32)
@@ -204,7 +210,7 @@ def product(A: np.ndarray, B: np.ndarray, scheme: Scheme) -> np.ndarray:
             sums = _block(scheme, [a[block] for a in parts_a], [b[block] for b in parts_b], sums)
         return sums
     sums = _block(scheme, parts_a, parts_b, np.zeros((blocks, A.shape[1], B.shape[2]), np.float32, order="F"))
-    total = np.zeros(sums.shape[1:], np.float32)
+    total = np.zeros(sums.shape[1:], np.float32) if total is None else total
     with np.errstate(invalid="ignore", over="ignore"):
         for block in range(blocks):
             total = _add(total, sums[block] * columns[block], rows[block]) if scheme.scaled else total + sums[block]
@@ -220,16 +226,17 @@ def _block(scheme: Scheme, parts_a: list[np.ndarray], parts_b: list[np.ndarray],
     return sums
 
 
-def _scaled(x: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+def _scaled(x: np.ndarray, axis: int, refuses: bool) -> tuple[np.ndarray, np.ndarray]:
     """Blocks times the power of two that brings their largest element to [2^14, 2^15), and the inverses of the powers.
 
-    As kernels/ladder/float_from_half.cu: the inverse is NaN where the block is out of range for two halves.
+    As kernels/ladder/float_from_half.cu: the inverse is NaN where the block is out of range for two halves, if this is
+    refused.
     """
     bits = np.abs(x).view(np.uint32)
     largest = (bits.max(axis=axis, keepdims=True) >> np.uint32(23)).astype(np.int64)
     nonzero = (bits != 0).sum(axis=axis, keepdims=True)
     tiny = ((bits != 0) & ((bits >> np.uint32(23)) + 20 < largest)).sum(axis=axis, keepdims=True)
-    refused = (largest >= 227) | ((tiny >= 4) & (8 * tiny >= nonzero))
+    refused = refuses & ((largest >= 227) | ((tiny >= 4) & (8 * tiny >= nonzero)))
     power = np.clip(largest, 16, 227) - 141
     with np.errstate(invalid="ignore", over="ignore"):
         return x * np.ldexp(np.float32(1), -power), np.where(refused, _NAN, np.ldexp(np.float32(1), power))

@@ -272,23 +272,25 @@ def run(
     operands: Mapping[str, np.ndarray],
     limits: Mapping[str, Any] = EMULATED_LIMITS,
     **order: Any,
-) -> None:
+) -> dict[str, np.ndarray]:
     """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order, each from its instance's
     library.
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
-    Emulator.launch. Workspaces begin as bytes 0xFF. Raises what Emulator.check raises for any of the launches, with C
-    untouched, and UserError for a thread that cannot go on.
+    Emulator.launch. Workspaces begin as bytes 0xFF and are returned by name. Raises what Emulator.check raises for any
+    of the launches, with C untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
         libraries[launch.instance].check(launch, limits)
-    arrays = dict(operands) | {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
+    spaces = {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
+    arrays = dict(operands) | spaces
     for launch in launches:
         library = libraries[launch.instance]
         if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
             how, at = stopped
             who = f"thread {thread_of(at.thread, launch)} of block {tuple(at.block)}"
             raise UserError(f"{library.entry}: {launch.instance}: {who} {how_of(how, at)}")
+    return spaces
 
 
 def thread_of(number: int, launch: Launch) -> Three:

@@ -7,7 +7,7 @@ import cupy
 from cupy.cuda import runtime
 
 from tilewise.measure.job import Job, Row
-from tilewise.measure.rows import outcome
+from tilewise.measure.rows import outcome, shares
 from tilewise.measure.surprises import Surprises
 from tilewise.nvidia.cublas import gemm
 from tilewise.nvidia.launcher import Product
@@ -104,7 +104,8 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
         operands.see()
         stream.synchronize()
     found = operands.check_seen()
-    return launch, job.row | facts | outcome(job, found), found.ok, spaces
+    also = shares(job.kernel, dict(zip((space.name for space in job.workspaces), spaces)))
+    return launch, job.row | facts | outcome(job, found, also=also), found.ok, spaces
 
 
 def surprised(

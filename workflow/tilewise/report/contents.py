@@ -12,6 +12,7 @@ from tilewise.explain import (
     bottleneck,
     by_size,
     climb,
+    grades,
     profiles,
     runs,
     scatter,
@@ -55,6 +56,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
         [climb.fastest(page.rungs(task)) for task in (climb.CLIMB, "ladder_double")], ignore_index=True
     ),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
+    "grades": lambda page: grades.grades(page.evidence, page.ladder),
     "instructions": lambda page: climb.loops(page.evidence),
     "joules": lambda page: tables.energy(page.evidence).assign(
         anchor=lambda rows: rows["kernel"].isin(page.evidence.libraries)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import bottleneck, by_size, climb, profiles, runs, sizes, traffic, tuned
+from tilewise.explain import bottleneck, by_size, climb, grades, profiles, runs, sizes, traffic, tuned
 from tilewise.explain.timings import (
     CASE,
     at_end,
@@ -206,6 +206,11 @@ def accuracy(evidence: Evidence) -> pd.DataFrame:
     return rows.sort_values(["p", "platform"], ascending=[False, True], kind="stable").reset_index(drop=True)
 
 
+def grading(evidence: Evidence) -> pd.DataFrame:
+    """The errors of each kernel in each test of the task `grading`, and the grades that follow."""
+    return evidence.facts["grading"].reset_index(drop=True)
+
+
 def energy(evidence: Evidence) -> pd.DataFrame:
     """What each product costs in energy, beside its rate while the counter was watched."""
     return with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
@@ -215,6 +220,7 @@ _OF_METHOD = {
     "tune": tuned.tuning,
     "accuracy": accuracy,
     "energy": energy,
+    "grading": grading,
     "maximum_size": sizes.maximum_size,
     "cold_start": cold_start,
     "launch_limits": launch_limits,
@@ -244,6 +250,7 @@ def task(name: str, evidence: Evidence) -> pd.DataFrame:
 OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "claims": lambda evidence: claims.verdicts(claims.load(), evidence),
     "ladder": ladder,
+    "grades": lambda evidence: grades.grades(evidence, ladder(evidence)),
     "choices": lambda evidence: choices(evidence, *evidence.config["tasks"]),
     "failures": runs.failures,
     "verification": runs.verification,

@@ -92,6 +92,7 @@ class Kernel:
     reason: str = ""
     faulty: bool = False
     accuracy: Mapping[str, Any] = field(default_factory=dict)
+    shares: Mapping[str, Any] = field(default_factory=dict)
     library: str | None = None
     folder: Path = KERNELS
 

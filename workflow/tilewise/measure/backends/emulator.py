@@ -10,7 +10,7 @@ import numpy as np
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
-from tilewise.measure.rows import failed, outcome
+from tilewise.measure.rows import failed, outcome, shares
 from tilewise.microscope.emulator import Emulator, LaunchError, run
 from tilewise.study import verify
 from tilewise.study.precision import result_of
@@ -43,7 +43,7 @@ class Backend:
         made, two more runs follow: with other operands in the same arrays, then with these again."""
         A, B, C = self._operands(job)
         try:
-            check = self._checked(job, A, B, C, self.device.limits)
+            check, also = self._checked(job, A, B, C, self.device.limits)
             keeps = any(_opened(file).written for file, _ in job.files.values())
             for changed in (True, False):
                 if keeps and check.ok:
@@ -52,7 +52,7 @@ class Backend:
             return failed(job, Status.INVALID_LAUNCH, error)
         except UserError as error:
             return failed(job, Status.ERROR, error)
-        return job.row | outcome(job, check, "emulated: verified, not timed")
+        return job.row | outcome(job, check, "emulated: verified, not timed", also)
 
     def memory(self) -> tuple[int, int]:
         total = self.config["emulator"]["memory_bytes"]
@@ -69,7 +69,7 @@ class Backend:
             limits = {**limits, "shared_bytes_per_block_optin": limits["shared_bytes_per_block"]}
         A, B, C = self._operands(job)
         try:
-            check = self._checked(job, A, B, C, limits)
+            check, _ = self._checked(job, A, B, C, limits)
         except LaunchError as error:
             name, text = str(error).split(": ", 1)
             return Attempt(name, text, "", verify.untouched(C, job.point.dtype), None)
@@ -83,7 +83,7 @@ class Backend:
         if changed:
             A[...], B[...] = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"] + 1)
         verify.poison(C, point.dtype, job.kernel.reads_c)
-        check = self._checked(job, A, B, C, self.device.limits)
+        check, _ = self._checked(job, A, B, C, self.device.limits)
         return first if check.ok else replace(check, message=f"a further product: {check.message}")
 
     def _operands(self, job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -94,8 +94,12 @@ class Backend:
         verify.poison(C, point.dtype, job.kernel.reads_c)
         return A, B, C
 
-    def _checked(self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping) -> verify.Check:
-        """Run a job and check what it leaves in C. Raises LaunchError if a device of these limits would refuse."""
+    def _checked(
+        self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping
+    ) -> tuple[verify.Check, str]:
+        """Run a job and check what it leaves in C; what it says of its ways. Raises LaunchError if a device of these
+        limits would refuse."""
         libraries = {name: _opened(file) for name, (file, _) in job.files.items()}
-        run(libraries, job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
-        return verify.check(C, *verify.reference(A, B, job.point.dtype), job.point.dtype, job.point.p)
+        spaces = run(libraries, job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
+        check = verify.check(C, *verify.reference(A, B, job.point.dtype), job.point.dtype, job.point.p)
+        return check, shares(job.kernel, spaces)

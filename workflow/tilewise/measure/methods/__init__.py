@@ -5,6 +5,7 @@ from tilewise.measure.methods.bandwidth import Bandwidth
 from tilewise.measure.methods.base import Method
 from tilewise.measure.methods.cold_start import ColdStart
 from tilewise.measure.methods.energy import Energy
+from tilewise.measure.methods.grading import Grading
 from tilewise.measure.methods.launch_limits import LaunchLimits
 from tilewise.measure.methods.maximum_size import MaximumSize
 from tilewise.measure.methods.overhead import Overhead
@@ -25,5 +26,6 @@ METHODS: dict[str, Method] = {
         Accuracy(),
         Energy(),
         Sizes(),
+        Grading(),
     )
 }

@@ -16,11 +16,12 @@ import numpy as np
 
 from tilewise import KERNELS, UserError
 from tilewise.compile.build import build
-from tilewise.measure import accuracy, tensor_core
+from tilewise.measure import accuracy
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.models import CHAIN, MODELS
 from tilewise.measure.rows import failed, message_of, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns
@@ -32,8 +33,6 @@ from tilewise.study.sweeps import Reading
 
 #: The CPU loop with which products are compared too, as source a does; only up to this many multiply-adds.
 LOOP, LOOP_MULTIPLY_ADDS = "kij", 2_000_000_000
-#: The scheme of a kernel that makes a chain of fused multiply-adds on the CUDA cores.
-CHAIN = "chain"
 #: A product of float32 matrices of the host, as the loop makes it; None if it is too large.
 Loop = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
 
@@ -71,14 +70,13 @@ class Model:
         return min(side, point.n), point.p, min(side, point.m)
 
     def sgemm(self, A: Any, B: Any) -> Any:
-        return tensor_core.chain(A, B)
+        return MODELS[CHAIN](A, B)
 
     def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
         scheme = job.kernel.accuracy.get("scheme")
         if scheme is None:
             return None, failed(job, Status.UNSUPPORTED, "no GPU, and no model of what it rounds")
-        C = tensor_core.chain(A, B) if scheme == CHAIN else tensor_core.product(A, B, tensor_core.SCHEMES[scheme])
-        return C, job.row | {"status": Status.OK, "message": ""}
+        return MODELS[scheme](A, B), job.row | {"status": Status.OK, "message": ""}
 
 
 class Accuracy(Method):

@@ -1,0 +1,202 @@
+"""Grades: the models of kernels have those that the registry claims, and planted schemes lose theirs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from builders import work_of
+
+from tilewise import UserError
+from tilewise.explain.grades import grades, summary
+from tilewise.measure import grading, probe, tensor_core
+from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, Grade, quotients
+from tilewise.measure.methods import METHODS
+from tilewise.measure.methods.grading import cases
+from tilewise.measure.models import MODELS
+from tilewise.study.points import point
+from tilewise.study.registry import load
+from tilewise.study.status import Origin
+from tilewise.study.sweeps import Target, expand
+
+KERNELS = load()
+CLAIMS = {name: kernel.accuracy["grade"] for name, kernel in KERNELS.items() if "grade" in kernel.accuracy}
+
+
+def graded(multiply):
+    """The rows of all tests, at the sizes of predictions."""
+    rows = []
+    for case in cases((2048, 2048, 2048), "float", Origin.PREDICTED):
+        if case.test == SPREAD:
+            A, B = grading.spread(np, "float", case.shape[0], case.number, 5)
+        else:
+            A, B = grading.operands(np, "float", case.test, *case.shape, 5)
+        with np.errstate(all="ignore"):
+            found = quotients(multiply(A, B), A, B, "float")
+        terms = case.shape[1] * (10 if case.test == SPREAD else 1)
+        row = {"test": case.test, "number": case.number, "p": case.shape[1], "grade": found.grade(terms)}
+        rows.append(row | {"componentwise": found.componentwise, "rowwise": found.rowwise})
+    return pd.DataFrame(rows)
+
+
+def strassen(A, B):
+    """One level of Strassen's algorithm in float."""
+    n, p, m = (-(-x // 2) for x in (*A.shape, B.shape[1]))
+    a = np.pad(A, ((0, 2 * n - len(A)), (0, 2 * p - A.shape[1]))).reshape(2, n, 2, p).swapaxes(1, 2)
+    b = np.pad(B, ((0, 2 * p - len(B)), (0, 2 * m - B.shape[1]))).reshape(2, p, 2, m).swapaxes(1, 2)
+    m1, m2 = (a[0, 0] + a[1, 1]) @ (b[0, 0] + b[1, 1]), (a[1, 0] + a[1, 1]) @ b[0, 0]
+    m3, m4 = a[0, 0] @ (b[0, 1] - b[1, 1]), a[1, 1] @ (b[1, 0] - b[0, 0])
+    m5, m6 = (a[0, 0] + a[0, 1]) @ b[1, 1], (a[1, 0] - a[0, 0]) @ (b[0, 0] + b[0, 1])
+    m7 = (a[0, 1] - a[1, 1]) @ (b[1, 0] + b[1, 1])
+    C = np.block([[m1 + m4 - m5 + m7, m3 + m5], [m2 + m4, m1 - m2 + m3 + m6]])
+    return np.ascontiguousarray(C[: len(A), : B.shape[1]])
+
+
+def test_a_kernel_claims_a_grade():
+    assert CLAIMS == {"float_always": "A"}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_model_has_the_grade_that_its_kernel_claims_special_numbers_too(name):
+    rows = graded(MODELS[KERNELS[name].accuracy["scheme"]])
+    found = summary(rows)
+    assert (found["grade"], found["special"], found["fails"]) == (CLAIMS[name], "", ""), rows.to_string()
+    assert found["slope"] < 0.5 and found["holds_to"] == 56
+
+
+def test_a_chain_has_grade_a():
+    found = summary(graded(MODELS["chain"]))
+    assert (found["grade"], found["special"], found["fails"]) == ("A", "", "") and 0.3 < found["slope"] < 0.8
+
+
+def test_the_rungs_with_limits_have_their_true_grades():
+    half, bf16 = (summary(graded(MODELS[name])) for name in ("float_from_half", "float_from_bf16"))
+    assert half["grade"] == "none" and half["fails"] == (
+        "log-normal 3, large column, large element, random exponents, spread"
+    )
+    assert half["special"] == "infinite" and half["holds_to"] == 8
+    assert (bf16["grade"], bf16["fails"], bf16["special"]) == ("A", "", "denormals, infinite")
+
+
+def test_schemes_that_lose_more_lose_their_grade():
+    assert summary(graded(lambda A, B: MODELS["tf32"](A, B)))["grade"] == "none"
+    rows = graded(strassen).set_index("test")
+    assert rows.loc["zeros", "grade"] == "B" and rows.loc["zeros", "componentwise"] == np.inf
+    assert set(rows.loc[SPREAD, "grade"]) == {"A", "B"}
+    unscaled = tensor_core.Scheme("half", tensor_core.SCHEMES["float_from_half"].products, promoted=True)
+    assert summary(graded(lambda A, B: tensor_core.product(A, B, unscaled)))["grade"] == "none"
+    wrong = summary(graded(lambda A, B: np.where(np.arange(len(A))[:, None] == 0, np.nan, A @ B)))
+    assert wrong["grade"] == "none" and wrong["holds_to"] is None
+
+
+def test_the_grade_of_quotients():
+    assert grading.Quotients(8, 1, 1).grade(8) == Grade.A and grading.Quotients(8.1, 1, 1).grade(8) == Grade.B
+    assert grading.Quotients(9, 9, 8).grade(8) == Grade.C and grading.Quotients(9, 9, 9).grade(8) == Grade.NONE
+    assert grading.Quotients(0, 0, 0, lost=1).grade(8) == Grade.NONE
+    A, B = (np.ones(shape, np.float32) for shape in ((2, 4), (4, 3)))
+    C = A @ B
+    assert quotients(C, A, B, "float") == grading.Quotients(0, 0, 0)
+    C[1, 2] += np.float32(2.0**-20)
+    found = quotients(C, A, B, "float")
+    assert found.componentwise == found.rowwise == pytest.approx(2.0**-20 / (4 * 2.0**-23), rel=1e-6)
+    assert found.normwise == pytest.approx(2.0**-20 / (np.sqrt(8 * 12) * 2.0**-23), rel=1e-6)
+    C[0, 0] = np.inf
+    assert quotients(C, A, B, "float").lost == 1
+    A[0, 0] = np.inf
+    assert quotients(C, A, B, "float").lost == 2, "the rest of the row should be infinite"
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+@pytest.mark.parametrize("test", [CURVE, *TESTS])
+def test_operands_are_what_they_are_called(test, dtype):
+    A, B = grading.operands(np, dtype, test, 60, 90, 50, 1)
+    assert A.shape == (60, 90) and B.shape == (90, 50)
+    assert A.dtype == B.dtype == {"float": np.float32, "double": np.float64}[dtype]
+    again = grading.operands(np, dtype, test, 60, 90, 50, 1)
+    assert np.array_equal(A, again[0], equal_nan=True) and np.array_equal(B, again[1])
+    assert (np.isinf(A).sum(), np.isnan(A).sum()) == {"infinite": (1, 0), "not a number": (0, 1)}.get(test, (0, 0))
+    product = np.abs(A) @ np.abs(B)
+    assert ((product[::2, ::2] == 0).all() and (product != 0).mean() > 0.7) == (test == "zeros")
+    tiny = np.finfo(A.dtype).tiny
+    assert ((np.abs(A) < tiny) & (A != 0)).any() == (test == "denormals")
+    assert ((A != 0).sum(axis=1) == 1).all() == (test in ("identity", "permutation"))
+
+
+def test_the_fourth_test_has_ones_on_its_diagonal_and_a_spread():
+    A, B = grading.spread(np, "float", 64, 20, 3)
+    assert np.abs(np.diag(A.astype("f8") @ B) / np.square(A.astype("f8") * B.T).sum(axis=1) ** 0.5).min() > 1
+    assert A.max() / A.min() > 2.0**38 and grading.widest("float", 1024) == 52 and grading.widest("double", 1024) == 500
+    assert np.isfinite(A.astype("f8") @ B).all()
+
+
+# ---- The method ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_gpu_models_are_graded(kernels, device, config, tmp_path):
+    method = METHODS["grading"]
+    points = expand(config, kernels, "grading", Target("emulator"), method.reading)
+    method.check(points, kernels, "tasks.grading")
+    assert {at.dtype for at in points} == {"float", "double"} and "stream_k" in {at.kernel for at in points}
+    assert "cublas" in {at.kernel for at in expand(config, kernels, "grading", reading=method.reading)}
+    points = [at for at in points if at.kernel in ("float_always", "float_from_half", "stream_k")]
+    measurements, rows = method.run(work_of(points, kernels, device, config, tmp_path))
+    assert measurements.empty and set(rows.kernel) == {"float_always", "float_from_half"}
+    assert set(rows.status) == {"ok"} and set(rows.origin) == {"predicted"}
+    assert set(rows.test) == {CURVE, SPREAD, *TESTS} and set(SPECIAL) <= set(rows.test)
+    assert set(rows[rows.kernel == "float_always"].grade) == {"A"}
+    assert (rows[rows.kernel == "float_always"].claimed_grade == "A").all()
+    refused = rows[(rows.kernel == "float_from_half") & (rows.test == "infinite")]
+    assert "results are finite or not" in refused.message.item()
+    with pytest.raises(UserError, match=r"tasks.t: grades are for floats and doubles of a GPU, not for naive"):
+        method.check([point("t", "naive", "int32", 8, 8, 8, block_x=8, block_y=8)], kernels, "tasks.t")
+
+    class Evidence:
+        facts = {"grading": rows.assign(platform="emulator")}  # noqa: RUF012
+
+    table = grades(Evidence, pd.DataFrame()).set_index("kernel")
+    assert table.grade.to_dict() == {"float_always": "A", "float_from_half": "none"} and table.gflops.isna().all()
+
+
+@pytest.mark.gpu
+def test_claims_hold_on_a_gpu_and_special_numbers_are_sgemms(config, kernels, tmp_path, built_for_gpu):
+    gpu = probe.capture("here", "gpu")
+    wanted = [at for at in expand(config, kernels, "grading") if at.kernel in (*CLAIMS, "cublas", "double_from_int8")]
+    work = work_of(wanted, kernels, gpu, config, tmp_path, built_for_gpu(wanted, kernels, gpu))
+    _, rows = METHODS["grading"].run(work)
+    measured = rows[rows.origin == "measured"]
+    assert set(measured.status) == {"ok"}, measured[measured.status != "ok"].message.tolist()
+    for name in ("float_always", "cublas"):
+        own = measured[(measured.kernel == name) & (measured.dtype == "float")]
+        found = summary(own)
+        assert (found["grade"], found["fails"], found["special"]) == ("A", "", ""), own.to_string()
+
+
+@pytest.mark.gpu
+def test_500_random_operands_on_a_gpu(config, kernels, tmp_path, built_for_gpu):
+    """Never NaN where SGEMM is finite, never above float's rounding bound; a failure prints the kinds and the seed."""
+    import cupy
+    from test_by_need import KINDS
+    from test_by_need import operands as of_kinds
+
+    from tilewise.measure.backends import Setting, open_backend
+
+    gpu = probe.capture("here", "gpu")
+    rng = np.random.default_rng()
+    shapes = [(263, 2, 521), (1021, 33, 259), (300, 200, 520), (512, 1024, 384), (997, 1009, 1013)]
+    chosen = {"tile_m": 192, "stages": 4, "band": 16, "exact_m": 256}
+    wanted = [point("t", "float_always", "float", *shape, **chosen) for shape in shapes]
+    work = work_of(wanted, kernels, gpu, config, tmp_path, built_for_gpu(wanted, kernels, gpu))
+    backend = open_backend("cuda", Setting(gpu, config, tmp_path))
+    jobs = work.jobs()
+    for number in range(500):
+        job = jobs[number % len(jobs)]
+        kinds, seed = rng.choice(sorted(KINDS), 2), int(rng.integers(2**32))
+        A, B = (cupy.asarray(x) for x in of_kinds(tuple(job.point.shape.values()), *kinds, seed))
+        C, row = backend.multiply(job, A, B)
+        case = (job.point.shape, kinds.tolist(), seed)
+        assert row["status"] == "ok", (case, row["message"])
+        sgemm, p = backend.sgemm(A, B), job.point.p
+        wide_a, wide_b = A.astype("f8"), B.astype("f8")
+        exact, magnitude = wide_a @ wide_b, cupy.abs(wide_a) @ cupy.abs(wide_b)
+        bound = p * 2.0**-24 / (1 - p * 2.0**-24) * magnitude + p * 2.0**-149
+        finite = cupy.isfinite(sgemm)
+        assert bool(cupy.isfinite(C[finite]).all()), case
+        assert bool((cupy.abs(C - exact)[finite] <= bound[finite]).all()), case

@@ -1,0 +1,171 @@
+"""How accurate is a product for its worst operands? Grades as the field gives them, in NumPy and, on a GPU, in CuPy.
+
+After J. Demmel and others, as NVIDIA's CUDALibrarySamples state the tests (cuBLAS/Emulation/gemm_grading). A product of
+p terms has the grade A if every error is at most p epsilon |A||B|, element by element; B, if it is at most p epsilon
+times the norms of its row of A and its column of B; C, if the norm of all errors is at most p epsilon times the norms
+of A and B. A result that is not finite where it should be, or finite where it should not, has none. The reference is
+float64, so grades of doubles include its own rounding.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from tilewise.study import verify
+from tilewise.study.precision import PRECISIONS
+
+
+class Grade(StrEnum):
+    """From the best to the worst."""
+
+    A = "A"
+    B = "B"
+    C = "C"
+    NONE = "none"
+
+
+#: Operands of a test: a function of (xp, generator, A, B) on normally distributed A and B, which it may change.
+Change = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
+
+
+def _thinned(xp: Any, generator: Any, x: Any, share: float) -> Any:
+    return x * (generator.random(x.shape, dtype=np.float32) < share)
+
+
+def _lognormal(sigma: float) -> Change:
+    return lambda xp, generator, A, B: (xp.exp(sigma * A), xp.exp(sigma * B))
+
+
+def _with(row: int, column: int, value: float) -> Change:
+    def changed(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
+        A[row % A.shape[0], column % A.shape[1]] = value
+        return A, B
+
+    return changed
+
+
+def _large_column(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
+    A[:, A.shape[1] // 3] *= 1e6
+    return A, B
+
+
+def _zeros(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
+    """Test 2: half of the rows of A and of the columns of B have nothing in common, so their products are 0."""
+    some = generator.random(A.shape[1]) < 0.5
+    A[::2] *= some
+    B[:, ::2] *= ~some[:, None]
+    return A, B
+
+
+def _denormals(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
+    return xp.ldexp(A, int(np.finfo(A.dtype).minexp) - 14), xp.ldexp(B, 20)
+
+
+def _powers(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
+    return tuple(xp.ldexp(x, generator.integers(-24, 25, size=x.shape).astype(np.int32)) for x in (A, B))
+
+
+def _permutation(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
+    n, p = A.shape
+    return (xp.arange(p)[None] == (7 * xp.arange(n)[:, None] + 3) % p).astype(A.dtype), B
+
+
+#: The tests by name; `zeros` is the second of the field, `spread` the fourth, which has a number and its own function.
+TESTS: dict[str, Change] = {
+    "normal": lambda xp, generator, A, B: (A, B),
+    "positive": lambda xp, generator, A, B: (xp.abs(A), xp.abs(B)),
+    "sparse": lambda xp, generator, A, B: (_thinned(xp, generator, A, 0.03), _thinned(xp, generator, B, 0.03)),
+    "identity": lambda xp, generator, A, B: (xp.eye(*A.shape, dtype=A.dtype), B),
+    "permutation": _permutation,
+    "log-normal 1": _lognormal(1),
+    "log-normal 3": _lognormal(3),
+    "large column": _large_column,
+    "large element": _with(5, 77, 1e30),
+    "random exponents": _powers,
+    "zeros": _zeros,
+    "denormals": _denormals,
+    "infinite": _with(3, 11, np.inf),
+    "not a number": _with(4, 12, np.nan),
+}
+#: Those of operands, or with results, that are no normal numbers.
+SPECIAL = ("denormals", "infinite", "not a number")
+#: The first test of the field, over sizes, and the fourth, over powers of two.
+CURVE, SPREAD = "curve", "spread"
+
+
+@dataclass(frozen=True)
+class Quotients:
+    """The largest errors divided by epsilon and by what the grades A, B and C compare them with, and how many results
+    are not finite, or finite, where they should not be."""
+
+    componentwise: float
+    rowwise: float
+    normwise: float
+    lost: int = 0
+
+    def grade(self, p: int) -> Grade:
+        """The grade of a product of p terms."""
+        if self.lost:
+            return Grade.NONE
+        for grade, quotient in zip(Grade, (self.componentwise, self.rowwise, self.normwise)):
+            if quotient <= p:
+                return grade
+        return Grade.NONE
+
+
+def operands(xp: Any, dtype: str, test: str, n: int, p: int, m: int, seed: int) -> tuple[Any, Any]:
+    """Seeded random A (n x p) and B (p x m) of a test, of CURVE too, in float or double."""
+    key = np.random.SeedSequence([seed, n, p, m, [CURVE, *TESTS].index(test)]).generate_state(1)
+    generator, stored = xp.random.default_rng(int(key[0])), PRECISIONS[dtype].stored
+    if test == CURVE:
+        return tuple(generator.random(shape, dtype=stored) for shape in ((n, p), (p, m)))
+    A, B = (generator.standard_normal(shape, dtype=stored) for shape in ((n, p), (p, m)))
+    with np.errstate(under="ignore"):
+        A, B = TESTS[test](xp, generator, A, B)
+    return xp.ascontiguousarray(A.astype(stored)), xp.ascontiguousarray(B.astype(stored))
+
+
+def spread(xp: Any, dtype: str, n: int, exponent: int, seed: int) -> tuple[Any, Any]:
+    """Test 4, n x n: diagonals from 2^exponent to 2^-exponent, of A in one way and of B in the other."""
+    x = 1 + np.random.default_rng(seed).random(n)
+    d = np.exp2(np.round(np.linspace(exponent, -exponent, n)))
+    place = (np.arange(n)[:, None] + np.arange(n)) % n
+    stored = PRECISIONS[dtype].stored
+    return xp.asarray((x * d)[place].astype(stored)), xp.asarray((x / d)[place].astype(stored))
+
+
+def widest(dtype: str, n: int) -> int:
+    """The largest exponent of test 4."""
+    return {"float": 64, "double": 512}[dtype] - int(np.log2(n)) - 2
+
+
+def quotients(C: Any, A: Any, B: Any, dtype: str) -> Quotients:
+    """What C, a product of A and B in float or double, is off by."""
+    xp, info = verify.module(C), np.finfo(PRECISIONS[dtype].stored)
+    epsilon, p = float(info.eps), A.shape[1]
+    with np.errstate(all="ignore"):
+        product, magnitude = verify.reference(A, B, dtype)
+        stored = product.astype(C.dtype)
+        finite = xp.isfinite(stored)
+        same = xp.where(finite, xp.isfinite(C), (stored == C) | (xp.isnan(C) & xp.isnan(stored)))
+        error = xp.where(finite & same, xp.abs(C.astype(xp.float64) - product), 0)
+        # Every product may underflow, and lose up to the least number.
+        error = xp.maximum(error - p * float(info.smallest_subnormal), 0)
+        by_row = xp.linalg.norm(A.astype(xp.float64), axis=1)[:, None] * xp.linalg.norm(B.astype(xp.float64), axis=0)
+        whole = xp.linalg.norm(xp.linalg.norm(A.astype(xp.float64), axis=1)) * xp.linalg.norm(
+            xp.linalg.norm(B.astype(xp.float64), axis=0)
+        )
+        found = [_largest(xp, error, bound, epsilon, finite) for bound in (magnitude, by_row)]
+        norm = float(xp.linalg.norm(error))
+        total = float(whole)
+    normwise = norm / (epsilon * total) if 0 < total < np.inf else 0.0 if norm == 0 or total != 0 else np.inf
+    return Quotients(found[0], found[1], normwise, int((~same).sum()))
+
+
+def _largest(xp: Any, error: Any, bound: Any, epsilon: float, finite: Any) -> float:
+    usual = finite & (bound > 0) & xp.isfinite(bound)
+    quotient = xp.where(usual, error / xp.where(usual, epsilon * bound, 1), xp.where(error > 0, xp.inf, 0))
+    return float(quotient.max())

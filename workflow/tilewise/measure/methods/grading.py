@@ -1,0 +1,121 @@
+"""Grades: products of operands that reveal what a kernel cannot do, of every kernel of floats and doubles.
+
+On a GPU they are measured. If a kernel's scheme has a model (`tilewise.measure.models`), they are also predicted, on
+any machine, from smaller products.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tilewise import UserError
+from tilewise.measure import grading
+from tilewise.measure.backends import Setting, open_backend
+from tilewise.measure.grading import CURVE, SPREAD, TESTS
+from tilewise.measure.job import Row
+from tilewise.measure.methods.accuracy import Model, Multiplier
+from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.rows import failed, message_of
+from tilewise.measure.task import Work
+from tilewise.study import columns
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
+from tilewise.study.status import NOT_BUILT, Origin, Status
+from tilewise.study.sweeps import Reading
+
+#: n of the first test, of the fourth, and its exponents: as they are measured, and as they are predicted.
+SIZES = {
+    Origin.MEASURED: ([2**e for e in range(4, 13)], 1024),
+    Origin.PREDICTED: ([2**e for e in range(4, 10)], 64),
+}
+EXPONENTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+#: Of a predicted product: what it is off by does not depend on the number of rows and columns.
+MODELLED_SIDE, MODELLED_SUM = 40, 512
+
+
+class Case(NamedTuple):
+    """A test at a shape: `number` is the size of the first test, or the exponent of the fourth."""
+
+    test: str
+    shape: tuple[int, int, int]
+    number: int | None = None
+
+
+def cases(shape: tuple[int, int, int], dtype: str, origin: Origin) -> Iterator[Case]:
+    """All tests of a kernel, for products of this shape."""
+    sizes, wide = SIZES[origin]
+    predicted = origin == Origin.PREDICTED
+    if predicted:
+        shape = min(MODELLED_SIDE, shape[0]), min(MODELLED_SUM, shape[1]), min(MODELLED_SIDE, shape[2])
+    yield from (Case(test, shape) for test in TESTS)
+    for n in sizes:
+        yield Case(CURVE, (min(n, MODELLED_SIDE), n, min(n, MODELLED_SIDE)) if predicted else (n, n, n), n)
+    most = grading.widest(dtype, wide)
+    yield from (Case(SPREAD, (wide, wide, wide), e) for e in (*(e for e in EXPONENTS if e < most), most))
+
+
+class Grading(Method):
+    """Nothing is timed, so measurements.csv gets no row."""
+
+    name = "grading"
+    reading = Reading(emulators_shapes=False)
+    points_per_point = 10
+
+    def asks(self, kernel: Kernel) -> Any:
+        return kernel.accuracy
+
+    def check(self, points: Sequence[Point], kernels: Mapping[str, Kernel], place: str) -> None:
+        """Raise UserError for points that are not of floats or doubles, too."""
+        super().check(points, kernels, place)
+        for point in points:
+            if point.dtype not in ("float", "double") or not kernels[point.kernel].on_gpu:
+                raise UserError(f"{place}: grades are for floats and doubles of a GPU, not for {point.label()}")
+
+    def run(self, work: Work) -> Tables:
+        """Facts: a row per point, test and origin."""
+        rows: list[Row] = []
+        if work.device.backend == "gpu":
+            rows += graded(work, work.points, open_backend("cuda", Setting(work.device, work.config, work.samples)))
+        modelled = [at for at in work.points if at.dtype == "float" and "scheme" in work.kernels[at.kernel].accuracy]
+        rows += graded(work, modelled, Model())
+        return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
+
+
+def graded(work: Work, points: Sequence[Point], by: Multiplier) -> list[Row]:
+    """The rows of some points of a task, test by test, so that its operands are made once."""
+    asked: dict[tuple[str, Case], list[Point]] = {}
+    for point in points:
+        for case in cases((point.n, point.p, point.m), point.dtype, by.origin):
+            n, p, m = case.shape
+            at = dataclasses.replace(point, n=n, p=p, m=m)
+            if work.kernels[point.kernel].unmet(at) is None:
+                asked.setdefault((point.dtype, case), []).append(at)
+    return [row for (dtype, case), some in asked.items() for row in _rows(work, some, dtype, case, by)]
+
+
+def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multiplier) -> Iterator[Row]:
+    seed = work.config["seed"]
+    if case.test == SPREAD:
+        A, B = grading.spread(by.xp, dtype, case.shape[0], case.number or 0, seed)
+    else:
+        A, B = grading.operands(by.xp, dtype, case.test, *case.shape, seed)
+    for job in work.jobs(points):
+        about = {"test": case.test, "number": case.number, "origin": by.origin}
+        about["claimed_grade"] = job.kernel.accuracy.get("grade", "")
+        if by.origin == Origin.MEASURED and job.row["status"] in NOT_BUILT:
+            yield job.row | about
+            continue
+        try:
+            C, row = by.multiply(job, A, B)
+            found = {} if C is None else _found(C, A, B, dtype, case)
+        except Exception as error:  # whatever it is: other tests and kernels are graded in this process too
+            row, found = failed(job, Status.ERROR, message_of(error)), {}
+        yield row | found | about
+
+
+def _found(C: Any, A: Any, B: Any, dtype: str, case: Case) -> Row:
+    found = grading.quotients(C, A, B, dtype)
+    terms = 10 * case.shape[1] if case.test == SPREAD else case.shape[1]  # the field allows ten times as much there
+    said = f"{found.lost} of {C.size} results are finite or not, and should not be" if found.lost else ""
+    quotients = {name: getattr(found, name) for name in ("componentwise", "rowwise", "normwise")}
+    return quotients | {"grade": found.grade(terms), "message": said}
