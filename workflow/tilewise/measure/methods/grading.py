@@ -59,7 +59,7 @@ class Grading(Method):
 
     name = "grading"
     reading = Reading(emulators_shapes=False)
-    points_per_point = 10
+    points_per_point = 3  # each test is one short product and a reference in double
 
     def asks(self, kernel: Kernel) -> Any:
         return kernel.accuracy
