@@ -82,9 +82,10 @@ def test_floats_of_short_numbers_are_a_line_but_not_the_best_own_kernel(evidence
 
 
 def test_the_figures_have_the_roofs_the_launch_and_the_shapes(evidence):
-    drawn = figures.svg(figures.task("sizes", evidence))
+    drawn = figures.svg(figures.draw("rate_over_size", evidence))
     for words in ("a launch alone", "the units alone, measured", "stream_k", "cublas", "n = 2,047"):
         assert words in drawn
+    assert "a launch alone" not in figures.svg(figures.task("sizes", evidence)), "other tasks measured it"
     drawn = figures.svg(figures.draw("shape_map", evidence))
     assert all(words in drawn for words in ("16384 × 64", "64 × 16384", "512 × 512", "bfloat16", "8192"))
     assert "tf32" not in drawn, "it was timed at squares alone"

@@ -31,28 +31,32 @@ class Rules(StrEnum):
 def over_size(evidence: Evidence) -> pd.DataFrame:
     """The timed points of the task `sizes`, with words and the rate as a percentage of the library's.
 
-    Adds `anchor`, `friendly` (n, p and m are multiples of 16), short (floats are made of short numbers),
-    launch_gflops, the rate at which the product would take as long as an empty kernel, and roof_gflops, what the units
-    of the type alone reached.
+    Adds `anchor`, `friendly` (n, p and m are multiples of 16) and `short` (floats are made of short numbers).
     """
     rows = timed(evidence.facts["sizes"])
-    overheads, roofs = runs.overheads(evidence.everyone), _roofs(evidence)
-    work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
     rows = with_words(beside_anchor(rows, rows, evidence), evidence)
     return rows.assign(
         anchor=rows["kernel"].isin(evidence.libraries),
         friendly=(rows[SHAPE] % 16 == 0).all(axis=1).astype("bool"),
         short=made_of_short(rows, evidence),
+    )
+
+
+def below_roofs(evidence: Evidence) -> pd.DataFrame:
+    """`over_size` with launch_gflops and roof_gflops, which other tasks measured.
+
+    A product at the first takes as long as an empty kernel; the second is what the units of the type alone reached.
+    """
+    rows, overheads, roofs = over_size(evidence), runs.overheads(evidence.everyone), _roofs(evidence)
+    work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
+    return rows.assign(
         roof_gflops=[roofs.get(key, math.nan) for key in zip(rows["platform"], rows["dtype"])],
         launch_gflops=work.to_numpy() / rows["platform"].map(overheads).astype("float64"),
     )
 
 
 def _roofs(evidence: Evidence) -> dict[tuple[str, str], float]:
-    """(platform, element type) -> the measured rate of its tensor cores, or else of its multiply-adds.
-
-    It is that of the platforms, because the evidence may be that of the task alone.
-    """
+    """(platform, element type) -> the measured rate of its tensor cores, or else of its multiply-adds."""
     found: dict[tuple[str, str], float] = {}
     for platform in evidence.everyone:
         rates = platform.facts["bandwidth"].dropna(subset="measured")
@@ -68,7 +72,7 @@ def at_every_size(evidence: Evidence) -> pd.DataFrame:
     `rules` says who is fastest, or that a launch takes at least half of the time. Floats made of short numbers have
     their own errors, so they do not count.
     """
-    rows = over_size(evidence)
+    rows = below_roofs(evidence)
     own = rows[~rows["anchor"] & ~rows["short"] & rows["percent_of_anchor"].notna()]
     key = ["platform", "dtype", *SHAPE]
     own = own.sort_values("time_ms", kind="stable").drop_duplicates(key)

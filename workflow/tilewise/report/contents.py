@@ -84,6 +84,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "platforms": lambda page: figures.draw("platforms", page.both),
     "rungs_double": lambda page: figures.rungs(page.rungs("ladder_double"), page.evidence),
     "rungs_on_both": lambda page: figures.rungs(climb.rungs(climb.climb(page.both, climb.CLIMB), page.both), page.both),
+    "rate_over_size": lambda page: figures.draw("rate_over_size", page.evidence),
     "shape_map": lambda page: figures.draw("shape_map", page.evidence),
     "tuning": lambda page: figures.draw("tune", page.evidence),
 }
@@ -98,6 +99,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "tuning": ("tune",),
     "at_every_size": ("sizes",),
     "size_ranges": ("sizes",),
+    "rate_over_size": ("sizes",),
     "shape_map": ("sizes",),
     "profiled": ("counters",),
 }

@@ -141,7 +141,7 @@ def curves(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
 
 # ---- Over the size ---------------------------------------------------------------------------------------------------
 def sizes(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
-    """The rate of each kernel over the size, below two roofs: the measured rate of the units, and a launch alone.
+    """The rate of each kernel over the size; if known, below two roofs: the rate of the units, and a launch alone.
 
     Lines join sizes that divide by 16; other sizes are hollow marks.
     """
@@ -157,16 +157,17 @@ def sizes(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
                     axis.scatter(rows_of[spec.x], rows_of[spec.y], s=20, label=name, **drawn),
                     panels.filled(spec.hover, rows_of),
                 )
-        roof = part["roof_gflops"].iloc[0] / 1000
-        if roof > 0:
+        top = part[spec.y].max()
+        if "roof_gflops" in part and (roof := part["roof_gflops"].iloc[0] / 1000) > 0:
             axis.axhline(roof, color="black", linewidth=1, linestyle="--", label="the units alone, measured")
-        launch = part.drop_duplicates(spec.x).sort_values(spec.x)
-        if launch["launch_gflops"].notna().any():
+            top = max(top, roof)
+        if "launch_gflops" in part and part["launch_gflops"].notna().any():
+            launch = part.drop_duplicates(spec.x).sort_values(spec.x)
             below = launch["launch_gflops"] / 1000
             axis.plot(launch[spec.x], below, color="black", linewidth=1, linestyle=":", label="a launch alone")
         axis.set_xscale("log", base=2)
         axis.set(yscale="log", xlabel=spec.unit, ylabel=spec.y_unit)
-        axis.set_ylim(0.5 * part[spec.y].min(), 2 * np.nanmax([part[spec.y].max(), roof]))
+        axis.set_ylim(0.5 * part[spec.y].min(), 2 * top)
         axis.xaxis.set_major_formatter("{x:,.0f}")
     panels.legend(figure, [axis for axis, _ in parts], spec.legend)
     return figure
