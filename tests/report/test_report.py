@@ -28,7 +28,7 @@ Float results. Products of bytes. Double results.
 The accuracy gate. Triton. Energy.
 Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
-Own kernels and the library at every size.
+Own kernels and the library at every size. Every kernel at every size. Grades and rates. Grades, test by test.
 Verified points. Provenance. Parts of the run. How long it took. Limited by. Counters at full size."""
 FIGURES = """
 The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
