@@ -47,6 +47,7 @@ The next tile arrives while this one is multiplied. A copy that skips the regist
 One thread fetches for all, ahead of them. The idle threads beside the producer transpose A.
 The last tiles are cut into equal shares. Where the last rungs differ.
 Two halves hold nearly all of a float, and three products nearly all of a product.
+The device decides how each 64 of k is multiplied.
 Two blocks share what they fetch, and stay for tile after tile."""
 TABLES, FIGURES, PICTURES = (
     re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES, PICTURES)
