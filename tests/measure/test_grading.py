@@ -1,14 +1,16 @@
 """Grades: the models of kernels have those that the registry claims, and planted schemes lose theirs."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
 from builders import work_of
 
 from tilewise import UserError
-from tilewise.explain.grades import grades, summary
-from tilewise.measure import grading, probe, tensor_core
-from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, Grade, quotients
+from tilewise.explain.grades import grades, spread_of_exponents, summary
+from tilewise.measure import grading, models, probe, tensor_core
+from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, WIDE, Grade, quotients
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.grading import cases
 from tilewise.measure.models import MODELS
@@ -120,6 +122,46 @@ def test_operands_are_what_they_are_called(test, dtype):
     assert ((A != 0).sum(axis=1) == 1).all() == (test in ("identity", "permutation"))
 
 
+@pytest.mark.parametrize("test", ["normal", "zeros", "random exponents", "large element", WIDE])
+def test_the_reference_of_doubles_has_a_hundred_bits(test):
+    A, B = grading.operands(np, "double", test, 5, 120, 4, 1, 3)
+    high, low = grading.doubled_product(A, B)
+    for (i, j), upper in np.ndenumerate(high):
+        terms = [Fraction(a) * Fraction(b) for a, b in zip(A[i], B[:, j])]
+        off = abs(Fraction(upper) + Fraction(low[i, j]) - sum(terms))
+        assert off <= Fraction(2) ** -100 * sum(map(abs, terms))
+
+
+def test_some_rows_of_doubles_are_compared_among_them_those_with_single_elements():
+    A, B = grading.operands(np, "double", "not a number", 300, 40, 20, 1)
+    C = A @ B
+    assert quotients(C, A, B, "double").lost == 0
+    C[4] = 1
+    assert quotients(C, A, B, "double").lost == 20, "the row with the NaN"
+    C = A @ B
+    C[::2] *= 1 + 2.0**-40
+    assert quotients(C, A, B, "double").componentwise > 2000 and quotients(C, A, B, "double").lost == 0
+
+
+def test_wide_operands_are_the_wider_the_larger_phi():
+    spread = [np.abs(grading.operands(np, "double", WIDE, 50, 200, 50, 3, phi)[0]) for phi in (0, 2, 4)]
+    assert spread[0].max() <= 0.5
+    assert [np.log(x).std() for x in spread] == pytest.approx([1, 5**0.5, 17**0.5], rel=0.1)
+
+
+def test_more_moduli_suffice_for_wider_exponents(kernels):
+    """As the authors of GEMMul8 found: 15 moduli up to phi = 2, 17 at 3; what is too wide is refused."""
+    found = {}
+    for moduli, phi in ((14, 0), (14, 2), (15, 2), (15, 4), (17, 3)):
+        A, B = grading.operands(np, "double", WIDE, 8, 512, 8, 7, phi)
+        C = models.multiply(kernels["double_from_int8"], {"moduli": moduli, "accurate": 1}, A, B)
+        found[moduli, phi], native = quotients(C, A, B, "double"), quotients(A @ B, A, B, "double")
+        assert found[moduli, phi].lost or found[moduli, phi].componentwise < 10 * native.componentwise
+    lost = {case: bool(each.lost) for case, each in found.items()}
+    assert lost == {(14, 0): False, (14, 2): True, (15, 2): False, (15, 4): True, (17, 3): False}
+    assert found[15, 2].componentwise < found[14, 2].componentwise / 3
+
+
 def test_the_fourth_test_has_ones_on_its_diagonal_and_a_spread():
     A, B = grading.spread(np, "float", 64, 20, 3)
     assert np.abs(np.diag(A.astype("f8") @ B) / np.square(A.astype("f8") * B.T).sum(axis=1) ** 0.5).min() > 1
@@ -136,11 +178,15 @@ def test_without_a_gpu_models_are_graded(kernels, device, config, tmp_path):
     method.check(points, kernels, "tasks.grading")
     assert {at.dtype for at in points} == {"float", "double"} and "stream_k" in {at.kernel for at in points}
     assert "cublas" in {at.kernel for at in expand(config, kernels, "grading", reading=method.reading)}
-    points = [at for at in points if at.kernel in ("float_always", "float_from_half", "stream_k")]
+    modelled = {"float_always", "float_from_half", "double_from_int8"}
+    fewest = {"moduli": 15, "accurate": 1}.items()
+    points = [at for at in points if at.kernel in {*modelled, "stream_k"}]
+    points = [at for at in points if at.kernel != "double_from_int8" or fewest <= dict(at.parameters).items()]
     measurements, rows = method.run(work_of(points, kernels, device, config, tmp_path))
-    assert measurements.empty and set(rows.kernel) == {"float_always", "float_from_half"}
+    assert measurements.empty and set(rows.kernel) == modelled
     assert set(rows.status) == {"ok"} and set(rows.origin) == {"predicted"}
-    assert set(rows.test) == {CURVE, SPREAD, *TESTS} and set(SPECIAL) <= set(rows.test)
+    assert set(rows.test) == {CURVE, SPREAD, WIDE, *TESTS} and set(SPECIAL) <= set(rows.test)
+    assert set(rows[rows.test == WIDE].dtype) == {"double"}
     assert set(rows[rows.kernel == "float_always"].grade) == {"A"}
     assert (rows[rows.kernel == "float_always"].claimed_grade == "A").all()
     refused = rows[(rows.kernel == "float_from_half") & (rows.test == "infinite")]
@@ -152,13 +198,18 @@ def test_without_a_gpu_models_are_graded(kernels, device, config, tmp_path):
         facts = {"grading": rows.assign(platform="emulator")}  # noqa: RUF012
 
     table = grades(Evidence, pd.DataFrame()).set_index("kernel")
-    assert table.grade.to_dict() == {"float_always": "A", "float_from_half": "none"} and table.gflops.isna().all()
+    assert table.grade.to_dict() == {"float_always": "A", "float_from_half": "none", "double_from_int8": "none"}
+    assert table.gflops.isna().all() and table.moduli.dropna().to_dict() == {"double_from_int8": 15}
+    shown = spread_of_exponents(Evidence)
+    assert shown.componentwise.notna().tolist() == [True, True, True, False, False], "phi of 3 and 4 is refused"
+    assert set(shown.variant) == {"15 moduli, bounded by a product"}
 
 
 @pytest.mark.gpu
 def test_claims_hold_on_a_gpu_and_special_numbers_are_sgemms(config, kernels, tmp_path, built_for_gpu):
     gpu = probe.capture("here", "gpu")
     wanted = [at for at in expand(config, kernels, "grading") if at.kernel in (*CLAIMS, "cublas", "double_from_int8")]
+    wanted = [at for at in wanted if dict(at.parameters).get("moduli", 15) == 15]
     work = work_of(wanted, kernels, gpu, config, tmp_path, built_for_gpu(wanted, kernels, gpu))
     _, rows = METHODS["grading"].run(work)
     measured = rows[rows.origin == "measured"]

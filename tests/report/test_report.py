@@ -35,7 +35,7 @@ The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile w
 Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
 Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float. Variants by rank.
 The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
-Rate over size. Who is fastest at which shape.
+Rate over size. Who is fastest at which shape. How many moduli a spread of exponents needs.
 Products of bytes. Double results. The ladder past the peak. Accuracy against rate. The accuracy gate. Triton. Energy.
 Climb. Last rungs."""
 PICTURES = """

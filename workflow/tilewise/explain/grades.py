@@ -5,11 +5,13 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.timings import largest_square
-from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, Grade
+from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, WIDE, Grade
+from tilewise.measure.models import ROUNDING
 from tilewise.study.status import Origin
 
+_KEYS = ["platform", "kernel", "dtype", *ROUNDING]
 GRADE_COLUMNS = [
-    *("platform", "kernel", "dtype", "origin", "grade", "claimed_grade", "slope", "fails", "special", "holds_to"),
+    *(*_KEYS, "origin", "grade", "claimed_grade", "slope", "fails", "special", "holds_to"),
     *("gflops", "percent_of_anchor"),
 ]
 #: Steeper than this, errors grow faster than the number of products.
@@ -19,23 +21,48 @@ STEEPEST = 1.0
 def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
     """The grade of each kernel on each machine, and its rate at the largest square product of `ladder`.
 
-    What was measured goes before what models predict. `slope` is that of the error over the number of products, both
-    logarithmic, `fails` the tests with a lesser grade than A, `special` those of them with numbers that are not normal,
-    which do not count for the grade, and `holds_to` the exponent of the fourth test up to which it has grade A.
+    A kernel has a row for each choice of the parameters on which its errors depend. What was measured goes before what
+    models predict. `slope` is that of the error over the number of products, both logarithmic, `fails` the tests with a
+    lesser grade than A, `special` those of them with numbers that are not normal, which do not count for the grade, and
+    `holds_to` the exponent of the fourth test up to which it has grade A.
     """
-    rows = evidence.facts["grading"]
+    rows = _with_rounding(evidence.facts["grading"])
     rows, found = rows[rows["grade"] != ""], []
-    for (platform, kernel, dtype), every in rows.groupby(["platform", "kernel", "dtype"], sort=False):
+    for key, every in rows.groupby(_KEYS, sort=False, dropna=False):
         measured = every["origin"] == Origin.MEASURED
         own = every[measured] if measured.any() else every
-        about = {"platform": platform, "kernel": kernel, "dtype": dtype, "origin": own["origin"].iloc[0]}
+        about = dict(zip(_KEYS, key)) | {"origin": own["origin"].iloc[0]}
         found.append(about | {"claimed_grade": own["claimed_grade"].iloc[0]} | summary(own))
     table = pd.DataFrame(found, columns=GRADE_COLUMNS[:-2])
     if ladder.empty:
         return table.assign(gflops=np.nan, percent_of_anchor=np.nan)
-    keys = ["platform", "kernel", "dtype"]
-    rates = largest_square(ladder).sort_values("time_ms", kind="stable").drop_duplicates(keys)
-    return table.merge(rates[[*keys, "gflops", "percent_of_anchor"]], how="left", on=keys)
+    rates = _with_rounding(largest_square(ladder)).sort_values("time_ms", kind="stable").drop_duplicates(_KEYS)
+    return table.merge(rates[[*_KEYS, "gflops", "percent_of_anchor"]], how="left", on=_KEYS)
+
+
+def spread_of_exponents(evidence: Evidence) -> pd.DataFrame:
+    """The errors of doubles over phi, what was measured before what is predicted; without one where results are lost.
+
+    Adds `variant`, the kernel with the number of its moduli in words, in their order.
+    """
+    rows = _with_rounding(evidence.facts["grading"])
+    rows = rows[(rows["test"] == WIDE) & (rows["grade"] != "")]
+    measured = rows["origin"] == Origin.MEASURED
+    rows = rows[measured | ~rows["platform"].isin(rows.loc[measured, "platform"])]
+    rows = rows.sort_values(["moduli", "accurate"], kind="stable", na_position="first")
+    words = [
+        f"{moduli:.0f} moduli, {'bounded by a product' if accurate else 'by norms'}" if moduli > 0 else kernel
+        for kernel, moduli, accurate in rows[["kernel", *ROUNDING]].astype(object).fillna(0).to_numpy()
+    ]
+    return rows.assign(
+        variant=pd.Categorical(words, list(dict.fromkeys(words))),
+        componentwise=rows["componentwise"].where(rows["message"] == ""),
+    )
+
+
+def _with_rounding(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with all parameters of ROUNDING, which a registry need not have."""
+    return rows.assign(**{name: np.nan for name in ROUNDING if name not in rows})
 
 
 def summary(rows: pd.DataFrame) -> dict:

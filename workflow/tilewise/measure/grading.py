@@ -3,8 +3,8 @@
 After J. Demmel and others, as NVIDIA's CUDALibrarySamples state the tests (cuBLAS/Emulation/gemm_grading). A product of
 p terms has the grade A if every error is at most p epsilon |A||B|, element by element; B, if it is at most p epsilon
 times the norms of its row of A and its column of B; C, if the norm of all errors is at most p epsilon times the norms
-of A and B. A result that is not finite where it should be, or finite where it should not, has none. The reference is
-float64, so grades of doubles include its own rounding.
+of A and B. A result that is not finite where it should be, or finite where it should not, has none. The reference of
+floats is float64; that of doubles has twice the digits, and is made for some of the rows.
 """
 
 from collections.abc import Callable
@@ -68,6 +68,13 @@ def _powers(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
     return tuple(xp.ldexp(x, generator.integers(-24, 25, size=x.shape).astype(np.int32)) for x in (A, B))
 
 
+def _wide(xp: Any, dtype: str, generator: Any, shape: tuple[int, int], phi: int) -> Any:
+    """Uniform numbers of both signs times exp(phi x), x normal: how GEMMul8's authors spread exponents."""
+    stored = PRECISIONS[dtype].stored
+    spread = xp.exp(phi * generator.standard_normal(shape, dtype=stored))
+    return (generator.random(shape, dtype=stored) - 0.5).astype(stored) * spread
+
+
 def _permutation(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
     n, p = A.shape
     return (xp.arange(p)[None] == (7 * xp.arange(n)[:, None] + 3) % p).astype(A.dtype), B
@@ -92,8 +99,10 @@ TESTS: dict[str, Change] = {
 }
 #: Those of operands, or with results, that are no normal numbers.
 SPECIAL = ("denormals", "infinite", "not a number")
-#: The first test of the field, over sizes, and the fourth, over powers of two.
-CURVE, SPREAD = "curve", "spread"
+#: The first test of the field, over sizes, the fourth, over powers of two, and that of GEMMul8's authors, over phi.
+CURVE, SPREAD, WIDE = "curve", "spread", "wide"
+#: The rows of a product of doubles that are compared: the first, which have the tests' single elements, and others.
+FIRST_ROWS, RANDOM_ROWS = 8, 56
 
 
 @dataclass(frozen=True)
@@ -116,12 +125,16 @@ class Quotients:
         return Grade.NONE
 
 
-def operands(xp: Any, dtype: str, test: str, n: int, p: int, m: int, seed: int) -> tuple[Any, Any]:
-    """Seeded random A (n x p) and B (p x m) of a test, of CURVE too, in float or double."""
-    key = np.random.SeedSequence([seed, n, p, m, [CURVE, *TESTS].index(test)]).generate_state(1)
+def operands(
+    xp: Any, dtype: str, test: str, n: int, p: int, m: int, seed: int, number: int | None = None
+) -> tuple[Any, Any]:
+    """Seeded random A (n x p) and B (p x m) of a test in float or double, of CURVE and, with phi as `number`, WIDE."""
+    key = np.random.SeedSequence([seed, n, p, m, [CURVE, *TESTS, WIDE].index(test)]).generate_state(1)
     generator, stored = xp.random.default_rng(int(key[0])), PRECISIONS[dtype].stored
     if test == CURVE:
         return tuple(generator.random(shape, dtype=stored) for shape in ((n, p), (p, m)))
+    if test == WIDE:
+        return tuple(_wide(xp, dtype, generator, shape, number or 0) for shape in ((n, p), (p, m)))
     A, B = (generator.standard_normal(shape, dtype=stored) for shape in ((n, p), (p, m)))
     with np.errstate(under="ignore"):
         A, B = TESTS[test](xp, generator, A, B)
@@ -142,16 +155,21 @@ def widest(dtype: str, n: int) -> int:
     return {"float": 64, "double": 512}[dtype] - int(np.log2(n)) - 2
 
 
-def quotients(C: Any, A: Any, B: Any, dtype: str) -> Quotients:
-    """What C, a product of A and B in float or double, is off by."""
+def quotients(C: Any, A: Any, B: Any, dtype: str, seed: int = 0) -> Quotients:
+    """What C, a product of A and B in float or double, is off by; of doubles in FIRST_ROWS and RANDOM_ROWS."""
     xp, info = verify.module(C), np.finfo(PRECISIONS[dtype].stored)
     epsilon, p = float(info.eps), A.shape[1]
+    if dtype == "double" and len(A) > FIRST_ROWS + RANDOM_ROWS:
+        others = FIRST_ROWS + np.random.default_rng(seed).choice(len(A) - FIRST_ROWS, RANDOM_ROWS, replace=False)
+        rows = xp.asarray(np.sort([*range(FIRST_ROWS), *others]))
+        A, C = A[rows], C[rows]
     with np.errstate(all="ignore"):
         product, magnitude = verify.reference(A, B, dtype)
         stored = product.astype(C.dtype)
         finite = xp.isfinite(stored)
         same = xp.where(finite, xp.isfinite(C), (stored == C) | (xp.isnan(C) & xp.isnan(stored)))
-        error = xp.where(finite & same, xp.abs(C.astype(xp.float64) - product), 0)
+        high, low = doubled_product(A, B) if dtype == "double" else (product, 0.0)
+        error = xp.where(finite & same, xp.abs(C.astype(xp.float64) - high - low), 0)
         # Every product may underflow, and lose up to the least number.
         error = xp.maximum(error - p * float(info.smallest_subnormal), 0)
         by_row = xp.linalg.norm(A.astype(xp.float64), axis=1)[:, None] * xp.linalg.norm(B.astype(xp.float64), axis=0)
@@ -163,6 +181,29 @@ def quotients(C: Any, A: Any, B: Any, dtype: str) -> Quotients:
         total = float(whole)
     normwise = norm / (epsilon * total) if 0 < total < np.inf else 0.0 if norm == 0 or total != 0 else np.inf
     return Quotients(found[0], found[1], normwise, int((~same).sum()))
+
+
+def doubled_product(A: Any, B: Any) -> tuple[Any, Any]:
+    """A B of doubles as a sum of two doubles, in arithmetic of 105 bits (T. Ogita, S. Rump, S. Oishi, Accurate sum and
+    dot product, 2005; here the partial sums are kept in two doubles, too)."""
+    xp = verify.module(A)
+    A, B = xp.ascontiguousarray(A.T), xp.ascontiguousarray(B)
+    upper = xp.int64(-1 << 27)  # the sign, the exponent and 26 bits; the rest has 27
+    a_high, b_high = ((x.view(xp.int64) & upper).view(xp.float64) for x in (A, B))
+    a_low, b_low = A - a_high, B - b_high
+    high = xp.zeros((A.shape[1], B.shape[1]))
+    low = xp.zeros_like(high)
+    for k in range(len(A)):
+        a, b = a_high[k][:, None], b_high[k]
+        c, d = a_low[k][:, None], b_low[k]
+        term = A[k][:, None] * B[k]
+        rest = ((a * b - term) + a * d + c * b) + c * d
+        total = high + term
+        back = total - high
+        low += ((high - (total - back)) + (term - back)) + rest
+        high = total + low
+        low -= high - total
+    return high, low
 
 
 def _largest(xp: Any, error: Any, bound: Any, epsilon: float, finite: Any) -> float:

@@ -1,11 +1,12 @@
 """The models of what kernels compute, by the names that the registry gives them in `accuracy.scheme`."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tilewise.measure import by_need, tensor_core
+from tilewise.measure import by_need, residues, tensor_core
+from tilewise.study.kernel import Kernel
 
 #: The scheme of a kernel that makes a chain of fused multiply-adds on the CUDA cores.
 CHAIN = "chain"
@@ -17,3 +18,14 @@ MODELS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     BY_NEED: lambda A, B: by_need.multiply(A, B)[0],
     CHAIN: tensor_core.chain,
 }
+#: The scheme of doubles that are made of residues, modulo numbers that fit a byte.
+RESIDUES = "residues"
+#: The parameters on which errors depend; the others only decide how fast a kernel is.
+ROUNDING = ("moduli", "accurate")
+
+
+def multiply(kernel: Kernel, parameters: Mapping[str, int], A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """A (n x p) B (p x m) as this kernel computes it, bit for bit; its entry names a scheme."""
+    if kernel.accuracy["scheme"] == RESIDUES:
+        return residues.product(A, B, parameters["moduli"], bool(parameters["accurate"]))
+    return MODELS[kernel.accuracy["scheme"]](A, B)

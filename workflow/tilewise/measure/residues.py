@@ -49,10 +49,9 @@ def product(A: np.ndarray, B: np.ndarray, count: int = 15, accurate: bool = True
     if A.shape[1] > LONGEST_SUM:
         raise ValueError(f"sums of {A.shape[1]} products do not fit 32 bits; at most {LONGEST_SUM} do")
     rows, columns = operands(A, B, count, accurate)
-    sums = [
-        residues(rows.numbers, p).astype(np.int64) @ residues(columns.numbers, p).astype(np.int64).T
-        for p in MODULI[:count]
-    ]
+    stored = np.int64 if bits(count) < 63 else object
+    left, right = rows.numbers.astype(stored), columns.numbers.astype(stored)
+    sums = [residues(left, p).astype(np.int64) @ residues(right, p).astype(np.int64).T for p in MODULI[:count]]
     joined = join([total % p for total, p in zip(sums, MODULI)])
     with np.errstate(over="ignore", under="ignore"):
         C = np.ldexp(joined, -(rows.exponents[:, None] + columns.exponents))
@@ -140,7 +139,7 @@ def out_of_range(x: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def residues(numbers: np.ndarray, p: int) -> np.ndarray:
-    """Signed residues modulo p of Python's integers, as bytes."""
+    """Signed residues modulo p of whole numbers, as bytes."""
     shift = p // 2
     return ((numbers + shift) % p - shift).astype(np.int8)
 

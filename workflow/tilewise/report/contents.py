@@ -34,6 +34,7 @@ _OF_EVIDENCE = {
     blocks: ("block_shapes", "double_cost", "few_blocks"),
     by_size: ("at_every_size", "size_ranges"),
     climb: ("tile_counts",),
+    grades: ("spread_of_exponents",),
     profiles: ("profiled",),
     runs: ("cards", "company", "durations", "failures", "not_emulated", "parts", "provenance", "verification"),
     scatter: ("between_cards", "between_runs", "clocks"),
@@ -86,6 +87,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "rungs_on_both": lambda page: figures.rungs(climb.rungs(climb.climb(page.both, climb.CLIMB), page.both), page.both),
     "rate_over_size": lambda page: figures.draw("rate_over_size", page.evidence),
     "shape_map": lambda page: figures.draw("shape_map", page.evidence),
+    "spread_of_exponents": lambda page: figures.draw("spread_of_exponents", page.evidence),
     "tuning": lambda page: figures.draw("tune", page.evidence),
 }
 
@@ -101,6 +103,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "size_ranges": ("sizes",),
     "rate_over_size": ("sizes",),
     "shape_map": ("sizes",),
+    "spread_of_exponents": ("grading",),
     "profiled": ("counters",),
 }
 #: The figures and tables of the best of every kernel, in all tasks.

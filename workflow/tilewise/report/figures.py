@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from tilewise import UserError
 from tilewise.evidence import Evidence
-from tilewise.explain import by_size, climb, timings, traffic, tuned
+from tilewise.explain import by_size, climb, grades, timings, traffic, tuned
 from tilewise.files import replacing
 from tilewise.report import charts, notes, rows, special, tables
 from tilewise.report.charts import SPECS, Spec
@@ -29,7 +29,7 @@ _LONGEST_NAME = 40
 #: What the axis of a parameter says; another parameter's says its name.
 _RULERS = {"tile": "tile: width in elements", "ntb": "ntb: tiles per block"}
 #: Where the tables are that an entry may name.
-_OF_ROWS = (tables, by_size, climb, timings, traffic, tuned, rows)
+_OF_ROWS = (tables, by_size, climb, grades, timings, traffic, tuned, rows)
 _BY_NAME = {name: spec for group in SPECS.values() for name, spec in group.items()}
 
 

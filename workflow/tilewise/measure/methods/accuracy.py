@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewise import KERNELS, UserError
 from tilewise.compile.build import build
-from tilewise.measure import accuracy
+from tilewise.measure import accuracy, models
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
@@ -73,10 +73,12 @@ class Model:
         return MODELS[CHAIN](A, B)
 
     def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
-        scheme = job.kernel.accuracy.get("scheme")
-        if scheme is None:
+        if "scheme" not in job.kernel.accuracy:
             return None, failed(job, Status.UNSUPPORTED, "no GPU, and no model of what it rounds")
-        return MODELS[scheme](A, B), job.row | {"status": Status.OK, "message": ""}
+        return models.multiply(job.kernel, dict(job.point.parameters), A, B), job.row | {
+            "status": Status.OK,
+            "message": "",
+        }
 
 
 class Accuracy(Method):

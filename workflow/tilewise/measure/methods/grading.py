@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from tilewise import UserError
 from tilewise.measure import grading
 from tilewise.measure.backends import Setting, open_backend
-from tilewise.measure.grading import CURVE, SPREAD, TESTS
+from tilewise.measure.grading import CURVE, SPREAD, TESTS, WIDE
 from tilewise.measure.job import Row
 from tilewise.measure.methods.accuracy import Model, Multiplier
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.models import RESIDUES
 from tilewise.measure.rows import failed, message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns
@@ -29,12 +30,15 @@ SIZES = {
     Origin.PREDICTED: ([2**e for e in range(4, 10)], 64),
 }
 EXPONENTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
-#: Of a predicted product: what it is off by does not depend on the number of rows and columns.
-MODELLED_SIDE, MODELLED_SUM = 40, 512
+#: How wide the exponents of doubles are spread.
+PHIS = (0, 1, 2, 3, 4)
+#: Rows and columns of a predicted product, which do not change its errors; doubles are modelled in Python's integers.
+MODELLED_SIDE = {"float": 40, "double": 8}
+MODELLED_SUM = 512
 
 
 class Case(NamedTuple):
-    """A test at a shape: `number` is the size of the first test, or the exponent of the fourth."""
+    """A test at a shape: `number` is the size of the first test, the exponent of the fourth, or phi."""
 
     test: str
     shape: tuple[int, int, int]
@@ -44,12 +48,13 @@ class Case(NamedTuple):
 def cases(shape: tuple[int, int, int], dtype: str, origin: Origin) -> Iterator[Case]:
     """All tests of a kernel, for products of this shape."""
     sizes, wide = SIZES[origin]
-    predicted = origin == Origin.PREDICTED
-    if predicted:
-        shape = min(MODELLED_SIDE, shape[0]), min(MODELLED_SUM, shape[1]), min(MODELLED_SIDE, shape[2])
+    side = MODELLED_SIDE[dtype] if origin == Origin.PREDICTED else max(*shape, *sizes)
+    if origin == Origin.PREDICTED:
+        shape = min(side, shape[0]), min(MODELLED_SUM, shape[1]), min(side, shape[2])
     yield from (Case(test, shape) for test in TESTS)
+    yield from (Case(WIDE, shape, phi) for phi in PHIS if dtype == "double")
     for n in sizes:
-        yield Case(CURVE, (min(n, MODELLED_SIDE), n, min(n, MODELLED_SIDE)) if predicted else (n, n, n), n)
+        yield Case(CURVE, (min(n, side), n, min(n, side)), n)
     most = grading.widest(dtype, wide)
     yield from (Case(SPREAD, (wide, wide, wide), e) for e in (*(e for e in EXPONENTS if e < most), most))
 
@@ -76,7 +81,9 @@ class Grading(Method):
         rows: list[Row] = []
         if work.device.backend == "gpu":
             rows += graded(work, work.points, open_backend("cuda", Setting(work.device, work.config, work.samples)))
-        modelled = [at for at in work.points if at.dtype == "float" and "scheme" in work.kernels[at.kernel].accuracy]
+        schemes = {at: work.kernels[at.kernel].accuracy.get("scheme") for at in work.points}
+        # The models of floats are of floats alone.
+        modelled = [at for at, scheme in schemes.items() if scheme and (at.dtype == "float") != (scheme == RESIDUES)]
         rows += graded(work, modelled, Model())
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
 
@@ -98,7 +105,7 @@ def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multi
     if case.test == SPREAD:
         A, B = grading.spread(by.xp, dtype, case.shape[0], case.number or 0, seed)
     else:
-        A, B = grading.operands(by.xp, dtype, case.test, *case.shape, seed)
+        A, B = grading.operands(by.xp, dtype, case.test, *case.shape, seed, case.number)
     for job in work.jobs(points):
         about = {"test": case.test, "number": case.number, "origin": by.origin}
         about["claimed_grade"] = job.kernel.accuracy.get("grade", "")
@@ -107,14 +114,14 @@ def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multi
             continue
         try:
             C, row = by.multiply(job, A, B)
-            found = {} if C is None else _found(C, A, B, dtype, case)
+            found = {} if C is None else _found(C, A, B, dtype, case, seed)
         except Exception as error:  # whatever it is: other tests and kernels are graded in this process too
             row, found = failed(job, Status.ERROR, message_of(error)), {}
         yield row | found | about
 
 
-def _found(C: Any, A: Any, B: Any, dtype: str, case: Case) -> Row:
-    found = grading.quotients(C, A, B, dtype)
+def _found(C: Any, A: Any, B: Any, dtype: str, case: Case, seed: int) -> Row:
+    found = grading.quotients(C, A, B, dtype, seed)
     terms = 10 * case.shape[1] if case.test == SPREAD else case.shape[1]  # the field allows ten times as much there
     said = f"{found.lost} of {C.size} results are finite or not, and should not be" if found.lost else ""
     quotients = {name: getattr(found, name) for name in ("componentwise", "rowwise", "normwise")}
