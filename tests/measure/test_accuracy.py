@@ -15,7 +15,7 @@ from tilewise.measure import accuracy, tensor_core
 from tilewise.measure.accuracy import Errors, verdict
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.accuracy import Model, compare
-from tilewise.measure.models import CHAIN, MODELS
+from tilewise.measure.models import CHAIN, MODELS, RESIDUES
 from tilewise.measure.rows import failed
 from tilewise.study import columns
 from tilewise.study.points import point
@@ -132,7 +132,9 @@ def test_schemas_and_modules_name_the_same_kinds_and_schemes():
     schema = yaml.safe_load((ROOT / "workflow/schemas/registry.schema.yaml").read_text())
     entry = schema["additionalProperties"]["properties"]["accuracy"]["properties"]
     assert entry["claims"]["items"]["enum"] == list(accuracy.OPERANDS) == list(accuracy.MEANING)
-    assert set(entry["scheme"]["enum"]) == {CHAIN} | {name for name, s in tensor_core.SCHEMES.items() if s.parts > 1}
+    assert set(entry["scheme"]["enum"]) == {CHAIN, RESIDUES} | {
+        name for name, s in tensor_core.SCHEMES.items() if s.parts > 1
+    }
 
 
 # ---- Adversarial operands --------------------------------------------------------------------------------------------

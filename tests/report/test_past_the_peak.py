@@ -11,6 +11,7 @@ from tilewise.evidence import load_evidence
 from tilewise.explain import digits, timings
 from tilewise.report import figures, tables
 
+BYTES = "report/04a-doubles-from-bytes.md"
 PEAK, GATE, ENERGY = "report/04-past-the-peak.md", "tables/07-past-the-peak.md", "tables/08-others-and-energy.md"
 
 
@@ -94,3 +95,38 @@ def test_the_figures_draw_every_kernel_of_the_largest_square(evidence, emulated)
         assert "no GPU was timed" in figures.svg(figures.draw(name, emulated, nothing))
     empty = timings.largest_square(pd.DataFrame(columns=[*ladder]))
     assert empty.empty
+
+
+# ---- Doubles made of bytes -------------------------------------------------------------------------------------------
+
+
+def test_doubles_made_of_bytes_are_told_of_once_they_were_timed(evidence, emulated):
+    changed = faster(faster(evidence, "double_from_int8", 75_000.0, 1e-16), "cublas", 50_000.0, 1.5e-16)
+    said = section(changed, BYTES)
+    assert "at (8192, 8192, 8192), it reaches 75 TFLOP/s, 1.50× the rate of cuBLAS's DGEMM" in said
+    assert "It pays from" not in said and "of DGEMM on normally" not in said and " J instead of " not in said
+    assert section(emulated, BYTES) == ""
+
+
+def test_where_doubles_made_of_bytes_pay_what_they_lose_and_what_they_cost(evidence):
+    sizes, grades = evidence.facts["sizes"].copy(), evidence.facts["grading"]
+    own = sizes["kernel"] == "double_from_int8"
+    sizes.loc[own, "time_ms"] = [2e-9 * n**3 * (1 if n < 4096 else 1e-2) for n in sizes.loc[own, "n"]]
+    sizes.loc[own, "gflops"] = 2e-6 * sizes.loc[own, "n"] ** 3 / sizes.loc[own, "time_ms"]
+    normal = grades[grades["test"] == "log-normal 3"].assign(test="normal")
+    normal.loc[normal["kernel"] == "cublas", "componentwise"] *= 4
+    energy = evidence.facts["energy"].copy()
+    energy.loc[energy["kernel"] == "double_from_int8", "joules_per_product"] = 1.5
+    facts = {"sizes": sizes, "grading": pd.concat([grades, normal]), "energy": energy}
+    said = section(dataclasses.replace(evidence, facts=evidence.facts | facts), BYTES)
+    first = min(sizes.loc[own & (sizes["n"] >= 4096), "n"])
+    assert f"It pays from n = {first:,} on" in said
+    assert "Its largest error is 0.25× that of DGEMM" in said and "costs 1.50 J instead of" in said
+
+
+def test_the_figure_of_moduli_says_what_is_refused(evidence, emulated):
+    drawn = figures.svg(figures.draw("spread_of_exponents", evidence))
+    assert "18 moduli, bounded by a product" in drawn and "13 moduli, by norms" in drawn and "cublas" in drawn
+    assert "No errors over the spread" not in figures.svg(figures.draw("spread_of_exponents", emulated))
+    nothing = dataclasses.replace(evidence, facts=evidence.facts | {"grading": evidence.facts["grading"].iloc[:0]})
+    assert "No errors over the spread" in figures.svg(figures.draw("spread_of_exponents", nothing))

@@ -1,18 +1,22 @@
-"""The tables of docs/ladder.md, from the recorded run: `python -m tilewise.explain.ladder` writes them anew.
+"""The tables of docs/ladder.md, from the recorded run: `python -m tilewise.explain.ladder` writes them.
 
-A table stands between a comment that says what it holds, `<!-- rates: TASK TYPE -->` or `<!-- errors: P P -->`, and the
-comment `<!-- end -->`.
+Each table lies between a comment that says what it holds, `<!-- rates: TASK TYPE -->`, `<!-- errors: P P -->` or
+`<!-- moduli: COUNT COUNT -->`, and the comment `<!-- end -->`.
 """
 
+import itertools
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tilewise import RECORDED, ROOT
 from tilewise.evidence import Evidence, load_evidence
 from tilewise.explain.timings import beside_anchor, best, describe, timed
 from tilewise.files import replacing
+from tilewise.measure import grading, residues
+from tilewise.measure.methods.grading import MODELLED_SIDE, MODELLED_SUM, PHIS
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Accuracy, Origin
 
@@ -31,7 +35,7 @@ def with_tables(text: str, evidence: Evidence) -> str:
     """A Markdown text with its tables as the evidence has them."""
 
     def made(found: re.Match[str]) -> str:
-        head, *lines = {"rates": rates, "errors": errors}[found[2]](evidence, *found[3].split())
+        head, *lines = {"rates": rates, "errors": errors, "moduli": moduli}[found[2]](evidence, *found[3].split())
         return f"{found[1]}{_line(head)}{_line(['---'] * len(head))}{''.join(map(_line, lines))}{found[4]}"
 
     return _GENERATED.sub(made, text)
@@ -74,6 +78,18 @@ def errors(evidence: Evidence, *sums: str) -> list[list[str]]:
     return lines
 
 
+def moduli(evidence: Evidence, *counts: str) -> list[list[str]]:
+    """The errors that the model of doubles made of bytes predicts, over moduli and phi: a head and lines."""
+    side, seed = MODELLED_SIDE["double"], evidence.gpus[0].config["seed"]
+    operands = [grading.operands(np, "double", grading.WIDE, side, MODELLED_SUM, side, seed, phi) for phi in PHIS]
+    lines = [["moduli", "`accurate`", *(f"φ = {phi}" for phi in PHIS)]]
+    for count, accurate in itertools.product(map(int, counts), (0, 1)):
+        found = [grading.quotients(residues.product(A, B, count, bool(accurate)), A, B, "double") for A, B in operands]
+        cells = ["refused" if each.lost else f"{each.componentwise:.2g}" for each in found]
+        lines.append([str(count), str(accurate), *cells])
+    return lines
+
+
 def _errors(row: pd.Series) -> str:
     if row["verdict"] == Accuracy.REFUSES:
         return row["verdict"]
@@ -98,7 +114,7 @@ def _line(cells: list[str]) -> str:
 
 
 def main() -> None:
-    """Write the tables of docs/ladder.md anew."""
+    """Write the tables of docs/ladder.md."""
     with replacing(FILE) as temporary:
         temporary.write_text(with_tables(FILE.read_text(encoding="utf-8"), evidence()), encoding="utf-8")
 

@@ -354,7 +354,9 @@ def heat(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     figure, parts = framed(rows, spec, evidence, lambda part: part[spec.y].nunique())
     for axis, part in parts:
         table = part.pivot_table(index=spec.y, columns=spec.x, values=spec.value, aggfunc="max", observed=True)
-        table = table.reindex(columns=[name for name in values(part[spec.x]) if name in table])
+        # pivot_table leaves out a row without numbers.
+        down, across = ([each for each in values(part[name]) if each in set(part[name])] for name in (spec.y, spec.x))
+        table = table.reindex(index=down, columns=across)
         numbers = table.to_numpy(dtype="float64")
         shown = np.log10(numbers)
         far = max(0.3, np.nanmax(np.abs(shown)))
