@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tilewise import UserError
-from tilewise.compile import cpp, triton
+from tilewise.compile import cpp
 from tilewise.compile.cpp import compile_library, include_options
+from tilewise.compile.languages import LANGUAGES, compiler
 from tilewise.files import digest, processes, read_json, replacing, write_json
 from tilewise.microscope.compile import build as build_emulated
 from tilewise.microscope.compile import sources as emulator_sources
@@ -35,7 +36,7 @@ def unsupported(kernel: Kernel, device: Device) -> str:
         return ""
     if device.backend == "emulator":
         return "" if kernel.emulated else f"not emulated: {kernel.reason}"
-    if kernel.kind == Kind.TRITON and (why := triton.missing()):
+    if kernel.kind in LANGUAGES and (why := LANGUAGES[kernel.kind].missing()):
         return why
     return VENDOR.cannot_run(kernel, device.gpu["compute_capability"])
 
@@ -63,9 +64,8 @@ def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
         return " ".join(HOST_FLAGS), device.host_compiler
     if device.backend == "emulator":
         return "emulator", device.host_compiler
-    if kernel.kind == Kind.TRITON:
-        return VENDOR.architecture(kernel, device.gpu["compute_capability"]), "triton"
-    return VENDOR.architecture(kernel, device.gpu["compute_capability"]), VENDOR.standard
+    standard = str(kernel.kind) if kernel.kind in LANGUAGES else VENDOR.standard
+    return VENDOR.architecture(kernel, device.gpu["compute_capability"]), standard
 
 
 def build(
@@ -129,7 +129,7 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
     """The calls of a compiler that some instances need; `entries` holds the sha256 of each."""
     instances, on_gpu = list(entries), kernel.launched and device.backend == "gpu"
     if on_gpu:
-        made_by = "triton" if kernel.kind == Kind.TRITON else VENDOR.compiler()
+        made_by = compiler(kernel.kind) if kernel.kind in LANGUAGES else VENDOR.compiler()
     else:
         made_by = digest([cpp.compiler(), cpp.version(), _emulator_sha256() if kernel.launched else ""])
     size = 1 if on_gpu else LIBRARY_INSTANCES
@@ -166,7 +166,7 @@ def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
 def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
     kernel, instances = unit.kernel, unit.instances
     if kernel.launched and unit.device.backend == "gpu":
-        compile_cubin = triton.compile_cubin if kernel.kind == Kind.TRITON else VENDOR.compile_cubin
+        compile_cubin = LANGUAGES.get(kernel.kind, VENDOR).compile_cubin
         cubin, facts = compile_cubin(kernel, instances[0], unit.device.gpu["compute_capability"])
         cubin_path = unit.path.with_name(f"{unit.path.name}.cubin")
         with replacing(cubin_path) as temporary:

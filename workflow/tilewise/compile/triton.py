@@ -15,6 +15,7 @@ from tilewise import UserError
 from tilewise.study.kernel import Kernel
 from tilewise.study.precision import PRECISIONS
 
+DISTRIBUTION = "triton"
 #: Triton's names of element types, by those of C++.
 _ELEMENTS = {
     "float": "fp32",

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewise.compile.build import Builds, sha256_of
+from tilewise.compile.languages import LANGUAGES
 from tilewise.files import digest
 from tilewise.study import columns
 from tilewise.study.device import Device
-from tilewise.study.kernel import Kernel, Kind
+from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Launch, Plan, Workspace
 from tilewise.study.points import Point
 from tilewise.study.status import Status
@@ -67,7 +68,7 @@ def prepare(
         else:
             files = {name: (entry["file"], entry["symbol"]) for name, entry in entries.items()}
         own = entries[product.instance] if product else {}
-        launches = tuple(  # Triton's compiler alone knows how much shared memory it uses
+        launches = tuple(  # some compilers alone know how much shared memory they use
             dataclasses.replace(launch, dynamic_shared_bytes=entries[launch.instance]["dynamic_shared_bytes"])
             if "dynamic_shared_bytes" in entries[launch.instance]
             else launch
@@ -147,7 +148,8 @@ def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, An
     """
     versions = device.versions
     if backend == "cuda":
-        compiler = ["triton" if kernel.kind == Kind.TRITON else VENDOR.compiler_version]
+        language = LANGUAGES.get(kernel.kind)
+        compiler = [language.DISTRIBUTION if language else VENDOR.compiler_version]
         used = [*VENDOR.launched_by, *(VENDOR.library_versions if kernel.library else compiler)]
         gpu = {name: device.gpu.get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}

@@ -30,7 +30,7 @@ from tilewise.study.sources import code_of, files_of
 
 
 class Kind(StrEnum):
-    """What a kernel is: compiled from CUDA C++ or Triton for the GPU, or a loop of the host, or a library's call."""
+    """What a kernel is: CUDA C++ or another language, compiled for the GPU, a loop of the host, or a library's call."""
 
     CUDA = auto()
     TRITON = auto()
@@ -113,8 +113,8 @@ class Kernel:
 
     @property
     def launched(self) -> bool:
-        """Whether it is compiled for a GPU and launched there on a grid: of CUDA C++ or of Triton."""
-        return self.kind in (Kind.CUDA, Kind.TRITON)
+        """Whether it is compiled for a GPU and launched there on a grid."""
+        return self.kind not in (Kind.HOST, Kind.LIBRARY)
 
     @property
     def on_gpu(self) -> bool:
