@@ -33,9 +33,16 @@ class Stream:
         self.current.pop()
 
 
+class Array(np.ndarray):
+    """NumPy's, with its address as CuPy's arrays have it."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
 def _array(numbers):
-    """As CuPy's arrays have their address."""
-    return SimpleNamespace(data=SimpleNamespace(ptr=numbers.ctypes.data), shape=numbers.shape)
+    return numbers.view(Array)
 
 
 @pytest.fixture
@@ -98,8 +105,7 @@ def played(monkeypatch):
 )
 def test_a_product_runs_on_the_stream_that_is_asked_for(played, dtype, function, mode):
     module, calls = played
-    array = SimpleNamespace(data=SimpleNamespace(ptr=np.empty(1).ctypes.data))
-    multiply = module.gemm(dtype, 3, 4, 5, array, array, array)
+    multiply = module.gemm(dtype, 3, 4, 5, *(_array(np.empty(shape)) for shape in ((3, 4), (4, 5), (3, 5))))
     for stream in (77, 77, 0, 78):
         multiply(stream)
     assert calls == [(function, stream, mode, 5, 3, 4, 1, 0) for stream in (77, 77, 0, 78)]

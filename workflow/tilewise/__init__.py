@@ -7,8 +7,10 @@ The sub-packages follow the flow of the data: `study` reads the config and the r
 """
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 class UserError(Exception):
@@ -27,3 +29,20 @@ def exiting() -> Iterator[None]:
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 RECORDED = ROOT / "report" / "recorded"
+
+
+def matmul(A: Any, B: Any, out: Any = None, *, grade: str = "A") -> Any:
+    """A B of CuPy's arrays by the fastest kernel of a grade, or by cuBLAS where that is faster.
+
+    A (n x p) and B (p x m) are matrices of one element type (float32, float64, float16 or ml_dtypes.bfloat16) on the
+    current GPU, of CuPy or of what exports DLPack; rows or columns are in one piece. C (n x m) is a new CuPy array, or
+    `out`, which overlaps neither. It is computed on CuPy's current stream, for which nothing waits. The grade is A, B,
+    C or none (docs/matmul.md). Raises UserError for anything else.
+    """
+    from tilewise.vendor import VENDOR
+
+    try:
+        own = importlib.import_module(VENDOR.matmul)
+    except ImportError as error:
+        raise UserError(f"{error}: tilewise.matmul needs the packages for a GPU; run `pip install '.[gpu]'`") from None
+    return own.multiply(A, B, out, grade)

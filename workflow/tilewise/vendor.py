@@ -16,8 +16,8 @@ class Vendor:
     library: the name of its library of matrix products; packages: the Python packages whose versions a device.json
     has; launched_by, library_versions, compiler_version: the versions, by their names in a device.json, on which a row
     depends: always, if it is the library's, if it is a kernel's; visible_by: the variable that hides GPUs; standard:
-    the language of its kernels; backend, launcher: modules that need a GPU and its packages, for `import_module`;
-    instructions: the columns of instructions.csv that count kinds of them.
+    the language of its kernels; backend, launcher, matmul: modules that need a GPU and its packages, for
+    `import_module`; instructions: the columns of instructions.csv that count kinds of them.
     """
 
     library: str
@@ -29,6 +29,7 @@ class Vendor:
     standard: str
     backend: str
     launcher: str
+    matmul: str
     instructions: Sequence[str]
     # Which GPUs there are
     this_machine: Callable[[], gpus.Machine]
@@ -61,6 +62,7 @@ VENDOR = Vendor(
     standard=nvrtc.STANDARD,
     backend="tilewise.nvidia.backend",
     launcher="tilewise.nvidia.launcher",
+    matmul="tilewise.nvidia.matmul",
     instructions=(*sass.OPCODES, "other"),
     this_machine=gpus.this_machine,
     visible=gpus.visible,

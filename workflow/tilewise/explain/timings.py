@@ -199,11 +199,7 @@ def swept(evidence: Evidence) -> list[str]:
 
 def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
     """Whether the floats of each row are made of shorter numbers, on tensor cores."""
-    makers = [
-        name
-        for name, kernel in evidence.kernels.items()
-        if kernel.accuracy and kernel.accuracy.get("scheme") != "chain"  # which is one of floats
-    ]
+    makers = [name for name, kernel in evidence.kernels.items() if kernel.made_of_short]
     return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import cupy
 from cupy.cuda import Stream, cublas, device, runtime
 
+from tilewise.nvidia.layout import pitch, turned
 from tilewise.study.sources import INCLUDE
 
 #: cublasComputeType_t
@@ -47,33 +48,74 @@ class _Stream:
 def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any) -> Callable[[int], None]:
     """C = A B by cuBLAS as a function of a stream's address.
 
-    cuBLAS counts columns first, so its C^T = B^T A^T is ours without a transposition. CuPy's functions set the handle's
-    stream to CuPy's current one before each call, so the stream has to be that.
+    CuPy's functions set the handle's stream to CuPy's current one before each call, so the stream has to be that.
     """
-    scalar = _ROUTINES[dtype][1] if dtype in _ROUTINES else ctypes.c_float
-    one, zero = scalar(1), scalar(0)
-    handle = device.get_cublas_handle()
-    cublas.setMathMode(handle, _SUMS_IN_FLOAT if dtype in ("half", "bfloat16") else _DEFAULT_MATH)
-    shape = handle, cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, m, n, p
-    alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
-    a, b, c = (array.data.ptr for array in (A, B, C))
+    cublas.setMathMode(device.get_cublas_handle(), _math_mode(dtype))
 
     @functools.lru_cache(1)
     def on(stream: int) -> Any:
         return Stream.from_external(_Stream(stream))
 
-    def own(stream: int = 0, _kept: Any = (one, zero)) -> None:
-        with on(stream):
-            _ROUTINES[dtype][0](*shape, alpha, b, m, a, p, beta, c, m)
-
-    def ex(stream: int = 0, _kept: Any = (one, zero)) -> None:
-        kind, compute = _EX[dtype]
-        with on(stream):
-            cublas.gemmEx(*shape, alpha, b, kind, m, a, kind, p, beta, c, kind, m, compute, _DEFAULT_ALGORITHM)
-
     if dtype == "int8":
         return _gemm_of_bytes(n, p, m, A, B, C, on)
+    call = _bound(dtype, A, B, C)
+
+    def multiply(stream: int = 0) -> None:
+        with on(stream):
+            call()
+
+    return multiply
+
+
+def multiply(dtype: str, A: Any, B: Any, C: Any) -> None:
+    """C = A B by cuBLAS on CuPy's current stream, with CuPy's handle left as it was.
+
+    A and B may be transposed (`layout.turned`); the rows of C are in one piece.
+    """
+    handle = device.get_cublas_handle()
+    before = cublas.getMathMode(handle)
+    cublas.setMathMode(handle, _math_mode(dtype))
+    try:
+        _bound(dtype, A, B, C)()
+    finally:
+        cublas.setMathMode(handle, before)
+
+
+def _math_mode(dtype: str) -> int:
+    return _SUMS_IN_FLOAT if dtype in ("half", "bfloat16") else _DEFAULT_MATH
+
+
+def _bound(dtype: str, A: Any, B: Any, C: Any) -> Callable[[], None]:
+    """C = A B on CuPy's current stream.
+
+    cuBLAS counts columns first, so its C^T = B^T A^T is ours without a transposition.
+    """
+    (n, p), m = A.shape, B.shape[1]
+    scalar = _ROUTINES[dtype][1] if dtype in _ROUTINES else ctypes.c_float
+    one, zero = scalar(1), scalar(0)
+    (b_operation, b_pitch), (a_operation, a_pitch), (_, c_pitch) = (_as_it_lies(each) for each in (B, A, C))
+    alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
+    shape = device.get_cublas_handle(), b_operation, a_operation, m, n, p, alpha
+    a, b, c = (array.data.ptr for array in (A, B, C))
+
+    def own(_kept: Any = (one, zero)) -> None:
+        _ROUTINES[dtype][0](*shape, b, b_pitch, a, a_pitch, beta, c, c_pitch)
+
+    def ex(_kept: Any = (one, zero)) -> None:
+        kind, compute = _EX[dtype]
+        matrices = b, kind, b_pitch, a, kind, a_pitch, beta, c, kind, c_pitch
+        cublas.gemmEx(*shape, *matrices, compute, _DEFAULT_ALGORITHM)
+
     return own if dtype in _ROUTINES else ex
+
+
+def _as_it_lies(matrix: Any) -> tuple[int, int]:
+    """What cuBLAS has to do to a matrix, and its pitch in elements."""
+    across = turned(matrix)
+    lies = matrix.T if across else matrix
+    found = pitch(lies.shape, lies.strides, lies.itemsize)
+    assert found is not None  # the caller has looked
+    return (cublas.CUBLAS_OP_T if across else cublas.CUBLAS_OP_N), found
 
 
 def _gemm_of_bytes(n: int, p: int, m: int, A: Any, B: Any, C: Any, on: Callable[[int], Any]) -> Callable[[int], None]:

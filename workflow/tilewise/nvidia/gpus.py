@@ -32,7 +32,12 @@ class Gpu:
     @property
     def model(self) -> str:
         """The name of a platform that measures it, such as nvidia-h200."""
-        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+        return model(self.name)
+
+
+def model(name: str) -> str:
+    """The name of a platform that measures GPUs of this name, such as nvidia-h200."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 class Machine(NamedTuple):

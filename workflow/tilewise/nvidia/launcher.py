@@ -63,9 +63,13 @@ class Function:
     parameter_bytes: tuple[int, ...]
 
 
-@functools.cache
 def load(file: str, symbol: str) -> Function:
-    """The function of a cubin; loaded once per process. Raises CudaError."""
+    """The function of a cubin; loaded once per process and GPU. Raises CudaError."""
+    return _loaded(file, symbol, runtime.getDevice())
+
+
+@functools.cache
+def _loaded(file: str, symbol: str, device: int) -> Function:
     runtime.free(0)  # makes the context that CuPy uses, and makes it current
     module = done(driver.cuModuleLoadData(Path(file).read_bytes()))
     handle = done(driver.cuModuleGetFunction(module, symbol.encode()))

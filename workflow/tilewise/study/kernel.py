@@ -130,6 +130,17 @@ class Kernel:
         """Whether it claims to be as accurate as SGEMM in sums of p products of this kind of operands."""
         return operands in self.accuracy.get("claims", ()) and p >= self.accuracy.get("from_p", 1)
 
+    @property
+    def made_of_short(self) -> bool:
+        """Whether it makes its results of shorter numbers than its operands are."""
+        return bool(self.accuracy) and self.accuracy.get("scheme") != "chain"  # which is one of floats
+
+    @property
+    def grade(self) -> str:
+        """The grade of its products (measure/grading.py): A if it computes in the type of its operands or a longer one,
+        else what it claims."""
+        return self.accuracy.get("grade", "none") if self.made_of_short else "A"
+
     # ---- What runs --------------------------------------------------------------------------------------------------
 
     def variables(self, point: Point) -> dict[str, int]:

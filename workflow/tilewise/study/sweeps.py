@@ -186,6 +186,18 @@ def _tuned(kernel: Kernel, dtype: str, word: str, gpu: str, sweep: Mapping[str, 
     return tuning.nearest(types[dtype], word) | dict(sweep)
 
 
+def tuned_point(kernel: Kernel, dtype: str, shape: Mapping[str, int], gpu: str) -> Point | None:
+    """The point of a kernel at a shape with the parameters that the registry has for a GPU and the shape's class; None
+    if it has none for the element type, or if the kernel does not take the shape with them."""
+    types = tuning.nearest(kernel.tuned, gpu) if kernel.tuned else {}
+    if dtype not in types:
+        return None
+    choice = tuning.nearest(types[dtype], tuning.shape_class(shape))
+    [parameters] = _choices(kernel, choice, str(kernel.folder / tuning.TUNED))
+    point = Point("", kernel.name, dtype, **shape, parameters=parameters)
+    return None if kernel.unmet(point) else point
+
+
 def refuse_other_kinds(kernel: Kernel, kernels: Mapping[str, Kernel], method: str, where: str) -> None:
     """UserError if the kernel of a sweep is not a CUDA kernel, for a method that serves no others."""
     if not kernel.launched:
