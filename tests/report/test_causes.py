@@ -506,7 +506,7 @@ def test_cards_of_the_model_differ_by_less_than_the_rungs(recorded):
     """The same products in several tasks, each on its own card."""
     rows = points(kernel="cublas", dtype="double", n=8192, p=8192, m=1024)
     assert rows["gpu_uuid"].nunique() == 3
-    found = scatter.between_cards(recorded).set_index("dtype")["apart_percent"]
+    found = scatter.between_cards(recorded).set_index("dtype")["cards_percent"]
     assert found["double"] == pytest.approx(100 * (rows["time_ms"].max() / rows["time_ms"].min() - 1))
     assert found["double"] == pytest.approx(3.58, abs=0.01) and found["float"] == pytest.approx(0.87, abs=0.01)
     assert "3.6 % in double (cublas, (8192, 1024, 8192))" in section(recorded, LAST)

@@ -54,6 +54,7 @@ class Platform:
     facts: dict[str, pd.DataFrame]
     recorded: bool = False
     parts: pd.DataFrame = field(default_factory=lambda: columns.empty("parts"))
+    cards: pd.DataFrame = field(default_factory=lambda: columns.empty("cards"))  # what further cards of the model took
 
     @property
     def has_gpu(self) -> bool:
@@ -264,7 +265,8 @@ def load_platform(
     if recorded and task:  # it has its tasks in one file
         platform = load_platform(folder, None, True, kernels)
         measured, facts = _of_tasks(platform.measurements, [task]), _facts_of_tasks(platform.facts, [task])
-        return dataclasses.replace(platform, measurements=measured, facts=facts)
+        cards = _of_tasks(platform.cards, [task])
+        return dataclasses.replace(platform, measurements=measured, facts=facts, cards=cards)
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
@@ -297,6 +299,7 @@ def load_platform(
         facts=facts | whole,
         recorded=recorded,
         parts=read(folder / "parts.csv", "parts"),
+        cards=read(folder / "cards.csv", "cards"),
     )
 
 

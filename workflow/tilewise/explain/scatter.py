@@ -1,15 +1,23 @@
-"""How far the runs of a point are apart, and at which clocks the chip made them."""
+"""How far the runs of a point and the cards of a model are apart, and at which clocks the chip ran."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.bottleneck import LOWERED
-from tilewise.explain.timings import describe
+from tilewise.explain.timings import describe, with_words
+from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
 
 #: A product that takes less is short, in ms: its time depends on when the host asks for it.
 SHORT = 0.01
+#: A point differs from card to card if its times are further apart, in %.
+CARDS_DIFFER = 3
+#: So far, in ms, the times of a launch on two machines may be apart (docs/comparing.md).
+LAUNCH = 0.0025
 
 
 def between_runs(evidence: Evidence) -> pd.DataFrame:
@@ -47,21 +55,72 @@ def between_runs(evidence: Evidence) -> pd.DataFrame:
 
 
 def between_cards(evidence: Evidence) -> pd.DataFrame:
-    """How far the times of a point are apart that tasks measured on several cards: one row per GPU and element type.
+    """How far the times of a point are apart that several cards measured: one row per GPU and element type.
 
-    `points` counts them, apart_percent is the largest distance, kernel and shape are those of its point.
+    `points` counts them, `most_cards` is the largest number of cards of a point, cards_percent is the largest distance,
+    kernel and shape are those of its point.
     """
-    rows = evidence.gpu[(evidence.gpu["status"] == Status.OK) & (evidence.gpu["gpu_uuid"].fillna("") != "")]
-    keys = ["platform", "kernel", "dtype", *SHAPE, *evidence.choice]
-    points = describe(rows, evidence).groupby(keys, sort=False, dropna=False)
-    found = points.agg(
-        shape=("shape", "first"), cards=("gpu_uuid", "nunique"), low=("time_ms", "min"), high=("time_ms", "max")
-    )
-    found = found[found["cards"] > 1].reset_index()
-    found = found.assign(apart_percent=100 * (found["high"] / found["low"] - 1))
-    found = found.sort_values("apart_percent", ascending=False, kind="stable")
-    kinds = found.groupby(["platform", "dtype"])["cards"]
-    return found.assign(points=kinds.transform("size")).drop_duplicates(["platform", "dtype"]).reset_index(drop=True)
+    found = _by_point(evidence)
+    found = with_words(found[found["card_count"] > 1], evidence)
+    found = found.sort_values("cards_percent", ascending=False, kind="stable")
+    kinds = found.groupby(["platform", "dtype"])["card_count"]
+    found = found.assign(points=kinds.transform("size"), most_cards=kinds.transform("max"))
+    return found.drop_duplicates(["platform", "dtype"]).reset_index(drop=True)
+
+
+def cards_differ(evidence: Evidence) -> pd.DataFrame:
+    """The points whose times differ by more than CARDS_DIFFER from card to card, the largest differences first.
+
+    low_ms, high_ms, low_mhz and high_mhz are the extremes of time and clock, `why` is the reason if one is known.
+    """
+    found = _by_point(evidence)
+    found = with_words(found[found["cards_percent"] > CARDS_DIFFER], evidence)
+    found = found.assign(why=[_why(row) for row in found.to_dict("records")])
+    return found.sort_values("cards_percent", ascending=False, kind="stable", ignore_index=True)
+
+
+def with_cards(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Rows with cards_percent, how far the times of their point in these tasks are apart from card to card.
+
+    It is empty where one card measured a point.
+    """
+    found = _by_point(evidence.of(*rows["task"].unique()))
+    keys = _keys(evidence)
+    known = found.loc[found["card_count"] > 1, [*keys, "cards_percent"]]
+    return rows.merge(known, how="left", on=keys).set_axis(rows.index)
+
+
+def _keys(evidence: Evidence) -> list[str]:
+    return ["platform", "kernel", "dtype", *SHAPE, *evidence.choice]
+
+
+def _by_point(evidence: Evidence) -> pd.DataFrame:
+    """One row per point that a known card measured, in any task: how many cards did, and the extremes of the times."""
+    keys = _keys(evidence)
+    wanted = [*keys, "gpu_uuid", "time_ms", "sm_clock_mhz"]
+    own = evidence.gpu[(evidence.gpu["status"] == Status.OK) & (evidence.gpu["gpu_uuid"].fillna("") != "")]
+    others = [gpu.cards.loc[gpu.cards["task"].isin(own["task"])] for gpu in evidence.gpus if len(gpu.cards)]
+    rows = columns.typed(pd.concat([own, *others], ignore_index=True).reindex(columns=wanted))
+    groups = rows.assign(cycles=rows["time_ms"] * rows["sm_clock_mhz"]).groupby(keys, sort=False, dropna=False)
+    found = groups.agg(
+        card_count=("gpu_uuid", "nunique"),
+        low_ms=("time_ms", "min"),
+        high_ms=("time_ms", "max"),
+        low_mhz=("sm_clock_mhz", "min"),
+        high_mhz=("sm_clock_mhz", "max"),
+        low_cycles=("cycles", "min"),
+        high_cycles=("cycles", "max"),
+    ).reset_index()
+    return found.assign(cards_percent=(100 * (found["high_ms"] / found["low_ms"] - 1)).where(found["card_count"] > 1))
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    if row["high_ms"] - row["low_ms"] <= LAUNCH:
+        return "no more apart than launches on two machines"
+    # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
+    if row["high_cycles"] / row["low_cycles"] - 1 <= row["cards_percent"] / 200:
+        return f"the clock: {row['low_mhz']:.0f} to {row['high_mhz']:.0f} MHz"
+    return ""
 
 
 def clocks(evidence: Evidence) -> pd.DataFrame:

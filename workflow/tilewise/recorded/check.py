@@ -20,7 +20,7 @@ from tilewise.evidence import Platform, load_platform, point_of
 from tilewise.files import read_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.words import is_right
-from tilewise.recorded import entry, possible, samples, sources
+from tilewise.recorded import cards, entry, possible, samples, sources
 from tilewise.recorded.possible import about
 from tilewise.study import columns, registry, sweeps
 from tilewise.study.columns import WHOLE
@@ -35,7 +35,7 @@ from tilewise.study.sweeps import Target
 EXCEPTIONS = "exceptions.yaml"
 #: Files of a run that only somebody who asks for them has, and those that recording adds.
 ON_REQUEST = ("counters.csv",)
-BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, "parts.csv", samples.DIGEST, samples.ARCHIVE)
+BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, "parts.csv", cards.FILE, samples.DIGEST, samples.ARCHIVE)
 #: A message names so many of a kind.
 LISTED = 3
 #: What nobody hands in: an absolute path, an address of mail.
@@ -168,7 +168,7 @@ def _files(folder: Path, config: Mapping[str, Any], kernels: Mapping[str, Kernel
         kernel = name.removeprefix("tune/").removesuffix(".csv")
         if kernel not in kernels or name != f"tune/{kernel}.csv":
             yield f"{name}: this does not belong to a run that is kept"
-    kinds = {name: wanted.get(name) or ("tune" if name.startswith("tune/") else "parts") for name in there}
+    kinds = {name: wanted.get(name) or ("tune" if name.startswith("tune/") else Path(name).stem) for name in there}
     for name in sorted(there):
         if name.endswith(".json"):
             with _said() as said:
@@ -354,6 +354,7 @@ CHECKS: dict[str, Callable[[Kept], Iterator[str]]] = {
     "whole": _whole,
     "commit": _of_one_commit,
     "hashes": _hashes,
+    "cards": lambda kept: iter(cards.damage(kept.platform)),
     "statuses": _statuses,
     "entry": _entry,
     "possible": lambda kept: possible.wrong(kept.platform, kept.kernels),

@@ -4,14 +4,14 @@ import argparse
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pandas as pd
 
 from tilewise import RECORDED, UserError
 from tilewise.files import replacing, write_csv, write_json
 from tilewise.microscope.described import option_type
-from tilewise.recorded import check, compare, record, samples
+from tilewise.recorded import cards, check, compare, record, samples
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
 from tilewise.study import registry
 
@@ -50,7 +50,11 @@ def add(commands: Any) -> None:
     recording.add_argument(
         "folders", nargs="*", type=Path, metavar="FOLDER", help="results/<platform>; with --check recorded runs (all)"
     )
-    recording.add_argument("--check", action="store_true", help="check recorded runs, write nothing")
+    what = recording.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="check recorded runs, write nothing")
+    what.add_argument(
+        "--cards", action="store_true", help="add what other cards took, in these runs, to the recorded run"
+    )
     recording.add_argument(
         "--into", type=Path, default=RECORDED, metavar="FOLDER", help="where recorded runs are (report/recorded)"
     )
@@ -79,13 +83,20 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
         if not folders:
             raise UserError(f"{options.into}: no run is recorded there; name a folder")
         return _checked(folders)
+    if options.cards:
+        path, points, left_out = cards.add(options.folders or _no_run(), options.into)
+        return [*left_out, f"{path}: {points} points of further cards; see what changed with `git diff`"], 0
     if len(options.folders) != 1:
-        raise UserError("record: name the folder of one run, such as results/nvidia-h200")
+        _no_run()
     target, found = record.record(options.folders[0], options.into)
     if found:
         lines = [f"{options.folders[0]}: not recorded", *map(str, found)]
         return [*lines, "docs/recording.md says how to mend each"], 1
     return [f"{target}: recorded; see what changed with `git diff`", *_of_samples(target)], 0
+
+
+def _no_run() -> NoReturn:
+    raise UserError("record: name the folder of one run, such as results/nvidia-h200; with --cards of one or more")
 
 
 def _of_samples(target: Path) -> list[str]:

@@ -37,7 +37,7 @@ _OF_EVIDENCE = {
     grades: ("spread_of_exponents",),
     profiles: ("profiled",),
     runs: ("cards", "company", "durations", "failures", "not_emulated", "parts", "provenance", "verification"),
-    scatter: ("between_cards", "between_runs", "clocks"),
+    scatter: ("between_cards", "between_runs", "cards_differ", "clocks"),
     sizes: ("beyond_naive", "probes"),
     tables: ("occupancy",),
     timings: ("batched", "edges"),

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
 from tilewise.explain import bottleneck, by_size, climb, grades, profiles, runs, sizes, traffic, tuned
+from tilewise.explain.scatter import with_cards
 from tilewise.explain.timings import (
     CASE,
     at_end,
@@ -85,7 +86,7 @@ def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
     `best` marks the fastest row of each case, and at_end names those of its parameters that no other exceeds.
     """
-    rows = describe(rows, evidence)
+    rows = with_cards(describe(rows, evidence), evidence)
     cases = rows.groupby(CASE, dropna=False)["time_ms"]
     rows = rows.assign(
         best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), case=cases.ngroup()
@@ -98,7 +99,7 @@ def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def winners(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The best of each case, in the layout of Tables 1 and 4: beside it the published best and the CPU loop."""
-    table = _beside_published(best(describe(rows, evidence)), evidence, pick_best=True)
+    table = _beside_published(best(with_cards(describe(rows, evidence), evidence)), evidence, pick_best=True)
     table = _beside_cpu(beside_anchor(table, rows, evidence), evidence)
     return by_shape(_beside_emulator(table, evidence))
 

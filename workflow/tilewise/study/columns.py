@@ -60,7 +60,7 @@ NAMING = frozenset("platform task kernel dtype n p m status quantity element_byt
 #: The files that describe a platform or, if they are counts, do not depend on one.
 WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cache_lines")
 #: The files of the methods: facts/<task>.csv, and tune/<kernel>.csv of `tune`.
-FACTS = tuple(name for name in FILES if name not in ("measurements", "published", "parts", *WHOLE))
+FACTS = tuple(name for name in FILES if name not in ("measurements", "published", "parts", "cards", *WHOLE))
 
 
 def of(file: str, parameters: Iterable[str]) -> list[str]:

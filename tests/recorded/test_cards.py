@@ -1,0 +1,126 @@
+"""What further cards of a model took: kept beside a recorded run, and shown as the spread over cards."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+import synthetic
+
+from tilewise import UserError
+from tilewise.__main__ import main
+from tilewise.evidence import load_evidence, load_platform
+from tilewise.explain import scatter
+from tilewise.recorded import cards
+from tilewise.report import tables
+from tilewise.study import registry
+
+OWN, OTHER, THIRD = (f"GPU-0000{each}-0000-0000-0000-000000000000" for each in ("0000", "aaaa", "bbbb"))
+ON_THE_HOST = [name for name, kernel in registry.load(checked=True).items() if not kernel.on_gpu]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A recorded run, and the results of the same study."""
+    folder = tmp_path_factory.mktemp("cards")
+    run = synthetic.write(folder / "recorded" / "nvidia-h200")
+    table = pd.read_csv(run / "measurements.csv", dtype=str, keep_default_na=False)
+    table.loc[~table["kernel"].isin(ON_THE_HOST), "gpu_uuid"] = OWN
+    table.to_csv(run / "measurements.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def recorded(written, tmp_path):
+    shutil.copytree(written / "recorded", tmp_path / "recorded")
+    return tmp_path / "recorded"
+
+
+def on_card(recorded, where, uuid, longer=1.0, clock=1.0, task="ladder_float"):
+    """Results of another card, on which the products of a task take `longer`, at `clock` of the clock."""
+    run = shutil.copytree(recorded / "nvidia-h200", where / "nvidia-h200")
+    table = pd.read_csv(run / "measurements.csv", dtype=str, keep_default_na=False)
+    own = (table["task"] == task) & (table["time_ms"] != "")
+    for name, factor in (("time_ms", longer), ("sm_clock_mhz", clock)):
+        table.loc[own, name] = [repr(float(each) * factor) if each else "" for each in table.loc[own, name]]
+    table.loc[table["gpu_uuid"] != "", "gpu_uuid"] = uuid
+    table.to_csv(run / "measurements.csv", index=False)
+    return run
+
+
+def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_reason(recorded, tmp_path, capsys):
+    runs = [on_card(recorded, tmp_path / "a", OTHER, 1.02), on_card(recorded, tmp_path / "b", THIRD, 1.06, 1 / 1.06)]
+    assert main(["record", "--cards", *map(str, runs), "--into", str(recorded)]) == 0
+    assert "points of further cards" in capsys.readouterr().out
+    kept = load_platform(recorded / "nvidia-h200", recorded=True)
+    assert set(kept.cards["gpu_uuid"]) == {OTHER, THIRD} and cards.damage(kept) == []
+    evidence = load_evidence([recorded / "nvidia-h200"], recorded=recorded)
+    shown = tables.task("ladder_float", evidence)
+    timed = shown[shown["status"] == "ok"]
+    assert timed["cards_percent"].tolist() == pytest.approx([6.0] * len(timed))
+    table = scatter.cards_differ(evidence)
+    assert set(table["card_count"]) == {3} and set(table["cards_percent"].round(6)) == {6.0}
+    assert table["why"].str.startswith("the clock: ").all()
+    between = scatter.between_cards(evidence).set_index("dtype")
+    assert between.loc["float", "cards_percent"] == pytest.approx(6.0) and between.loc["float", "most_cards"] == 3
+
+
+def test_a_card_that_differs_for_no_known_reason_has_none(recorded, tmp_path):
+    cards.add([on_card(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
+    table = scatter.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
+    assert (table.loc[table["low_ms"] > 1, "why"] == "").all() and (table["low_ms"] > 1).any()
+
+
+def test_short_products_differ_as_launches_do(recorded, tmp_path):
+    cards.add([on_card(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
+    table = scatter.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
+    short = table["low_ms"] < 0.04
+    assert short.any() and set(table.loc[short, "why"]) == {"no more apart than launches on two machines"}
+
+
+def test_a_card_is_added_once_and_replaced(recorded, tmp_path):
+    first = on_card(recorded, tmp_path / "a", OTHER, 1.02)
+    path, points, left_out = cards.add([first], recorded)
+    assert points > 100 and not left_out
+    before = path.read_bytes()
+    assert cards.add([first], recorded)[:2] == (path, points) and path.read_bytes() == before
+    cards.add([on_card(recorded, tmp_path / "b", OTHER, 1.5)], recorded)
+    table = pd.read_csv(path)
+    assert len(table) == points and table.loc[table["task"] == "ladder_float", "time_ms"].sum() > 0
+    assert path.read_bytes() != before
+
+
+def test_points_of_other_sources_are_left_out_and_refused(recorded, tmp_path):
+    run = on_card(recorded, tmp_path / "a", OTHER)
+    table = pd.read_csv(run / "measurements.csv", dtype=str, keep_default_na=False)
+    stream_k = (table["kernel"] == "stream_k") & (table["time_ms"] != "")
+    table.loc[stream_k, "build_sha256"] = "1" * 64
+    table.to_csv(run / "measurements.csv", index=False)
+    path, _, left_out = cards.add([run], recorded)
+    assert len(left_out) == stream_k.sum() and "stream_k" in left_out[0] and "other sources" in left_out[0]
+    kept = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert "stream_k" not in set(kept["kernel"])
+    kept.loc[0, "build_sha256"] = "1" * 64
+    kept.loc[1, "n"] = "12345"
+    kept.loc[2, "time_ms"] = ""
+    kept.to_csv(path, index=False)
+    said = cards.damage(load_platform(recorded / "nvidia-h200", recorded=True))
+    assert [each.rpartition(": ")[2] for each in said] == [
+        "there is no such point in measurements.csv",
+        *["built from other sources than the recorded row"] * 2,
+        "it has no time",
+    ]
+
+
+def test_runs_that_cannot_be_added_are_refused_in_a_line(recorded, tmp_path):
+    same = shutil.copytree(recorded / "nvidia-h200", tmp_path / "same" / "nvidia-h200")
+    with pytest.raises(UserError, match="no point of nvidia-h200 was timed on another card"):
+        cards.add([same], recorded)
+    other = on_card(recorded, tmp_path / "a", OTHER)
+    device = json.loads((other / "device.json").read_text()) | {"platform": "nvidia-h100"}
+    (other / "device.json").write_text(json.dumps(device))
+    with pytest.raises(UserError, match="runs of several platforms: nvidia-h100, nvidia-h200"):
+        cards.add([same, other], recorded)
+    with pytest.raises(UserError, match="no run of nvidia-h100 is recorded"):
+        cards.add([other], recorded)
+    assert main(["record", "--cards"]) == 2
