@@ -121,18 +121,18 @@ def _as_it_lies(matrix: Any) -> tuple[int, int]:
 def _gemm_of_bytes(n: int, p: int, m: int, A: Any, B: Any, C: Any, on: Callable[[int], Any]) -> Callable[[int], None]:
     """`gemm` of int8, sums and C in int32; p and m are multiples of 4."""
     turn, one, zero = _turn_bytes(), ctypes.c_int32(1), ctypes.c_int32(0)
-    pitch = -(-p // 16) * 16
-    turned = cupy.empty((m, pitch), cupy.int8)
-    grid = (-(-pitch // 128), -(-m // 128))
+    b_pitch = -(-p // 16) * 16
+    b_turned = cupy.empty((m, b_pitch), cupy.int8)
+    grid = (-(-b_pitch // 128), -(-m // 128))
     shape = device.get_cublas_handle(), cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N, m, n, p
     alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
-    a, b, c = A.data.ptr, turned.data.ptr, C.data.ptr
+    a, b, c = A.data.ptr, b_turned.data.ptr, C.data.ptr
 
-    def multiply(stream: int = 0, _kept: Any = (one, zero, turned)) -> None:
+    def multiply(stream: int = 0, _kept: Any = (one, zero, b_turned)) -> None:
         with on(stream):
-            turn(grid, (256,), (B, turned, p, m, pitch))
+            turn(grid, (256,), (B, b_turned, p, m, b_pitch))
             cublas.gemmEx(
-                *(*shape, alpha, b, _CUDA_R_8I, pitch, a, _CUDA_R_8I, p, beta, c, _CUDA_R_32I, m),
+                *(*shape, alpha, b, _CUDA_R_8I, b_pitch, a, _CUDA_R_8I, p, beta, c, _CUDA_R_32I, m),
                 *(_COMPUTE_32I, _DEFAULT_ALGORITHM),
             )
 
