@@ -31,5 +31,5 @@ def test_the_example_kernel_works_as_the_readme_says(tmp_path):
 
 def test_the_list_of_kernels_names_every_kernel_once():
     listed = re.findall(r"\]\(([^)]+)\.cu\)", (KERNELS / "README.md").read_text())
-    files = [*KERNELS.glob("textbook/*.cu"), *KERNELS.glob("ladder/*.cu")]
+    files = [file for folder in ("textbook", "ladder", "batched") for file in KERNELS.glob(f"{folder}/*.cu")]
     assert sorted(listed) == sorted(str(file.relative_to(KERNELS).with_suffix("")) for file in files)

@@ -68,6 +68,7 @@ def played(monkeypatch):
         sgemm=call("sgemm", ctypes.c_float),
         dgemm=call("dgemm", ctypes.c_double),
         gemmEx=call("gemmEx", ctypes.c_float),
+        gemmStridedBatchedEx=lambda *given: calls.append((Stream.current[-1], *given)),
     )
     cuda = SimpleNamespace(
         Stream=Stream,
@@ -110,6 +111,24 @@ def test_a_product_runs_on_the_stream_that_is_asked_for(played, dtype, function,
         multiply(stream)
     assert calls == [(function, stream, mode, 5, 3, 4, 1, 0) for stream in (77, 77, 0, 78)]
     assert Stream.current == [0], "CuPy's own stream is as before"
+
+
+@pytest.mark.parametrize(
+    "dtype, scalar, kind, compute",
+    [("float", ctypes.c_float, 0, 68), ("bfloat16", ctypes.c_float, 14, 68), ("double", ctypes.c_double, 1, 70)],
+)
+def test_a_batch_is_one_call_whose_matrices_lie_one_below_the_other(played, dtype, scalar, kind, compute):
+    module, calls = played
+    n, p, m, batch = 3, 4, 5, 7
+    A, B, C = (_array(np.empty((batch * rows, columns))) for rows, columns in ((n, p), (p, m), (n, m)))
+    multiply = module.gemm(dtype, n, p, m, A, B, C, batch)
+    multiply(77)
+    [(stream, _, op_a, op_b, *given)] = calls
+    alpha, beta = (scalar.from_address(given.pop(place)).value for place in (3, 11))
+    assert (stream, op_a, op_b, alpha, beta) == (77, 0, 0, 1, 0)
+    b, a, c = (array.data.ptr for array in (B, A, C))
+    matrices = [b, kind, m, p * m, a, kind, p, n * p, c, kind, m, n * m]
+    assert given == [m, n, p, *matrices, batch, compute, -1]
 
 
 def test_bytes_are_multiplied_along_k_after_b_was_turned(played):

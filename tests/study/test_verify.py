@@ -185,3 +185,18 @@ def test_a_kernel_may_round_operands_only_in_the_type_that_says_so():
     C = rounded[0] @ rounded[1]
     assert verify.check(C, *verify.reference(A, B, "tf32"), "tf32", 64).ok
     assert not verify.check(C, *verify.reference(A, B, "float"), "float", 64).ok
+
+
+def test_a_batch_is_verified_matrix_by_matrix():
+    A, B = verify.operands(np, "float", 3, 4, 5, seed=1, batch=2)
+    assert A.shape == (6, 4) and B.shape == (8, 5) and not np.array_equal(A[:3], A[3:])
+    product, magnitude = verify.reference(A, B, "float", batch=2)
+    for number in range(2):
+        rows, inner = slice(3 * number, 3 * number + 3), slice(4 * number, 4 * number + 4)
+        alone = verify.reference(A[rows], B[inner], "float")
+        np.testing.assert_allclose(product[rows], alone[0], rtol=1e-15)
+        np.testing.assert_allclose(magnitude[rows], alone[1], rtol=1e-15)
+    right = product.astype(np.float32)
+    assert verify.check(right, product, magnitude, "float", 4).ok
+    right[4, 2] += 1
+    assert "C[4, 2]" in verify.check(right, product, magnitude, "float", 4).message

@@ -20,7 +20,7 @@ def diagnosis(point: Point, own: Convention, operands: Sequence[np.ndarray], C: 
     if said := _convention(point, own, operands, C):
         return said
     A, B = operands
-    product, magnitude = verify.reference(A, B, point.dtype)
+    product, magnitude = verify.reference(A, B, point.dtype, point.batch)
     wrong = verify.ratios(C, product, magnitude, point.dtype, point.p, own.short_sums) > 1
     if not wrong.any():  # no bound can be given
         return ""
@@ -72,7 +72,7 @@ def _what(point: Point, own: Convention, C: np.ndarray, wrong: np.ndarray, right
     held = result_of(point.dtype).wide(np, C).astype(np.float64)
     if not held[wrong].any():
         return "; they are 0"
-    if point.p > MOST_PRODUCTS or not np.isfinite(held[wrong]).all():
+    if point.batch > 1 or point.p > MOST_PRODUCTS or not np.isfinite(held[wrong]).all():
         return ""
     for sign, words in ((1, "missing"), (-1, "added twice")):
         found = _terms(A, B, sign * (product - held), wrong)

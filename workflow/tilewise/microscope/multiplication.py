@@ -48,7 +48,7 @@ class Multiplication(Program):
         """A and B."""
         if not self._factors:
             point = self.point
-            self._factors = verify.operands(np, point.dtype, point.n, point.p, point.m, SEED)
+            self._factors = verify.operands(np, point.dtype, point.n, point.p, point.m, SEED, point.batch)
             if PRECISIONS[point.dtype].exact:
                 for matrix in self._factors:
                     matrix[matrix == 0] = 1  # times 0 a wrong factor would not show

@@ -39,9 +39,9 @@ def operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> lis
     n, p, m = point.n, point.p, point.m
     result = result_of(point.dtype).name
     found: list[tuple[str, str, tuple[int, ...], bool]] = [
-        (point.dtype, "A", (n, p), True),
-        (point.dtype, "B", (p, m), True),
-        (result, "C", (n, m), kernel.reads_c),
+        (point.dtype, "A", (point.batch * n, p), True),
+        (point.dtype, "B", (point.batch * p, m), True),
+        (result, "C", (point.batch * n, m), kernel.reads_c),
     ]
     found += [(space.dtype, space.name, space.shape, False) for space in kernel.plan(point).workspaces]
     return [
@@ -59,5 +59,5 @@ def check(
         matrix.ravel(order=own.order(name)).reshape(matrix.shape, order=read_by.order(name))
         for name, matrix in zip("ABC", (*operands, C))
     )
-    product = verify.reference(A, B, point.dtype)
+    product = verify.reference(A, B, point.dtype, point.batch)
     return verify.check(result, *product, point.dtype, point.p, read_by.short_sums)

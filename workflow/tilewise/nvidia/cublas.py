@@ -18,9 +18,9 @@ from tilewise.nvidia.layout import pitch, turned
 from tilewise.study.sources import INCLUDE
 
 #: cublasComputeType_t
-_COMPUTE_32F, _COMPUTE_32I, _COMPUTE_32F_FAST_TF32 = 68, 72, 77
-#: cudaDataType: signed bytes and 32-bit integers
-_CUDA_R_8I, _CUDA_R_32I = 3, 10
+_COMPUTE_32F, _COMPUTE_64F, _COMPUTE_32I, _COMPUTE_32F_FAST_TF32 = 68, 70, 72, 77
+#: cudaDataType: doubles, signed bytes and 32-bit integers
+_CUDA_R_64F, _CUDA_R_8I, _CUDA_R_32I = 1, 3, 10
 #: cublasGemmAlgo_t: cuBLAS chooses
 _DEFAULT_ALGORITHM = -1
 #: cublasMath_t: as it comes, and without partial sums that are rounded to two bytes
@@ -33,6 +33,8 @@ _EX = {
     "half": (runtime.CUDA_R_16F, _COMPUTE_32F),
     "bfloat16": (runtime.CUDA_R_16BF, _COMPUTE_32F),
 }
+#: And of those that have a function of their own, for a batch.
+_BATCHED = {"float": (runtime.CUDA_R_32F, _COMPUTE_32F), "double": (_CUDA_R_64F, _COMPUTE_64F)}
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,9 @@ class _Stream:
         return 0, self.address
 
 
-def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any) -> Callable[[int], None]:
-    """C = A B by cuBLAS as a function of a stream's address.
+def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, batch: int = 1) -> Callable[[int], None]:
+    """C = A B by cuBLAS as a function of a stream's address; of a batch, whose matrices lie one below the other, by its
+    strided batched call.
 
     CuPy's functions set the handle's stream to CuPy's current one before each call, so the stream has to be that.
     """
@@ -58,7 +61,7 @@ def gemm(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any) -> Callable
 
     if dtype == "int8":
         return _gemm_of_bytes(n, p, m, A, B, C, on)
-    call = _bound(dtype, A, B, C)
+    call = _bound(dtype, A, B, C) if batch == 1 else _bound_batch(dtype, n, p, m, A, B, C, batch)
 
     def multiply(stream: int = 0) -> None:
         with on(stream):
@@ -107,6 +110,22 @@ def _bound(dtype: str, A: Any, B: Any, C: Any) -> Callable[[], None]:
         cublas.gemmEx(*shape, *matrices, compute, _DEFAULT_ALGORITHM)
 
     return own if dtype in _ROUTINES else ex
+
+
+def _bound_batch(dtype: str, n: int, p: int, m: int, A: Any, B: Any, C: Any, batch: int) -> Callable[[], None]:
+    """The products of a batch on CuPy's current stream."""
+    scalar = ctypes.c_double if dtype == "double" else ctypes.c_float
+    one, zero = scalar(1), scalar(0)
+    kind, compute = (_EX | _BATCHED)[dtype]
+    alpha, beta = ctypes.addressof(one), ctypes.addressof(zero)
+    a, b, c = (array.data.ptr for array in (A, B, C))
+    shape = device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, m, n, p, alpha
+    matrices = b, kind, m, p * m, a, kind, p, n * p, beta, c, kind, m, n * m
+
+    def multiply(_kept: Any = (one, zero)) -> None:
+        cublas.gemmStridedBatchedEx(*shape, *matrices, batch, compute, _DEFAULT_ALGORITHM)
+
+    return multiply
 
 
 def _as_it_lies(matrix: Any) -> tuple[int, int]:

@@ -31,20 +31,21 @@ class Operands:
         self.sets: list[tuple[Any, Any]] = []
         self.references: list[tuple[Any, Any]] = []
 
-    def prepare(self, dtype: str, n: int, p: int, m: int) -> None:
-        """Make the operands of a shape, unless they are there; A and B have the first set."""
-        if self.shape != (dtype, n, p, m):
+    def prepare(self, dtype: str, n: int, p: int, m: int, batch: int = 1) -> None:
+        """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch, whose
+        products are checked whole, lie one below the other."""
+        if self.shape != (dtype, n, p, m, batch):
             self.shape = self.A = self.B = self.C = self.seen = None
             self.sets, self.references = [], []
             cupy.get_default_memory_pool().free_all_blocks()
             for seed in (self.seed, self.seed + 1):
-                A, B = verify.operands(cupy, dtype, n, p, m, seed)
+                A, B = verify.operands(cupy, dtype, n, p, m, seed, batch)
                 self.sets.append((A, B))
             self.A, self.B = (cupy.empty_like(matrix) for matrix in self.sets[0])
-            self.C, self.seen = (cupy.empty((n, m), result_of(dtype).stored) for _ in range(2))
-            if 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
-                self.references = [verify.reference(A, B, dtype) for A, B in self.sets]
-            self.shape = (dtype, n, p, m)
+            self.C, self.seen = (cupy.empty((batch * n, m), result_of(dtype).stored) for _ in range(2))
+            if batch > 1 or 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
+                self.references = [verify.reference(A, B, dtype, batch) for A, B in self.sets]
+            self.shape = (dtype, n, p, m, batch)
         self.use(0)
 
     def use(self, number: int) -> None:
@@ -68,7 +69,7 @@ class Operands:
 
     def _check(self, C: Any, number: int) -> verify.Check:
         assert self.shape
-        dtype, _, p, _ = self.shape
+        dtype, _, p, _, _ = self.shape
         runtime.deviceSynchronize()
         if self.references:
             product, magnitude = self.references[number]
@@ -81,7 +82,7 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
     """A job as a function of a stream's address, the columns that the loaded kernel reports, and its workspaces."""
     if job.kernel.library:
         point = job.point
-        return gemm(point.dtype, point.n, point.p, point.m, A, B, C), {}, []
+        return gemm(point.dtype, point.n, point.p, point.m, A, B, C, point.batch), {}, []
     spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
     arrays = {"A": A, "B": B, "C": C} | spaces
     product = Product(job, {name: array.data.ptr for name, array in arrays.items()})
@@ -95,7 +96,7 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     It is the copy of C that is checked, made on the stream of the launch: what another stream writes comes too late.
     """
     point = job.point
-    operands.prepare(point.dtype, point.n, point.p, point.m)
+    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch)
     launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)
     runtime.deviceSynchronize()

@@ -43,7 +43,7 @@ LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
 #: What a kernel is called with unless its entry says otherwise.
 DEFAULT_ARGUMENTS = ("A", "B", "C", "n", "p", "m")
 #: Names that an expression may use in addition to the parameters: those of a point.
-POINT_NAMES = ("n", "p", "m", "itemsize")
+POINT_NAMES = ("n", "p", "m", "batch", "itemsize")
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Kernel:
     workspaces: Mapping[str, Mapping] = field(default_factory=dict)
     requires: tuple = ()
     reads_c: bool = False
+    batched: bool = False
     architecture: str | None = None
     capability: str | None = None
     emulated: bool = True
@@ -145,7 +146,9 @@ class Kernel:
 
     def variables(self, point: Point) -> dict[str, int]:
         """The numbers that every expression may use: the point's shape, its parameters, the element's size in bytes."""
-        return point.shape | {"itemsize": PRECISIONS[point.dtype].itemsize} | dict(point.parameters)
+        return (
+            point.shape | {"batch": point.batch, "itemsize": PRECISIONS[point.dtype].itemsize} | dict(point.parameters)
+        )
 
     def plan(self, point: Point, device: Device = EMULATED) -> Plan:
         """What runs for a point. Without a grid, as on the CPU, there are instances and no launches.
@@ -171,6 +174,8 @@ class Kernel:
 
         The conditions of the tuner's `space` count only if `tuning`.
         """
+        if point.batch > 1 and not self.batched:
+            return "batch == 1"
         values = self._at(point)
         wanted = {"requires": self.requires} | ({"space.requires": self.space_requires} if tuning else {})
         for key, conditions in wanted.items():
@@ -316,6 +321,8 @@ def _tensor_map(key: str, argument: Mapping, at: _Values, workspaces: Mapping[st
         known = ", ".join(arrays)
         raise UserError(f"{at.place}.{key}: a tensor map of '{name}', which is not an array; there are {known}")
     dtype, shape = arrays[name]
+    if name in ("A", "B", "C") and len(argument["box"]) == 3:
+        shape = (point.batch, *shape)
     box = tuple(at.whole(f"{key}.box", size) for size in argument["box"])
     strides = tuple(at.whole(f"{key}.strides", size) for size in argument.get("strides", ()))
     swizzle = at.whole(f"{key}.swizzle", argument.get("swizzle", 0), least=0)

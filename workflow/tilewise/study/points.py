@@ -10,7 +10,8 @@ Parameters = tuple[tuple[str, int], ...]
 class Point:
     """One product to verify and time: C (n x m) = A (n x p) B (p x m) by one kernel with one choice of parameters.
 
-    `parameters` holds the names of the kernel's parameters with their values; block_x and block_y are threads.
+    With a `batch` it is that many products of one shape, whose matrices lie one below the other. `parameters` holds the
+    names of the kernel's parameters with their values; block_x and block_y are threads.
     """
 
     task: str
@@ -20,6 +21,7 @@ class Point:
     p: int
     m: int
     parameters: Parameters = ()
+    batch: int = 1
 
     @property
     def shape(self) -> dict[str, int]:
@@ -28,17 +30,19 @@ class Point:
 
     @property
     def multiply_adds(self) -> int:
-        """n p m."""
-        return self.n * self.p * self.m
+        """batch n p m."""
+        return self.batch * self.n * self.p * self.m
 
     def columns(self) -> dict[str, Any]:
-        """The point as columns of a row: one for each field, and one for each parameter."""
-        names = ("task", "kernel", "dtype", "n", "p", "m")
+        """The point as columns of a row: one for each field, and one for each parameter. A single product has no
+        `batch`: so it had its name before there were batches."""
+        names = ("task", "kernel", "dtype", "n", "p", "m", *(["batch"] if self.batch > 1 else []))
         return {name: getattr(self, name) for name in names} | dict(self.parameters)
 
     def label(self) -> str:
         """The point in words, for messages: `tiled float 64x64x64 tile=16` (n x p x m)."""
-        words = [self.kernel, self.dtype, f"{self.n}x{self.p}x{self.m}"]
+        times = f"{self.batch} times " if self.batch > 1 else ""
+        words = [self.kernel, self.dtype, f"{times}{self.n}x{self.p}x{self.m}"]
         values = dict(self.parameters)
         if "block_x" in values:
             words.append(f"block={values.pop('block_x')}x{values.pop('block_y')}")

@@ -35,9 +35,9 @@ def module(array: Any) -> Any:
     return sys.modules[type(array).__module__.partition(".")[0]]
 
 
-def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any]:
+def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int, batch: int = 1) -> list[Any]:
     """Seeded random A (n x p) and B (p x m), as stored, in the array module `xp`: reals in [-1, 1), integers in [-9,
-    9], of int8 all that there are.
+    9], of int8 all that there are. Those of a batch lie one below the other: batch n x p and batch p x m.
 
     Both signs occur, because sums of positive numbers hide errors: they grow with p and dwarf a wrong term.
     """
@@ -45,7 +45,7 @@ def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int) -> list[Any
     key = int(np.random.SeedSequence([seed, n, p, m]).generate_state(1)[0])  # CuPy's generators take one number
     generator = xp.random.default_rng(key)
     matrices = []
-    for shape in ((n, p), (p, m)):
+    for shape in ((batch * n, p), (batch * p, m)):
         if precision.exact:
             matrices.append(
                 generator.integers(precision.least, precision.largest + 1, size=shape).astype(precision.stored)
@@ -70,18 +70,21 @@ def untouched(C: Any, dtype: str) -> bool:
     return bool((C.view(f"i{C.dtype.itemsize}") == result_of(dtype).poison).all())
 
 
-def reference(A: Any, B: Any, dtype: str) -> tuple[Any, Any]:
-    """The product in float64 and the elementwise |A| |B|, both (n x m). Integers are exact: their sums stay below 2^53.
+def reference(A: Any, B: Any, dtype: str, batch: int = 1) -> tuple[Any, Any]:
+    """The product in float64 and the elementwise |A| |B|, both (n x m), of a batch (batch n x m). Integers are exact:
+    their sums stay below 2^53.
 
     The sums run over k backwards. cuBLAS and every kernel here add in the order of k. A reference in the same order
     would agree with a double kernel to the last bit and so hide its rounding errors.
     """
     xp, precision = module(A), PRECISIONS[dtype]
-    A, B = (precision.wide(xp, matrix).astype(xp.float64, order="C") for matrix in (A[:, ::-1], B[::-1]))
+    shape = A.shape[0], B.shape[1]
+    A, B = (matrix if batch == 1 else matrix.reshape(batch, -1, matrix.shape[1]) for matrix in (A, B))
+    A, B = (precision.wide(xp, matrix).astype(xp.float64, order="C") for matrix in (A[..., ::-1], B[..., ::-1, :]))
     product = A @ B
     xp.absolute(A, out=A)
     xp.absolute(B, out=B)
-    return product, A @ B
+    return product.reshape(shape), (A @ B).reshape(shape)
 
 
 def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, short_sums: bool = False) -> Check:

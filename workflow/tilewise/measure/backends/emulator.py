@@ -81,7 +81,9 @@ class Backend:
         """The check of the first run, if a further one, with C spoiled and workspaces made again, is right, too."""
         point = job.point
         if changed:
-            A[...], B[...] = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"] + 1)
+            A[...], B[...] = verify.operands(
+                np, point.dtype, point.n, point.p, point.m, self.config["seed"] + 1, point.batch
+            )
         verify.poison(C, point.dtype, job.kernel.reads_c)
         check, _ = self._checked(job, A, B, C, self.device.limits)
         return first if check.ok else replace(check, message=f"a further product: {check.message}")
@@ -89,8 +91,8 @@ class Backend:
     def _operands(self, job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A, B and a poisoned C."""
         point = job.point
-        A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"])
-        C = np.empty((point.n, point.m), result_of(point.dtype).stored)
+        A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"], point.batch)
+        C = np.empty((point.batch * point.n, point.m), result_of(point.dtype).stored)
         verify.poison(C, point.dtype, job.kernel.reads_c)
         return A, B, C
 
@@ -101,5 +103,6 @@ class Backend:
         limits would refuse."""
         libraries = {name: _opened(file) for name, (file, _) in job.files.items()}
         spaces = run(libraries, job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
-        check = verify.check(C, *verify.reference(A, B, job.point.dtype), job.point.dtype, job.point.p)
+        point = job.point
+        check = verify.check(C, *verify.reference(A, B, point.dtype, point.batch), point.dtype, point.p)
         return check, shares(job.kernel, spaces)
