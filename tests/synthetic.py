@@ -286,6 +286,26 @@ def sizes(platform, backend, study):
     return [row(at, platform, backend) for at in asked]
 
 
+def batches(platform, backend, study):
+    """Rows of the task `batches`, as those of `sizes`."""
+    asked = backend == "gpu" and "batches" in study["tasks"]
+    points = expand(study, KERNELS, "batches", Target(backend), Reading(batches=True)) if asked else ()
+    return [row(at, platform, backend) | {"batch": at.batch} for at in points]
+
+
+#: Calls of tilewise.matmul: slower by the host's part, by the library, and by an own kernel; one went wrong.
+CALLED = [
+    {"kernel": kernel, "dtype": dtype, "n": n, "p": n, "m": n, "call_us": us, "cupy_us": cupy_us, "samples": 7}
+    | {"bound_ratio": 0.01, "status": "ok" if us else "error", "message": "" if us else "the driver refuses it"}
+    for kernel, dtype, n, us, cupy_us in (
+        ("cublas", "float", 64, 40.0, 10.0),
+        ("stream_k", "float", 4096, 2500.0, 2700.0),
+        ("clusters", "bfloat16", 8192, 1560.0, 1600.0),
+        ("dmma_pipelined", "double", 1024, None, None),
+    )
+]
+
+
 def instructions(asked):
     """The loops of the products of some points: half of each are multiply-adds, on the tensor cores in `dmma` alone."""
     kinds = {name: 0 for name in columns.FILES["instructions"] if columns.COLUMNS[name].type == "whole"}
@@ -347,7 +367,9 @@ def facts(platform, backend, study):
         "launch_limits": columns.frame(launches, "launch_limits"),
         "bandwidth": columns.frame(roofs, "bandwidth"),
         "sizes": columns.frame(sizes(platform, backend, study), "sizes", parameters()),
+        "batches": columns.frame(batches(platform, backend, study), "batches", parameters()),
         "overhead": columns.frame([empty] if timed else [], "overhead"),
+        "calls": columns.frame([called | {"platform": platform} for called in CALLED if timed], "calls"),
         "occupancy": columns.frame([held] if timed else [], "occupancy", parameters()),
         "tile_choice": columns.frame([], "tile_choice"),
     }
@@ -389,6 +411,8 @@ def write(folder, backend="gpu", study=None, with_traffic=False, **gpu):
             "energy",
             "grading",
             "sizes",
+            "calls",
+            "batches",
         ):
             continue
         expanded = expand(study, KERNELS, task, Target(backend), Reading(shapes=entry.get("method") != "maximum_size"))

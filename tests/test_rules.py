@@ -45,7 +45,7 @@ def test_each_gpu_has_two_jobs_and_the_cpu_has_the_machine_for_itself(four_gpus,
 def test_the_longest_task_goes_first(config):
     study = Study(config | {"platforms": {"nvidia-h200": {"backend": "gpu"}}})
     order = sorted(study.tasks, key=lambda task: -JobResources(study).length_of(at(task)))
-    assert order[:2] == ["task1c", "task3"] and set(order[-2:]) == {"bandwidth", "overhead"}
+    assert order[:2] == ["task1c", "task3"] and set(order[-3:]) == {"bandwidth", "overhead", "calls"}
 
 
 def test_only_the_gpus_that_are_shown_count(four_gpus, config, monkeypatch):
@@ -114,7 +114,7 @@ def test_what_a_task_depends_on(config):
 
     assert changed(lambda c: c["tasks"]["task3"].update(title="another")) == set()
     assert changed(lambda c: c["maximum_size"].update(budget_s=7)) == {"task1c"}
-    on_cpu_or_own = {"cpu", "loop_orders", "bandwidth"}
+    on_cpu_or_own = {"cpu", "loop_orders", "bandwidth", "calls"}
     assert changed(lambda c: c["timing"].update(min_samples=9)) == set(before) - on_cpu_or_own
     assert changed(lambda c: c["tasks"]["task2a"]["sweeps"][0].update(tile=[16])) == {"task2a"}
 

@@ -492,6 +492,17 @@ def test_the_overhead_of_a_machine_has_a_table_and_a_bar(gpu, emulator):
     assert "No overhead was measured" in figures.svg(figures.task("overhead", without))
 
 
+def test_calls_have_a_table_and_a_bar_each(gpu):
+    rows = tables.task("calls", gpu).set_index(["dtype", "n"])
+    assert rows["times_as_fast"].round(3).to_dict()["float", 64] == 0.25
+    drawn = figures.svg(figures.task("calls", gpu))
+    assert "1.08, stream_k" in drawn and "dmma_pipelined" not in drawn, "what went wrong has no bar"
+    facts = {name: table.iloc[:0] if name == "calls" else table for name, table in gpu.facts.items()}
+    without = dataclasses.replace(gpu, facts=facts)
+    assert tables.task("calls", without).empty
+    assert "No call was timed" in figures.svg(figures.task("calls", without))
+
+
 def test_a_gpu_whose_peak_is_not_known_has_a_roofline(emulator):
     first = emulator.gpus[0].device
     device = dataclasses.replace(first, gpu=first.gpu | {"peak_gflops": None})

@@ -108,3 +108,16 @@ def size_ranges(evidence: Evidence) -> pd.DataFrame:
         percent_of_anchor=("percent_of_anchor", "median"),
     )
     return columns.typed(table.reset_index().drop(columns="run"))
+
+
+def batches(evidence: Evidence) -> pd.DataFrame:
+    """The timed products of many matrices at once, with the rate as a percentage of the library's batched call."""
+    rows = with_words(timed(evidence.facts["batches"]), evidence)
+    anchor, key = rows["kernel"].isin(evidence.libraries), ["platform", "dtype", "batch", *SHAPE]
+    library = rows[anchor].groupby(key)["gflops"].max().rename("library").reset_index()
+    rows = rows.merge(library, how="left", on=key)
+    return rows.assign(
+        anchor=rows["kernel"].isin(evidence.libraries),
+        batch_shape=rows["batch"].astype("str") + " × " + rows["shape"],
+        percent_of_anchor=100 * rows["gflops"] / rows["library"],
+    ).drop(columns="library")

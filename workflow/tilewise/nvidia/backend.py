@@ -16,6 +16,7 @@ import numpy as np
 from cuda.bindings import driver
 from cupy.cuda import runtime
 
+import tilewise
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
@@ -23,6 +24,8 @@ from tilewise.measure.rows import failed, or_failed, outcome, timing
 from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
 from tilewise.nvidia.launcher import CudaError, Product, done
+from tilewise.nvidia.layout import DTYPES
+from tilewise.nvidia.matmul import kernel_for
 from tilewise.nvidia.operands import Operands, bound, checks_after, surprised, verified
 from tilewise.nvidia.runtime import library, through_runtime
 from tilewise.study import verify
@@ -41,6 +44,8 @@ REFUSED = (
 FLUSHES = 4
 #: A product that takes longer than this has no batched time, which would be its isolated time and cost as much again.
 BATCHED_BELOW_MS = 10
+#: Calls of a library's function are timed in so many turns, each of as many calls as take about so many ms.
+CALLED_TURNS, CALLED_FOR_MS, MOST_CALLS = 7, 20, 1000
 
 
 def uuid() -> str:
@@ -329,6 +334,34 @@ class Backend:
 
         row = self.guarded(job, run) | {"gpu_uuid": uuid()}
         return (C if row["status"] == Status.OK else None), row
+
+    def called(self, dtype: str, n: int) -> Row:
+        """Calls of tilewise.matmul and of cupy.matmul, in turns: the median times of each, after a product of the first
+        was checked on random rows."""
+        settings, seed = self.config["verification"], self.config["seed"]
+        first, second = verify.operands(cupy, dtype, n, n, n, seed)
+        C = cupy.empty((n, n), first.dtype)
+        verify.poison(C, dtype)
+        [seen_as] = [kind for kind, name in DTYPES.items() if name == dtype]
+        A, B, out = (each.view(seen_as) for each in (first, second, C))
+        tilewise.matmul(A, B, out)
+        found = verify.check_rows(first, second, C, dtype, settings["rows"], seed)
+        row: Row = {"kernel": kernel_for(dtype, n, n, n), "gpu_uuid": uuid()}
+        row |= {"bound_ratio": found.bound_ratio, "message": found.message}
+        if not found.ok:
+            return row | {"status": Status.INCORRECT}
+        with elapsed() as once_ms:
+            cupy.matmul(A, B, out=out)
+        calls = max(1, min(MOST_CALLS, int(CALLED_FOR_MS / once_ms[0])))
+        times_us: dict[str, list[float]] = {"call_us": [], "cupy_us": []}
+        for _ in range(CALLED_TURNS):
+            for name, multiply in (("call_us", tilewise.matmul), ("cupy_us", cupy.matmul)):
+                with elapsed() as ms:
+                    for _ in range(calls):
+                        multiply(A, B, out)
+                times_us[name].append(1000 * ms[0] / calls)
+        medians = {name: float(np.median(times)) for name, times in times_us.items()}
+        return row | medians | {"samples": CALLED_TURNS, "status": Status.OK}
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
         """Launch a job twice: through the driver, and through the CUDA runtime, whose error a program compiled by nvcc

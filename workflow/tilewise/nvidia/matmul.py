@@ -48,6 +48,12 @@ def multiply(A: Any, B: Any, out: Any, grade: str) -> Any:
     return C if out is None else out
 
 
+def kernel_for(dtype: str, n: int, p: int, m: int, grade: str = Grade.A) -> str:
+    """The name of the kernel that multiplies dense matrices of these sizes, "cublas" for the library's."""
+    chosen = _chosen(runtime.getDevice(), dtype, n, p, m, Grade(grade))
+    return chosen.job.kernel.name if chosen else "cublas"
+
+
 def _launch(A: Any, B: Any, C: Any, grade: Grade) -> None:
     """C = A B, where each row of C is in one piece."""
     (n, p), m, dtype = A.shape, B.shape[1], DTYPES[A.dtype]

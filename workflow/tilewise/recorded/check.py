@@ -284,7 +284,9 @@ def _hashes(kept: Kept) -> Iterator[str]:
     """Kernels of which rows have other hashes than their sources have at the commit."""
     facts = kept.platform.facts
     hashes = functools.cache(functools.partial(_hash, kept.kernels, kept.platform.device))
-    tables = {"measurements.csv": kept.platform.measurements} | {name: facts[name] for name in ("sizes", "tune")}
+    tables = {"measurements.csv": kept.platform.measurements} | {
+        name: facts[name] for name in ("sizes", "batches", "tune")
+    }
     for name, table in tables.items():
         rows = table[table["build_sha256"] != ""].to_dict("records")
         yield from _differing(

@@ -45,7 +45,7 @@ def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
     if not platform.has_gpu:
         return
     peaks = _peaks(platform)
-    tables = {name: platform.facts[name] for name in ("energy", "sizes", "tune")}
+    tables = {name: platform.facts[name] for name in ("energy", "sizes", "batches", "tune")}
     for name, table in ({"measurements.csv": platform.measurements} | tables).items():
         for row in table[table["gflops"].notna()].to_dict("records"):
             roof = _roof(row, kernels.get(row["kernel"]), peaks)

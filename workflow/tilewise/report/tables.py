@@ -217,6 +217,12 @@ def energy(evidence: Evidence) -> pd.DataFrame:
     return with_words(evidence.facts["energy"], evidence).reset_index(drop=True)
 
 
+def calls(evidence: Evidence) -> pd.DataFrame:
+    """Calls of tilewise.matmul, and how many times as fast they are as cupy.matmul's."""
+    rows = evidence.facts["calls"]
+    return rows.assign(times_as_fast=rows["cupy_us"] / rows["call_us"]).reset_index(drop=True)
+
+
 _OF_METHOD = {
     "tune": tuned.tuning,
     "accuracy": accuracy,
@@ -228,6 +234,8 @@ _OF_METHOD = {
     "bandwidth": bandwidth,
     "sizes": by_size.over_size,
     "overhead": lambda evidence: evidence.facts["overhead"],
+    "calls": calls,
+    "batches": by_size.batches,
 }
 #: The tasks whose table shows only the best of each case, as the source does, instead of every point.
 _WINNERS = {"task1a", "task2a", "task2b"}

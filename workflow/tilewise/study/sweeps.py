@@ -59,6 +59,7 @@ class Reading:
     emulators_shapes   CUDA kernels run at the emulator's shapes on the emulator, not at their own
     on_emulator        sweeps have points on the emulator, too
     only_cuda          sweeps name CUDA kernels only
+    batches            their shapes may have a batch
     space              a parameter that a sweep does not name has every value of its kernel's `space`
     """
 
@@ -67,6 +68,7 @@ class Reading:
     on_emulator: bool = True
     only_cuda: bool = False
     space: bool = False
+    batches: bool = False
 
 
 #: A GPU that takes the first choices of the registry, and the way most methods read sweeps.
@@ -98,6 +100,8 @@ def expand(
         if sweep.get("only_timed") and (emulated or not target.only_timed):
             continue
         named = _shapes(config, sweep, where) if reading.shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
+        if not reading.batches and any("batch" in shape for shape in named):
+            raise UserError(f"{where}.shapes: a shape with a batch is for a task with the method batches")
         for name, dtype in itertools.product(listed(sweep["kernel"]), listed(sweep["dtype"])):
             kernel = one_of(name, kernels, f"{where}.kernel")
             if kernel.faulty:

@@ -3,6 +3,8 @@
 from tilewise.measure.methods.accuracy import Accuracy
 from tilewise.measure.methods.bandwidth import Bandwidth
 from tilewise.measure.methods.base import Method
+from tilewise.measure.methods.batches import Batches
+from tilewise.measure.methods.calls import Calls
 from tilewise.measure.methods.cold_start import ColdStart
 from tilewise.measure.methods.energy import Energy
 from tilewise.measure.methods.grading import Grading
@@ -27,5 +29,7 @@ METHODS: dict[str, Method] = {
         Energy(),
         Sizes(),
         Grading(),
+        Calls(),
+        Batches(),
     )
 }

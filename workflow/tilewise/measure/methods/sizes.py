@@ -51,4 +51,4 @@ class Sizes(Method):
 def _operands(job: Job) -> tuple:
     """What jobs share that come in a row: the operands, which are made once for all of them."""
     point = job.point
-    return point.multiply_adds, point.n, point.p, point.m, point.dtype
+    return point.multiply_adds, point.batch, point.n, point.p, point.m, point.dtype

@@ -1,0 +1,12 @@
+"""Products of many matrices of one shape at once, timed as those of the task `sizes` are."""
+
+import dataclasses
+
+from tilewise.measure.methods.sizes import Sizes
+
+
+class Batches(Sizes):
+    """Its rows are in a file of their own, so that no table takes a batch for one product of its shape."""
+
+    name = "batches"
+    reading = dataclasses.replace(Sizes.reading, batches=True)
