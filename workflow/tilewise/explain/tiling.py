@@ -41,19 +41,19 @@ class Tiling:
         said = [f"A block of {self.threads:,} threads computes {rows} × {columns} elements of C."]
         if self.depth:
             ahead = f", and holds {self.stages} such steps" if self.stages > 1 else ""
-            said.append(f"Step by step it loads {rows} × {self.depth} of A and {self.depth} × {columns} of B{ahead}.")
+            said.append(f"In each step it loads {rows} × {self.depth} of A and {self.depth} × {columns} of B{ahead}.")
         else:
             said.append(f"It needs {_plural(rows, 'row')} of A and {_plural(columns, 'column')} of B.")
         if self.cluster > 1:
             said.append(f"The {self.cluster} blocks of a cluster share what they load of B.")
         if self.warp:
-            said.append(f"A warp has {self.warp[0]} × {self.warp[1] * self.repeats} of them.")
+            said.append(f"A warp computes {self.warp[0]} × {self.warp[1] * self.repeats} of them.")
         if self.thread:
             count = math.prod(self.thread) * self.repeats
             shape = f"{self.thread[0]} × {self.thread[1]}" + (f", {self.repeats} times" if self.repeats > 1 else "")
-            said.append("A thread has one." if count == 1 else f"A thread has {shape}: {count} sums in registers.")
+            said.append("A thread computes one." if count == 1 else f"A thread keeps {shape}: {count} sums in registers.")
         if self.parted:
-            said.append("Its elements are drawn in one piece; they lie in squares, one from each part of the warp's.")
+            said.append("The drawing shows them in one piece; they lie in squares, one in each part of the warp's.")
         return " ".join(said)
 
 

@@ -106,7 +106,7 @@ def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple
     own = rungs[(rungs["platform"] == gpu.name) & (rungs["dtype"] == this["dtype"])].set_index("kernel", drop=False)
     found = [("On", plain(evidence.labels[gpu.name]))] if len(evidence.gpus) > 1 else []
     if this["gflops"] <= 1.02 * this["bound_gflops"]:
-        words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, by its {this['bound_by']}"
+        words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, limited by {this['bound_by']}"
         gain = f": {times(this['bound_gain'])} the limit of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
         found.append(("Arithmetic allows", words + gain))
     words = f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
@@ -119,7 +119,7 @@ def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple
     found.append(("Measured", words))
     if pd.notna(this["top_wait_each"]):
         each = rounded(this["top_wait_each"])
-        found.append(("Its warps wait most", f"{this['top_wait']}: {each} warps per instruction issued"))
+        found.append(("Top stall, counted by ncu", f"warps wait {this['top_wait']}: {each} per issued instruction"))
     return found
 
 

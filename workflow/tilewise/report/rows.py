@@ -65,6 +65,7 @@ def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     rates = own.groupby(["platform", "short"])["gflops"]
     kept = own[own["gflops"] == rates.transform("max").where(own["short"], rates.cummax())]
     titles = (evidence.kernels[name].title.replace(" x ", " × ") for name in kept["kernel"].astype("str"))
+    titles = (title if len(title) < 35 else title.partition(",")[0] for title in titles)  # two lines at most
     libraries = rows[rows["anchor"]].groupby("platform")["tflops"].max()
     return kept.assign(idea=[textwrap.fill(title, 26) for title in titles], library=kept["platform"].map(libraries))
 
