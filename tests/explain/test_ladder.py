@@ -84,7 +84,7 @@ def _of_library(kernel, *shape, library="cublas", **where):
 #: Statements of docs/ladder.md as they stand there; each number in braces is what its function makes of the record.
 STATED = {
     "Multiply-adds alone reach {63.4} TFLOP/s": [lambda r: r.roof("multiply_add_rate", "float")],
-    "for 100 multiply-adds it executes {34} other instructions (ncu), and {1.35} warps per instruction issued wait": [
+    "for 100 multiply-adds it executes {34} other instructions (ncu), and {1.35} warps per issued instruction wait": [
         lambda r: r.of("register_tile", "others_per_100"),
         lambda r: r.of("register_tile", "stall_long_scoreboard"),
     ],
@@ -108,7 +108,7 @@ STATED = {
         lambda r: r.of("warp_tile", "percent_of_ceiling"),
     ],
     "results, and {92} % of the instructions are multiply-adds": [lambda r: r.of("pipelined", "multiply_add_percent")],
-    "tiles of 256 × 128 × 8 in 8 stages for `stream_k`: {57.4} at 8192³ and {56.4} at 4096³": [
+    "in `stream_k`, 256 × 128 × 8 in 8 stages: {57.4} at 8192³ and {56.4} at 4096³": [
         lambda r: r.tuned("stream_k", 8192),
         lambda r: r.tuned("stream_k", 4096),
     ],
@@ -122,7 +122,7 @@ STATED = {
         lambda r: r.rate("mma_sync", **BF16) / 592,
         lambda r: r.rate("mma_sync", **BF16 | {"dtype": "tf32"}) / 309,
     ],
-    "multiply-adds and 16-byte loads is left, {94.6} % of {2165} instructions": [
+    "multiply-adds and 16-byte loads: {94.6} % of {2165} instructions are multiply-adds": [
         lambda r: r.of("tma_ring", "multiply_add_percent"),
         lambda r: r.of("tma_ring", "instructions"),
     ],
@@ -131,7 +131,7 @@ STATED = {
         lambda r: r.evidence.gpus[0].device.gpu["peak_gflops"]["double"] / 1000,
     ],
     "the rate of the vector units, and {66} with 16 × 8 × 4, 8 or 16": [lambda r: r.roof("tensor_rate", "double")],
-    "ncu at 4096³: {4.0} warps per instruction issued wait for a load, {0.6} at its two barriers, and the schedulers "
+    "ncu at 4096³: {4.0} warps per issued instruction wait for a load, {0.6} at its two barriers, and the schedulers "
     "issue in {38} % of the cycles": [
         lambda r: r.of("dmma", "stall_long_scoreboard", "ladder_double"),
         lambda r: r.of("dmma", "stall_barrier", "ladder_double"),
@@ -151,7 +151,7 @@ STATED = {
         _of_library("wgmma", 1100, library="cublas_bf16", **BF16),
     ],
     "`float_from_half` runs at {1.30} GHz in the recorded run": [lambda r: r.ghz("float_from_half", **FLOATS)],
-    "can reach {701} TFLOP/s, and three products in all of its time, the splitting included, are {596}": [
+    "can reach {701} TFLOP/s; its three products, over the whole time with the splitting, are {596}": [
         lambda r: r.at_clock("float_from_half", **FLOATS),
         lambda r: 3 * r.rate("float_from_half", **FLOATS),
     ],

@@ -186,6 +186,31 @@ def test_letters_of_figures_can_be_read_on_a_phone(context, each):
     assert small == []
 
 
+@pytest.mark.parametrize("context", ["phone"], indirect=True)
+def test_the_first_measured_number_is_on_a_phones_screen(context, tables):
+    """The words of a row get narrow, so that nobody has to scroll a table sideways to see what was measured."""
+    page = opened(context, tables)
+    ends = page.evaluate("""() => [...document.querySelectorAll('.exhibit > .table table')].map(table => {
+        const groups = [...table.tHead.rows[0].cells], heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
+        const at = groups.findIndex(head => /Measured/.test(head.textContent));
+        const first = groups.slice(0, at).reduce((sum, head) => sum + head.colSpan, 0);
+        const number = heads.find((head, place) => place >= first && !head.classList.contains('words'));
+        const body = table.tBodies[0].rows[0].cells.length > 1;
+        return at < 0 || !body ? null : [table.closest('[id]').id, number.getBoundingClientRect().right];
+    }).filter(Boolean)""")
+    assert len(ends) >= 3
+    assert [each for each in ends if each[1] > page.viewport_size["width"]] == []
+
+
+@every_view
+def test_lines_of_code_are_whole(context, file):
+    """A long line goes on below; nothing of it is hidden beside its box."""
+    page = opened(context, file)
+    cut = "[...document.querySelectorAll('pre.idea')].filter(code => code.scrollWidth > code.clientWidth + 1)"
+    assert page.locator("pre.idea span").count() > 20
+    assert page.evaluate(f"{cut}.map(code => code.textContent)") == []
+
+
 @pytest.mark.parametrize("name", sections.PAGES)
 def test_the_contents_stay_at_hand(context, file, name):
     """Far down a page its contents and the other pages are still in sight, and a link leads there."""

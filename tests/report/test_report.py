@@ -31,24 +31,28 @@ Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where
 Own kernels and the library at every size. Every kernel at every size. Grades and rates. Grades, test by test.
 Verified points. Provenance. Parts of the run. How long it took. Limited by. Counters at full size."""
 FIGURES = """
-The CPU. Block dimensions, float. Block dimensions, double. Maximum size. Tile width, float. Tile width, double. NTB.
-Ragged shapes. Against the peak. Speed-up, float. Integers. Where the time of a call goes. Coalescing. Launch limits.
-Loop orders. Cache lines. Rectangles. Run-time tile. Matrix struct. Roofs. Roofline, float. Variants by rank.
-The ladder, float. Instructions of the multiply-add loop. The ladder, double. Short numbers. Float results.
-Rate over size. Who is fastest at which shape. How many moduli a spread of exponents needs.
-Products of bytes. Double results. The ladder past the peak. Accuracy against rate. The accuracy gate. Triton. Energy.
-Climb. Last rungs."""
+Rates on the CPU. Rate over the shape of the block, float. Rate over the shape of the block, double.
+The largest n in theory, allocated and timed. Rate over the width of the tile, float.
+Rate over the width of the tile, double. Rate over the number of tiles per block (NTB). Each kernel's share of the peak.
+Speed-up over the best naive kernel, float. Where the time of a call goes. Rates of the loop orders.
+Time over lines fetched. Rates of tile widths chosen at run time and at compile time.
+How near the roofs come to the peak. Roofline, float. Rates of the variants by rank.
+Every rung against its limits, float. What the innermost loop of each kernel is made of.
+Every rung against its limits, double. Rates in short numbers on the tensor cores. Rate over size.
+The ratio to cuBLAS at each shape. How many moduli a spread of exponents needs. Rates of products of bytes. Rates of double results.
+Products of floats, and the peak of the float units. Accuracy against rate. Errors as multiples of SGEMM's.
+Operations per joule. Climb. Last rungs."""
 PICTURES = """
-A thread walks along a row of A and down a column of B. A block loads a tile of each operand, and every thread uses it.
+A thread walks along a row of A and down a column of B. A block loads a tile of each operand, and all its threads use it.
 A tile of A serves several tiles of C. A thread computes a square of C in its registers.
-The same squares, copied four floats at a time.
+The squares stay; the copies take four floats at a time.
 A warp covers a rectangle, so that its lanes read neighbouring words.
-The next tile arrives while this one is multiplied. A copy that skips the registers cannot transpose.
-One thread fetches for all, ahead of them. The idle threads beside the producer transpose A.
-The last tiles are cut into equal shares. Where the last rungs differ.
+The next tile arrives while this one is multiplied. A copy that bypasses the registers cannot transpose.
+One thread fetches for all, ahead of them. The producer's warp group transposes A.
+The last tiles are cut into equal shares. Equal shares lead where blocks are few.
 Two halves hold nearly all of a float, and three products nearly all of a product.
 The device decides how each 64 of k is multiplied.
-Two blocks share what they fetch, and stay for tile after tile."""
+Two blocks share the tiles they fetch, and compute one tile after another."""
 TABLES, FIGURES, PICTURES = (
     re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES, PICTURES)
 )

@@ -201,7 +201,7 @@ class Page:
         own = rungs[rungs["kernel"] == name]
         if own.empty or caller is None:
             return Markup("")
-        said = (self._step(row, rungs) + " ".join(self._about(row, rungs, caller).split()) for row in _rows(own))
+        said = (self._step(row, rungs) + _one_line(self._about(row, rungs, caller)) for row in _rows(own))
         text = "\n\n".join(said)
         if task != climb.CLIMB:
             return Markup(f"### `{name}`\n\n{text}\n\n")
@@ -441,6 +441,11 @@ def _unnamed(names: Iterable[str]) -> list[str]:
     """Those names that no section of the page of tables has in quotation marks."""
     text = "".join((sections.FOLDER / name).read_text(encoding="utf-8") for name in sections.names_of("tables"))
     return [name for name in names if f'"{name}"' not in text]
+
+
+def _one_line(text: str) -> str:
+    """A text in one line, whose numbers keep the hard spaces before their units."""
+    return re.sub(r"[ \n]+", " ", text).strip()
 
 
 def _rows(table: pd.DataFrame) -> list[pd.Series]:
