@@ -525,7 +525,10 @@ def test_power_limits_the_products_on_tensor_cores(recorded):
     peak = 1070.5 * row["sm_clock_mhz"] / 1980
     assert peak == pytest.approx(701, abs=0.5) and 0.1 * row["gflops"] / peak == pytest.approx(89, abs=0.5)
     said = section(recorded, "tables/12-limits.md")
-    assert "At 1,296 MHz, the clock of wgmma, the tensor cores can reach 701 TFLOP/s, of which the kernel reaches 89 %" in said
+    assert (
+        "At 1,296 MHz, the clock of wgmma, the tensor cores can reach 701 TFLOP/s, of which the kernel reaches 89 %"
+        in said
+    )
     watts = pd.read_csv(FOLDER / "facts" / "energy.csv").set_index(["kernel", "dtype"])["watts"]
     assert watts["float_from_half", "float"] == pytest.approx(683, abs=0.5)
     assert "take 678 to 722 W back to back, where the limit of the board is 700 W" in said

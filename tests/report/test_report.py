@@ -49,7 +49,7 @@ The squares stay; the copies take four floats at a time.
 A warp covers a rectangle, so that its lanes read neighbouring words.
 The next tile arrives while this one is multiplied. A copy that bypasses the registers cannot transpose.
 One thread fetches for all, ahead of them. The producer's warp group transposes A.
-The last tiles are cut into equal shares. Equal shares lead where blocks are few.
+The last tiles are cut into equal shares. Small products separate the last rungs.
 Two halves hold nearly all of a float, and three products nearly all of a product.
 The device decides how each 64 of k is multiplied.
 Two blocks share the tiles they fetch, and compute one tile after another."""
@@ -239,7 +239,7 @@ def test_findings_follow_the_data(tmp_path):
     words = section(evidence, "tables/17-appendix.md")
     assert "The fastest kernel of the study is multi_tile with tile 32, ntb 7" in words
     assert "(source a: 103×)" in words
-    assert "One point did not give a time or a product (1 invalid_launch)" in words
+    assert "One point gave no time or no product (1 invalid_launch)" in words
     assert "double takes 67 % longer" in section(evidence, "tables/01-threads.md")
 
 
@@ -360,7 +360,7 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
     found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', page, re.DOTALL)
     assert found
     assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in found[0]
-    assert "width: 100px" in found[0] and "Loop orders" in found[0]
+    assert "width: 100px" in found[0] and "Rates of the loop orders" in found[0]
 
 
 def test_text_from_results_cannot_become_markup(tmp_path):

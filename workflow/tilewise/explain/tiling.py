@@ -51,7 +51,9 @@ class Tiling:
         if self.thread:
             count = math.prod(self.thread) * self.repeats
             shape = f"{self.thread[0]} × {self.thread[1]}" + (f", {self.repeats} times" if self.repeats > 1 else "")
-            said.append("A thread computes one." if count == 1 else f"A thread keeps {shape}: {count} sums in registers.")
+            said.append(
+                "A thread computes one." if count == 1 else f"A thread keeps {shape}: {count} sums in registers."
+            )
         if self.parted:
             said.append("The drawing shows them in one piece; they lie in squares, one in each part of the warp's.")
         return " ".join(said)
