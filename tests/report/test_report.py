@@ -44,7 +44,8 @@ Products of floats, and the peak of the float units. Accuracy against rate. Erro
 Operations per joule. Climb. Last rungs."""
 PICTURES = """
 A thread walks along a row of A and down a column of B.
-A block loads a tile of each operand, and all its threads use it. A tile of A serves several tiles of C. A thread computes a square of C in its registers.
+A block loads a tile of each operand, and all its threads use it. A tile of A serves several tiles of C.
+A thread computes a square of C in its registers.
 The squares stay; the copies take four floats at a time.
 A warp covers a rectangle, so that its lanes read neighbouring words.
 The next tile arrives while this one is multiplied. A copy that bypasses the registers cannot transpose.
