@@ -39,7 +39,8 @@ Time over lines fetched. Rates of tile widths chosen at run time and at compile 
 How near the roofs come to the peak. Roofline, float. Rates of the variants by rank.
 Every rung against its limits, float. What the innermost loop of each kernel is made of.
 Every rung against its limits, double. Rates in short numbers on the tensor cores. Rate over size.
-The ratio to cuBLAS at each shape. How many moduli a spread of exponents needs. Rates of products of bytes. Rates of double results.
+The ratio to cuBLAS at each shape. How many moduli a spread of exponents needs.
+Rates of products of bytes. Rates of double results.
 Products of floats, and the peak of the float units. Accuracy against rate. Errors as multiples of SGEMM's.
 Operations per joule. Climb. Last rungs."""
 PICTURES = """
