@@ -14,7 +14,7 @@ import synthetic
 from tilewise.evidence import load_evidence
 from tilewise.explain import climb
 from tilewise.explain.tiling import tiling
-from tilewise.report import charts, drawings, figures, markup, sections, tables
+from tilewise.report import charts, drawings, figures, markup, sections, specs, tables
 from tilewise.study.points import point
 
 SECTIONS = "".join(path.read_text() for path in sections.FOLDER.rglob("*.md"))
@@ -208,7 +208,7 @@ def test_a_kernel_keeps_its_colour_and_marker_when_another_joins(tmp_path):
         joined = dataclasses.replace(evidence, kernels=dict([*entries[:place], mine, *entries[place:]]))
         assert {name: charts.look(name, joined) for name in kept} == kept
         assert charts.look("mine", joined) not in kept.values()
-    assert set(kept) <= set(charts.LOOKS), "a new kernel of the study has a place at the end of the list"
+    assert set(kept) <= set(specs.LOOKS), "a new kernel of the study has a place at the end of the list"
 
 
 def test_every_figure_speaks_the_same_language(tmp_path):

@@ -11,7 +11,8 @@ from clones import copy_repository, edit
 
 from tilewise import UserError
 from tilewise.evidence import load_evidence
-from tilewise.report import charts, figures, panels
+from tilewise.report import figures, specs
+from tilewise.report.rows import fill
 from tilewise.report.svg import missing
 
 ENTRY = """
@@ -33,8 +34,8 @@ ENTRY = """
 DRAW = """
 import sys
 from tilewise.evidence import load_evidence
-from tilewise.report import figures
-figures.check()
+from tilewise.report import figures, specs
+specs.check()
 figures.save(lambda: figures.OVERVIEW["noise"](load_evidence([sys.argv[1]], recorded=sys.argv[1])), sys.argv[2])
 """
 
@@ -52,8 +53,8 @@ def test_a_figure_of_a_known_kind_is_one_entry(tmp_path):
 
 
 def test_the_entries_are_right():
-    figures.check()
-    assert charts.FILE.name == "figures.yaml"
+    specs.check()
+    assert specs.FILE.name == "figures.yaml"
 
 
 @pytest.mark.parametrize(
@@ -79,11 +80,11 @@ def test_the_entries_are_right():
 )
 def test_a_wrong_entry_is_one_message(tmp_path, old, new, said):
     wrong = tmp_path / "figures.yaml"
-    text = charts.FILE.read_text()
+    text = specs.FILE.read_text()
     assert old in text
     wrong.write_text(text.replace(old, new, 1))
     with pytest.raises(UserError) as error:
-        figures.check(wrong)
+        specs.check(wrong)
     assert str(error.value).startswith(f"{wrong}: {said}") and "\n" not in str(error.value)
 
 
@@ -99,7 +100,7 @@ def test_a_wrong_entry_is_one_message(tmp_path, old, new, said):
 )
 def test_words_are_filled_in_from_a_row(template, said):
     row = {"kernel": "tiled", "rate": 1234.0, "small": 0.5, "share": float("nan"), "quantity": "memory_bandwidth"}
-    assert panels.fill(template, row) == said
+    assert fill(template, row) == said
 
 
 def test_every_bar_says_its_own_value(tmp_path):

@@ -1,5 +1,5 @@
 from tilewise.evidence import kept_files
-from tilewise.report import figures, sections, tables
+from tilewise.report import sections, specs, tables
 
 # The tables of a platform as a whole, in addition to those of its tasks.
 PLATFORM = ["measurements", "accuracy", "occupancy", "traffic", "cache_lines"]
@@ -54,7 +54,7 @@ rule show:
     output:
         tables=expand("results/{{platform}}/tables/{name}.csv", name=[*study.tasks, *tables.OVERVIEW]),
         figures=report(
-            expand("results/{{platform}}/figures/{name}.svg", name=[*study.tasks, *figures.OVERVIEW]),
+            expand("results/{{platform}}/figures/{name}.svg", name=[*study.tasks, *specs.SPECS["study"]]),
             caption="../../report/captions/figures.rst",
             category="Figures",
         ),

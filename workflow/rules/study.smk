@@ -9,7 +9,7 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 from tilewise import exiting, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
 from tilewise.files import of_project
-from tilewise.report import figures, sections, tables
+from tilewise.report import sections, specs, tables
 from tilewise.resources import JobResources
 from tilewise.rules import Study
 from tilewise.study.schema import read_yaml
@@ -32,7 +32,7 @@ with exiting():
         source=", ".join(os.path.relpath(path) for path in workflow.configfiles),
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
         cores=workflow.cores,
-        reserved={*tables.OVERVIEW, *figures.OVERVIEW},
+        reserved={*tables.OVERVIEW, *specs.SPECS["study"]},
     )
 
 conditions, resources = Conditions(study), JobResources(study)

@@ -7,7 +7,7 @@ from tilewise.compile import cpp
 from tilewise.evidence import PUBLISHED, load_evidence, published
 from tilewise.explain import sizes
 from tilewise.files import remedy
-from tilewise.report import claims, figures, headings, sections, tables
+from tilewise.report import claims, headings, sections, specs, tables
 from tilewise.study.kernel import Kernel
 
 
@@ -19,7 +19,7 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
     if not remote:
         cpp.check()
     headings.load()
-    figures.check()
+    specs.check()
     entries = claims.load()
     published(kernels=kernels)
     if not any(RECORDED.glob("*/device.json")):

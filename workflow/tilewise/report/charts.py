@@ -7,8 +7,7 @@ marks a point that did not run.
 import collections
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,32 +21,16 @@ from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.digits import rounded
 from tilewise.report import panels
-from tilewise.report.panels import COLOURS, EDGE, MARKERS, MOST_ENTRIES, fill, filled
+from tilewise.report.panels import COLOURS, EDGE, MARKERS, MOST_ENTRIES
+from tilewise.report.rows import by_size, fill, filled
+from tilewise.report.specs import LOOKS, Spec
 from tilewise.report.svg import GREY, PAPER, tell
-from tilewise.study.schema import SCHEMAS, read_yaml
 from tilewise.study.status import Status
 
 #: What parts lines of the same kernel.
 _DASHES = ["-", (0, (6, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1, 1.5)), (0, (1, 1.2))]
 #: A star is slim: its area is so many times that of another mark.
 _STAR = 2.2
-
-
-class Spec(SimpleNamespace):
-    """An entry of figures.yaml; workflow/schemas/figures.schema.yaml says what each key is, and has the defaults."""
-
-    def but(self, **changes: Any) -> "Spec":
-        """A copy with other values of some keys."""
-        return Spec(**vars(self) | changes)
-
-
-FILE = Path(__file__).with_name("figures.yaml")
-_DATA = read_yaml(FILE)
-_KEYS = read_yaml(SCHEMAS / "figures.schema.yaml")["$defs"]["figures"]["additionalProperties"]["properties"]
-_DEFAULTS = {key: facts["default"] for key, facts in _KEYS.items() if "default" in facts}
-#: The kernels in the order in which they got their looks; the figures by their part of figures.yaml and their name.
-LOOKS = _DATA.pop("looks")
-SPECS = {part: {name: Spec(**_DEFAULTS | entry) for name, entry in own.items()} for part, own in _DATA.items()}
 
 
 def look(kernel: str, evidence: Evidence) -> dict[str, Any]:
@@ -285,7 +268,7 @@ def lines_in(
     A line has the colour and the marker of its kernel; lines of the same kernel differ in their dashes, and in the size
     of their marks if their products do. The largest product's is solid.
     """
-    shapes = panels.by_size(rows)
+    shapes = by_size(rows)
     names = shapes if series == "shape" else list(dict.fromkeys(rows[series]))
     rows = rows.assign(place=[order.index(value) for value in rows[x]]).sort_values("place", kind="stable")
     ran = rows[(rows["status"] == Status.OK) & rows[y].notna()]

@@ -6,21 +6,18 @@ figures.yaml describes them. A rate is 2 n p m operations divided by the median 
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tilewise import UserError
 from tilewise.evidence import Evidence
-from tilewise.explain import by_size, climb, grades, timings, traffic, tuned
+from tilewise.explain import timings
 from tilewise.files import replacing
-from tilewise.report import charts, notes, rows, special, tables
-from tilewise.report.charts import SPECS, Spec
+from tilewise.report import charts, notes, rows, special
+from tilewise.report.specs import SPECS, Spec, table_of
 from tilewise.report.svg import inline, missing, nothing, style, svg
-from tilewise.study.schema import read_yaml, validate
 
-__all__ = ["OVERVIEW", "check", "draw", "inline", "missing", "nothing", "rungs", "save", "svg", "task"]
+__all__ = ["OVERVIEW", "draw", "inline", "missing", "nothing", "rungs", "save", "svg", "task"]
 
 #: A figure of curves has at most so many lines; more cannot be told apart.
 _MOST_CURVES = 12
@@ -28,32 +25,13 @@ _MOST_CURVES = 12
 _LONGEST_NAME = 40
 #: What the axis of a parameter says; another parameter's says its name.
 _RULERS = {"tile": "tile: width in elements", "ntb": "ntb: tiles per block"}
-#: Where the tables are that an entry may name.
-_OF_ROWS = (tables, by_size, climb, grades, timings, traffic, tuned, rows)
 _BY_NAME = {name: spec for group in SPECS.values() for name, spec in group.items()}
 
 
 def draw(name: str, evidence: Evidence, table: pd.DataFrame | None = None) -> Figure:
     """A figure of figures.yaml, of this `table` instead of the one that it names."""
     spec = _BY_NAME[name]
-    return _drawn(spec, _table(spec.rows)(evidence) if table is None else table, evidence)
-
-
-def _table(name: str) -> Callable[[Evidence], pd.DataFrame]:
-    """The function of this name that makes a table: the figures' own, or one of the tables."""
-    made: Any = tables.OVERVIEW.get(name) or next(getattr(each, name) for each in _OF_ROWS if hasattr(each, name))
-    return made
-
-
-def check(path: Path = charts.FILE) -> None:
-    """Raise UserError if figures.yaml is malformed, or names a table or a function of rows.py that does not exist."""
-    entries = read_yaml(path)
-    validate(entries, "figures", path)
-    for place, entry in ((f"{part}.{name}", entry) for part in SPECS for name, entry in entries[part].items()):
-        if entry["rows"] not in tables.OVERVIEW and not any(hasattr(each, entry["rows"]) for each in _OF_ROWS):
-            raise UserError(f"{path}: {place}.rows: there is no table '{entry['rows']}'; name a function of tables.py")
-        if not hasattr(rows, entry.get("prepare", "described")):
-            raise UserError(f"{path}: {place}.prepare: there is no function '{entry['prepare']}'; add it to rows.py")
+    return _drawn(spec, table_of(spec.rows)(evidence) if table is None else table, evidence)
 
 
 def _drawn(spec: Spec, table: pd.DataFrame, evidence: Evidence) -> Figure:

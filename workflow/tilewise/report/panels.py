@@ -6,13 +6,10 @@ black and white.
 """
 
 import math
-import re
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import textalloc
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
@@ -20,9 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from tilewise.evidence import Evidence
-from tilewise.explain.digits import rounded
 from tilewise.report.svg import GREY
-from tilewise.study.columns import SHAPE
 
 #: Colours that can be told apart by colour-blind readers, on white and on black; grey is for libraries.
 COLOURS = "#0173b2 #c46a00 #029e73 #d0507a #8a6fd1 #8c6d3f #1f9fc4 #b04a2f #6f8f1f".split()
@@ -32,42 +27,6 @@ MARKERS = ["o", "s", "D", "^", "v", "P", "X", "<", ">"]
 EDGE = {"edgecolor": "white", "linewidth": 0.5}
 #: A legend has so many entries at most; more lines are labelled where they end.
 MOST_ENTRIES = 4
-
-
-class _Words(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> str:
-        ours = {
-            "?": lambda _: "",
-            "three": rounded,
-            "percent": lambda share: rounded(share, "%"),
-            "words": lambda name: name.replace("_", " "),
-        }
-        return ours[format_spec](value) if format_spec in ours else format(value, format_spec)
-
-
-def fill(template: str, row: Mapping[str, Any]) -> str:
-    """A template filled in from a row; a part in [brackets] is left out if one of its values is missing.
-
-    `{rate:three}` has three digits, `{share:percent}` those of a percentage, `{name:words}` has blanks for underscores,
-    and `{rate:?}` is empty: it only asks whether there is such a value.
-    """
-
-    def kept(part: re.Match[str]) -> str:
-        names = [name for _, name, *_ in string.Formatter().parse(part[1]) if name]
-        return "" if any(pd.isna(row[name]) for name in names) else part[1]
-
-    return _Words().vformat(re.sub(r"\[([^]]*)\]", kept, template), (), row)
-
-
-def filled(template: str, rows: pd.DataFrame) -> list[str]:
-    """A template filled in from each row."""
-    return [fill(template, row) for row in rows.to_dict("records")]
-
-
-def by_size(rows: pd.DataFrame) -> list[str]:
-    """The shapes of rows in words, the smallest product first."""
-    work = rows[SHAPE].astype("float64").prod(axis=1)
-    return list(dict.fromkeys(rows["shape"].loc[work.sort_values(kind="stable").index]))
 
 
 def look(kernel: str, evidence: Evidence, places: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """What the figures are drawn of: the rows of a table, with the further columns that an entry of figures.yaml names."""
 
 import itertools
+import re
+import string
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,8 @@ import pandas as pd
 from tilewise.evidence import Evidence
 from tilewise.explain import mix, timings, traffic
 from tilewise.explain.bottleneck import ON_TENSOR_CORES
-from tilewise.report import panels, tables
+from tilewise.explain.digits import rounded
+from tilewise.report import tables
 from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Origin, Status
@@ -19,6 +23,42 @@ from tilewise.study.status import Origin, Status
 _MOST_NAMES = 40
 #: A name has a line break after at most so many letters.
 _LETTERS = 48
+
+
+class _Words(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        ours = {
+            "?": lambda _: "",
+            "three": rounded,
+            "percent": lambda share: rounded(share, "%"),
+            "words": lambda name: name.replace("_", " "),
+        }
+        return ours[format_spec](value) if format_spec in ours else format(value, format_spec)
+
+
+def fill(template: str, row: Mapping[str, Any]) -> str:
+    """A template filled in from a row; a part in [brackets] is left out if one of its values is missing.
+
+    `{rate:three}` has three digits, `{share:percent}` those of a percentage, `{name:words}` has blanks for underscores,
+    and `{rate:?}` is empty: it only asks whether there is such a value.
+    """
+
+    def kept(part: re.Match[str]) -> str:
+        names = [name for _, name, *_ in string.Formatter().parse(part[1]) if name]
+        return "" if any(pd.isna(row[name]) for name in names) else part[1]
+
+    return _Words().vformat(re.sub(r"\[([^]]*)\]", kept, template), (), row)
+
+
+def filled(template: str, rows: pd.DataFrame) -> list[str]:
+    """A template filled in from each row."""
+    return [fill(template, row) for row in rows.to_dict("records")]
+
+
+def by_size(rows: pd.DataFrame) -> list[str]:
+    """The shapes of rows in words, the smallest product first."""
+    work = rows[SHAPE].astype("float64").prod(axis=1)
+    return list(dict.fromkeys(rows["shape"].loc[work.sort_values(kind="stable").index]))
 
 
 def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -34,7 +74,7 @@ def described(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     if "peak_gflops" in rows:
         added |= {"peak_tflops": rows["peak_gflops"] / 1000, "of_peak": rows["gflops"] / rows["peak_gflops"]}
     if {"shape", *SHAPE} <= {*rows}:
-        added["shape"] = pd.Categorical(rows["shape"], panels.by_size(rows))
+        added["shape"] = pd.Categorical(rows["shape"], by_size(rows))
     return rows.assign(**added)
 
 
@@ -112,7 +152,7 @@ def cold_start(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         own = {name: name.removesuffix("_ms").replace("_", " ") for name in names if name in rows}
         words = ", ".join(f"{step} {{{name}:.3g}} ms" for name, step in own.items())
         took = rows[list(own)].fillna(0).sum(axis=1)
-        rows = rows.assign(**{part: took, f"{part}_words": panels.filled(words, rows)})
+        rows = rows.assign(**{part: took, f"{part}_words": filled(words, rows)})
     return rows
 
 

@@ -15,8 +15,10 @@ from tilewise.explain import tuned
 from tilewise.explain.digits import rounded
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.report import charts, panels
-from tilewise.report.charts import Spec, look
-from tilewise.report.panels import EDGE, MOST_ENTRIES, by_size
+from tilewise.report.charts import look
+from tilewise.report.panels import EDGE, MOST_ENTRIES
+from tilewise.report.rows import by_size, filled
+from tilewise.report.specs import Spec
 from tilewise.report.svg import GREY, tell
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -155,7 +157,7 @@ def sizes(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
                 name = kernel if rows_of is line else f"_{kernel}"
                 tell(
                     axis.scatter(rows_of[spec.x], rows_of[spec.y], s=20, label=name, **drawn),
-                    panels.filled(spec.hover, rows_of),
+                    filled(spec.hover, rows_of),
                 )
         top = part[spec.y].max()
         if "roof_gflops" in part and (roof := part["roof_gflops"].iloc[0] / 1000) > 0:
