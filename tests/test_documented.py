@@ -22,7 +22,6 @@ RUN = {
     "pip install --no-index": "tests/test_environment.py::test_the_recipe_for_nodes_without_a_network",
     "pip install -r": "tests/test_environment.py::test_the_recipe_for_nodes_without_a_network",
     "pip wheel": "tests/test_environment.py::test_the_recipe_for_nodes_without_a_network",
-    "python -m tilewise.explain.counters": "tests/explain/test_counters.py::test_each_kernel_is_built_once",
     "python -m tilewise.explain.ladder": "tests/explain/test_ladder.py::test_the_tables_of_the_ladders_page",
     "python -m tilewise.study.columns": "tests/study/test_columns.py::test_every_file_has_columns_that_are_described",
     "rm results/<platform>/": "tests/slurm/test_study.py::test_rerunning_a_task_submits_only_its_own_job",

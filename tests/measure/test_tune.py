@@ -250,7 +250,7 @@ def test_the_choices_are_kept_in_the_registry(study, h200, tmp_path, clock, monk
 
 
 def test_a_tuning_runs_only_if_it_is_named(study, config):
-    assert study.tasks == [] and study.tunings == ["tune"] and study.tuned_by("tune") == ["mine"]
+    assert study.tasks == [] and study.tunings == ["tune"] and study.tuned["tune"] == ["mine"]
     whole = Study(config | {"platforms": {"here": {"backend": "gpu"}}})
     assert "tune" not in whole.tasks and whole.tunings == ["tune"]
 
@@ -413,6 +413,6 @@ def test_every_choice_of_the_registry_is_a_variant_that_the_tuner_tries(kernels)
 def test_the_ladder_is_tuned_as_a_whole(kernels, config):
     rungs = {name for name, kernel in kernels.items() if "ladder/" in (kernel.source or "")}
     study = Study(config | {"platforms": {"here": {"backend": "gpu"}}})
-    assert set(study.tuned_by("tune")) == rungs
+    assert set(study.tuned["tune"]) == rungs
     for name in rungs:
         assert set(kernels[name].space) == set(kernels[name].parameters)

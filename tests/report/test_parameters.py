@@ -268,15 +268,15 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
         evidence = Evidence((gpu,), (gpu,), None, None, None, {}, kernels)
         return runs.provenance(evidence).set_index("fact").loc["kernels"].iloc[0]
 
-    monkeypatch.setattr(build, "row_sha256", lambda kernel, point, device: "0" * 64)
+    monkeypatch.setattr(build, "sha256_of", lambda kernel, instances, device: "0" * 64)
     loops = {name: kernel for name, kernel in synthetic.KERNELS.items() if kernel.kind == "cuda"}
     assert edited(loops) == "as measured, by the hash of every source"
     assert edited(loops | {"tiled": later}) == "edited since: tiled"
 
-    def refused(kernel, point, device):
+    def refused(kernel, instances, device):
         raise UserError("it no longer takes this point")
 
-    monkeypatch.setattr(build, "row_sha256", refused)
+    monkeypatch.setattr(build, "sha256_of", refused)
     assert edited({"naive": loops["naive"]}) == "edited since: naive"
 
 

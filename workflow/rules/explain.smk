@@ -1,4 +1,4 @@
-from tilewise.study import durations, slurm
+from tilewise.study import durations, slurm, sources
 from tilewise.study.kernel import Kind
 
 
@@ -7,7 +7,7 @@ from tilewise.study.kernel import Kind
 rule trace:
     input:
         sources=study.files_of_kind(Kind.CUDA) + study.files_of_kind(Kind.HOST),
-        emulator=study.emulator_sources(),
+        emulator=[os.path.relpath(path) for path in sources.emulator_files()],
     output:
         traffic="results/traffic.csv",
         cache_lines="results/cache_lines.csv",
@@ -15,7 +15,7 @@ rule trace:
         "logs/trace.log",
     threads: workflow.cores
     resources:
-        **resources.cpu_job(durations.TRACE_S),
+        **slurm.cpu_job(config, durations.TRACE_S),
         mem_mb=4000,
         cpus_per_task=2,
     params:
@@ -74,7 +74,7 @@ rule instructions:
         "logs/{platform}/instructions.log",
     threads: workflow.cores
     resources:
-        **resources.cpu_job(durations.INSTRUCTIONS_S),
+        **slurm.cpu_job(config, durations.INSTRUCTIONS_S),
         mem_mb=4000,
         cpus_per_task=4,
     params:

@@ -1,4 +1,4 @@
-from tilewise.study import durations, slurm
+from tilewise.study import durations
 
 
 # A job that times the CPU takes every core of the machine: nothing else may run meanwhile. Each GPU has two jobs, with
@@ -44,7 +44,7 @@ rule collect:
 rule occupancy:
     input:
         device="results/{platform}/device.json",
-        sources=lambda wildcards: study.cuda_sources_of(wildcards) if study.on_gpu(wildcards) else [],
+        sources=lambda wildcards: study.cuda_sources_of(wildcards) if study.backend_of(wildcards) == "gpu" else [],
     output:
         table="results/{platform}/occupancy.csv",
         tile_choice="results/{platform}/tile_choice.csv",

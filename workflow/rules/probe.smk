@@ -9,7 +9,7 @@ rule probe:
     log:
         "logs/{platform}/probe.log",
     resources:
-        **resources.gpu_job(durations.PROBE_S),
+        **slurm.gpu_job(config, study.platforms, durations.PROBE_S),
         mem_mb=resources.memory_of,
         cpus_per_task=resources.cpus_of,
     params:

@@ -1,5 +1,5 @@
 from tilewise.evidence import kept_files
-from tilewise.study import durations, slurm
+from tilewise.study import durations
 
 # Tuning: not part of `all`. `snakemake --cores all tune` builds every variant of the kernels' spaces, finds the best, and
 # writes them as data; `tilewise tuned` brings the choices into the registry.
@@ -10,9 +10,9 @@ for task in study.tunings:
             f"measure_{task}"
         input:
             device="results/{platform}/device.json",
-            sources=study.sources_of_tuning(task),
+            sources=study.files_of(study.tuned[task]),
         output:
-            expand("results/{{platform}}/tune/{kernel}.csv", kernel=study.tuned_by(task)),
+            expand("results/{{platform}}/tune/{kernel}.csv", kernel=study.tuned[task]),
         log:
             f"logs/{{platform}}/measure/{task}.log",
         threads: resources.cores_of
@@ -35,9 +35,7 @@ for task in study.tunings:
         input:
             devices=expand("results/{platform}/device.json", platform=study.platforms),
             configs=ancient(expand("results/{platform}/config.json", platform=study.platforms)),
-            variants=expand(
-                "results/{platform}/tune/{kernel}.csv", platform=study.platforms, kernel=study.tuned_by(task)
-            ),
+            variants=expand("results/{platform}/tune/{kernel}.csv", platform=study.platforms, kernel=study.tuned[task]),
             kept=kept_files(),
         output:
             tables=expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=task),

@@ -35,7 +35,7 @@ class Conditions:
         """A tuning: its entry and its kernels' spaces, because expanding all points of a space would take seconds."""
         its, kernels = (
             self.study.config["tasks"][task]["sweeps"],
-            [self.study.kernels[name] for name in self.study.tuned_by(task)],
+            [self.study.kernels[name] for name in self.study.tuned[task]],
         )
         entries: list[Any] = [
             [kernel.space, kernel.space_requires, kernel.requires, kernel.architecture] for kernel in kernels
@@ -47,7 +47,7 @@ class Conditions:
     def _target(self, name: str, wildcards: Any) -> Any:
         """What the registry says about compiling a kernel for a platform, and about why it cannot run there."""
         kernel = self.study.kernels[name]
-        if self.study.on_gpu(wildcards):
+        if self.study.backend_of(wildcards) == "gpu":
             return [kernel.architecture, kernel.capability]
         return [kernel.emulated, kernel.reason]
 

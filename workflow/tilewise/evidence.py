@@ -257,6 +257,14 @@ def kept_files() -> list[str]:
     return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
 
 
+def refuse_no_run(folder: Path) -> None:
+    """Raise UserError if a folder is no run."""
+    if not (folder / "device.json").is_file():
+        raise UserError(
+            f"{folder}: it has no device.json, so it is not a run; give a folder such as results/nvidia-h200"
+        )
+
+
 def load_platform(
     folder: Path | str, task: str | None = None, recorded: bool = False, kernels: Mapping[str, Kernel] | None = None
 ) -> Platform:

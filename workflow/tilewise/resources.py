@@ -63,14 +63,6 @@ class JobResources:
         timed = sum(self.study.kernels[point.kernel].on_gpu for point in asked)
         return len(asked) + (repeats - 1) * timed if self.study.method(task).name == "sweep" else len(asked)
 
-    def cpu_job(self, seconds: float) -> dict[str, Any]:
-        """Resources of a job that needs no GPU and takes this many seconds."""
-        return slurm.cpu_job(self.study.config, seconds)
-
-    def gpu_job(self, seconds: float | Callable[[Any], float]) -> dict[str, Any]:
-        """Resources of a job on a platform's own node."""
-        return slurm.gpu_job(self.study.config, self.study.platforms, seconds)
-
     def measuring_job(self, seconds: float | Callable[[Any], float]) -> dict[str, Any]:
         """Resources of a job that measures, on a platform's own node if it needs a GPU."""
         return slurm.gpu_job(self.study.config, self.study.platforms, seconds, self.study.needs_gpu, measures=True)

@@ -21,7 +21,6 @@ from tilewise.study.kernel import Kind
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
-from tilewise.study.sources import emulator_files
 from tilewise.study.sweeps import ANY_GPU, Target
 from tilewise.vendor import VENDOR
 
@@ -36,13 +35,14 @@ class Study:
     """What a config asks for.
 
     tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
-    lacks; platforms: dict from name to its settings, each with a `backend` (gpu or emulator); kernels: the registry;
-    gpus: how many of this machine measure, at least 1; remark: a line about those that do not, or ""; profiled: how
-    many launches ncu would read. The methods that take `wildcards` are input functions of Snakemake's rules. Paths are
-    relative: they are the same in a clone that was moved, where nothing needs to be made again. `remote`: jobs run
-    elsewhere, so that this machine says nothing about the platforms. `cores`: those that Snakemake may use. `reserved`:
-    names that no task can have. Raises UserError for anything in the config or the registry that cannot work, unless it
-    is `checked`: a script's config was checked when its rule was made.
+    lacks; tuned: the kernels of each tuning; platforms: name -> settings, each with a `backend` (gpu or emulator);
+    kernels: the registry; gpus: how many of this machine measure, at least 1; remark: a line about those that do not,
+    or ""; profiled: how many launches ncu would read. Methods that take `wildcards` are functions for Snakemake. Paths
+    are relative: they are the same in a clone that was moved, where nothing needs to be made again.
+
+    remote: jobs run elsewhere, so that this machine says nothing about the platforms; cores: those that Snakemake may
+    use; reserved: names that no task can have. Raises UserError for anything in the config or the registry that cannot
+    work, unless it is `checked`: a script's config was checked when its rule was made.
     """
 
     def __init__(
@@ -92,19 +92,19 @@ class Study:
                 raise UserError(
                     f"{source}: platforms.{name}: a recorded run has that name; choose another for an emulator"
                 )
-        self._expanded = functools.cache(self._expand)
+        self.points = functools.cache(self._points)
         self.profiled = 0
         if not checked:
             for task in self.tasks:
                 self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
             self.profiled = len(counters.cross_check_points(self.config, self.kernels))
             self.profiled += len(counters.full_size_points(config, self.kernels))
-        self._tuned = {task: sweeps.tuned_kernels(config, self.kernels, task) for task in self.tunings}
+        self.tuned = {task: sweeps.tuned_kernels(config, self.kernels, task) for task in self.tunings}
         if not checked:
             named = {point.kernel for task in self.tasks for point in self.points(task)}
-            sweeps.check_unswept(self.kernels, named.union(*self._tuned.values()))
+            sweeps.check_unswept(self.kernels, named.union(*self.tuned.values()))
         for task, other in itertools.combinations(self.tunings, 2):
-            twice = [name for name in self._tuned[task] if name in self._tuned[other]]
+            twice = [name for name in self.tuned[task] if name in self.tuned[other]]
             if twice:
                 raise UserError(
                     f"{source}: tasks.{other}: {twice[0]} is tuned by {task} already, and has one table of variants; "
@@ -117,11 +117,8 @@ class Study:
         """The method of a task."""
         return METHODS[self.config["tasks"][task].get("method", "sweep")]
 
-    def points(self, task: str, target: Target = ANY_GPU) -> list[Point]:
-        """The points of a task for a target."""
-        return self._expanded(task, target)
-
-    def _expand(self, task: str, target: Target) -> list[Point]:
+    def _points(self, task: str, target: Target = ANY_GPU) -> list[Point]:
+        """The points of a task for a target; `points` keeps them."""
         return sweeps.expand(self.config, self.kernels, task, target, self.method(task).reading)
 
     def points_on(self, platform: str, task: str) -> list[Point]:
@@ -133,8 +130,7 @@ class Study:
         return self._gpu(wildcards.platform)
 
     def _gpu(self, platform: str) -> str:
-        """A platform's name if the registry has choices for it; else it takes those of another, as all others do."""
-        return platform if any(platform in kernel.tuned for kernel in self.kernels.values()) else ""
+        return sweeps.gpu_of_choices(platform, self.kernels)
 
     def timed_on(self, platform: str, method: str = "", only_timed: bool = True) -> list[Point]:
         """The points of all tasks, or of those of a method, as a platform would have them if it had a GPU."""
@@ -145,10 +141,6 @@ class Study:
     def with_method(self, method: str) -> list[str]:
         """Names of the tasks that a method serves, without tunings."""
         return [task for task in self.tasks if self.method(task).name == method]
-
-    def tuned_by(self, task: str) -> list[str]:
-        """Names of the kernels that a tuning is about."""
-        return self._tuned[task]
 
     def instances_on(self, platform: str, *tasks: str) -> dict[str, list[str]]:
         """The template instances that a platform launches in any task, for each kernel that some `tasks` launch."""
@@ -173,27 +165,20 @@ class Study:
     def sources_of(self, wildcards: Any) -> list[str]:
         """The files that a task measures with: the sources of its kernels, and those of its method."""
         files = (os.path.relpath(path) for path in self.method(wildcards.task).sources())
-        return [*self._files(self.used(wildcards.platform, wildcards.task)), *files]
+        return [*self.files_of(self.used(wildcards.platform, wildcards.task)), *files]
 
-    def _files(self, names: Iterable[str]) -> list[str]:
+    def files_of(self, names: Iterable[str]) -> list[str]:
+        """The source files of some kernels."""
         files = (path for name in names for path in self.kernels[name].files)
         return [os.path.relpath(path) for path in dict.fromkeys(files)]
 
-    def sources_of_tuning(self, task: str) -> list[str]:
-        """The source files of the kernels of a tuning."""
-        return self._files(self.tuned_by(task))
-
     def cuda_sources_of(self, wildcards: Any) -> list[str]:
         """The source files of all CUDA kernels of a platform."""
-        return self._files(name for name in self.used(wildcards.platform) if self.kernels[name].kind == Kind.CUDA)
+        return self.files_of(name for name in self.used(wildcards.platform) if self.kernels[name].kind == Kind.CUDA)
 
     def files_of_kind(self, kind: Kind) -> list[str]:
         """The source files of all kernels of a kind."""
-        return self._files(name for name, kernel in self.kernels.items() if kernel.kind == kind)
-
-    def emulator_sources(self) -> list[str]:
-        """Paths of what the emulator and the tracer are made of, and of the headers that a kernel finds there."""
-        return sorted(map(os.path.relpath, emulator_files()))
+        return self.files_of(name for name, kernel in self.kernels.items() if kernel.kind == kind)
 
     def counters_of(self, wildcards: Any) -> list[str]:
         """The hardware's counters of the rule's platform, or of all, if somebody has asked for them."""
@@ -284,10 +269,6 @@ class Study:
         in for one."""
         asked = self.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else []
         return not asked or any(self.kernels[point.kernel].on_gpu for point in asked)
-
-    def on_gpu(self, wildcards: Any) -> bool:
-        """Whether the platform has a GPU."""
-        return self.backend_of(wildcards) == "gpu"
 
     def backend_of(self, wildcards: Any) -> str:
         """The platform's backend: gpu or emulator."""

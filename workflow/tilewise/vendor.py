@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewise.nvidia import card, gpus, ncu, nvml, nvrtc, occupancy, sass
-from tilewise.study.device import Device
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Vendor:
     of_model: Callable[[str], list[gpus.Gpu]]
     only: Callable[[str], AbstractContextManager[None]]
     describe: Callable[[str], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]
-    at_hand: Callable[[], Device]
     processes: Callable[[str], list[int] | None]
     # What compiles for them
     compiler: Callable[[], str]
@@ -69,7 +67,6 @@ VENDOR = Vendor(
     of_model=gpus.of_model,
     only=gpus.only,
     describe=card.describe,
-    at_hand=card.at_hand,
     processes=nvml.processes,
     compiler=nvrtc.compiler,
     architecture=nvrtc.architecture,

@@ -48,9 +48,12 @@ def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
     return digest([source, *([headers] if headers else []), instance, *_options(kernel, device)])
 
 
-def row_sha256(kernel: Kernel, point: Point, device: Device) -> str:
-    """`build_sha256` of a point's row: that of its instances."""
-    return sha256_of(kernel, kernel.plan(point).instances, device)
+def row_sha256(kernel: Kernel, point: Point | None, device: Device) -> str:
+    """What `build_sha256` of a point's row is today; empty for a point that the kernel does not take."""
+    try:
+        return sha256_of(kernel, kernel.plan(point).instances, device) if point else ""
+    except UserError:
+        return ""
 
 
 def sha256_of(kernel: Kernel, instances: Sequence[str], device: Device) -> str:

@@ -69,14 +69,9 @@ def compile_object(name: str, sources: Sequence[Path], flags: Sequence[Any] = ()
     folders of `sources` and in the other `folders` that they include files of.
     """
     own = [flag for flag in (*FLAGS, f"-ffile-prefix-map={ROOT}={ANYWHERE}", *flags) if flag != "-shared"]
-    digest = hashlib.sha256(repr((FLAGS, [*flags], compiler(), version())).encode())
-    for source in sources:
-        digest.update(source.name.encode())
-    for folder in sorted({*(source.parent for source in sources), *folders}):
-        for path in sorted(folder.iterdir()):
-            if path.is_file():
-                digest.update(path.name.encode() + path.read_bytes())
-    return made_once(f"{name}-{digest.hexdigest()[:24]}.o", lambda made: _compile_object(sources, own, made))
+    of_sources = [*FLAGS, *flags, *(source.name for source in sources)]
+    digest = _digest(of_sources, {*(source.parent for source in sources), *folders}, "*")
+    return made_once(f"{name}-{digest}.o", lambda made: _compile_object(sources, own, made))
 
 
 def _compile_object(sources: Sequence[Path], flags: Sequence[Any], output: Path) -> None:
@@ -162,27 +157,30 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
         standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
         run_compiler([*own, *alone, *standard, folder / name, "-o", folder / f"{name}.gch"])
 
-    return made_once(f"{Path(name).stem}-{_digest_of_headers(name, text, own)}", make)
+    return made_once(f"{Path(name).stem}-{_digest([name, text, *own], *_headers(own))}", make)
 
 
 def macros(header: str, flags: Sequence[Any]) -> list[str]:
     """The names that are defined after `header`, sorted; the compiler is asked once, as for `precompiled`."""
-    name = f"{Path(header).stem}-{_digest_of_headers(header, '', flags)}.macros"
+    name = f"{Path(header).stem}-{_digest([header, *flags], *_headers(flags))}.macros"
     ask = [*flags, "-E", "-dM", "-include", header, "-x", "c++", "-"]
-    return made_once(name, lambda made: made.write_text(_defined(run_compiler(ask)))).read_text().split()
+
+    def make(made: Path) -> None:
+        made.write_text("\n".join(sorted(set(re.findall(r"^#define (\w+)", run_compiler(ask), re.MULTILINE)))))
+
+    return made_once(name, make).read_text().split()
 
 
-def _defined(said: str) -> str:
-    return "\n".join(sorted(set(re.findall(r"^#define (\w+)", said, re.MULTILINE))))
+def _headers(flags: Sequence[Any]) -> tuple[list[Path], str]:
+    """The folders that flags name to look for headers in, and the pattern of a header's name."""
+    return [Path(str(flag)[2:]) for flag in flags if str(flag).startswith("-I")], "*.h"
 
 
-def _digest_of_headers(name: str, text: str, flags: Sequence[Any]) -> str:
-    """The hash of a header, of the compiler and its flags, and of the headers in the folders that these name."""
-    digest = hashlib.sha256(repr((name, text, flags, compiler(), version())).encode())
-    for flag in flags:
-        if str(flag).startswith("-I"):
-            for path in sorted(Path(str(flag)[2:]).glob("*.h")):
-                digest.update(path.name.encode() + path.read_bytes())
+def _digest(words: Sequence[Any], folders: Iterable[Path], pattern: str) -> str:
+    """The hash of words, of the compiler, and of the files of these names in some folders."""
+    digest = hashlib.sha256(repr(([*map(str, words)], compiler(), version())).encode())
+    for path in (path for folder in sorted(folders) for path in sorted(folder.glob(pattern)) if path.is_file()):
+        digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:24]
 
 

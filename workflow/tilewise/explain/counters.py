@@ -1,16 +1,12 @@
 """What the hardware counts: the memory traffic of kernels on a GPU, read with the vendor's profiler.
 
-`python -m tilewise.explain.counters results/<platform>/counters.csv` profiles this machine's GPU in two runs of the
-profiler and writes one row per point. At `cross_check_points` it reads the columns of traffic.csv that hardware has a
-counter for, under the same names; at the points of the config's `counters.sweeps`, which are of full size, also how the
-caches, the memory and the schedulers fare. The profiler's own output is next to it, in counters.log and
-counters-full-size.log.
+There are two runs of the profiler and one row per point. At `cross_check_points` it reads the columns of traffic.csv
+that hardware has a counter for, under the same names; at the points of the config's `counters.sweeps`, which are of
+full size, also how the caches, the memory and the schedulers fare.
 """
 
-import argparse
 import dataclasses
 import itertools
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,14 +14,13 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise import ROOT, UserError
+from tilewise import UserError
 from tilewise.compile import build
 from tilewise.measure.job import Job, prepare
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
-from tilewise.study.schema import read_yaml
 from tilewise.study.sweeps import Reading, Target, expand
 from tilewise.vendor import VENDOR
 
@@ -111,25 +106,3 @@ def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], device: Device
     config = {"seed": 0, "timing": {}, "verification": {"full_limit_gflop": {"gpu": 0}, "rows": 0}}
     builds = build.build(build.instances(points, kernels), kernels, device, folder)
     return [prepare(at, kernels[at.kernel], builds, device, config) for at in points]
-
-
-def main() -> int:
-    """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tilewise.explain.counters", description=__doc__.split("\n")[0])
-    parser.add_argument("output", nargs="?", default="counters.csv", help="the CSV to write")
-    parser.add_argument("--config", default=ROOT / "config" / "config.yaml", help="the config that names the points")
-    options = parser.parse_args()
-    try:
-        VENDOR.profiler()
-        config, log = read_yaml(options.config), Path(options.output).with_suffix(".log")
-        frame = count_all(config, registry.load(), log, "", VENDOR.at_hand())
-    except UserError as error:
-        print(f"tilewise: {error}", file=sys.stderr)
-        return 1
-    frame.to_csv(options.output, index=False)
-    print(f"{len(frame)} points counted: {options.output}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,15 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from tilewise import UserError
 from tilewise.compile import build
 from tilewise.evidence import Evidence, Platform, point_of, within
 from tilewise.explain.timings import describe, short_card, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
-from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
-from tilewise.study.points import Point
 from tilewise.study.status import Status
 
 
@@ -239,19 +236,11 @@ def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
     for row in platform.measurements.to_dict("records"):
         kernel = kernels.get(row["kernel"])
         # A row without a hash is of a point that was never built.
-        if kernel and kernel.source and row["build_sha256"] and row["kernel"] not in edited:
-            point = point_of(row, kernel)
-            if point is None or _sha256(kernel, point, platform.device) != row["build_sha256"]:
-                edited.add(row["kernel"])
+        if kernel is None or not kernel.source or not row["build_sha256"] or kernel.name in edited:
+            continue
+        if build.row_sha256(kernel, point_of(row, kernel), platform.device) != row["build_sha256"]:
+            edited.add(kernel.name)
     return sorted(edited)
-
-
-def _sha256(kernel: Kernel, point: Point, device: Device) -> str | None:
-    """What `build_sha256` would be today; None for a point that the kernel no longer takes."""
-    try:
-        return build.row_sha256(kernel, point, device)
-    except UserError:
-        return None
 
 
 def _points(evidence: Evidence) -> pd.DataFrame:

@@ -5,7 +5,6 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.nvidia import gpus, nvml
-from tilewise.study.device import Device
 
 #: Multiply-adds per cycle and multiprocessor by compute capability. Of float, double and int32: CUDA C++ Programming
 #: Guide, table "Throughput of Native Arithmetic Instructions", without tensor cores. Of the other types, on tensor
@@ -98,21 +97,3 @@ def _described(cupy: Any, cards: Sequence[gpus.Gpu]) -> tuple[dict[str, Any], di
 
 def _dotted(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def at_hand() -> Device:
-    """The first visible GPU, its capability and multiprocessors alone. Raises UserError if there is none."""
-    seen = gpus.visible()
-    if not seen:
-        raise UserError("no NVIDIA GPU is visible here (nvidia-smi shows none); the counters need one")
-    from cuda.bindings import driver
-
-    wanted = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-    try:
-        driver.cuInit(0)
-        code, sms = driver.cuDeviceGetAttribute(wanted, 0)
-    except RuntimeError as error:  # there is no driver
-        raise UserError(f"{error}; the counters need an NVIDIA GPU and its driver") from None
-    if code != driver.CUresult.CUDA_SUCCESS:
-        raise UserError(f"the CUDA driver does not describe this machine's GPU: {code.name}")
-    return Device.of(seen[0].capability, int(sms))

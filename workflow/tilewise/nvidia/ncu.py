@@ -146,25 +146,11 @@ def count(jobs: "Sequence[Job]", log: Path, ncu: str, full_size: bool) -> "list[
 def _profile(ncu: str, metrics: Sequence[str], request: Path, launched: Path) -> str:
     """What ncu prints about the launches of `request`, and its complaints."""
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
-    command += [
-        "--metrics",
-        ",".join(metrics),
-        sys.executable,
-        "-m",
-        "tilewise.nvidia.ncu",
-        str(request),
-        str(launched),
-    ]
+    command += ["--metrics", ",".join(metrics)]
+    command += [sys.executable, "-m", "tilewise.nvidia.ncu", str(request), str(launched)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), *sys.path[1:]])}
-    done = subprocess.run(
-        list(map(str, command)),
-        check=False,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    return done.stdout
+    output, errors = subprocess.PIPE, subprocess.STDOUT
+    return subprocess.run(command, check=False, env=environment, text=True, stdout=output, stderr=errors).stdout
 
 
 def drive(request: str, launched: str) -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tilewise import KERNELS, ROOT, UserError, crate
 from tilewise.compile import build
-from tilewise.evidence import Platform, load_platform, point_of
+from tilewise.evidence import Platform, load_platform, point_of, refuse_no_run
 from tilewise.files import read_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.words import is_right
@@ -26,7 +26,6 @@ from tilewise.study import columns, registry, sweeps
 from tilewise.study.columns import WHOLE
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
-from tilewise.study.points import Point
 from tilewise.study.schema import meant, read_yaml
 from tilewise.study.status import Status
 from tilewise.study.sweeps import Target
@@ -81,10 +80,7 @@ def check(folder: Path) -> list[Finding]:
 
     What EXCEPTIONS beside the folder knows has a reason. Raises UserError if the folder is no run.
     """
-    if not (folder / "device.json").is_file():
-        raise UserError(
-            f"{folder}: it has no device.json, so it is not a run; give a folder such as results/nvidia-h200"
-        )
+    refuse_no_run(folder)
     beside = folder.parent / EXCEPTIONS
     exceptions = (read_yaml(beside) or {}) if beside.is_file() else {}
     known = {each["says"]: each["why"] for each in exceptions.get(folder.name, ())}
@@ -170,28 +166,16 @@ def _files(folder: Path, config: Mapping[str, Any], kernels: Mapping[str, Kernel
             yield f"{name}: this does not belong to a run that is kept"
     kinds = {name: wanted.get(name) or ("tune" if name.startswith("tune/") else Path(name).stem) for name in there}
     for name in sorted(there):
-        if name.endswith(".json"):
-            with _said() as said:
+        try:
+            if name.endswith(".json"):
                 read_json(folder / name)
-        elif name.endswith(".csv"):
-            with _said() as said:
+            elif name.endswith(".csv"):
                 table = columns.read(folder / name, kinds[name], parameters)
                 strange = [each for each in table if each not in columns.of(kinds[name], parameters)]
-                said += [f"{folder / name}: the column '{each}' is none of this study" for each in strange]
-        else:
-            continue
-        yield from said
+                yield from (f"{folder / name}: the column '{each}' is none of this study" for each in strange)
+        except UserError as error:
+            yield str(error)
     yield from samples.damage(folder)
-
-
-@contextlib.contextmanager
-def _said() -> Iterator[list[str]]:
-    """A list that gets the message of a UserError that the block raises."""
-    said: list[str] = []
-    try:
-        yield said
-    except UserError as error:
-        said.append(str(error))
 
 
 def private(folder: Path) -> Iterator[str]:
@@ -244,10 +228,10 @@ def _whole(kept: Kept) -> Iterator[str]:
 
 def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
-    platform = kept.platform.name
-    gpu = platform if any(platform in kernel.tuned for kernel in kept.kernels.values()) else ""
+    platform = kept.platform
+    target = Target(platform.device.backend, sweeps.gpu_of_choices(platform.name, kept.kernels))
     try:
-        asked = sweeps.expand(kept.platform.config, kept.kernels, task, Target(kept.platform.device.backend, gpu))
+        asked = sweeps.expand(platform.config, kept.kernels, task, target)
     except UserError as error:
         yield f"{task}: {error}"
         return
@@ -283,7 +267,7 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
 def _hashes(kept: Kept) -> Iterator[str]:
     """Kernels of which rows have other hashes than their sources have at the commit."""
     facts = kept.platform.facts
-    hashes = functools.cache(functools.partial(_hash, kept.kernels, kept.platform.device))
+    hashes = functools.cache(lambda name, at: build.row_sha256(kept.kernels[name], at, kept.platform.device))
     tables = {"measurements.csv": kept.platform.measurements} | {
         name: facts[name] for name in ("sizes", "batches", "tune")
     }
@@ -292,9 +276,9 @@ def _hashes(kept: Kept) -> Iterator[str]:
         yield from _differing(
             name,
             [
-                (row, hashes(point_of(row, kept.kernels[row["kernel"]])))
+                (row, hashes(kernel.name, point_of(row, kernel)))
                 for row in rows
-                if row["kernel"] in kept.kernels and kept.kernels[row["kernel"]].source
+                if (kernel := kept.kernels.get(row["kernel"])) and kernel.source
             ],
         )
     rows = [row for row in facts["instructions"].to_dict("records") if row["kernel"] in kept.kernels]
@@ -303,14 +287,6 @@ def _hashes(kept: Kept) -> Iterator[str]:
         "instructions.csv",
         [(row, build.source_sha256(kept.kernels[row["kernel"]], row["instance"], device)) for row in rows],
     )
-
-
-def _hash(kernels: Mapping[str, Kernel], device: Device, point: Point | None) -> str:
-    """What `build_sha256` is by the sources; empty for a point that the kernel does not take."""
-    try:
-        return build.row_sha256(kernels[point.kernel], point, device) if point else ""
-    except UserError:
-        return ""
 
 
 def _differing(place: str, hashes: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[str]:

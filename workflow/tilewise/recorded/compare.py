@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import RECORDED, UserError
-from tilewise.evidence import within
+from tilewise.evidence import refuse_no_run, within
 from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import Spread
 from tilewise.explain.timings import choice_text, shape_text
@@ -138,7 +138,7 @@ def find(name: str) -> Path:
             return folder
     known = sorted(path.parent.name for path in RECORDED.glob("*/device.json"))
     if Path(name).is_dir():
-        raise UserError(f"{name}: it has no device.json, so it is not a run; give a folder such as results/nvidia-h200")
+        refuse_no_run(Path(name))
     raise UserError(f"{name}: there is no such folder and no recorded run of that name; {meant(name, known)}")
 
 
@@ -165,14 +165,8 @@ def _check_columns(path: Path) -> None:
         )
 
 
-def compare(
-    first: Run, second: Run, kernels: Mapping[str, Kernel] | None = None, threshold: float = THRESHOLD
-) -> Comparison:
-    """The comparison of two runs; `threshold` is in percent, `kernels` the registry (default: that of the study).
-
-    Raises UserError if they have no point in common.
-    """
-    kernels = registry.load(checked=True) if kernels is None else kernels
+def compare(first: Run, second: Run, kernels: Mapping[str, Kernel], threshold: float = THRESHOLD) -> Comparison:
+    """The comparison of two runs; `threshold` is in percent. Raises UserError if they have no point in common."""
     rows = _in_common(first, second)
     on_gpu = ~rows["kernel"].isin([name for name, kernel in kernels.items() if not kernel.on_gpu])
     overhead = overheads(first, second, rows[on_gpu])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import RECORDED, ROOT, UserError, crate
-from tilewise.evidence import load_platform
+from tilewise.evidence import load_platform, refuse_no_run
 from tilewise.files import read_json, write_json
 from tilewise.recorded import check, entry, samples
 from tilewise.recorded.check import PRIVATE, Finding
@@ -27,10 +27,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
     If that is anything, nothing is recorded. An older recorded run of the platform is replaced. Raises UserError if
     `source` is no run.
     """
-    if not (source / "device.json").is_file():
-        raise UserError(
-            f"{source}: it has no device.json, so it is not a run; give a folder such as results/nvidia-h200"
-        )
+    refuse_no_run(source)
     source, target = source.resolve(), into / source.resolve().name
     if target.resolve() == source:
         raise UserError(f"{source}: this is recorded already; give a folder such as results/nvidia-h200")

@@ -71,6 +71,11 @@ class Reading:
     batches: bool = False
 
 
+def gpu_of_choices(platform: str, kernels: Mapping[str, Kernel]) -> str:
+    """The `gpu` of a platform's Target: its name if the registry has choices for it, else empty."""
+    return platform if any(platform in kernel.tuned for kernel in kernels.values()) else ""
+
+
 #: A GPU that takes the first choices of the registry, and the way most methods read sweeps.
 ANY_GPU, PLAINLY = Target(), Reading()
 
@@ -102,14 +107,9 @@ def expand(
         named = _shapes(config, sweep, where) if reading.shapes else [dict.fromkeys(("n", "p", "m"), UNIT)]
         if not reading.batches and any("batch" in shape for shape in named):
             raise UserError(f"{where}.shapes: a shape with a batch is for a task with the method batches")
-        for name, dtype in itertools.product(listed(sweep["kernel"]), listed(sweep["dtype"])):
-            kernel = one_of(name, kernels, f"{where}.kernel")
-            if kernel.faulty:
-                raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
-            if reading.only_cuda:
-                refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
-            check_dtype(kernel, dtype, where)
-            bare = Point(task, name, dtype, 1, 1, 1)
+        only_for = config["tasks"][task]["method"] if reading.only_cuda else ""
+        for kernel, dtype in _named(sweep, kernels, only_for, where):
+            bare = Point(task, kernel.name, dtype, 1, 1, 1)
             at = [(shape, _chosen(kernel, dtype, sweep, shape, target, reading, where)) for shape in named]
             if emulated and kernel.launched and reading.shapes and reading.emulators_shapes:
                 everywhere = dict.fromkeys(itertools.chain.from_iterable(choices for _, choices in at))
@@ -117,11 +117,31 @@ def expand(
                 found |= dict.fromkeys(_on_emulator(asked, config["emulator"]["shapes"], named, kernel, reading.space))
             else:
                 for shape, choices in at:
-                    asked = [Point(task, name, dtype, **shape, parameters=choice) for choice in choices]
+                    asked = [Point(task, kernel.name, dtype, **shape, parameters=choice) for choice in choices]
                     found |= dict.fromkeys(_possible(asked, kernel, reading.space, where))
     if emulated:
         return [each for each in found if kernels[each.kernel].kind != Kind.LIBRARY or not kernels[each.kernel].on_gpu]
     return list(found)
+
+
+def _named(
+    sweep: Mapping[str, Any], kernels: Mapping[str, Kernel], only_for: str, where: str
+) -> Iterator[tuple[Kernel, str]]:
+    """The kernels of a sweep, each with every element type; `only_for` is the method if that is for CUDA kernels only.
+
+    Raises UserError for a kernel that it cannot have, and for a type that the kernel does not take.
+    """
+    for name, dtype in itertools.product(listed(sweep["kernel"]), listed(sweep["dtype"])):
+        kernel = one_of(name, kernels, f"{where}.kernel")
+        if kernel.faulty:
+            raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
+        if only_for and not kernel.launched:
+            cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
+            raise UserError(f"{where}.kernel: {only_for} is for CUDA kernels, and {name} is not one; there are {cuda}")
+        one_of(dtype, PRECISIONS, f"{where}.dtype")
+        if dtype not in kernel.dtypes:
+            raise UserError(f"{where}.dtype: {name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
+        yield kernel, dtype
 
 
 def _chosen(
@@ -202,20 +222,6 @@ def tuned_point(kernel: Kernel, dtype: str, shape: Mapping[str, int], gpu: str) 
     return None if kernel.unmet(point) else point
 
 
-def refuse_other_kinds(kernel: Kernel, kernels: Mapping[str, Kernel], method: str, where: str) -> None:
-    """UserError if the kernel of a sweep is not a CUDA kernel, for a method that serves no others."""
-    if not kernel.launched:
-        cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
-        raise UserError(f"{where}.kernel: {method} is for CUDA kernels, and {kernel.name} is not one; there are {cuda}")
-
-
-def check_dtype(kernel: Kernel, dtype: str, where: str) -> None:
-    """UserError if a kernel does not take the element type of a sweep."""
-    one_of(dtype, PRECISIONS, f"{where}.dtype")
-    if dtype not in kernel.dtypes:
-        raise UserError(f"{where}.dtype: {kernel.name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
-
-
 def in_words(parameters: Parameters) -> dict[str, Any]:
     """Parameters as a sweep of the config names them: block_x and block_y are one, `block: 32x8`."""
     values = dict(parameters)
@@ -230,13 +236,9 @@ def tuned_kernels(config: Mapping[str, Any], kernels: Mapping[str, Kernel], task
     for number, sweep in enumerate(config["tasks"][task]["sweeps"]):
         where = f"tasks.{task}.sweeps.{number}"
         _shapes(config, sweep, where)
-        for name in listed(sweep["kernel"]):
-            kernel = one_of(name, kernels, f"{where}.kernel")
-            refuse_other_kinds(kernel, kernels, config["tasks"][task]["method"], where)
-            for dtype in listed(sweep["dtype"]):
-                check_dtype(kernel, dtype, where)
+        for kernel, _ in _named(sweep, kernels, config["tasks"][task]["method"], where):
             _axes(kernel, sweep, where, space=True)
-            found[name] = None
+            found[kernel.name] = None
     return list(found)
 
 
