@@ -132,7 +132,7 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         description="Tilewise is a reproducible study of CUDA matrix multiplication: `make report` in its folder "
         "measures this machine and renders results/report.html. This command examines one kernel without a GPU, and "
         "lists the parts and the results of a study.",
-        epilog="`tilewise trace --help` tells the options. docs/microscope.md shows what it finds.",
+        epilog="`tilewise trace --help` lists the options. docs/microscope.md shows what it finds.",
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
@@ -146,9 +146,9 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     tracing = commands.add_parser(
         "trace",
         allow_abbrev=False,
-        help="count what a kernel asks of memory, and find its faults, without a GPU",
+        help="count a kernel's memory accesses, and find its faults, without a GPU",
         description="Run one kernel, such as f(const T* A, const T* B, T* C, int n, int p, int m), on the CPU "
-        "emulator; count what it asks of memory; report races, accesses out of bounds, reads of what was never "
+        "emulator; count its memory accesses; report races, accesses out of bounds, reads of what was never "
         "written, barriers that not all threads reach, and wrong results. Exit status: 0 without a fault, 1 with one, "
         "2 if it cannot run.",
         epilog=epilog,

@@ -33,8 +33,8 @@ RESULTS = ROOT / "results"
 
 #: The sources of the published figures: each has a file in PUBLISHED.
 SOURCES = "abcde"
-#: The files of counts, with the columns beside the parameters that name what was counted. None depends on the machine
-#: but the hardware's counters, which have a column for it.
+#: The files of counts, with the columns that name what was counted, in addition to the parameters. Only the hardware's
+#: counters depend on the machine, and have a column for it.
 KEYS_OF_COUNTS = {
     "traffic": ["kernel", "dtype", *SHAPE, "block_x", "block_y"],
     "counters": ["platform", "kernel", "dtype", *SHAPE, "block_x", "block_y"],
@@ -95,7 +95,7 @@ class Platform:
         return {state: list(dict.fromkeys(tasks)) for state, tasks in found.items()} or {before: []}
 
 
-@dataclass(frozen=True, eq=False)  # so what is made of it can be kept by functools
+@dataclass(frozen=True, eq=False)  # so that functools can keep what follows from it
 class Evidence:
     """Everything that a report shows: `platforms` are those of this run, `gpus` those whose GPU times are shown.
 
@@ -125,7 +125,7 @@ class Evidence:
 
     @property
     def folded(self) -> frozenset[str]:
-        """The platforms without a GPU whose word on a GPU's kernel is folded away, because GPU times stand beside."""
+        """Emulator platforms whose rows are folded away, because GPU times are shown."""
         return frozenset(platform.name for platform in self.platforms if self.gpus and not platform.has_gpu)
 
     def device(self, name: str) -> Device:
@@ -141,7 +141,7 @@ class Evidence:
 
     @property
     def names(self) -> dict[str, str]:
-        """The same for a sentence: without the date of a recording, unless two platforms would have one name."""
+        """Platform -> words for a sentence, with the date of a recording only if two would be equal."""
         found = {name: label.partition(", recorded")[0] for name, label in self.labels.items()}
         words = list(found.values())
         return {name: short if words.count(short) == 1 else self.labels[name] for name, short in found.items()}
@@ -175,7 +175,7 @@ class Evidence:
         return frozenset(name for name, kernel in self.kernels.items() if kernel.kind == Kind.LIBRARY)
 
     def on_gpu(self, names: Iterable[str]) -> list[bool]:
-        """Of each kernel, whether it runs on the GPU; a kernel that the registry no longer has is a GPU's."""
+        """Whether each kernel runs on the GPU; one that the registry no longer has is a GPU's."""
         return [name not in self.kernels or self.kernels[name].on_gpu for name in names]
 
     @property
@@ -250,7 +250,7 @@ def data_sheets() -> pd.DataFrame:
 
 
 def kept_files() -> list[str]:
-    """The published files, the recorded files and the claims: what the report needs beside this run's results."""
+    """What the report needs in addition to this run's results: published and recorded files, and the claims."""
     recorded = [
         path for name in ("*.csv", "facts/*.csv", "tune/*.csv", "*.json") for path in RECORDED.glob(f"*/{name}")
     ]
@@ -389,7 +389,7 @@ def load_evidence(
 
     measured = _joined(platform.measurements for platform in everyone)
     facts = {name: _joined(platform.facts[name] for platform in everyone) for name in (*FACTS, *WHOLE)}
-    # A recorded probe without its sizes tells nothing.
+    # A recorded probe without its sizes is of no use.
     facts["maximum_size"] = facts["maximum_size"].dropna(subset=["theoretical_n", "allocatable_n", "timed_n"])
     read = [(each.name, each.facts["counters"].head(None if each.has_gpu else 0)) for each in everyone]
     facts["counters"] = _joined(table.assign(platform=name) for name, table in read)

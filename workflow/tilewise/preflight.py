@@ -12,7 +12,7 @@ from tilewise.study.kernel import Kernel
 
 
 def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = ()) -> None:
-    """Raise UserError if what the page is made from gives no page, or if there is no suitable compiler.
+    """Raise UserError if the page cannot be made from its sources, or if there is no suitable compiler.
 
     The jobs of a cluster are `remote`: they compile elsewhere. `tasks` are those of this run.
     """
@@ -26,7 +26,7 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
         return
     evidence = load_evidence([], kernels=kernels)  # the recorded runs
     claims.check(entries, evidence)
-    # A study may have fewer tasks than the page tells of; the recorded runs had all.
+    # A study may have fewer tasks than the page describes; the recorded runs had all.
     sections.check(kernels, {*tasks, *evidence.tasks})
     try:
         sizes.maximum_size(evidence)

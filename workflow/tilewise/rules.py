@@ -1,4 +1,4 @@
-"""What Snakemake's rules ask for: the validated config together with the registry and the methods."""
+"""What Snakemake's rules need: the validated config together with the registry and the methods."""
 
 import dataclasses
 import functools
@@ -32,7 +32,7 @@ def names() -> set[str]:
 
 
 class Study:
-    """What a config asks for.
+    """A config with all that follows from it.
 
     tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
     lacks; tuned: the kernels of each tuning; platforms: name -> settings, each with a `backend` (gpu or emulator);
@@ -265,8 +265,8 @@ class Study:
         return config | {"platforms": {wildcards.platform: {"backend": self.backend_of(wildcards)}}}
 
     def needs_gpu(self, wildcards: Any) -> bool:
-        """Whether a task's job needs its platform's own node: whether anything in it runs on a GPU, or on what stands
-        in for one."""
+        """Whether a task's job needs its platform's own node: whether anything in it runs on a GPU, or on the
+        emulator of one."""
         asked = self.points_on(wildcards.platform, wildcards.task) if wildcards.get("task") else []
         return not asked or any(self.kernels[point.kernel].on_gpu for point in asked)
 

@@ -10,7 +10,7 @@ from tilewise.nvidia import card, gpus, ncu, nvml, nvrtc, occupancy, sass
 
 @dataclass(frozen=True)
 class Vendor:
-    """What all other modules ask of a vendor; each function is described in the package of its vendor.
+    """What all other modules need of a vendor; each function is described in the package of its vendor.
 
     library: the name of its library of matrix products; packages: the Python packages whose versions a device.json
     has; launched_by, library_versions, compiler_version: the versions, by their names in a device.json, on which a row

@@ -1,6 +1,6 @@
 """What limits a kernel: the resource of which its run used the largest share.
 
-A share is what the kernel asks for per multiply-add, counted by the emulator, by the hardware or in the machine code,
+A share is what the kernel needs per multiply-add, counted by the emulator, by the hardware or in the machine code,
 times the measured rate of multiply-adds, over what the device can deliver: its roof, measured by the task `bandwidth`,
 or else what its clock and its units allow. The roof of the tensor cores is their peak at the clock of the run, because
 power lowers that clock in long products more than in the short ones that measure the roof. Traffic behind the first
@@ -34,7 +34,7 @@ LOWERED = 0.98
 
 @dataclass(frozen=True)
 class Demand:
-    """What a kernel asks for, per multiply-add of a warp; NaN for what nobody counted.
+    """What a kernel needs, per multiply-add of a warp; NaN for what nobody counted.
 
     `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
     `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,
@@ -137,7 +137,7 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     gpu, measured = evidence.device(row["platform"]).gpu, evidence.roofs(row["platform"])
     wavefronts = row["hardware_wavefronts_per_100"]
     least = bytes_per_multiply_add(row)
-    # Floats made of short numbers are products of these, as the scheme of the kernel has it.
+    # Floats computed from short numbers are products of these, as the scheme of the kernel has it.
     kernel = evidence.kernels.get(row["kernel"])
     scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if kernel and row["dtype"] == "float" else None
     demand = Demand(

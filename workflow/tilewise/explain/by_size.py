@@ -31,7 +31,7 @@ class Rules(StrEnum):
 def over_size(evidence: Evidence) -> pd.DataFrame:
     """The timed points of the task `sizes`, with words and the rate as a percentage of the library's.
 
-    Adds `anchor`, `friendly` (n, p and m are multiples of 16) and `short` (floats are made of short numbers).
+    Adds `anchor`, `friendly` (n, p and m are multiples of 16) and `short` (floats are computed from short numbers).
     """
     rows = timed(evidence.facts["sizes"])
     rows = with_words(beside_anchor(rows, rows, evidence), evidence)
@@ -67,10 +67,10 @@ def _roofs(evidence: Evidence) -> dict[tuple[str, str], float]:
 
 
 def at_every_size(evidence: Evidence) -> pd.DataFrame:
-    """The fastest own kernel at each product, beside the library: one row per platform, element type and shape.
+    """The fastest own kernel at each product, compared with the library: one row per platform, element type and shape.
 
-    `rules` says who is fastest, or that a launch takes at least half of the time. Floats made of short numbers have
-    their own errors, so they do not count.
+    `rules` says who is fastest, or that a launch takes at least half of the time. Floats computed from short numbers
+    have their own errors, so they do not count.
     """
     rows = below_roofs(evidence)
     own = rows[~rows["anchor"] & ~rows["short"] & rows["percent_of_anchor"].notna()]

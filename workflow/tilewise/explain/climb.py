@@ -80,7 +80,7 @@ def instructions(evidence: Evidence) -> pd.DataFrame:
 
 
 def loops(evidence: Evidence) -> pd.DataFrame:
-    """Of `instructions` the fastest instance of each kernel and element type; of one that nobody timed, the first."""
+    """The fastest instance of each kernel and element type in `instructions`; of one that nobody timed, the first."""
     table = instructions(evidence)
     of_a_kind = table.groupby(["kernel", "dtype"])["gflops"]
     order = table[table["gflops"].notna() | (of_a_kind.transform("count") == 0)]
@@ -130,7 +130,7 @@ def _beside_ceiling(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         f"{where}_bytes_per_multiply_add": sum(size * table[f"{where}_loads_{bits}"] for bits, size in WIDTHS.items())
         for where in ("shared", "global")
     }
-    # Of the tensor cores' instructions, one is many multiply-adds.
+    # One instruction of the tensor cores is many multiply-adds.
     on_cuda_cores = (table["multiply_add"].fillna("") != "") & ~table["multiply_add"].fillna("").str.contains("MMA")
     share = (1 / table["executed_each"]).where(on_cuda_cores).fillna(table["multiply_add_share"].astype("float64"))
     accesses = sum(table[name] for name in ACCESSES).astype("float64") / adds

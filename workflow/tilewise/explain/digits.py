@@ -30,6 +30,6 @@ def rounded(value: float, unit: str = "", number: int = 3) -> str:
 
 
 def plus_minus(percent: float) -> str:
-    """What stands behind a measured time: how far its runs lie from it, in %, rounded up."""
+    """The words after a measured time: how far its runs lie from it, in %, rounded up."""
     tenths = math.ceil(round(10 * percent, 6))
     return f"± {tenths / 10:.1f} %" if tenths < 100 else f"± {math.ceil(percent):,} %"

@@ -1,4 +1,4 @@
-"""The grades of kernels in short, beside their rates."""
+"""The grades of kernels in short, and their rates."""
 
 import numpy as np
 import pandas as pd
@@ -87,7 +87,7 @@ def summary(rows: pd.DataFrame) -> dict:
 
 
 def _slope(curve: pd.DataFrame) -> float:
-    """Of the error of an element over the number of products, both logarithmic."""
+    """The slope of the error of an element over the number of products, both logarithmic."""
     curve = curve[(curve["componentwise"] > 0) & np.isfinite(curve["componentwise"].astype("float64"))]
     if len(curve) < 2:
         return np.nan

@@ -62,7 +62,7 @@ def rates(evidence: Evidence, *about: str) -> list[list[str]]:
 
 
 def errors(evidence: Evidence, *sums: str) -> list[list[str]]:
-    """The errors of floats made of short numbers over SGEMM's, by the length of the sums: a head and lines."""
+    """The errors of floats computed from short numbers over SGEMM's, by the length of the sums: a head and lines."""
     rows = evidence.facts["accuracy"]
     rows = rows[rows["origin"] == Origin.MEASURED]
     judged = set(rows["kernel"])

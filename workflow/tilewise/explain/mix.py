@@ -1,4 +1,4 @@
-"""Of which instructions a kernel consists: multiply-adds, those that move operands, and all others."""
+"""Which instructions a kernel consists of: multiply-adds, those that move operands, and all others."""
 
 import pandas as pd
 

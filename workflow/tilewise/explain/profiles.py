@@ -1,4 +1,4 @@
-"""What ncu counted of a launch, beside what was timed: instructions, requests, bytes, and for what the warps wait."""
+"""What ncu counted of the launches that were timed: instructions, requests, bytes, and what the warps wait for."""
 
 import functools
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ PER_MULTIPLY_ADD += ["dram_bytes_each", "l2_bytes_each"]
 PER_MULTIPLY_ADD += ["hardware_wavefronts_per_100", "hardware_conflict_percent"]
 #: What the memory pipe of a multiprocessor takes, as ncu counts it; a copy by cp.async is a load from global memory.
 REQUESTS = {where: [f"{where}_load_requests", f"{where}_store_requests"] for where in ("shared", "global")}
-#: Two rates of a kernel are alike if they differ by less than this; what ncu saw of one then tells of the other.
+#: Two rates of a kernel are alike if they differ by less than this; what ncu saw of one then holds for the other.
 ALIKE = 0.05
 
 
 @functools.lru_cache(maxsize=4)
 def _largest_counted(evidence: Evidence) -> tuple[pd.DataFrame, list[str]]:
-    """Of each kernel with each choice of parameters the largest launch that ncu counted, with its `work`, and what
-    names it."""
+    """The largest launch that ncu counted of each kernel with each choice of parameters, with its `work`, and the
+    columns that name it."""
     counted = with_work(evidence.facts["counters"], evidence)
     key = ["platform", "kernel", "dtype", *evidence.choice]
     return counted.sort_values("work", kind="stable").drop_duplicates(key, keep="last"), key

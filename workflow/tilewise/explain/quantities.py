@@ -1,4 +1,4 @@
-"""What claims and sentences ask of the measured tables: numbers with the range in which they lie, and choices.
+"""What claims and sentences read in the measured tables: numbers with the range in which they lie, and choices.
 
 The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and for the sections. A
 measured quantity is an interval, the range of the runs of its points, and arithmetic works on intervals.
@@ -152,7 +152,7 @@ class Machine:
         return _one_of(rows, column, high >= low.iloc[-1], NEARLY * rows["time_ms"] >= rows["time_ms"].iloc[-1], -1)
 
     def pair(self, one, other):
-        """Two choices beside each other, for a claim that they differ: `value[0] != value[1]`."""
+        """Two choices as a pair, for a claim that they differ: `value[0] != value[1]`."""
         return Choice((one.value, other.value), tuple(itertools.product(one.among, other.among)))
 
     def wrong(self, **where):

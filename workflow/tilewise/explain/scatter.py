@@ -12,7 +12,7 @@ from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Status
 
-#: A product that takes less is short, in ms: its time depends on when the host asks for it.
+#: A product that takes less is short, in ms: its time depends on when the host launches it.
 SHORT = 0.01
 #: A point differs from card to card if its times are further apart, in %.
 CARDS_DIFFER = 3
@@ -138,7 +138,7 @@ def clocks(evidence: Evidence) -> pd.DataFrame:
 
 
 def _throttled(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
-    """Of each row, whether its lowest clock was below the chip's highest."""
+    """Whether the lowest clock of each row was below the chip's highest."""
     highest = rows["platform"].map({gpu.name: gpu.device.gpu["sm_clock_mhz"] for gpu in evidence.gpus})
     least = rows["sm_clock_min_mhz"].fillna(rows["sm_clock_mhz"])
     return (least < LOWERED * highest.astype("float64")).fillna(False).astype(bool)

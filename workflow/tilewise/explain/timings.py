@@ -1,4 +1,4 @@
-"""Times of kernels in words and numbers: how a row varied, the best of each case, and the rate beside a library's.
+"""Times of kernels in words and numbers: how a row varied, the best of each case, the rate as a share of a library's.
 
 Times are in ms and are medians of isolated runs; rates are in GFLOP/s. A row that did not run keeps its place, with its
 status. Shapes are shown as source a writes them: (n, m, p), where C is n x m.
@@ -100,7 +100,7 @@ def apart(rows: pd.DataFrame) -> pd.Series:
 
 
 def short_card(uuid: str) -> str:
-    """The first digits of a GPU's UUID, by which a card is told from another: `a4214c4d` of `GPU-a4214c4d-a5a3-...`."""
+    """The first digits of a GPU's UUID, which tell cards apart: `a4214c4d` of `GPU-a4214c4d-a5a3-...`."""
     return uuid.removeprefix("GPU-").split("-")[0]
 
 
@@ -198,7 +198,7 @@ def swept(evidence: Evidence) -> list[str]:
 
 
 def made_of_short(rows: pd.DataFrame, evidence: Evidence) -> pd.Series:
-    """Whether the floats of each row are made of shorter numbers, on tensor cores."""
+    """Whether the floats of each row are computed from shorter numbers, on tensor cores."""
     makers = [name for name, kernel in evidence.kernels.items() if kernel.made_of_short]
     return rows["kernel"].isin(makers) & (rows["dtype"] == "float")
 

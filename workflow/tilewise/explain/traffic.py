@@ -1,4 +1,4 @@
-"""Memory traffic as the emulator counts it: of each kernel, beside the hardware's counts, and per multiply-add."""
+"""Memory traffic as the emulator counts it: of each kernel, compared with the hardware's, and per multiply-add."""
 
 import dataclasses
 import functools
@@ -85,7 +85,7 @@ def _searched(rows: pd.DataFrame, key: list[str]) -> pd.Series:
 
 
 def faults(evidence: Evidence) -> pd.DataFrame:
-    """Of each kernel that should be right, whether the emulator `searched` it at some shape, and what it `found`."""
+    """Whether the emulator `searched` each kernel that should be right at some shape, and what it `found`."""
     rows = evidence.facts["traffic"]
     rows = rows[~rows["kernel"].isin([name for name, kernel in evidence.kernels.items() if kernel.faulty])]
     table = rows.groupby("kernel", sort=False)[list(columns.FAULTS)].sum(min_count=1)
@@ -113,7 +113,7 @@ def beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def cache_lines(evidence: Evidence) -> pd.DataFrame:
-    """The time of each CPU loop beside the lines that it fetches into the first cache and from beyond the second.
+    """The time of each CPU loop, and the lines that it fetches into the first cache and from beyond the second.
 
     Times (in ns) and lines are per multiply-add; the lines come from a model (tilewise.microscope.cache_lines).
     """
@@ -133,7 +133,7 @@ def cache_lines(evidence: Evidence) -> pd.DataFrame:
 
 
 def longer_with_lines(table: pd.DataFrame) -> pd.DataFrame:
-    """What more cache lines cost a loop, beside the same loop at its smallest product; `table` is that of cache_lines.
+    """What more cache lines cost a loop, compared with its smallest product; `table` is that of cache_lines.
 
     Two rows per platform, for products that fetch at most twice the lines, and more (`many`): the number of `points`,
     and the median and the ends of how many times as long a multiply-add takes. `shape` is that of a smallest product.
@@ -167,7 +167,7 @@ def intensity(row: Mapping[str, Any], evidence: Evidence) -> float:
     return 2.0 * row["n"] * row["p"] * row["m"] / moved if moved else math.nan
 
 
-#: Of a count of the emulator, what the hardware's counter leaves out, and what it has beside it.
+#: Traffic that a count of the emulator includes and the hardware counts separately, and the other way round.
 _BY_OTHER_WAYS = {
     "global_load_requests": ("tma_load_requests",),
     "global_load_sectors": ("tma_load_sectors",),

@@ -31,7 +31,7 @@ def _scatter(xp: Any, generator: Any, matrix: Any) -> Any:
     return matrix * xp.exp2(generator.integers(-8, 3, size=matrix.shape).astype(xp.float32))
 
 
-#: The kinds of operands by name, made of normally distributed A and B: functions of (xp, generator, A, B).
+#: The kinds of operands by name, made from normally distributed A and B: functions of (xp, generator, A, B).
 OPERANDS: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
     "mixed": lambda xp, generator, A, B: (A, B),
     "positive": lambda xp, generator, A, B: (xp.abs(A), xp.abs(B)),

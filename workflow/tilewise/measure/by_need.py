@@ -9,7 +9,7 @@ from tilewise.measure.tensor_core import SCHEMES, chain, product
 
 #: The way of a tile, or of 64 of k of it.
 THREE_PRODUCTS, SIX_PRODUCTS, EXACT = 0, 1, 2
-#: Of k; rows and columns of what is known together.
+#: How much of k, and how many rows and columns, are judged together.
 BLOCK, GROUP_ROWS, GROUP_COLUMNS = 64, 128, 64
 #: Up to how many products a sum is made in float.
 SHORT_SUM = 32
@@ -20,8 +20,8 @@ _NOT_FINITE = 255
 
 
 def known(x: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of blocks of k of rows (rows of A, or columns of B, along the first axis), by group of rows: the largest exponent
-    field, whether some row is not even, whether there are elements of which bfloat16 would lose bits."""
+    """What is known of blocks of k, by group of rows (of A, or columns of B, along the first axis): the largest
+    exponent field, whether some row is not even, whether there are elements of which bfloat16 would lose bits."""
     count, p = x.shape
     blocks, groups = -(-p // BLOCK), -(-count // group)
     bits = np.abs(np.pad(x, ((0, groups * group - count), (0, blocks * BLOCK - p)))).view(np.uint32)

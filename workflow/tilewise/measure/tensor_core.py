@@ -1,4 +1,4 @@
-"""What the tensor cores of Hopper compute, bit for bit, and how floats are made of their short numbers, in NumPy.
+"""What the tensor cores of Hopper compute, bit for bit, and how floats are computed from their short numbers, in NumPy.
 
 An instruction of short numbers (half, bfloat16, TF32) is one fused sum: the products are exact, each is cut towards
 zero to 25 fractional bits below the largest exponent among the products and C, what is left is added exactly, and the
@@ -67,7 +67,7 @@ def split(x: np.ndarray, dtype: str, parts: int) -> list[np.ndarray]:
 def mma(dtype: str, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> np.ndarray:
     """One instruction: D = A B + C as float32, with A (..., rows, DEPTH[dtype]) and B (..., DEPTH[dtype], columns).
 
-    Any number of rows and columns will do, since no result depends on another. A tensor core ignores the last 13 bits
+    Any number of rows and columns will do, because no result depends on another. A tensor core ignores the last 13 bits
     of an operand of tf32; it does not round. Leading dimensions are of instructions side by side.
     """
     A, B, C = (np.asarray(x, np.float32) for x in (A, B, C))
@@ -124,7 +124,7 @@ def _cut(x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a product of floats is made of products of short numbers.
+    """How a product of floats is computed from products of short numbers.
 
     products: which part of A by which part of B (0 is the largest), in the order of the instructions in each `block`
     of k; promoted: after each block the tensor core's sums are added to a total in float, and begin again at 0; scaled:
@@ -147,7 +147,7 @@ class Scheme:
 
 _THREE = ((1, 0), (0, 1), (0, 0))
 _SIX = ((2, 0), (0, 2), (1, 1), *_THREE)
-#: What the kernels of the registry do, by the name that the registry gives it, and the short types by themselves.
+#: What the kernels of the registry do, by the name that the registry gives it, and the short types alone.
 SCHEMES = {
     "bfloat16": Scheme("bfloat16"),
     "half": Scheme("half"),

@@ -16,7 +16,7 @@ from tilewise.measure.job import Row
 
 
 def main() -> None:
-    """Run what stdin asks for."""
+    """Run the jobs of stdin."""
     # A worker whose task is killed would go on measuring during the run that continues the task.
     end_with_parent()
     reader = select.poll()

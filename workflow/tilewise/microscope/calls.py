@@ -230,7 +230,7 @@ class Given(Program):
         return (self.kind, f"in {order} order of threads {text}", 1) if text else None
 
     def _beside(self, name: str, held: np.ndarray, right: np.ndarray) -> str:
-        """What is wrong about an array beside what is expected of it."""
+        """What is wrong about an array, compared with what is expected."""
         one, other = (array.astype(np.float64 if array.dtype.kind != "c" else np.complex128) for array in (held, right))
         if self.tolerance:
             wrong = ~np.isclose(one, other, rtol=self.tolerance, atol=self.tolerance, equal_nan=True)

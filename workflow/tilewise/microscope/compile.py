@@ -47,7 +47,7 @@ LINK = (
 #: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
 #: vectorise them, nor drop them or move them to where a condition guards them or no longer does; test_microscope.py has
 #: a kernel for each. Overflow wraps around, as it does on a GPU, and a loop without an end has none. Our own functions
-#: stand in for the sanitizers' libraries. DWARF 4, since addr2line of binutils 2.40 takes version 5's file names for
+#: stand in for the sanitizers' libraries. DWARF 4, because addr2line of binutils 2.40 takes version 5's file names for
 #: those of the including file.
 TRACED = [
     "-O2",
@@ -167,7 +167,7 @@ def lacking() -> list[str]:
 
 
 def _digest(kernel: Kernel | Source, instances: Sequence[str], flags: Sequence[Any], watched: bool) -> str:
-    """The hash of all that a library is made of, which is the same in every clone."""
+    """The hash of all that goes into a library, which is the same in every clone."""
     files = [*kernel.files, *sources()]
     texts = [[str(path.relative_to(ROOT)), hashlib.sha256(path.read_bytes()).hexdigest()] for path in files]
     made_by = cpp.compiler(), cpp.version()

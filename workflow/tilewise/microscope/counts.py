@@ -1,4 +1,4 @@
-"""What a kernel asks of memory, as the columns of traffic.csv, and the blocks that count for all others."""
+"""A kernel's memory accesses, as the columns of traffic.csv, and the blocks that count for all others."""
 
 import contextlib
 import ctypes

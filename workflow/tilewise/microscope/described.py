@@ -124,7 +124,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     except UserError as error:
         if registered:
             raise
-        # The entry is made of options: name these, not a registry that is not there.
+        # The entry comes from options: name these, not a registry that is not there.
         raise UserError(str(error).replace(f"{kernel.folder / 'registry.yaml'}: {kernel.name}.", "--")) from None
     if unmet:
         raise UserError(f"{shown(path)}: {kernel.name} requires {unmet}; choose other sizes")

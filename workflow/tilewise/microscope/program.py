@@ -68,7 +68,7 @@ class Program:
         raise NotImplementedError
 
     def clear(self, arrays: Arrays) -> None:
-        """Make the arrays what a second launch finds there, beside what the first one left."""
+        """Make the arrays what a second launch finds there, in addition to what the first one left."""
 
     def changed(self, arrays: Arrays) -> list[str]:
         """The arrays, by name, that a run was to leave as they are and has changed."""

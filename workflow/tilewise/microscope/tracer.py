@@ -1,4 +1,4 @@
-"""Trace a kernel: run it in several orders of threads, count what it asks of memory, and find what it does wrong there.
+"""Trace a kernel: run it in several orders of threads, count its memory accesses, and find what is wrong with them.
 
 kernels/emulator/tracer/ explains how; study/columns.py explains the columns of traffic.csv. The traffic of all
 launches of a program is summed.
@@ -27,7 +27,7 @@ from tilewise.study.launch import Three
 from tilewise.study.sources import Source
 from tilewise.study.status import FaultKind, Status
 
-#: Of the operands.
+#: The seed of the operands.
 SEED = 524
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch. In the last
@@ -38,7 +38,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "random": {"seed": SEED, "guarded": True},
 }
 
-#: The faults beside which a product is checked: they do not make it wrong here.
+#: The faults that do not make a product wrong here, so that it is checked all the same.
 LEAVE_THE_PRODUCT = (FaultKind.MISALIGNED, FaultKind.DIVERGENCE)
 
 #: What shared memory holds before it is written, 4 bytes again and again. By the first, any value of a floating-point
@@ -61,7 +61,7 @@ class Tracer:
         self.together = False  # whether the blocks of a program wait for each other, so that they run at the same time
         self.way: dict[str, bool] = {}  # how the blocks of the last run were ordered
         self.emulator = Emulator(library)
-        # Of constant memory nothing is counted, and nobody writes it.
+        # Nothing is counted of constant memory, and nobody writes it.
         self.variables = self.emulator.written
         self.places = Places(library, source.path)
         kinds, self.cases, self.ways = (self.emulator.text(f"tracer_{n}").split() for n in ("kinds", "cases", "ways"))

@@ -1,7 +1,7 @@
 """Checks a run that is kept, or is to be: whether it is whole, of one commit, possible, and free of what is private.
 
-Every check says what it finds in lines that name the place. What is known of a recorded run stands in
-report/recorded/exceptions.yaml with the reason; a line there that no check says any longer is a finding, too.
+Every check says what it finds in lines that name the place. report/recorded/exceptions.yaml has
+what is known of a recorded run, with the reason; a line there that no check says any longer is a finding, too.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ from tilewise.study.schema import meant, read_yaml
 from tilewise.study.status import Status
 from tilewise.study.sweeps import Target
 
-#: What is known of the recorded runs beside it, by platform: lines of checks, each with the reason.
+#: What is known of the recorded runs in its folder, by platform: lines of checks, each with the reason.
 EXCEPTIONS = "exceptions.yaml"
-#: Files of a run that only somebody who asks for them has, and those that recording adds.
+#: Files that only a run has for which they were named as targets, and those that recording adds.
 ON_REQUEST = ("counters.csv",)
 BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, "parts.csv", cards.FILE, samples.DIGEST, samples.ARCHIVE)
 #: A message names so many of a kind.
@@ -78,7 +78,7 @@ class Kept:
 def check(folder: Path) -> list[Finding]:
     """What there is to say about a run in a folder such as report/recorded/nvidia-h200; nothing if all is right.
 
-    What EXCEPTIONS beside the folder knows has a reason. Raises UserError if the folder is no run.
+    What EXCEPTIONS next to the folder knows has a reason. Raises UserError if the folder is no run.
     """
     refuse_no_run(folder)
     beside = folder.parent / EXCEPTIONS
@@ -95,7 +95,7 @@ def _findings(folder: Path) -> Iterator[Finding]:
         files_of(config)
     except UserError as error:
         yield Finding("files", str(error))
-        return  # nothing else tells what belongs to the run
+        return  # nothing else says what belongs to the run
     commit = _commit_of(folder, device)
     with sources.at(commit) as tree:
         kernels, study = _study(tree)

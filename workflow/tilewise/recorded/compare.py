@@ -34,12 +34,12 @@ ESTIMATED_BELOW, FEWEST_SHORT = 0.02, 5
 FLOORS = (100, 50, 0)
 #: Where a kernel runs.
 ON_GPU, ON_CPU = "GPU", "CPU"
-#: What a comparison has of each run; `other_` stands before that of the second.
+#: What a comparison has of each run; that of the second begins with `other_`.
 COMPARED = ["status", "time_ms", "low_ms", "high_ms", "sm_clock_mhz", "build_sha256"]
 
 
 class Verdict(StrEnum):
-    """How a point of the second run fares beside the same point of the first."""
+    """How a point of the second run compares with the same point of the first."""
 
     FASTER = auto()
     SLOWER = auto()
@@ -108,7 +108,7 @@ class Comparison:
 
     @property
     def agreement(self) -> list[dict[str, int]]:
-        """Of the GPU's points that take longer than `over_us`, how many differ by the threshold or less: `within`."""
+        """How many of the GPU's points that take longer than `over_us` differ by the threshold or less: `within`."""
         rows = self.points[(self.points["processor"] == ON_GPU) & self.points["ratio"].notna()]
         found = []
         for over_us in FLOORS:
@@ -279,4 +279,4 @@ def beside_recorded(folder: Path, recorded: Path = RECORDED) -> str:
         return ""
     kernels = registry.load(checked=True)
     found = compare(read(str(kept), kernels), read(str(folder), kernels), kernels)
-    return f"beside the recorded run, {found.line}; `tilewise compare {folder.name} {folder}` lists them"
+    return f"compared with the recorded run: {found.line}; `tilewise compare {folder.name} {folder}` lists them"

@@ -37,6 +37,6 @@ def _figure(found: Comparison, points: pd.DataFrame) -> Figure:
                 ],
             )
         axis.set(xscale="log", xlabel=f"ms, {found.first.name}", ylabel="time of the second run / of the first")
-        axis.set_title(f"{found.second.name} beside {found.first.name}")
+        axis.set_title(f"{found.second.name} compared with {found.first.name}")
         axis.legend()
     return figure

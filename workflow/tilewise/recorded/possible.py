@@ -55,7 +55,7 @@ def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
 
 
 def _ordered(row: Mapping[str, Any]) -> bool:
-    """Whether the extremes, the quartiles and the median of a row's times stand in their order."""
+    """Whether the extremes, the quartiles and the median of a row's times are in order."""
     names = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
     rows = ([row[name] for name in each if not pd.isna(row[name])] for each in names)
     return all(low <= high * (1 + ROUNDED) for each in rows for low, high in pairwise(each)) and row["time_ms"] > 0

@@ -87,7 +87,7 @@ def _copy_table(path: Path, made: Path, names: Mapping[str, str]) -> None:
             words = {name: public(row[name], names) for name in _TEXTS if row.get(name)}
             place = {"slurm_job": "", "node": names.get(row.get("node", ""), "")}
             writer.writerow(row | words | {name: place[name] for name in place if name in row})
-    shutil.copystat(path, made)  # which tells when it was measured
+    shutil.copystat(path, made)  # which says when it was measured
 
 
 def _public(data: Any, names: Mapping[str, str]) -> Any:

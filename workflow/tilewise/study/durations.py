@@ -1,4 +1,4 @@
-"""How long the study's steps take, from recorded runs: what a job asks of Slurm is made of it."""
+"""How long the study's steps take, from recorded runs: a job's time limit under Slurm follows from it."""
 
 import functools
 from pathlib import Path

@@ -17,7 +17,7 @@ class Precision:
     are random from `least` to `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with
     `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
     `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
-    the whole distance, since those truncate. `poison`, as an integer of that size, has the bits of what no product
+    the whole distance, because those truncate. `poison`, as an integer of that size, has the bits of what no product
     contains: NaN, or the smallest integer; `finite_poison`
     those of the largest finite number, for kernels that read C and multiply it by 0.
     """

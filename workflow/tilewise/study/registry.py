@@ -15,7 +15,7 @@ from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import read_yaml, validate
 from tilewise.study.sources import code_of
 
-#: Keys of an entry that describe a launch: they stand in the entry itself if it has only one.
+#: Keys of an entry that describe a launch: the entry itself has them if there is only one.
 LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note cooperative".split()
 
 

@@ -1,4 +1,4 @@
-"""The files that a kernel is made of: its source, and the headers that it includes, at any depth."""
+"""The files of a kernel: its source, and the headers that it includes, at any depth."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
 def emulator_files() -> list[Path]:
-    """The files that the emulator is made of, and the headers that a kernel finds there."""
+    """The emulator's own files, and the headers that a kernel finds there."""
     return [path for path in sorted((*EMULATOR.glob("*/**/*"), *HOST_HEADERS.rglob("*"))) if path.is_file()]
 
 

@@ -20,7 +20,7 @@ class Status(StrEnum):
     ERROR = auto()
 
 
-#: A point that cannot be run, since there is no build of it.
+#: A point that cannot be run, because there is no build of it.
 NOT_BUILT = (Status.COMPILE_ERROR, Status.UNSUPPORTED)
 #: Outcomes that another run would repeat; what ended by accident is tried again.
 LASTING = (Status.OK, Status.INCORRECT, Status.INVALID_LAUNCH, Status.COMPILE_ERROR)

@@ -69,7 +69,7 @@ def of_kernels(folder: Path | str) -> dict[str, dict[str, Any]]:
 
 
 def merged(old: Choices, new: Choices) -> Choices:
-    """The choices of `old` with those of `new` in their place; classes stand in the order of CLASSES, largest first."""
+    """The choices of `old` with those of `new` in their place; classes are in the order of CLASSES, largest first."""
     order = list(CLASSES)[::-1]
     found: Choices = {}
     for gpu in dict.fromkeys([*old, *new]):
