@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 from builders import work_of
 
-from tilewise.measure.methods import METHODS, sizes
+from tilewise.measure import task
+from tilewise.measure.methods import METHODS
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.points import point
@@ -19,12 +20,13 @@ def run(monkeypatch, device, config, kernels, tmp_path):
     """A function that runs the method on a GPU whose worker answers with a time; returns the facts and what it ran."""
     ran = []
 
-    def run_jobs(jobs, device, config, samples):
+    def run_jobs(jobs, device, config, samples, how):
+        assert how == "measure"
         ran.append([(job.point.n, job.point.dtype, config["timing"]["timeout_s"]) for job in jobs])
         for job in jobs:
             yield job.key, job.row | {"status": "ok", "time_ms": job.point.n / 1000, "gflops": 1.0, "gpu_uuid": "GPU-1"}
 
-    monkeypatch.setattr(sizes, "run_jobs", run_jobs)
+    monkeypatch.setattr(task, "run_jobs", run_jobs)
     here = dataclasses.replace(device, platform="nvidia-h200", backend="gpu", gpu=GPU)
 
     def made(points):

@@ -10,6 +10,7 @@ import pytest
 
 from tilewise import UserError
 from tilewise.compile import build
+from tilewise.measure import task
 from tilewise.measure.backends import Setting
 from tilewise.measure.methods import tune
 from tilewise.measure.methods.tune import Tune
@@ -81,14 +82,14 @@ def work_of(study, device, folder, **changes):
 @pytest.fixture
 def ran(monkeypatch):
     """The jobs that are run, as (what was done with it, parameters, n), in order."""
-    jobs, run_jobs = [], tune.run_jobs
+    jobs, run_jobs = [], task.run_jobs
 
     def spied(waiting, device, config, samples, how):
         for key, row in run_jobs(waiting, device, config, samples, how):
             jobs.append((how, *(row[name] for name in ("tile", "mode", "n"))))
             yield key, row
 
-    monkeypatch.setattr(tune, "run_jobs", spied)
+    monkeypatch.setattr(task, "run_jobs", spied)
     return jobs
 
 
@@ -109,7 +110,7 @@ def test_every_variant_is_a_row_also_the_ones_that_fail(study, device, tmp_path)
 
 def test_a_stopped_run_goes_on_where_it_was(study, device, tmp_path, ran, monkeypatch):
     work = work_of(study, device, tmp_path)
-    spied = tune.run_jobs
+    spied = task.run_jobs
 
     def killed(*arguments):
         for count, answer in enumerate(spied(*arguments)):
@@ -118,7 +119,7 @@ def test_a_stopped_run_goes_on_where_it_was(study, device, tmp_path, ran, monkey
             yield answer
 
     with monkeypatch.context() as context:
-        context.setattr(tune, "run_jobs", killed)
+        context.setattr(task, "run_jobs", killed)
         with pytest.raises(KeyboardInterrupt):
             Tune().run(work)
     before = ran[:3]  # the fourth had run, but its row was never written
@@ -173,7 +174,7 @@ def clock(monkeypatch):
                 row |= {"time_ms": {2: 0.5, 4: 1.0, 8: 2.0}[chosen["tile"]], "noise": 0.01}
             yield job.key, row
 
-    monkeypatch.setattr(tune, "run_jobs", run_jobs)
+    monkeypatch.setattr(task, "run_jobs", run_jobs)
     return calls
 
 

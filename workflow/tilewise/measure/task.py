@@ -152,6 +152,26 @@ def run_jobs(
         jobs = jobs[finished:]
 
 
+def run_remembered(
+    jobs: Sequence[Job], work: Work, remembered: Journal, how: str = "measure", keys: Mapping[str, str] | None = None
+) -> dict[str, Row]:
+    """The rows of jobs by their keys, from the journal or else from a run; `keys` are those that the journal has."""
+    keys = keys or {job.key: job.key for job in jobs}
+    waiting = [job for job in jobs if keys[job.key] not in remembered.rows]
+    names = {job.key: job.point.label() for job in waiting}
+    found = run_jobs(waiting, work.device, work.config, work.samples, how)
+    for number, (key, row) in enumerate(found, 1):
+        remembered.add(keys[key], row, lasting=how == "measure")
+        LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
+    return {job.key: remembered.rows[keys[job.key]] for job in jobs}
+
+
+def by_operands(job: Job) -> tuple:
+    """Sorts jobs so that those come in a row that share their operands, which are made once for all of them."""
+    point = job.point
+    return point.multiply_adds, point.batch, point.dtype, point.n, point.p, point.m, point.kernel
+
+
 def _one_worker(
     jobs: Sequence[Job], device: Device, config: Mapping, samples: Path, how: str
 ) -> Iterator[tuple[int, Row]]:

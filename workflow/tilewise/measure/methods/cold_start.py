@@ -14,7 +14,7 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -97,24 +97,6 @@ def _in_fresh_process(jobs: Sequence[Job], seed: int) -> list[Row]:
     return rows
 
 
-class Stopwatch:
-    """Milliseconds from one lap to the next, by name."""
-
-    def __init__(self) -> None:
-        self.ms: dict[str, float] = {}
-        self.start = self.last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        """End the step `name` here."""
-        now = time.perf_counter()
-        self.ms[name] = 1000 * (now - self.last)
-        self.last = now
-
-    def stop(self) -> dict[str, float]:
-        """The laps and their total."""
-        return self.ms | {"total": 1000 * (self.last - self.start)}
-
-
 def main() -> None:
     """The fresh process: run the jobs one after the other, and print what their steps took and whether C is right."""
     request = pickle.load(sys.stdin.buffer)
@@ -126,7 +108,8 @@ def main() -> None:
         C = np.empty((point.n, point.m), result_of(dtype).stored)
         ms, stopped = {}, ""
         try:
-            ms = _call(job, {"A": A, "B": B, "C": C}, first=not found)
+            launcher = importlib.import_module(VENDOR.launcher)
+            ms = laps(launcher.whole_call(job, {"A": A, "B": B, "C": C}, first=not found))
         except Exception as error:  # whatever it is: the other calls are made in this process too
             stopped = message_of(error)
         found.append((ms, C, stopped))
@@ -139,13 +122,14 @@ def main() -> None:
     print(json.dumps(answer))
 
 
-def _call(job: Job, arrays: dict[str, np.ndarray], first: bool) -> dict[str, float]:
-    """One call as in source b; returns ms by step."""
-    launcher = importlib.import_module(VENDOR.launcher)
-    watch = Stopwatch()
-    for step in launcher.whole_call(job, arrays, first):
-        watch.lap(step)
-    return watch.stop()
+def laps(steps: Iterable[str]) -> dict[str, float]:
+    """Milliseconds of each step, which names itself when it is done, and their total."""
+    start = last = time.perf_counter()
+    ms = {}
+    for step in steps:
+        now = time.perf_counter()
+        ms[step], last = 1000 * (now - last), now
+    return ms | {"total": 1000 * (last - start)}
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ runtime, whose error a program compiled by nvcc prints. C is poisoned first, so 
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewise import UserError
 from tilewise.measure import where
@@ -28,8 +27,7 @@ from tilewise.study.sweeps import Reading
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A launch to try: `raised` says whether the kernel's limit of shared memory is raised before."""
 
     job: Job

@@ -3,20 +3,16 @@
 The rows are a table of their own: what a sweep times in three runs of seconds stays what the study's answers are from.
 """
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tilewise.measure.job import Job
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.task import Work, run_jobs
-from tilewise.measure.words import told
+from tilewise.measure.task import Work, by_operands, run_remembered
 from tilewise.study import columns
 from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import Reading
 
-LOG = logging.getLogger(__name__)
 #: What takes the place of the config's `timing`: a time of microseconds, which never settles, ends at `timeout_s`.
 BRIEFLY = {"min_samples": 3, "min_time_s": 0.05, "timeout_s": 0.4}
 
@@ -36,19 +32,8 @@ class Sizes(Method):
         timing = work.config["timing"] | BRIEFLY
         work = work._replace(config={**work.config, "timing": timing})
         jobs = work.jobs()
+        built = sorted((job for job in jobs if job.row["status"] not in NOT_BUILT), key=by_operands)
         with Journal(work.journal) as remembered:
-            known = {job.key: job.row for job in jobs if job.row["status"] in NOT_BUILT} | remembered.rows
-            waiting = sorted((job for job in jobs if job.key not in known), key=_operands)
-            names = {job.key: job.point.label() for job in waiting}
-            for number, (key, row) in enumerate(run_jobs(waiting, work.device, work.config, work.samples), 1):
-                remembered.add(key, row)
-                known[key] = row
-                LOG.info("%d/%d %s: %s", number, len(waiting), names[key], told(row))
-        rows = [known[job.key] for job in jobs]
+            found = run_remembered(built, work, remembered)
+        rows = [found.get(job.key, job.row) for job in jobs]
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
-
-
-def _operands(job: Job) -> tuple:
-    """What jobs share that come in a row: the operands, which are made once for all of them."""
-    point = job.point
-    return point.multiply_adds, point.batch, point.n, point.p, point.m, point.dtype

@@ -12,7 +12,7 @@ from tilewise.files import digest
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.task import Work, run_jobs
+from tilewise.measure.task import Work, by_operands, run_remembered
 from tilewise.study import columns, tuning
 from tilewise.study.device import REGISTER_UNIT, WARP
 from tilewise.study.points import Parameters, Point
@@ -45,24 +45,21 @@ class Tune(Method):
         work = work._replace(config={**work.config, "timing": timing})
         jobs = work.jobs()
         built = {name: its["instances"] for name, its in work.builds.items()}
-        queue = sorted(jobs, key=_operands)
+        queue = sorted(jobs, key=by_operands)
         with Journal(work.journal) as remembered:
             refused = {job.key: row for job in queue if (row := _refused(job, built, work.device.limits))}
-            screened = refused | _run(queue, refused, work, remembered, "screen")
+            waiting = [job for job in queue if job.key not in refused]
+            # A few runs are not a measurement: both are in one journal, under keys of their own.
+            keys = {job.key: digest(["screen", settings["runs"], job.key]) for job in waiting}
+            screened = refused | run_remembered(waiting, work, remembered, "screen", keys)
             best_few = _finalists(jobs, screened, work)
             finalists = [job for job in queue if job.point in best_few]
-            measured = _run(finalists, {}, work, remembered, "measure")
+            measured = run_remembered(finalists, work, remembered)
         best = chosen(finalists, measured)
         rows = [_variant(job, screened[job.key], measured.get(job.key), best, built, work) for job in jobs]
         found = [measured[job.key] for job in finalists]
         parameters = work.parameters
         return columns.frame(found, "measurements", parameters), columns.frame(rows, "tune", parameters)
-
-
-def _operands(job: Job) -> tuple:
-    """What jobs share that come in a row: the operands, and then the kernel."""
-    point = job.point
-    return point.multiply_adds, point.dtype, point.n, point.p, point.m, point.kernel
 
 
 def _refused(job: Job, built: Built, limits: Mapping[str, Any]) -> Row | None:
@@ -84,17 +81,6 @@ def _refused(job: Job, built: Built, limits: Mapping[str, Any]) -> Row | None:
                 message = f"not launched: {launch.instance} needs {wanted} {words}; the device allows {allowed}"
                 return job.row | {"status": Status.INVALID_LAUNCH, "message": message}
     return None
-
-
-def _run(jobs: Sequence[Job], known: Mapping[str, Row], work: Work, remembered: Journal, how: str) -> dict[str, Row]:
-    """The rows of jobs that are not known yet, from the journal or else from a run; by the jobs' keys."""
-    settings = work.config["tuning"]
-    # A few runs are not a measurement: both are in one journal, under keys of their own.
-    keys = {job.key: digest([how, settings["runs"], job.key]) if how == "screen" else job.key for job in jobs}
-    waiting = [job for job in jobs if job.key not in known and keys[job.key] not in remembered.rows]
-    for key, row in run_jobs(waiting, work.device, work.config, work.samples, how):
-        remembered.add(keys[key], row, lasting=how == "measure")
-    return {job.key: remembered.rows[keys[job.key]] for job in jobs if job.key not in known}
 
 
 def contest(point: Point) -> Contest:
