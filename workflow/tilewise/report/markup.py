@@ -33,7 +33,7 @@ _MISSING = "–"
 #: Columns that stay even if they are empty, because an empty one says that nothing was measured.
 _ALWAYS = {"time_ms", "measured", "message", "status"}
 #: A table of more columns is printed in smaller letters.
-_WIDE = 14
+_WIDE_FROM = 14
 #: A table of so many columns fits into one of the two columns of a printed page.
 _NARROW = 6
 #: Columns of long text.
@@ -116,7 +116,7 @@ class _Table:
             name: label.replace("GFLOP/s", "TFLOP/s") if large else label for name, (_, label) in self.columns.items()
         }
         heads = [(f"{self._kind(name)}{kinds[name]}", label) for name, label in labels.items()]
-        label, wide = _words(caption.split(".")[0]), " wide" if len(self.columns) > _WIDE else ""
+        label, wide = _words(caption.split(".")[0]), " wide" if len(self.columns) > _WIDE_FROM else ""
         return pieces().table(f"{kind}{wide}", label, Markup(caption), groups, heads, lines, bool(kind))
 
     def _line(self, row: Mapping[str, Any], orders: Mapping[str, str]) -> tuple[str, str, list[tuple]]:

@@ -20,8 +20,8 @@ class Spec(SimpleNamespace):
 
 FILE = Path(__file__).with_name("figures.yaml")
 _DATA = read_yaml(FILE)
-_KEYS = read_yaml(SCHEMAS / "figures.schema.yaml")["$defs"]["figures"]["additionalProperties"]["properties"]
-_DEFAULTS = {key: facts["default"] for key, facts in _KEYS.items() if "default" in facts}
+_ALLOWED = read_yaml(SCHEMAS / "figures.schema.yaml")["$defs"]["figures"]["additionalProperties"]["properties"]
+_DEFAULTS = {key: facts["default"] for key, facts in _ALLOWED.items() if "default" in facts}
 #: The kernels in the order in which they got their looks; the figures by their part of figures.yaml and their name.
 LOOKS = _DATA.pop("looks")
 SPECS = {part: {name: Spec(**_DEFAULTS | entry) for name, entry in own.items()} for part, own in _DATA.items()}

@@ -61,8 +61,8 @@ _OPERATIONS: dict[type, tuple[str, Callable]] = {
 }
 _SIGNS = " ".join(sign for sign, _ in _OPERATIONS.values())
 #: What the code of an expression finds in addition to the names that it is given: arithmetic by its signs, too.
-_KNOWN = {"__builtins__": {}, **FUNCTIONS, **CONSTANTS, **{s: _for_numbers(s, o) for s, o in _OPERATIONS.values()}}
-_PARTS = ast.Name | ast.BoolOp | ast.IfExp | ast.List | ast.Tuple | ast.Subscript | ast.keyword
+_SCOPE = {"__builtins__": {}, **FUNCTIONS, **CONSTANTS, **{s: _for_numbers(s, o) for s, o in _OPERATIONS.values()}}
+_NODES = ast.Name | ast.BoolOp | ast.IfExp | ast.List | ast.Tuple | ast.Subscript | ast.keyword
 _SYNTAX = ast.expr_context | ast.boolop | ast.operator | ast.unaryop | ast.cmpop
 
 
@@ -81,11 +81,11 @@ def _is_part(node: ast.AST) -> bool:
             return not any(isinstance(op, ast.Is | ast.IsNot) for op in ops)
         case ast.Call(func=function, keywords=keywords):
             return isinstance(function, ast.Name) and all(each.arg for each in keywords)
-    return isinstance(node, _PARTS | _SYNTAX)
+    return isinstance(node, _NODES | _SYNTAX)
 
 
 class _Guarded(ast.NodeTransformer):
-    """Raises SyntaxError for what is no part of an expression, and makes arithmetic a call of one of _KNOWN."""
+    """Raises SyntaxError for what is no part of an expression, and makes arithmetic a call of one of _SCOPE."""
 
     def visit(self, node: ast.AST) -> Any:
         if not _is_part(node):
@@ -124,7 +124,7 @@ def evaluate(expression: Any, variables: Mapping[str, Any]) -> Any:
         return expression
     if expression in variables:  # most are a name, for which nothing needs to be compiled
         return variables[expression]
-    return eval(_code(expression, variables), _KNOWN, variables)
+    return eval(_code(expression, variables), _SCOPE, variables)
 
 
 def check(expression: Any, variables: Iterable[str]) -> None:
