@@ -17,7 +17,7 @@ SHORT = 0.01
 #: A point differs from card to card if its times are further apart, in %.
 CARDS_DIFFER = 3
 #: So far, in ms, the times of a launch on two machines may be apart (docs/comparing.md).
-LAUNCH = 0.0025
+LAUNCH_MS = 0.0025
 
 
 def between_runs(evidence: Evidence) -> pd.DataFrame:
@@ -115,7 +115,7 @@ def _by_point(evidence: Evidence) -> pd.DataFrame:
 
 
 def _why(row: Mapping[str, Any]) -> str:
-    if row["high_ms"] - row["low_ms"] <= LAUNCH:
+    if row["high_ms"] - row["low_ms"] <= LAUNCH_MS:
         return "no more apart than launches on two machines"
     # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
     if row["high_cycles"] / row["low_cycles"] - 1 <= row["cards_percent"] / 200:
