@@ -73,5 +73,5 @@ tidied := kernels/emulator/*/*.cpp kernels/emulator/include/cuda_pipeline.h kern
 clang-format := python -c 'import clang_format; clang_format.clang_format()'
 clang-tidy := python -c 'import clang_tidy; clang_tidy.clang_tidy()'
 # One file for each extra of pyproject.toml, whole in itself; they agree because they come from one resolution.
-extras := compiler gpu notebook triton test
+extras := compiler gpu notebook triton languages test
 exported := --quiet --frozen --no-emit-project --no-annotate --no-header

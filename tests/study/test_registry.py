@@ -93,7 +93,7 @@ def test_a_condition_that_a_point_breaks_is_named():
     [
         ({"kind": "library", "dtypes": ["float"]}, "title"),
         ({"title": "x", "kind": "cuda", "dtypes": ["float"]}, "source"),
-        ({"title": "x", "kind": "gpu", "dtypes": ["float"]}, "cuda, triton, host or library"),
+        ({"title": "x", "kind": "gpu", "dtypes": ["float"]}, "cuda, triton, gluon, numba, .* host or library"),
         ({"title": "x", "kind": "library", "dtypes": ["quad"]}, "float, double, int32, int8, half, bfloat16 and tf32"),
         ({"title": "x", "kind": "library", "dtypes": ["float"], "tiles": 1}, "'tiles'"),
         ({"title": "x", "kind": "library", "dtypes": ["float"]}, "the libraries are cublas and numpy"),
@@ -305,7 +305,7 @@ def test_a_registry_is_loaded_as_its_files_are(tmp_path):
 
 def test_every_source_has_an_entry():
     sources = {kernel.path for kernel in REGISTRY.values() if kernel.source}
-    patterns = ("textbook/*.cu", "ladder/*.cu", "host/*.cpp", "triton/*.py")
+    patterns = ("textbook/*.cu", "ladder/*.cu", "host/*.cpp", "languages/*/*.py")
     assert {path for pattern in patterns for path in KERNELS.glob(pattern)} == sources
 
 

@@ -1,11 +1,12 @@
 """Who makes the GPUs that are measured: what only one vendor's tools can do or say."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from tilewise.nvidia import card, gpus, ncu, nvml, nvrtc, occupancy, sass
+from tilewise.nvidia import card, gpus, languages, ncu, nvml, nvrtc, occupancy, sass
+from tilewise.study.kernel import Kind
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Vendor:
     architecture: Callable[..., str]
     cannot_run: Callable[..., str]
     compile_cubin: Callable[..., tuple[bytes, dict[str, Any]]]
+    languages: Mapping[Kind, languages.Language]
     # What explains a kernel
     occupancy: Callable[..., occupancy.Occupancy]
     active_blocks: Callable[[], Callable[..., int]]
@@ -52,7 +54,10 @@ class Vendor:
 
 VENDOR = Vendor(
     library="cuBLAS",
-    packages=("cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc"),
+    packages=(
+        *("cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc"),
+        *dict.fromkeys(language.package for language in languages.LANGUAGES.values()),
+    ),
     launched_by=("cuda_driver", "cuda-bench"),
     library_versions=("cublas", "cuda_runtime"),
     compiler_version="nvrtc",
@@ -72,6 +77,7 @@ VENDOR = Vendor(
     architecture=nvrtc.architecture,
     cannot_run=nvrtc.cannot_run,
     compile_cubin=nvrtc.compile_cubin,
+    languages=languages.LANGUAGES,
     occupancy=occupancy.occupancy,
     active_blocks=occupancy.active_blocks,
     main_loop=sass.main_loop_of,

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 from tilewise import UserError
 from tilewise.compile import cpp
 from tilewise.compile.cpp import compile_library, include_options
-from tilewise.compile.languages import LANGUAGES, compiler
 from tilewise.files import digest, processes, read_json, replacing, write_json
 from tilewise.microscope.compile import build as build_emulated
 from tilewise.microscope.compile import sources as emulator_sources
@@ -26,7 +26,7 @@ HOST_FLAGS = ("-O3",)
 LIBRARY_INSTANCES = 16
 #: What `build` made, by kernel: `unsupported`, the reason why the machine cannot run it or "", and `instances`. Each of
 #: these has its `sha256` (of sources, options and target), and either the compiler's first `error` or the `file` and
-#: the `symbol` in it; a cubin also `registers`, `shared_bytes` (static) and `spill_bytes`.
+#: the `symbol` in it; a cubin also `compile_s`, and of CUDA C++ `registers`, `shared_bytes` (static) and `spill_bytes`.
 Builds = dict[str, dict[str, Any]]
 
 
@@ -36,7 +36,8 @@ def unsupported(kernel: Kernel, device: Device) -> str:
         return ""
     if device.backend == "emulator":
         return "" if kernel.emulated else f"not emulated: {kernel.reason}"
-    if kernel.kind in LANGUAGES and (why := LANGUAGES[kernel.kind].missing()):
+    language = VENDOR.languages.get(kernel.kind)
+    if language and (why := language.missing()):
         return why
     return VENDOR.cannot_run(kernel, device.gpu["compute_capability"])
 
@@ -67,7 +68,7 @@ def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
         return " ".join(HOST_FLAGS), device.host_compiler
     if device.backend == "emulator":
         return "emulator", device.host_compiler
-    standard = str(kernel.kind) if kernel.kind in LANGUAGES else VENDOR.standard
+    standard = str(kernel.kind) if kernel.kind in VENDOR.languages else VENDOR.standard
     return VENDOR.architecture(kernel, device.gpu["compute_capability"]), standard
 
 
@@ -132,7 +133,8 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
     """The calls of a compiler that some instances need; `entries` holds the sha256 of each."""
     instances, on_gpu = list(entries), kernel.launched and device.backend == "gpu"
     if on_gpu:
-        made_by = compiler(kernel.kind) if kernel.kind in LANGUAGES else VENDOR.compiler()
+        language = VENDOR.languages.get(kernel.kind)
+        made_by = language.compiler if language else VENDOR.compiler()
     else:
         made_by = digest([cpp.compiler(), cpp.version(), _emulator_sha256() if kernel.launched else ""])
     size = 1 if on_gpu else LIBRARY_INSTANCES
@@ -169,8 +171,13 @@ def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
 def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
     kernel, instances = unit.kernel, unit.instances
     if kernel.launched and unit.device.backend == "gpu":
-        compile_cubin = LANGUAGES.get(kernel.kind, VENDOR).compile_cubin
+        language = VENDOR.languages.get(kernel.kind)
+        if language:
+            language.prepare()
+        start = time.perf_counter()
+        compile_cubin = language.compile_cubin if language else VENDOR.compile_cubin
         cubin, facts = compile_cubin(kernel, instances[0], unit.device.gpu["compute_capability"])
+        facts |= {"compile_s": time.perf_counter() - start}
         cubin_path = unit.path.with_name(f"{unit.path.name}.cubin")
         with replacing(cubin_path) as temporary:
             temporary.write_bytes(cubin)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewise.compile.build import Builds, sha256_of
-from tilewise.compile.languages import LANGUAGES
 from tilewise.files import digest
 from tilewise.study import columns
 from tilewise.study.device import Device
@@ -75,6 +74,7 @@ def prepare(
             for launch in plan.launches
         )
         plan = dataclasses.replace(plan, launches=launches)
+        row["compile_s"] = own.get("compile_s")
         if product and "registers" in own:
             row["registers"] = own["registers"]
             row["shared_bytes"] = own["shared_bytes"] + product.dynamic_shared_bytes
@@ -148,8 +148,8 @@ def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, An
     """
     versions = device.versions
     if backend == "cuda":
-        language = LANGUAGES.get(kernel.kind)
-        compiler = [language.DISTRIBUTION if language else VENDOR.compiler_version]
+        language = VENDOR.languages.get(kernel.kind)
+        compiler = [language.package if language else VENDOR.compiler_version]
         used = [*VENDOR.launched_by, *(VENDOR.library_versions if kernel.library else compiler)]
         gpu = {name: device.gpu.get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}

@@ -10,12 +10,11 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.compile import cpp
-from tilewise.compile.languages import DISTRIBUTIONS
 from tilewise.measure import where
 from tilewise.study.device import EMULATED_LIMITS, Device
 from tilewise.vendor import VENDOR
 
-PACKAGES = ("snakemake", "numpy", "pandas", *VENDOR.packages, *DISTRIBUTIONS)
+PACKAGES = ("snakemake", "numpy", "pandas", *VENDOR.packages)
 
 
 def capture(platform: str, backend: str) -> Device:

@@ -17,7 +17,7 @@ from cupy.cuda import runtime
 from tilewise import UserError
 from tilewise.measure.job import Job
 from tilewise.study.device import DEFAULT_SHARED_BYTES
-from tilewise.study.launch import Array, Launch, TensorMap
+from tilewise.study.launch import Array, Launch, TensorMap, Value
 from tilewise.study.precision import PRECISIONS
 
 _FUNCTION = driver.CUfunction_attribute
@@ -54,11 +54,12 @@ def done(answer: tuple) -> Any:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel that is loaded: its handle, registers of a thread, bytes of static shared memory, and the sizes in bytes
-    of its parameters."""
+    """A kernel that is loaded: its handle, registers and bytes of local memory of a thread, bytes of static shared
+    memory, and the sizes in bytes of its parameters."""
 
     handle: Any
     registers: int
+    local_bytes: int
     static_shared_bytes: int
     parameter_bytes: tuple[int, ...]
 
@@ -82,6 +83,7 @@ def _loaded(file: str, symbol: str, device: int) -> Function:
     return Function(
         handle,
         done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_NUM_REGS, handle)),
+        done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, handle)),
         done(driver.cuFuncGetAttribute(_FUNCTION.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)),
         tuple(sizes),
     )
@@ -131,7 +133,7 @@ class Product:
         name = product.instance if product else None
         [(function, launch)] = [pair for pair in zip(self.functions, job.launches) if pair[1].instance == name][-1:]
         shared = function.static_shared_bytes + launch.dynamic_shared_bytes
-        return {"registers": function.registers, "shared_bytes": shared}
+        return {"registers": function.registers, "shared_bytes": shared, "local_bytes": function.local_bytes}
 
 
 def whole_call(job: Job, arrays: Mapping[str, Any], first: bool) -> Iterator[str]:
@@ -192,7 +194,12 @@ def _packed(argument: Any, addresses: Mapping[str, int]) -> tuple[Any, int, int]
     if isinstance(argument, TensorMap):
         tensor = tensor_map(argument, addresses[argument.array])
         return tensor, int(tensor.getPtr()), 128
-    value = ctypes.c_void_p(addresses[argument.name]) if isinstance(argument, Array) else argument.packed()
+    if isinstance(argument, Value):
+        held = ctypes.create_string_buffer(argument.data, len(argument.data))
+        for place, name in argument.pointers:
+            ctypes.c_void_p.from_buffer(held, place).value = addresses[name]
+        return held, ctypes.addressof(held), len(held)
+    value: Any = ctypes.c_void_p(addresses[argument.name]) if isinstance(argument, Array) else argument.packed()
     return value, ctypes.addressof(value), ctypes.sizeof(value)
 
 

@@ -85,6 +85,13 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
     return bytes(code.code), {"symbol": name} | _resources(log.getvalue(), name)
 
 
+def assembled(ptx: str, arch: str) -> bytes:
+    """The cubin of a PTX program for a target such as "sm_90", by the linker of the package nvidia-nvjitlink."""
+    from cuda.core import Program, ProgramOptions
+
+    return bytes(Program(ptx, "ptx", ProgramOptions(arch=arch)).compile("cubin").code)
+
+
 def _toolkit() -> list[Path]:
     """The folders of CUDA's own headers, such as cuda_bf16.h and those of its C++ library, as far as they are here."""
     from cuda.pathfinder import find_nvidia_header_directory

@@ -1,8 +1,9 @@
 """A kernel as an entry of the registry describes it, and what it runs for a point."""
 
+import ctypes
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from functools import cached_property
@@ -21,6 +22,7 @@ from tilewise.study.launch import (
     Plan,
     TensorMap,
     Three,
+    Value,
     Workspace,
     number_types,
 )
@@ -34,6 +36,11 @@ class Kind(StrEnum):
 
     CUDA = auto()
     TRITON = auto()
+    GLUON = auto()
+    NUMBA = auto()
+    CUTILE = auto()
+    WARP = auto()
+    CUTE = auto()
     HOST = auto()
     LIBRARY = auto()
 
@@ -291,12 +298,30 @@ def _by(sizes: Three) -> str:
 def _argument(key: str, argument: Any, at: _Values, workspaces: Mapping[str, Workspace]) -> Argument:
     if isinstance(argument, Mapping) and "tensor_map" in argument:
         return _tensor_map(key, argument, at, workspaces)
+    if isinstance(argument, Mapping) and "struct" in argument:
+        return _struct(f"{key}.struct", argument["struct"], at, workspaces)
     if isinstance(argument, Mapping):
         [(kind, expression)] = argument.items()
         return _number(key, at.point.dtype if kind == "dtype" else kind, expression, at)
     if argument in ("A", "B", "C", *workspaces):
         return Array(argument)
     return _number(key, "int", argument, at)
+
+
+def _struct(key: str, members: Sequence, at: _Values, workspaces: Mapping[str, Workspace]) -> Value:
+    """A struct by value, whose members lie as C has them."""
+    fields, packed, arrays = [], {}, {}
+    for number, entry in enumerate(members):
+        name, member = f"member_{number}", _argument(key, entry, at, workspaces)
+        if isinstance(member, Array):
+            arrays[name] = member.name
+            fields.append((name, ctypes.c_void_p))
+        elif isinstance(member, Number):
+            packed[name] = member.packed()
+            fields.append((name, member.ctype))
+    layout = type("Struct", (ctypes.Structure,), {"_fields_": fields})
+    pointers = tuple((getattr(layout, name).offset, array) for name, array in arrays.items())
+    return Value(bytes(layout(**packed)), "o", f"struct of {ctypes.sizeof(layout)} B", pointers)
 
 
 def _number(key: str, kind: str, expression: Any, at: _Values) -> Number:

@@ -125,6 +125,8 @@ def _check_expressions(kernel: Kernel, place: str) -> None:
 def _expressions_of(argument: Any, kernel: Kernel) -> list[Any]:
     if isinstance(argument, Mapping) and "tensor_map" in argument:
         return [*argument["box"], *argument.get("strides", ()), argument.get("swizzle", 0)]
+    if isinstance(argument, Mapping) and "struct" in argument:
+        return [each for member in argument["struct"] for each in _expressions_of(member, kernel)]
     if isinstance(argument, Mapping):
         return list(argument.values())
     return [] if argument in ("A", "B", "C", *kernel.workspaces) else [argument]
@@ -149,8 +151,13 @@ def _check_tuning(kernel: Kernel, place: str) -> None:
 
 def _touches_operands(launch: LaunchEntry) -> bool:
     """Whether the launch is called with A, B or C, whose type its function must then know."""
-    names = {a.get("tensor_map") if isinstance(a, Mapping) else a for a in launch.arguments}
-    return bool(names & {"A", "B", "C"})
+    return any(_names(argument) & {"A", "B", "C"} for argument in launch.arguments)
+
+
+def _names(argument: Any) -> set[str]:
+    if isinstance(argument, Mapping):
+        return set().union(*map(_names, argument.get("struct", [argument.get("tensor_map")])))
+    return {argument}
 
 
 def _check_source(kernel: Kernel, place: str) -> None:

@@ -1,6 +1,8 @@
 """The files of a kernel: its source, and the headers that it includes, at any depth."""
 
+import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +57,36 @@ def files_of(path: Path) -> list[Path]:
     found: dict[Path, None] = {}
     _collect(path, found)
     return list(found)
+
+
+def lines_of_code(paths: Iterable[Path]) -> int:
+    """How many lines of some files hold code: not blank lines, comments, docstrings, and what imports or includes."""
+    return sum(len(_python(text) if path.suffix == ".py" else _cpp(text)) for path in paths for text in [code_of(path)])
+
+
+def _python(text: str) -> list[str]:
+    """The lines of Python code."""
+    left_out = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.stmt) and _no_code(node)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    numbered = enumerate(text.splitlines(), 1)
+    return [each for number, each in numbered if number not in left_out and each.partition("#")[0].strip()]
+
+
+def _no_code(node: ast.stmt) -> bool:
+    docstring = (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    return docstring or isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def _cpp(text: str) -> list[str]:
+    """The lines of C++ code; comments are blanks, but the ends of their lines stay."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.DOTALL)
+    return [line for line in text.splitlines() if line.strip() and not re.match(r"\s*#\s*(include|pragma once)", line)]
 
 
 def _collect(path: Path, found: dict[Path, None]) -> None:

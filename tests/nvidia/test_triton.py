@@ -1,6 +1,6 @@
 """Triton's kernels: compiled ahead of time if the wheel is there, rows that say so if it is not."""
 
-import importlib.util
+import importlib.metadata
 import sys
 import types
 
@@ -8,13 +8,16 @@ import pytest
 from builders import work_of
 
 from tilewise import UserError
-from tilewise.compile import build, triton
+from tilewise.compile import build
+from tilewise.nvidia.languages import LANGUAGES
 from tilewise.study import registry
 from tilewise.study.device import Device
+from tilewise.study.kernel import Kind
 from tilewise.study.points import point
 
 KERNELS = registry.load()
-OURS = [kernel for kernel in KERNELS.values() if kernel.kind == "triton"]
+OURS = [kernel for kernel in KERNELS.values() if kernel.source == "languages/triton/matmul.py"]
+TRITON = LANGUAGES[Kind.TRITON]
 GPU = Device(
     "h200",
     "gpu",
@@ -39,9 +42,13 @@ def test_an_instance_says_what_triton_needs_to_know():
 
 
 def test_without_the_wheel_the_rows_say_so(monkeypatch, config, tmp_path):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", absent)
     [job] = work_of([at()], KERNELS, GPU, config, tmp_path).jobs()
-    assert job.row["status"] == "unsupported" and "pip install -r requirements/triton.txt" in job.row["message"]
+    assert job.row["status"] == "unsupported"
+    assert "triton is missing: `pip install -r requirements/triton.txt`" in job.row["message"]
 
 
 def test_on_the_emulator_the_rows_say_so(device, config, tmp_path):
@@ -55,8 +62,11 @@ def played(monkeypatch):
     asked = []
 
     class Function:
+        def is_gluon(self):
+            return False
+
         def __init__(self, arg_names, fixed):
-            self.arg_names = arg_names
+            self.__name__, self.arg_names = "matmul", arg_names
             self.params = [types.SimpleNamespace(name=n, is_constexpr=n in fixed) for n in arg_names]
 
     def jit(function):
@@ -74,12 +84,14 @@ def played(monkeypatch):
     language = types.ModuleType("triton.language")
     language.constexpr = "constexpr"
     modules = {name: types.ModuleType(name) for name in ("triton", "triton.backends", "triton.backends.compiler")}
+    modules |= {name: types.ModuleType(name) for name in ("triton.experimental", "triton.experimental.gluon")}
     modules |= {"triton.compiler": types.ModuleType("triton.compiler"), "triton.language": language}
     modules["triton"].jit, modules["triton"].compile, modules["triton"].language = jit, compiled, language
     modules["triton"].knobs = types.SimpleNamespace(cache=types.SimpleNamespace(dir="before"))
     modules["triton.backends.compiler"].GPUTarget = lambda *given: types.SimpleNamespace(arch=given[1], given=given)
     modules["triton.compiler"].ASTSource = lambda *given: given
-    modules["triton"].__spec__ = types.SimpleNamespace()
+    modules["triton.experimental.gluon"].GluonASTSource = None
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.9.0")
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     return asked
@@ -107,9 +119,9 @@ def test_what_triton_is_asked(played, config, tmp_path, aligned):
 def test_what_does_not_compile_says_why(played):
     instance = "matmul<float, 64, 128, 32, 8, ieee, 4, 10, true>"
     with pytest.raises(UserError, match=r"matmul.py: .* does not compile for sm_90: out of resource: shared memory"):
-        triton.compile_cubin(KERNELS["triton"], instance, "9.0")
+        TRITON.compile_cubin(KERNELS["triton"], instance, "9.0")
     with pytest.raises(UserError, match=r"takes 6 arguments and 5 constants .*; the entry gives 6 and 4, with 2 times"):
-        triton.compile_cubin(KERNELS["triton"], "matmul<float, 64, 128, 32, 8, 4, 3, true>", "9.0")
+        TRITON.compile_cubin(KERNELS["triton"], "matmul<float, 64, 128, 32, 8, 4, 3, true>", "9.0")
 
 
 @pytest.mark.parametrize("kernel", OURS, ids=lambda kernel: kernel.name)
@@ -117,7 +129,7 @@ def test_every_type_really_compiles(kernel):
     pytest.importorskip("triton")
     for dtype in kernel.dtypes:
         for m in (512, 510):
-            cubin, entry = triton.compile_cubin(kernel, kernel.plan(at(kernel.name, dtype, m=m)).instances[0], "9.0")
+            cubin, entry = TRITON.compile_cubin(kernel, kernel.plan(at(kernel.name, dtype, m=m)).instances[0], "9.0")
             assert cubin[:4] == b"\x7fELF" and entry["symbol"] == "matmul" and entry["dynamic_shared_bytes"] > 0
 
 
@@ -126,6 +138,6 @@ def test_the_tuned_space_fits_a_multiprocessor(config):
     from tilewise.study.sweeps import expand
 
     points = expand(config, KERNELS, "triton")
-    ours = [p for p in points if KERNELS[p.kernel].kind == "triton"]
+    ours = [p for p in points if KERNELS[p.kernel] in OURS]
     assert len({(p.kernel, p.dtype) for p in ours}) == 4 and len(ours) >= 30
     assert all(launch.threads <= 1024 for p in ours for launch in KERNELS[p.kernel].plan(p).launches)
