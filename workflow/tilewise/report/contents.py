@@ -13,6 +13,7 @@ from tilewise.explain import (
     by_size,
     climb,
     grades,
+    languages,
     profiles,
     runs,
     scatter,
@@ -34,6 +35,7 @@ _OF_EVIDENCE = {
     blocks: ("block_shapes", "double_cost", "few_blocks"),
     by_size: ("at_every_size", "size_ranges"),
     climb: ("tile_counts",),
+    languages: ("by_language",),
     grades: ("spread_of_exponents",),
     profiles: ("profiled",),
     runs: ("cards", "company", "durations", "failures", "not_emulated", "parts", "provenance", "verification"),
@@ -82,6 +84,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
 }
 #: The figures beside those of tasks and of `figures.OVERVIEW`.
 FIGURES: dict[str, Callable[[Any], Any]] = {
+    "lines_and_share": lambda page: figures.draw("lines_and_share", page.evidence),
     "platforms": lambda page: figures.draw("platforms", page.both),
     "rungs_double": lambda page: figures.rungs(page.rungs("ladder_double"), page.evidence),
     "rungs_on_both": lambda page: figures.rungs(climb.rungs(climb.climb(page.both, climb.CLIMB), page.both), page.both),
@@ -100,6 +103,8 @@ TASKS: dict[str, tuple[str, ...]] = {
     "past_the_peak": (climb.CLIMB, "float_accuracy"),
     "tuning": ("tune",),
     "at_every_size": ("sizes",),
+    "by_language": (languages.TASK,),
+    "lines_and_share": (languages.TASK,),
     "size_ranges": ("sizes",),
     "rate_over_size": ("sizes",),
     "shape_map": ("sizes",),

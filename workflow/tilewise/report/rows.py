@@ -131,6 +131,12 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return rows.assign(rank=rank, float_peak=rows["platform"].map(floats)).sort_index()
 
 
+def lines_and_share(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Of the languages' largest products what has lines and a share of cuBLAS; each kernel is named."""
+    rows = timings.largest(rows[rows["lines"].notna() & rows["percent_of_anchor"].notna()])
+    return rows.assign(rank=range(len(rows)), lines=rows["lines"].astype("float64"))
+
+
 def in_order(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Kernels in the registry's order, the libraries last."""
     order = {name: place for place, name in enumerate(evidence.kernels)}

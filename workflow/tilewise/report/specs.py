@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewise import UserError
-from tilewise.explain import by_size, climb, grades, timings, traffic, tuned
+from tilewise.explain import by_size, climb, grades, languages, timings, traffic, tuned
 from tilewise.report import rows, tables
 from tilewise.study.schema import SCHEMAS, read_yaml, validate
 
@@ -26,7 +26,7 @@ _DEFAULTS = {key: facts["default"] for key, facts in _ALLOWED.items() if "defaul
 LOOKS = _DATA.pop("looks")
 SPECS = {part: {name: Spec(**_DEFAULTS | entry) for name, entry in own.items()} for part, own in _DATA.items()}
 #: Where the tables are that an entry may name.
-_OF_ROWS = (tables, by_size, climb, grades, timings, traffic, tuned, rows)
+_OF_ROWS = (tables, by_size, climb, grades, languages, timings, traffic, tuned, rows)
 
 
 def table_of(name: str) -> Any:

@@ -1,0 +1,51 @@
+"""What the same product costs and reaches in each language: the task `languages`, beside cuBLAS and our best kernel."""
+
+import pandas as pd
+
+from tilewise.evidence import Evidence
+from tilewise.explain.timings import beside_anchor, best, by_shape, describe
+from tilewise.study.columns import SHAPE
+from tilewise.study.kernel import Kind
+from tilewise.study.sources import lines_of_code
+from tilewise.study.status import Status
+from tilewise.vendor import VENDOR
+
+TASK = "languages"
+
+
+def by_language(evidence: Evidence) -> pd.DataFrame:
+    """The best row of each kernel, type and shape, with its language, its lines of code and its shares in %.
+
+    percent_of_anchor is the share of cuBLAS, percent_of_cuda that of the fastest kernel of CUDA C++ in the task; a row
+    that did not run keeps its place, with its status and message.
+    """
+    rows = describe(evidence.of(TASK).gpu, evidence)
+    table = by_shape(beside_anchor(best(rows), rows, evidence))
+    kernels = [evidence.kernels.get(name) for name in table["kernel"]]
+    table = table.assign(
+        language=pd.Series([language_of(kernel.kind) if kernel else "" for kernel in kernels], dtype="str"),
+        version=pd.Series(
+            [_version(evidence, platform, kernel) for platform, kernel in zip(table["platform"], kernels)], dtype="str"
+        ),
+        lines=pd.Series([_lines(kernel) for kernel in kernels], dtype="Int64"),
+    )
+    case = ["platform", "dtype", *SHAPE]
+    ran = table[(table["language"] == language_of(Kind.CUDA)) & (table["status"] == Status.OK)]
+    fastest = ran.groupby(case, as_index=False)["time_ms"].min().rename(columns={"time_ms": "cuda_ms"})
+    table = table.merge(fastest, how="left", on=case)
+    return table.assign(percent_of_cuda=100 * table["cuda_ms"] / table["time_ms"]).drop(columns="cuda_ms")
+
+
+def language_of(kind: Kind) -> str:
+    """The name of the language of a kind of kernel."""
+    language = VENDOR.languages.get(kind)
+    return language.name if language else {Kind.CUDA: "CUDA C++", Kind.LIBRARY: "library"}.get(kind, str(kind))
+
+
+def _version(evidence, platform, kernel):
+    language = VENDOR.languages.get(kernel.kind) if kernel else None
+    return evidence.device(platform).versions.get(language.package, "") if language else ""
+
+
+def _lines(kernel):
+    return lines_of_code(kernel.files) if kernel and kernel.source else None
