@@ -53,7 +53,7 @@ The next tile arrives while this one is multiplied. A copy that bypasses the reg
 One thread fetches for all, ahead of them. The producer's warp group transposes A.
 The last tiles are cut into equal shares. Small products separate the last rungs.
 Two halves hold nearly all of a float, and three products nearly all of a product.
-The device decides how each 64 of k is multiplied.
+The device decides how each 64 of k is multiplied. A sum of products, computed from remainders alone.
 Two blocks share the tiles they fetch, and compute one tile after another."""
 TABLES, FIGURES, PICTURES = (
     re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES, PICTURES)
