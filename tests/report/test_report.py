@@ -28,7 +28,8 @@ Float results. Products of bytes. Double results.
 The accuracy gate. Triton. Energy. Every point in every language. Languages in numbers.
 Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
-Own kernels and the library at every size. Every kernel at every size. Grades and rates. Grades, test by test.
+Own kernels and the library at every size. Every kernel at every size. Every kernel at every batch. Calls.
+Grades and rates. Grades, test by test.
 Verified points. Provenance. Parts of the run. How long it took. Limited by. Counters at full size."""
 FIGURES = """
 Rates on the CPU. Rate over the shape of the block, float. Rate over the shape of the block, double.
@@ -40,7 +41,7 @@ How near the roofs come to the peak. Roofline, float. Rates of the variants by r
 Every rung against its limits, float. What the innermost loop of each kernel is made of.
 Every rung against its limits, double. Rates in short numbers on the tensor cores. Rate over size.
 The ratio to cuBLAS at each shape. How many moduli a spread of exponents needs.
-Rates of products of bytes. Rates of double results.
+Rates of products of bytes. Rates of double results. Rates of batches. A call compared with CuPy's.
 Products of floats, and the peak of the float units. Accuracy against rate. Errors as multiples of SGEMM's.
 Operations per joule. Lines against share of cuBLAS. Climb. Last rungs."""
 PICTURES = """
