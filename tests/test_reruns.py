@@ -193,6 +193,7 @@ REGISTRY = {
     "least": (put(*MINE, "least", value={"tile": 1}), NONE, NONE),
     "requires": (put(*PLAIN, "requires", value=["tile < 32"]), {"one"}, {"one"}),
     "reads_c": (put(*PLAIN, "reads_c", value=True), {"one"}, {"one"}),
+    "batched": (put(*PLAIN, "batched", value=True), NONE, NONE),
     "architecture": (put("special", "architecture", value="100a"), {"three"}, NONE),
     "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
     "faulty": (lambda kernels: kernels.update(wrong=FAULTY), NONE, NONE),

@@ -13,10 +13,11 @@ from tilewise.measure import task as measure
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.tune import Tune
 from tilewise.study import columns, registry
-from tilewise.study.points import point
-from tilewise.study.sweeps import Target, expand
+from tilewise.study.points import Point, point
+from tilewise.study.sweeps import Reading, Target, expand
 
 pytestmark = pytest.mark.gpu
+BATCHED = Reading(batches=True)
 LIBRARIES = [
     ("cublas", "float"),
     ("cublas", "double"),
@@ -114,6 +115,34 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kerne
     assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
     assert set(rows.status[too_short]) <= {"ok", "incorrect"}
     assert set(rows.status[too_short & (rows.n == 1021)]) == {"incorrect"}, "a million sums of one product"
+
+
+#: A batch and its ragged shape; rows of 16 B and of others, tiles that end in the middle of a matrix.
+BATCHES = [
+    (1, 33, 35, 70),
+    (3, 33, 35, 70),
+    (7, 130, 40, 200),
+    (5, 129, 65, 257),
+    (300, 1, 16, 8),
+    (8, 1024, 1024, 1024),
+]
+
+
+def test_every_product_of_a_batch_is_right_on_ragged_shapes(work, config, kernels):
+    asked = {(at.kernel, at.dtype, at.parameters): at for at in expand(config, kernels, "batches", reading=BATCHED)}
+    short = [("batched_wgmma", "half", at.parameters) for at in asked.values() if at.kernel == "batched_wgmma"]
+    every = [*asked, *short, ("cublas", "double", ()), ("cublas_half", "half", ())]
+    points = [
+        Point("t", kernel, dtype, n, p, m, parameters, batch)
+        for batch, n, p, m in BATCHES
+        for kernel, dtype, parameters in every
+    ]
+    points.sort(key=lambda at: (at.batch, at.n, at.p, at.m, at.dtype))
+    work = work(points)
+    rows = [row for _, row in measure.run_jobs(work.jobs(), work.device, work.config, work.samples, "screen")]
+    assert len(rows) == len(points)
+    wrong = [(row["kernel"], row["dtype"], row["message"]) for row in rows if row["status"] != "ok"]
+    assert not wrong, wrong
 
 
 def test_the_tuner_screens_all_variants_and_measures_the_best(tmp_path, gpu, config, kernels, built_for_gpu):

@@ -305,7 +305,7 @@ def test_a_registry_is_loaded_as_its_files_are(tmp_path):
 
 def test_every_source_has_an_entry():
     sources = {kernel.path for kernel in REGISTRY.values() if kernel.source}
-    patterns = ("textbook/*.cu", "ladder/*.cu", "host/*.cpp", "languages/*/*.py")
+    patterns = ("textbook/*.cu", "ladder/*.cu", "batched/*.cu", "host/*.cpp", "languages/*/*.py")
     assert {path for pattern in patterns for path in KERNELS.glob(pattern)} == sources
 
 

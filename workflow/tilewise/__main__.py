@@ -76,7 +76,8 @@ def _product(options: argparse.Namespace, given: dict[str, int]) -> Report:
     product = kernel.plan(point).product
     assert product is not None  # a CUDA kernel has one
     threads = "x".join(map(str, product.block if product.block[2] > 1 else product.block[:2]))
-    title = f"{point.kernel} {point.dtype} {point.n}x{point.p}x{point.m}, blocks of {threads} threads"
+    times = f"{point.batch} times " if point.batch > 1 else ""
+    title = f"{point.kernel} {point.dtype} {times}{point.n}x{point.p}x{point.m}, blocks of {threads} threads"
     at = {"kernel": point.kernel, "dtype": point.dtype, **point.shape, "block": product.block, **dict(point.parameters)}
     return Report(title, at, row, found)
 

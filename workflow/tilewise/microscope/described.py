@@ -40,6 +40,7 @@ def add_options(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
     command.add_argument("--dtype", choices=PRECISIONS, help="element type (float)")
     text = "x".join(map(str, shape))
     command.add_argument("--shape", type=_sizes(3), metavar="NxPxM", help=f"A is n x p, B p x m ({text})")
+    command.add_argument("--batch", type=_sizes(1), metavar="N", help="products at once, if it makes several (1)")
     command.set_defaults(default_shape=shape)
     command.add_argument(
         "--block", type=_sizes(2, 3, 1), metavar="XxY", help="threads of a block, 32 along x in 32x8; XxYxZ too"
@@ -116,7 +117,8 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
             raise UserError(f"--{name}: {choice[name]}; {kernel.name} takes whole numbers of at least {least}")
     parameters = _block(kernel, options) | {name: choice[name] for name in own}
     n, p, m = options.shape or options.default_shape
-    point = Point("trace", kernel.name, dtype, n, p, m, tuple(parameters.items()))
+    [batch] = options.batch or [1]
+    point = Point("trace", kernel.name, dtype, n, p, m, tuple(parameters.items()), batch)
     try:
         unmet = kernel.unmet(point)
         if not unmet:
