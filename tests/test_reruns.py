@@ -238,7 +238,7 @@ def leaves(schema, root, place=""):
     inside = dict(schema.get("properties", {}))
     if isinstance(schema.get("additionalProperties"), dict):
         inside["*"] = schema["additionalProperties"]
-    if set(inside) == {"n", "p", "m"}:
+    if set(inside) - {"batch"} == {"n", "p", "m"}:
         return {place}
     parts = [schema["items"]] if "items" in schema else schema.get("anyOf", ())
     below = {key for name, part in inside.items() for key in leaves(part, root, f"{place}.{name}".strip("."))}

@@ -177,7 +177,7 @@ def test_a_number_that_its_type_cannot_hold_is_refused(tmp_path, argument, says)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"block": ["tlie"]}, "mine.block: 'tlie': 'tlie' is undefined; there are itemsize, m, .*tile"),
+        ({"block": ["tlie"]}, "mine.block: 'tlie': 'tlie' is undefined; there are batch, itemsize, m, .*tile"),
         ({"block": ["tile +"]}, r"mine.block: 'tile \+' is not an expression"),
         ({"grid": ["'a'.ljust(20000000000)"]}, "mine.grid: .*is not an expression"),
         ({"dynamic_shared_bytes": "(tile"}, "mine.dynamic_shared_bytes: .*is not an expression"),
