@@ -255,6 +255,7 @@ def test_a_run_with_nothing_to_do_names_the_page(handler, folder):
 
 def test_before_a_run_and_without_one_snakemakes_words_are_shown(handler):
     handler.begun = False
+    handler.emit(event(None, text="Assuming unrestricted shared filesystem usage."))
     handler.emit(event(None, text="Unlocked working directory."))
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "MissingRuleException: no rule"))
     assert ended(handler) == ["Unlocked working directory.", "MissingRuleException: no rule"]
@@ -262,8 +263,11 @@ def test_before_a_run_and_without_one_snakemakes_words_are_shown(handler):
 
 def test_a_target_that_does_not_exist_is_answered_with_the_tasks(handler, monkeypatch):
     monkeypatch.setattr(progress, "EXPECTED", {("measure", "fast", "task3"): (5.0, 2), ("trace", "", ""): (9.0, 0)})
-    handler.emit(event(LogEvent.ERROR, logging.ERROR, "No rule to produce Task3", exception="MissingRuleException"))
-    assert ended(handler) == ["No rule to produce Task3", "The tasks are task3; other targets are files in results/."]
+    words = "MissingRuleException:\nNo rule to produce Task3 (if you use input functions make sure that they ...)."
+    handler.emit(event(LogEvent.ERROR, logging.ERROR, words, exception="MissingRuleException"))
+    tasks = "The tasks are task3; other targets are files in results/."
+    assert ended(handler) == ["there is no target Task3; did you mean task3?", tasks]
+    assert outcome.no_target("No rule to produce results/fast/x.csv.", ["task3"]).splitlines()[1:] == [tasks]
 
 
 def test_an_error_of_no_job_is_told(handler):

@@ -11,6 +11,7 @@ from tilewise import KERNELS, UserError
 from tilewise.rules import Study
 from tilewise.study import registry
 from tilewise.study.points import point
+from tilewise.study.schema import read_yaml
 from tilewise.study.sweeps import Target, check_unswept, expand
 
 SHAPES_OF_SOURCE_A = {  # (n, p, m); the source writes (n, m, p)
@@ -210,14 +211,19 @@ other-gpu:
 """
 
 
+@pytest.fixture(scope="module")
+def entries():
+    """The entries of two kernels."""
+    entries = read_yaml(KERNELS / "registry.yaml")
+    return {name: entries[name] for name in ("naive", "tiled")}
+
+
 @pytest.fixture
-def tuned(tmp_path, config):
+def tuned(tmp_path, config, entries):
     """A function that expands one sweep with `tuned: true` for a platform."""
     (tmp_path / "textbook").mkdir()
     for path in (KERNELS / "textbook/tiled.cu", KERNELS / "textbook/naive.cu"):
         (tmp_path / "textbook" / path.name).symlink_to(path)
-    entries = yaml.safe_load((KERNELS / "registry.yaml").read_text())
-    entries = {name: entries[name] for name in ("naive", "tiled")}
     (tmp_path / "registry.yaml").write_text(yaml.safe_dump(entries))
     (tmp_path / "tuned.yaml").write_text(CHOICES)
     kernels = registry.load(tmp_path)

@@ -22,6 +22,8 @@ from tilewise import configfiles, exiting, files, outcome, progress, stopping
 
 #: Seconds between two lines in a pipe, and between two looks at the journals; the most lines for what is at work.
 PAUSE_S, LOOK_S, LINES = 10.0, 0.25, 4
+#: What Snakemake says at every start.
+USUAL = "Assuming unrestricted shared filesystem usage."
 
 
 class LogHandler(LogHandlerBase):
@@ -52,10 +54,8 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.WORKFLOW_STARTED:
             self.begun = True
         elif event == LogEvent.ERROR and getattr(record, "exception", "") == "MissingRuleException":
-            tasks = ", ".join(dict.fromkeys(task for _, _, task in progress.EXPECTED if task))
-            self.errors.append(
-                f"{record.getMessage().strip()}\nThe tasks are {tasks}; other targets are files in results/."
-            )
+            tasks = dict.fromkeys(task for _, _, task in progress.EXPECTED if task)
+            self.errors.append(outcome.no_target(record.getMessage().strip(), tasks))
         elif event == LogEvent.RUN_INFO:
             self.run = progress.Run({rule: count for rule, count in record.stats.items() if rule != "total"})
             self._say(f"this run is {progress.in_words(self.run.seconds())} of work")
@@ -77,7 +77,7 @@ class LogHandler(LogHandlerBase):
         elif record.levelno >= logging.ERROR and self.begun:
             self.errors.append(record.getMessage().strip())  # of the job whose failure comes next
         elif record.levelno >= logging.WARNING or (event is None and not self.begun):
-            self._say(record.getMessage().strip())
+            self._say(record.getMessage().replace(USUAL, "").strip())
 
     def close(self) -> None:
         """End the display and say how the run ended, at the first call."""

@@ -2,9 +2,10 @@
 
 import contextlib
 import csv
+import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,15 @@ def failure(name: str, record: Any, since: float, errors: Iterable[str]) -> tupl
     places += ["docs/cluster.md explains Slurm's answers"] if slurms else []
     text = "\n".join(words) or "\n".join(errors) or "no output"
     return f"{name} failed:\n{text}", f"\n({'; '.join(places)})"
+
+
+def no_target(error: str, tasks: Collection[str]) -> str:
+    """What to type instead of a target that no rule makes, from Snakemake's error and the names of the tasks."""
+    found = re.search(r"No rule to produce (\S+)", error)
+    near = found and difflib.get_close_matches(found[1].lower(), tasks, n=1)
+    said = f"there is no target {found[1]}" if found else error
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{said}{hint}\nThe tasks are {', '.join(tasks)}; other targets are files in results/."
 
 
 def cause(log: Path, since: float = 0) -> str:

@@ -1,6 +1,7 @@
 """Reads YAML strictly and validates it with workflow/schemas/; messages name the place and the remedy."""
 
 import difflib
+import functools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -119,12 +120,17 @@ def schema(name: str) -> dict[str, Any]:
     They are `dtype`, an element type, and `number`, the type of a number that a kernel is called with.
     """
     types, numbers = list(PRECISIONS), [*number_types(), "dtype"]
-    found = read_yaml(SCHEMAS / f"{name}.schema.yaml")
-    found["$defs"] = found.get("$defs", {}) | {
+    found = _written(name)
+    definitions = found.get("$defs", {}) | {
         "dtype": {"enum": types, "description": _listed(types), "examples": types[:1]},
         "number": {"enum": numbers, "description": _listed(numbers)},
     }
-    return found
+    return found | {"$defs": definitions}
+
+
+@functools.cache
+def _written(name: str) -> dict[str, Any]:
+    return read_yaml(SCHEMAS / f"{name}.schema.yaml")
 
 
 def _listed(words: list[str]) -> str:
