@@ -4,6 +4,7 @@ The functions of `Machine` are the one query language, for the expressions of re
 measured quantity is an interval, the range of the runs of its points, and arithmetic works on intervals.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,13 +112,7 @@ class Machine:
 
     def __init__(self, evidence: Evidence, platform: Platform):
         self.platform = platform
-        rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
-        self.rows = rows[rows["platform"] == platform.name]
-        # Counts do not depend on the machine that counted; everything else does.
-        self.facts = {
-            name: table[table["platform"] == platform.name] if "platform" in table else table
-            for name, table in evidence.facts.items()
-        }
+        self.rows, self.facts = _about(evidence, platform.name)
 
     def functions(self) -> dict[str, Callable]:
         """The functions, by the names that expressions use."""
@@ -126,10 +121,10 @@ class Machine:
     def time(self, **where):
         """Time in ms of the fastest row that fits, with the range of its runs, or of one run with its quartiles."""
         rows = self._fastest(where).head(1)
-        [row] = rows.fillna({"runs": 1}).to_dict("records")
+        time, samples, runs = (rows[name].iloc[0] for name in ("time_ms", "samples", "runs"))
         [low], [high] = within(rows)
-        few = pd.notna(row["samples"]) and row["samples"] < FEWEST_SAMPLES
-        return Spread(row["time_ms"], low, high, known=row["runs"] > 1 or not few)
+        few = pd.notna(samples) and samples < FEWEST_SAMPLES
+        return Spread(float(time), low, high, known=bool(pd.notna(runs) and runs > 1) or not few)
 
     def rate(self, **where):
         """Rate in GFLOP/s of the fastest row that fits."""
@@ -274,6 +269,18 @@ class Machine:
             raise Untestable(f"nothing in {table} for {_words(where) or column}")
         value = rows[column].iloc[-1]
         return value if isinstance(value, str) else float(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _about(evidence, platform):
+    """The rows of the points of a platform, by its name, and the tables of facts."""
+    rows = pd.concat([evidence.gpu, evidence.cpu, evidence.emulated], ignore_index=True)
+    # Counts do not depend on the machine that counted; everything else does.
+    facts = {
+        name: table[table["platform"] == platform] if "platform" in table else table
+        for name, table in evidence.facts.items()
+    }
+    return rows[rows["platform"] == platform], facts
 
 
 def _one_of(rows, column, equal, close, place):

@@ -52,7 +52,8 @@ def fill(template: str, row: Mapping[str, Any]) -> str:
 
 def filled(template: str, rows: pd.DataFrame) -> list[str]:
     """A template filled in from each row."""
-    return [fill(template, row) for row in rows.to_dict("records")]
+    named = {name for _, name, *_ in string.Formatter().parse(re.sub(r"[][]", "", template)) if name}
+    return [fill(template, row) for row in rows[[name for name in rows if name in named]].to_dict("records")]
 
 
 def by_size(rows: pd.DataFrame) -> list[str]:
