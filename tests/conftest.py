@@ -1,6 +1,7 @@
 """What the tests share: the study's own config and registry, and a copy of the repository in which Snakemake runs."""
 
 import os
+import shutil
 
 import filelock
 import hypothesis
@@ -104,16 +105,21 @@ def clone(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def rendered(tmp_path_factory):
-    """The page of a machine without a GPU, with a recorded run; all data are invented."""
+def rendered(shared):
+    """The page of a machine without a GPU, with a recorded run; all data are invented. All workers share it."""
     import synthetic
 
-    from tilewise.report import render  # Jupyter takes a second to load; the other tests do not have to wait for it
+    from tilewise.report import render  # its imports take a second; the other tests do not have to wait for them
 
-    folder = tmp_path_factory.mktemp("report")
-    synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)
-    synthetic.write(folder / "results/emulator", "emulator", with_traffic=True)
-    assert render.render(folder / "report.html", [folder / "results/emulator"], recorded=folder / "recorded") == []
+    folder = shared / "report"
+    with filelock.FileLock(shared / "report.lock"):
+        if not (folder / "whole").exists():
+            shutil.rmtree(folder, ignore_errors=True)  # another worker failed
+            synthetic.write(folder / "recorded/nvidia-h200", with_traffic=True)
+            synthetic.write(folder / "results/emulator", "emulator", with_traffic=True)
+            found = render.render(folder / "report.html", [folder / "results/emulator"], recorded=folder / "recorded")
+            assert found == []
+            (folder / "whole").touch()
     return folder / "report.html"
 
 

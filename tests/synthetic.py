@@ -3,12 +3,11 @@
 import json
 import math
 
-import yaml
-
 from tilewise import ROOT
 from tilewise.compile.build import unsupported
 from tilewise.study import columns, points, registry, tuning
 from tilewise.study.device import Device
+from tilewise.study.schema import read_yaml
 from tilewise.study.sweeps import Reading, Target, expand
 
 #: The registry whose kernels the invented results are of; a test may replace it.
@@ -43,7 +42,7 @@ def _gflops(point):
 
 def config():
     """The study's own config."""
-    return yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    return read_yaml(ROOT / "config/config.yaml")
 
 
 def row(point, platform, backend="gpu", **changes):
