@@ -749,7 +749,7 @@ KERNEL(asynchrony_no_proxy_fence)
 KERNEL(deadlock_named_barrier_counts)
 {
     if (ME < 64) asm volatile("bar.sync 1, 128;" ::: "memory");  // FAULT
-    C[0] = 0;
+    C[0] = n;
 }
 KERNEL(divergence_syncthreads_in_warps)
 {

@@ -318,9 +318,14 @@ __global__ void last_block_fenced_for_its_block(float* sums, unsigned* count, fl
     if (last) sum[threadIdx.x] = sums[threadIdx.x] + sums[blockDim.x + threadIdx.x];  // FAULT
 }
 
-__global__ void one_value(int* found)  // many threads write it, and all the same
+__global__ void one_value(int* found)  // many threads write it, and all the same, but other data could make it differ
 {
-    if (threadIdx.x % 2) found[0] = 1;  // FAULT
+    if (threadIdx.x % 2) found[0] = blockDim.x;  // FAULT
+}
+
+__global__ void one_constant(int* found)
+{
+    if (threadIdx.x % 2) found[0] = 1;  // REMARK
 }
 
 __global__ void two_values(int* found)
@@ -343,4 +348,84 @@ __global__ void by_shared_warp_syncs(int* out)
     __syncwarp();
     if (threadIdx.x % 32 < 16) sums[threadIdx.x] += sums[threadIdx.x + 16];
     out[blockIdx.x * 64 + threadIdx.x] = 0;
+}
+
+__global__ void volatile_value_in_a_lock(volatile int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence();
+        value[0] = 10 * value[0] + blockIdx.x;
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void volatile_value_in_a_lock_unfenced_when_taken(volatile int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        value[0] = 10 * value[0] + blockIdx.x;  // FAULT
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void volatile_value_in_a_lock_unfenced_when_given_back(volatile int* value, int* lock)
+{
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence();
+        value[0] = 10 * value[0] + blockIdx.x;  // FAULT
+        atomicExch(lock, 0);
+    }
+}
+
+__global__ void flag_of_volatile_fenced_for_its_block(volatile int* value, unsigned* flag, int* out)
+{
+    if (threadIdx.x == 0 && blockIdx.x == 0) {
+        value[0] = 1;
+        __threadfence_block();
+        atomicExch(flag, 1u);
+    } else if (threadIdx.x == 0) {
+        while (atomicAdd(flag, 0u) == 0) {}
+        out[0] = value[0];  // FAULT
+    }
+}
+
+__global__ void guess_and_compare(unsigned* count)  // as in the CUDA Programming Guide
+{
+    unsigned old = *count, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(count, assumed, assumed + threadIdx.x);
+    } while (assumed != old);
+}
+
+__global__ void guess_and_compare_by_some(unsigned* count)
+{
+    unsigned old = *count, assumed;
+    do {
+        assumed = old;
+        if (assumed >= threadIdx.x) break;
+        old = atomicCAS(count, assumed, threadIdx.x);
+    } while (assumed != old);
+}
+
+__global__ void guess_and_read_again(unsigned* count, int* out)
+{
+    unsigned old = *count, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(count, assumed, assumed + 1);  // FAULT
+    } while (assumed != old);
+    out[blockIdx.x * 64 + threadIdx.x] = *count;
+}
+
+__global__ void one_value_of_two_sizes(int* found)
+{
+    if (threadIdx.x % 2)
+        found[0] = 0;
+    else
+        reinterpret_cast<short*>(found)[0] = 0;  // FAULT
 }

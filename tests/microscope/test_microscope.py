@@ -294,7 +294,7 @@ RACES = [  # what each thread does, and what is said of the race; None: there is
     ),
     ("__shared__ short s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x ^ 1];", "of shared memory"),
     ("__shared__ short s[32]; s[threadIdx.x] = 1; C[threadIdx.x] = s[threadIdx.x] * A[0] * B[threadIdx.x];", None),
-    ("reinterpret_cast<char*>(C)[threadIdx.x / 2] = 0;", "writes C[0, 0] of global memory"),
+    ("reinterpret_cast<char*>(C)[threadIdx.x / 2] = n;", "writes C[0, 0] of global memory"),
     (
         "__shared__ T s[32]; s[threadIdx.x] = 1; __syncwarp(); C[threadIdx.x] = s[threadIdx.x ^ 1] * A[0] * "
         "B[threadIdx.x];",

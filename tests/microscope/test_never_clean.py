@@ -69,6 +69,17 @@ PRODUCTS = """    __shared__ alignas(1024) half tile[64 * 64];
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     C[threadIdx.x] = A[0] * B[threadIdx.x] + c[2];"""
 RING = "__shared__ T s[32], t[32]; T* q = FROM; t[threadIdx.x] = 1; __syncthreads(); " + PRODUCT
+#: Each thread comes to as many barriers.
+LOOPS = (
+    """    int rounds[3] = {0, 1, 2}, more = 1;
+    const auto meet = [&] { for (int i = 0; i < n; ++i) __syncthreads(); };
+#pragma unroll
+    for (int k : rounds)
+        if (k == FIRST || k == 2) for (int i = 0; i < n; ++i) do __syncthreads(); while (i < 0); else --more;
+    while (__syncthreads_or(more++ < n)) meet();
+    """
+    + PRODUCT
+)
 SETMAXNREG = 'asm volatile("setmaxnreg.%s.sync.aligned.u32 %d;"); '
 
 
@@ -190,6 +201,20 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         'if (threadIdx.x < 16) asm volatile("bar.sync 0;"); else asm volatile("bar.sync 0;"); ' + PRODUCT,
         "divergence",
         "thread (16, 0) at another barrier of this line",
+        {},
+    ),
+    "the same barrier in two rounds of a loop": (
+        "for (int k = 0; k < 3; ++k) { if (k == n) continue; __syncthreads(); } " + PRODUCT,
+        "for (int k = 0; k < 3; ++k) { if (k == (threadIdx.x < 16 ? 0 : 2)) continue; __syncthreads(); } " + PRODUCT,
+        "divergence",
+        "waits here, thread (16, 0) in another round of a loop around it",
+        {},
+    ),
+    "the same barrier in two rounds of loops of all kinds": (
+        LOOPS.replace("FIRST", "0"),
+        LOOPS.replace("FIRST", "threadIdx.x / 16"),
+        "divergence",
+        "waits here, thread (16, 0) in another round of a loop around it",
         {},
     ),
     "__ldg of what the kernel has written": (

@@ -12,6 +12,10 @@ from tilewise.study.kernel import Kernel, LaunchEntry
 
 TAKEN, REFUSED, LACKING = "takes it", "refuses it", "lacks it, and says so"
 VARIABLES, ONE = "__device__ float d; __constant__ float c[2];", "int f() { return 1; }"
+VIRTUAL = """struct One { __device__ virtual int f() { return 1; } };
+struct Two : One { int x; __device__ Two(int n) : x(n) {} __device__ int f() override { return x; } };""".replace(
+    "\n", " "
+)
 LIMITS = "C[0] = INT_MAX + FLT_MAX; C[1] = INT_MIN + DBL_EPSILON;"
 HALVES = "C[0] = (float)hexp(half(1)) + __low2float(__hgt2(half2(1, 2), __hmax2(half2(3, 4), half2(5, 6))));"
 ROUNDED = "C[0] = __fadd_rz(__dmul_ru(1, 2), __int2float_rd(n));"
@@ -99,6 +103,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`printf`, `assert`, `memcpy`", "", 'assert(n); printf("x"); memcpy(C, A, 4);', TAKEN, TAKEN),
     ("`__device__` of a lambda", "", "auto f = [] __device__ (int x) { return x; }; C[0] = f(n);", REFUSED, REFUSED),
     ("lambdas", "", "auto f = [](int x) { return x; }; C[0] = f(n);", TAKEN, TAKEN),
+    ("virtual functions", VIRTUAL, "Two s(n); One* one = &s; C[0] = one->f();", TAKEN, TAKEN),
     ("`__device__` and `__constant__` variables", VARIABLES, "C[0] = d + c[1];", TAKEN, TAKEN),
     ("`__forceinline__`", f"__device__ __forceinline__ {ONE}", "C[0] = f();", TAKEN, TAKEN),
     ("`__inline_hint__`", f"__device__ __inline_hint__ {ONE}", "C[0] = f();", TAKEN, TAKEN),
@@ -158,6 +163,17 @@ def message(call):
     except UserError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize("space", ["__constant__", "__device__"])
+def test_a_variable_whose_value_code_makes_before_any_kernel_runs(tmp_path, space):
+    kernel = kernel_of(tmp_path, f"struct S {{ int n; float x = 2; }}; {space} S s;", "C[0] = s.x;")
+    assert "dynamic initialization" in message(lambda: compile_cubin(kernel, "mine", "9.0"))
+    found = message(lambda: build_traced(kernel, ["mine"], tmp_path / "mine.so"))
+    assert found == (
+        f"{tmp_path}/mine.cu: a variable of the file gets its value by code that runs before any kernel, which CUDA "
+        "refuses; give it a constant one"
+    )
 
 
 def test_the_table_of_the_docs():

@@ -40,11 +40,17 @@ WHY = {
     "counter_of_its_block": NARROW,
     "counter_by_reference_of_its_block": NARROW,
     "last_block_fenced_for_its_block": "does not order them with only a __threadfence_block() before it",
+    "volatile_value_in_a_lock_unfenced_when_taken": "does not order them without __threadfence() after it",
+    "volatile_value_in_a_lock_unfenced_when_given_back": "does not order them without __threadfence() before it",
+    "flag_of_volatile_fenced_for_its_block": "does not order them with only a __threadfence_block() before it",
+    "guess_and_read_again": "with no __syncthreads() between",
     "one_value": "with no __syncthreads() between; both write the same value",
+    "one_constant": "; both write the same value, whatever the data, so that nothing depends on who is last",
+    "one_value_of_two_sizes": "with no __syncthreads() between",
     "two_values": "with no __syncthreads() between",
     "in_step": "a warp's lanes run in step only on GPUs before Volta, and need a __syncwarp() since",
 }
-REMARKS = {"flag_of_volatile": "unordered"}
+REMARKS = {"flag_of_volatile": "unordered", "one_constant": "same_value"}
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def test_the_kinds_of_kernels_are_those_of_the_schema():
 
 def test_every_kind_of_fault_has_a_column_but_those_that_are_remarks():
     assert {kind.column for kind in FaultKind} == {*columns.FAULTS, "unused_reads", ""}
-    remarks = {FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED}
+    remarks = {FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED, FaultKind.SAME_VALUE}
     assert {kind for kind in FaultKind if kind.column not in columns.FAULTS} == remarks
 
 

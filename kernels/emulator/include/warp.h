@@ -25,6 +25,8 @@ using Point = std::source_location::__impl;
 namespace emulator {
 
 unsigned synchronise(bool predicate, const char* file, int line, unsigned column);
+/// The next barrier of the calling thread is in this round of the loops around it.
+void rounds(unsigned number);
 void synchronise_warp(unsigned mask, const char* file, int line);
 unsigned active_mask(const char* file, int line);
 /// 0: of the block, 1: of the device, 2: of the system. It shows what the thread did, and lets it know what it has

@@ -33,6 +33,7 @@ struct Fiber {
     const char* file = "";  // where it waits
     int line = 0;
     unsigned column = 0;           // of a barrier of the block
+    unsigned round = 0;            // of the loops around it
     bool predicate = false;        // what it brings to a barrier that adds up
     const void* pc = nullptr;      // of an asm statement
     const void* object = nullptr;  // what it waits for, if that is no barrier of the block

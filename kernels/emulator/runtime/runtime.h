@@ -59,6 +59,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
 
 /// __syncthreads() that also adds up the threads whose `predicate` holds; returns how many there are.
 unsigned synchronise(bool predicate, const char* file, int line, unsigned column);
+void rounds(unsigned number);  // the next barrier of the running thread is in this round of the loops around it
 
 /// The barrier of a cluster: threads arrive, and wait until all that have not ended have arrived. Who arrives `relaxed`
 /// shows nothing of what it did before.

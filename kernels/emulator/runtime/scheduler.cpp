@@ -303,8 +303,11 @@ unsigned synchronise(bool predicate, const char* file, int line, unsigned column
     self->why = nullptr;
     waiting.push_back(self);
     stay(self, file, line);
+    self->round = 0;
     return predicates;
 }
+
+void rounds(unsigned number) { current->round = number; }
 
 void sleep_for(const void* object, Why why, std::uint64_t detail, const char* file, int line, const void* pc, bool now)
 {

@@ -48,8 +48,10 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
         }
         if (access.write) {
             if (cell->mark && !faulty) faulty = report_marked(access, *cell, is_written);
+            if (access.strength.takes && cell->reader == running && cell->read_stamp + 1 >= clock_now)
+                sites[cell->read_site].guesses = true;
             std::uint32_t stamp = 0;
-            unsigned reader = 0;
+            unsigned reader = 0, read_site = cell->read_site;
             if (access.space == global && cell->first_read_stamp >= launch_start &&
                 cell->first_read_stamp < block_start &&
                 at_the_same_time(cell->first_read_stamp, cell->first_reader, global)) {
@@ -62,9 +64,10 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
                        at_the_same_time(cell->second_read_stamp, cell->second_reader, access.space)) {
                 stamp = cell->second_read_stamp;
                 reader = cell->second_reader;
+                read_site = cell->second_read_site;
             }
             if (stamp && whole && !faulty) {
-                report_race(access, stamp, reader, sites[cell->read_site], false);
+                report_race(access, stamp, reader, sites[read_site], false);
                 faulty = true;
             }
             cell->write_stamp = clock_now;
@@ -230,6 +233,7 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength st
             (knows_nobody || at_the_same_time(cell->read_stamp, cell->reader, shared))) {
             cell->second_read_stamp = cell->read_stamp;
             cell->second_reader = cell->reader;
+            cell->second_read_site = cell->read_site;
         }
         cell->read_stamp = clock_now;
         cell->reader = running;

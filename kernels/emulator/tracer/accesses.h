@@ -15,15 +15,16 @@ extern unsigned sums_count;   // of the registers that products are going to wri
 // Remembers who read a unit: the last reader, and another one that nothing orders before the last.
 inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
 {
-    if (cell.first_read_stamp < launch_start) {
+    if (space == global && cell.first_read_stamp < launch_start) {
         cell.first_read_stamp = clock_now;
         cell.first_reader = reader;
-        if (space == global) cell.mark = 0;  // of an earlier launch
+        cell.mark = 0;  // of an earlier launch
     }
     if (cell.reader != reader && (cell.read_stamp >= last_barrier || cluster_blocks > 1) &&
         at_the_same_time(cell.read_stamp, cell.reader, space)) {
         cell.second_read_stamp = cell.read_stamp;
         cell.second_reader = cell.reader;
+        cell.second_read_site = cell.read_site;
     }
     cell.read_stamp = clock_now;
     cell.reader = reader;

@@ -134,10 +134,10 @@ void share_what_is_taken(const std::vector<unsigned>& threads)
     for (const unsigned thread : threads) taken[thread] = all;
 }
 
-Case unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned worker, std::uintptr_t& pc)
+Unordered unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned worker)
 {
     const auto by_thread = meetings.find(running), by_block = meetings_of_block.find(rank_of(running));
-    if (by_block == meetings_of_block.end()) return Case::plain;
+    if (by_block == meetings_of_block.end()) return {};
     std::vector<Meeting> all = by_block->second;
     if (by_thread != meetings.end()) all.insert(all.end(), by_thread->second.begin(), by_thread->second.end());
     const std::uint32_t start = start_of_block(stamp);
@@ -151,16 +151,15 @@ Case unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned worke
         const auto is_shown = [&](std::uint32_t fence) {
             return fence >= start && stamp <= std::max(fence, told.barrier);
         };
-        pc = told.pc;
-        if (!own && told.of_block) return Case::meets_narrow;
+        const auto lacks = [&](Case which, std::uintptr_t pc) { return Unordered{which, pc, meeting->takes}; };
+        if (!own && told.of_block) return lacks(Case::meets_narrow, told.pc);
         if (!is_shown(own ? told.fenced_in_block : told.fenced))
-            return is_shown(told.fenced_in_block) ? Case::fenced_narrow : Case::unfenced;
-        pc = meeting->pc;
-        if (!own && meeting->of_block) return Case::meets_narrow;
+            return lacks(is_shown(told.fenced_in_block) ? Case::fenced_narrow : Case::unfenced, told.pc);
+        if (!own && meeting->of_block) return lacks(Case::meets_narrow, meeting->pc);
         if (meeting->takes && meeting->learned < (own ? 0 : 1))
-            return meeting->learned < 0 ? Case::taken_unfenced : Case::taken_narrow;
+            return lacks(meeting->learned < 0 ? Case::taken_unfenced : Case::taken_narrow, meeting->pc);
     }
-    return Case::plain;
+    return {};
 }
 
 void start_meetings_of_launch()

@@ -11,9 +11,15 @@ namespace emulator::tracer {
 void meet_at_atomic(std::uintptr_t at, bool write, watch::Strength strength, const void* pc);
 /// All these threads have met: what one has taken and not yet learned, all have.
 void share_what_is_taken(const std::vector<unsigned>& threads);
-/// Why an atomic operation at another address does not order what `worker` did here at that time before what the
-/// running thread does now, and its instruction; Case::plain if there is none that should.
-Case unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned worker, std::uintptr_t& pc);
+/// Why an atomic operation does not order two accesses, its instruction, and whether it takes something.
+struct Unordered {
+    Case which = Case::plain;
+    std::uintptr_t pc = 0;
+    bool takes = false;
+};
+/// The one at another address that should order what `worker` did here at that time before what the running thread
+/// does now; Case::plain if there is none.
+Unordered unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned worker);
 void start_meetings_of_launch();
 void start_meetings_of_block();
 

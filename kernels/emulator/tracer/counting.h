@@ -32,6 +32,7 @@ struct Site {  // an instruction, in one of the spaces
     watch::Strength strength;
     bool unit;  // what works beside the threads does it
     Way way = plain;
+    bool guesses = false;  // a plain load of what a compare-and-swap of the same thread is then to find
 };
 
 extern bool counting;

@@ -37,18 +37,43 @@ Fault new_fault(Kind kind)
     return fault;
 }
 
-void report(const Fault& fault)
+namespace {
+// Two of one kind and instruction become one: the first, unless it is of the lanes of a warp alone.
+void join(Fault& first, const Fault& other)
+{
+    const std::uint64_t count = first.count + other.count;
+    const std::int32_t same_value = first.same_value & other.same_value;
+    if (first.which == Case::lanes && other.which == Case::plain)
+        first.which = Case::plain;
+    else if (first.which == Case::lanes)
+        first = other;
+    first.count = count;
+    first.same_value = same_value;
+}
+
+void keep(const Fault& fault)
 {
     auto same = std::find_if(faults.begin(), faults.end(), [&](const Fault& f) {
-        return f.kind == fault.kind && f.pc == fault.pc && f.line == fault.line && f.space == fault.space;
+        return f.kind == fault.kind && f.pc == fault.pc && f.line == fault.line && f.space == fault.space &&
+               f.load_pc == fault.load_pc;
     });
-    if (same == faults.end()) {
+    if (same == faults.end())
         faults.push_back(fault);
-    } else {
-        ++same->count;
-        same->same_value &= fault.same_value;
-        if (same->which == Case::lanes) same->which = fault.which;
-    }
+    else
+        join(*same, fault);
+}
+
+// Whether it is the load with which a loop of compare-and-swaps begins: what it finds is a guess.
+bool is_guess(std::uint64_t load_pc)
+{
+    return load_pc && std::any_of(sites.begin(), sites.end(),
+                                  [&](const Site& site) { return site.guesses && site.pc == library_begin + load_pc; });
+}
+}  // namespace
+
+void report(const Fault& fault)
+{
+    keep(fault);
     if (stopping && fault.kind != Kind::ended && fault.kind != Kind::unordered) abandon();
 }
 
@@ -149,7 +174,12 @@ EMULATOR_EXPORT const char tracer_cases[] =
 
 EMULATOR_EXPORT const emulator::tracer::Fault* tracer_faults(int* count)
 {
-    if (emulator::tracer::is_undecided) emulator::tracer::decide();
-    *count = emulator::tracer::faults.size();
-    return emulator::tracer::faults.data();
+    using namespace emulator::tracer;
+    if (is_undecided) decide();
+    for (Fault& fault : std::exchange(faults, {})) {
+        if (is_guess(std::exchange(fault.load_pc, 0))) continue;
+        keep(fault);
+    }
+    *count = faults.size();
+    return faults.data();
 }

@@ -32,6 +32,7 @@ struct Fault {
     std::uint64_t address;
     std::uint64_t pc, other_pc;  // from the library's begin; 0 if file and line are known
     std::uint64_t meeting_pc;    // of an atomic operation that does not order the two accesses of a race
+    std::uint64_t load_pc;       // of a plain load whose race is with an atomic operation; else 0
     const char *file, *type;
     std::int32_t line, other_line;
     std::uint32_t block[3], other_block[3], home[3], thread, other_thread;  // home: the block whose shared memory it is

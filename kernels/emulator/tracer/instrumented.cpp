@@ -74,6 +74,8 @@ ACCESSES(16)
 
 void __tsan_read_range(void* address, std::size_t size) { range_accessed(address, size, false, CALLER); }
 void __tsan_write_range(void* address, std::size_t size) { range_accessed(address, size, true, CALLER); }
+// The constructor of a class with virtual functions stores where they are.
+void __tsan_vptr_update(void* address, void*) { accessed<sizeof(void*), true>(address, CALLER); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

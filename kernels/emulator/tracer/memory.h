@@ -13,8 +13,11 @@ enum Space { global, shared };
 // What one unit of memory has seen. Stamps are times of the clock; 0 is never.
 struct Cell {
     std::uint32_t write_stamp, read_stamp, second_read_stamp, first_read_stamp;
-    std::uint16_t writer, first_reader, reader, second_reader, write_site, read_site;
-    std::uint16_t coming;  // 1 + the instruction of a copy that is under way
+    std::uint16_t writer, reader, second_reader, write_site, read_site, second_read_site;
+    union {
+        std::uint16_t first_reader = 0;  // in global memory
+        std::uint16_t coming;            // in shared memory: 1 + the instruction of a copy that is under way
+    };
     // 1 + the instruction that made an mbarrier here; in global memory, that reads what nobody writes
     std::uint16_t mark;
 };

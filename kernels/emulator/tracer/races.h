@@ -20,7 +20,8 @@ inline bool hold_for_each_other(const watch::Strength& one, const watch::Strengt
 
 /// An access races with what `thread`, or a unit, did at that time at a site: a write, or a read.
 void report_race(const Access& access, std::uint32_t stamp, unsigned thread, const Site& site, bool write);
-/// The same of accesses that are strong: they do not race, but an atomic operation should order them and does not.
+/// The same of accesses that are strong: they do not race, but an atomic operation should order them and does not. A
+/// fault if that is sure, else a remark.
 void remark_unordered(const Access& access, std::uint32_t stamp, unsigned thread, const Site& site);
 /// Before anything else is written: whether the last race of two writes has left what was there.
 void decide();

@@ -68,6 +68,13 @@ void barrier_releases(const std::vector<Fiber*>& fibers)
             report(fault);
             return;
         }
+    for (const Fiber* fiber : fibers)
+        if (fiber->round != first.round) {
+            fault.thread = in_words(fiber->thread);
+            fault.which = Case::other_round;
+            report(fault);
+            return;
+        }
 }
 
 void warp_goes_on()

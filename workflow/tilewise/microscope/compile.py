@@ -14,7 +14,7 @@ from tilewise import ROOT, UserError
 from tilewise.compile import cpp
 from tilewise.compile.cpp import FLAGS, run_compiler, shown
 from tilewise.files import digest, replacing
-from tilewise.microscope import declarations, elf, ptx, refusals, shared_memory
+from tilewise.microscope import declarations, elf, loops, ptx, refusals, shared_memory
 from tilewise.microscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
 from tilewise.microscope.layouts import Layouts, layouts
 from tilewise.microscope.shared_memory import Variables, static_shared_bytes
@@ -137,6 +137,11 @@ def functions(path: Path) -> Mapping[str, Function]:
     return declarations.declarations(tree).functions
 
 
+def constant_stores(path: Path) -> set[tuple[str, int]]:
+    """File and number of each line that assigns nothing but a literal."""
+    return declarations.constant_stores(_tree(path))
+
+
 def _tree(path: Path) -> Tree:
     try:
         return tree_of(path, _options(path, _traced()))
@@ -176,7 +181,7 @@ def _digest(kernel: Kernel | Source, instances: Sequence[str], flags: Sequence[A
 
 def sources() -> list[Path]:
     """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
-    modules = (cpp, declarations, elf, ptx, shared_memory, sys.modules[__name__])
+    modules = (cpp, declarations, elf, loops, ptx, shared_memory, sys.modules[__name__])
     return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
 
 
@@ -192,6 +197,8 @@ def _build(
             # What the sanitizers tell of places is by the names of line markers, which -ffile-prefix-map leaves alone.
             text = cpp.preprocess(_wrapper(kernel, instances, read), own)
             text = re.sub(rf'^(# \d+ "){re.escape(str(ROOT))}/', rf"\1{cpp.ANYWHERE}/", text, flags=re.MULTILINE)
+            if watched and loops.BARRIER.search(text):
+                text = loops.with_rounds(text)
             if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
                 text = ptx.rewritten(text, own=["<stdin>"])
                 objects.append(own_object("ptx"))
@@ -199,6 +206,9 @@ def _build(
             run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
         except UserError as error:
             raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
+        if elf.runs_first(compiled):
+            what = "a variable of the file gets its value by code that runs before any kernel"
+            raise UserError(f"{shown(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
         variables = Variables.of(read.variables, elf.symbols(compiled))
         shared.write_text(variables.assembler())
         library = Path(folder, output.name)

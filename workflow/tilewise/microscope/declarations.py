@@ -19,13 +19,14 @@ from tilewise.compile.cpp import preprocess, shown
 from tilewise.study.expressions import evaluate
 from tilewise.study.sources import files_of
 
-_CPP = Language(tree_sitter_cpp.language())
+CPP = Language(tree_sitter_cpp.language())
 _WANTED = Query(
-    _CPP,
+    CPP,
     """[(attribute_specifier) (attribute_declaration)] @attribute
     [(struct_specifier) (class_specifier) (union_specifier)] @class
     (type_identifier) @type
-    (declaration) @declaration""",
+    (declaration) @declaration
+    (assignment_expression) @assignment""",
 )
 #: Where a GPU has a function or a variable.
 SPACES = ("__global__", "__device__", "__host__", "__constant__", "__shared__", "__managed__")
@@ -37,9 +38,10 @@ _WORDS = "".join(
         for word in ("__launch_bounds__", "__cluster_dims__", "alignas")
     ]
 )
+_LITERALS = ("number_literal", "char_literal", "true", "false", "null")
 _MARKER = re.compile(r'^# (\d+) "((?:\\.|[^"\\\n])*)"[^\n]*\n', re.MULTILINE)
 #: What tree-sitter does not read: a directive between two statements, and an attribute behind a variable's name.
-_HASH_LINE = re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE)
+HASH_LINE = re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE)
 _BEHIND = re.compile(r"__attribute__\s*\(\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)\)(?=\s*[;=,])")
 
 
@@ -133,9 +135,14 @@ def tree_of(path: Path, options: Sequence[Any]) -> Tree:
             new = part.removesuffix("\n").split("\n")
             places += [(names[name], line) for line in range(int(first), int(first) + len(new))]
             lines += new
-    text = _BEHIND.sub(r"[[\1]]", _HASH_LINE.sub("", "\n".join(lines)))
-    root = Parser(_CPP).parse(text.encode()).root_node
+    text = _BEHIND.sub(r"[[\1]]", HASH_LINE.sub("", "\n".join(lines)))
+    root = parsed(text)
     return Tree(text, root, _captured(root), places)
+
+
+def parsed(text: str) -> Node:
+    """The root of a text as tree-sitter reads it."""
+    return Parser(CPP).parse(text.encode()).root_node
 
 
 def _captured(node: Node) -> dict[str, list[Node]]:
@@ -172,6 +179,19 @@ def declarations(tree: Tree) -> Declarations:
         if not is_function(each)
     ]
     return Declarations(functions, variables, numbers)
+
+
+def constant_stores(tree: Tree) -> set[tuple[str, int]]:
+    """File and number of each line that assigns, and assigns nothing but a literal: one value, whatever the data."""
+    found: dict[tuple[str, int], bool] = {}
+    for node in tree.nodes.get("assignment", ()):
+        file, line = tree.places[node.start_point.row]
+        right, sign = node.child_by_field_name("right"), node.child_by_field_name("operator")
+        if right is not None and right.type == "unary_expression":
+            right = right.child_by_field_name("argument")
+        is_literal = right is not None and right.type in _LITERALS and text_of(sign) == "="
+        found[shown(file), line] = is_literal and found.get((shown(file), line), True)
+    return {place for place, is_literal in found.items() if is_literal}
 
 
 def whole_numbers(expressions: Iterable[str], names: Mapping[str, int]) -> list[int]:

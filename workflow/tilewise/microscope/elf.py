@@ -1,5 +1,6 @@
 """Read the symbols of object files and shared libraries."""
 
+import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,14 +31,26 @@ def symbols(path: Path | str) -> list[Symbol]:
     with open(path, "rb") as file:
         elf = ELFFile(file)
         sections = [(section.name, section["sh_addralign"]) for section in elf.iter_sections()]
-        table = elf.get_section_by_name(".symtab")
-        assert isinstance(table, SymbolTableSection)  # g++ always writes one
-        for symbol in table.iter_symbols():
+        for symbol in _table(elf).iter_symbols():
             kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
             if kind in ("STT_TLS", "STT_OBJECT"):
                 where = sections[index] if isinstance(index, int) else ("", 0)
                 found.append(Symbol(symbol.name, symbol["st_value"], symbol["st_size"], kind == "STT_TLS", *where))
     return found
+
+
+def runs_first(path: Path | str) -> bool:
+    """Whether an object file has code that gives a variable its value before anything else runs."""
+    with open(path, "rb") as file:
+        # What a sanitizer adds is named by numbers.
+        own = re.compile(r"_GLOBAL__(sub_)?I_(?!\d+_\d+$)")
+        return any(own.match(symbol.name) for symbol in _table(ELFFile(file)).iter_symbols())
+
+
+def _table(elf: ELFFile) -> SymbolTableSection:
+    table = elf.get_section_by_name(".symtab")
+    assert isinstance(table, SymbolTableSection)  # g++ always writes one
+    return table
 
 
 def demangled(names: Iterable[str]) -> dict[str, str]:

@@ -53,6 +53,11 @@ class Fault:
         return self.kind.is_remark
 
     @property
+    def less_than_a_race(self) -> bool:
+        """Whether a race at its line says all that it does."""
+        return self.by_effect or self.kind in (FaultKind.SAME_VALUE, FaultKind.UNORDERED)
+
+    @property
     def key(self) -> tuple[str, str, int | None]:
         """What makes two faults one."""
         return self.kind, self.file, self.line
@@ -71,7 +76,7 @@ class RawFault(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in _NUMBERS),
         ("offset", ctypes.c_int64),
-        *((name, ctypes.c_uint64) for name in ("address", "pc", "other_pc", "meeting_pc")),
+        *((name, ctypes.c_uint64) for name in ("address", "pc", "other_pc", "meeting_pc", "load_pc")),
         ("file", ctypes.c_char_p),
         ("type", ctypes.c_char_p),
         *((name, ctypes.c_int32) for name in ("line", "other_line")),
@@ -130,6 +135,9 @@ class Words:
         memory = "shared" if fault.space else "global"
         values = "; both write the same value" if fault.same_value else ""
         return f"{self.access(fault)} of {memory} memory, which {other} {verb} at {at}, {why}{values}"
+
+    def same_value(self, fault: RawFault) -> str:
+        return f"{self.race(fault)}, whatever the data, so that nothing depends on who is last"
 
     def unordered(self, fault: RawFault) -> str:
         return f"{self.race(fault)}; both are volatile, so it is no race, but either may come first"
@@ -202,6 +210,8 @@ class Words:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"
         if self.case(fault) == "same_line":
             where = "at another barrier of this line"
+        if self.case(fault) == "other_round":
+            where = "in another round of a loop around it"
         waiting = f"{self.name_thread(fault.other_thread)} of {self.name_block(fault.block)}"
         return f"{waiting} waits here, {self.name_thread(fault.thread)} {where}"
 

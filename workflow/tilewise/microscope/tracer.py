@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from tilewise import UserError
 from tilewise.compile.cpp import shown
-from tilewise.microscope.compile import declared
+from tilewise.microscope.compile import constant_stores, declared
 from tilewise.microscope.counts import Row, Traffic, counts
 from tilewise.microscope.emulator import Emulator, fits_together, how_of
 from tilewise.microscope.faults import Fault, RawFault, Words, offsets_in
@@ -68,6 +69,10 @@ class Tracer:
         self.kinds = [FaultKind[name.upper()] for name in kinds]
         self.emulator.library.tracer_traffic.restype = ctypes.POINTER(Traffic)
         self.emulator.library.tracer_faults.restype = ctypes.POINTER(RawFault)
+
+    @cached_property
+    def _constant_stores(self) -> set[tuple[str, int]]:
+        return constant_stores(self.source.path)
 
     def trace(self, program: Program, blocks: Iterable[Three] = (), stop: bool = False) -> tuple[Row, list[Fault]]:
         """Run a program under every schedule; returns (row of traffic.csv as a dict, list of Faults).
@@ -125,9 +130,9 @@ class Tracer:
                     kind, text, count = differs
                     faults.setdefault(kind, Fault(kind, shown(self.source.path), None, text, count=count))
             faults |= {fault.key: fault for fault in again if fault.key not in faults}
-            # What is written at the same time is not yet written in some order of the threads.
+            # What is written at the same time is not yet written in some order of the threads, nor always one value.
             races = {(fault.file, fault.line) for fault in faults.values() if fault.kind == FaultKind.RACE}
-            faults = {key: f for key, f in faults.items() if not f.by_effect or (f.file, f.line) not in races}
+            faults = {key: f for key, f in faults.items() if not f.less_than_a_race or (f.file, f.line) not in races}
             if self.results:
                 faults = self._judged(program, arrays, faults)
         found = list(faults.values())
@@ -236,6 +241,9 @@ class Tracer:
                 ctypes.c_int(self.unit),
                 addresses,
             )
+            places = {operand.name: address or 0 for operand, address in zip(own, addresses)}
+            for variable, at, array in program.pointers_in_variables:
+                self.emulator.variable(variable)[at : at + 8] = places[array].to_bytes(8, "little")
             integers = ctypes.c_uint64 * len(self.variables)
             failed |= self.emulator.library.tracer_variables(
                 ctypes.c_int(len(self.variables)),
@@ -346,6 +354,8 @@ class Tracer:
             launch = program.launches[raw.launch]
             words = Words(launch, arrays, self.emulator.shared_of(launch), self.places, self.cases, program.itemsize)
             fault = words.fault(raw, self.kinds[raw.kind])
+            if raw.same_value and (fault.file, fault.line) in self._constant_stores:
+                fault = words.fault(raw, FaultKind.SAME_VALUE)
             first = found.setdefault(fault.key, fault)
             if first is not fault:
                 found[fault.key] = dataclasses.replace(first, count=first.count + fault.count)

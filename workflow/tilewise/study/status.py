@@ -68,6 +68,7 @@ class FaultKind(StrEnum):
     UNUSED = "unused", "unused_reads", "read before it was written"
     ENDED = "ended", "", "lanes that have ended"
     UNORDERED = "unordered", "", "volatile accesses without an order"
+    SAME_VALUE = "same_value", "", "one constant that several threads write"
 
     def __new__(cls, name: str, column: str, words: str) -> "FaultKind":
         kind = str.__new__(cls, name)
@@ -77,4 +78,4 @@ class FaultKind(StrEnum):
     @property
     def is_remark(self) -> bool:
         """Whether it is no fault after all."""
-        return self in (FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED)
+        return self in (FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED, FaultKind.SAME_VALUE)
