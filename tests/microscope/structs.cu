@@ -65,3 +65,23 @@ __global__ void sums(const list::Node* nodes, float* out)
 }
 
 __global__ void null(View<float> view) { view.at(threadIdx.x) = 1; }  // FAULT
+
+struct Filter {
+    int n;
+    float scale;
+    const float* in;
+    float weight[3];
+};
+__constant__ Filter filter = {0, 2};
+__device__ list::Node nodes_of_the_file[2];
+namespace held {
+__device__ float* buffer;
+}
+
+__global__ void by_variables()
+{
+    const int i = threadIdx.x;
+    if (i < filter.n) held::buffer[i] = filter.scale * filter.in[i] + filter.weight[1] + nodes_of_the_file[1].more.y;
+}
+
+__global__ void by_variables_out_of_bounds() { held::buffer[threadIdx.x] = filter.in[threadIdx.x]; }  // FAULT

@@ -1,5 +1,6 @@
 """Structs with pointers as arguments, and arrays of structs, given field by field."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,17 @@ FAULTY = {  # arguments, and words of the message
 }
 
 
+VARIABLES = {
+    "filter": {"n": 30, "in": "float[30]:ramp", "weight[1]": 0.5},
+    "buffer": "float[30]",
+    "nodes_of_the_file": "list::Node[2]:zero",
+    "nodes_of_the_file[1].more.y": 3,
+}
+
+
 @pytest.fixture(scope="module")
 def library():
-    return build(FILE, *CLEAN, *FAULTY)
+    return build(FILE, *CLEAN, *FAULTY, "by_variables", "by_variables_out_of_bounds")
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -76,6 +85,29 @@ def test_faulty(name, library):
     wanted = next(i for i, line in enumerate(LINES[wanted - 1 :], wanted) if "// FAULT" in line)
     said = [str(fault) for fault in report.faults]
     assert any(words in text and f":{wanted}" in text for text in said), said
+
+
+def test_variables_that_hold_structs_and_pointers(library):
+    expect = {"buffer": 2 * np.arange(30, dtype=np.float32) + 3.5}
+    report = trace(library, "by_variables", 1, 32, variables=VARIABLES, expect=expect)
+    assert report.ok and not report.faults, str(report)
+    report = trace(library, "by_variables_out_of_bounds", 1, 32, variables=VARIABLES)
+    assert any("element 30 of filter.in, which has 30" in fault.text for fault in report.faults), str(report)
+
+
+@pytest.mark.parametrize(
+    "variables, message",
+    [
+        ({"filter.m": 3}, "argument filter.m: there is no field m; there are n, scale, in, weight"),
+        ({"filter.in": 3}, "argument filter.in: the struct has a pointer there: give an array"),
+        ({"filter": "list::Node[1]:zero"}, "the variable filter has 32 B, and is given"),
+        ({"filtre.n": 3}, "no __constant__ or __device__ variable 'filtre'; it uses"),
+        ({"buffer": 3}, "argument buffer: the struct has a pointer there: give an array"),
+    ],
+)
+def test_what_fits_no_variable_is_refused(variables, message, library):
+    with pytest.raises(UserError, match=re.escape(message)):
+        trace(library, "by_variables", 1, 32, variables=VARIABLES | variables)
 
 
 def test_on_the_command_line(capsys):

@@ -18,7 +18,7 @@ from tilewise.compile.cpp import shown
 from tilewise.microscope.compile import build_traced, functions, layouts_of
 from tilewise.microscope.declarations import check_file, named
 from tilewise.microscope.emulator import FLOATING
-from tilewise.microscope.fields import gathered, root_of
+from tilewise.microscope.fields import gathered, root_of, value_of
 from tilewise.microscope.formats import Report
 from tilewise.microscope.layouts import Layouts
 from tilewise.microscope.program import Arrays, Operand, Program, check_memory
@@ -156,11 +156,14 @@ def trace(
     }
     values = gathered(read, lambda: library.types(calls))
     tracer = Tracer(library.path, library.source, limit)
-    for name, value in (variables or {}).items():
-        tracer.emulator.set_variable(name, _bytes_of(given(name, value, Path(folder), SEED), name))
+    pointed, pointers = _set_variables(library, tracer, _flat(variables or {}), Path(folder))
     launches = [_launch(library, tracer, call, values) for call in calls]
     _refuse_unused(library, calls, values)
+    if twice := values.keys() & pointed.keys():
+        raise UserError(f"variable {min(twice)}: a parameter has this name, too; give one of them another")
+    values |= pointed
     program = Given(_title(launches), launches, values, _expected(expect or {}, values, Path(folder)), tolerance)
+    program.pointers_in_variables = pointers
     row, faults = tracer.trace(program)
     point = {
         "launches": [_shown(launch) for launch in launches],
@@ -353,10 +356,44 @@ def _shown(launch: Launch) -> dict[str, Any]:
     return found | {"shared": launch.dynamic_shared_bytes, "cooperative": launch.cooperative}
 
 
+def _set_variables(
+    library: Library, tracer: Tracer, told: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, GivenArray], list[tuple[str, int, str]]]:
+    """Write what the kernel's variables are to hold. Returns the arrays that their pointers are given, by name, and
+    where the pointers are, as of a Program."""
+
+    def types() -> dict[str, np.dtype]:
+        found = dict(library.layouts.variables)
+        return {name.rsplit("::", 1)[-1]: dtype for name, dtype in found.items()} | found
+
+    read = {name: given(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()}
+    arrays: dict[str, GivenArray] = {}
+    pointers: list[tuple[str, int, str]] = []
+    for name in dict.fromkeys(map(root_of, read)):
+        held, own = tracer.emulator.variable(name), {path: read[path] for path in read if root_of(path) == name}
+        value = own.setdefault(name, Value(bytes(held), "o", "what it holds"))
+        if isinstance(value, GivenArray) and len(held) == 8 and types()[name].metadata:
+            arrays[name] = value
+            pointers.append((name, 0, name))
+            continue
+        if not isinstance(value, GivenArray | Value):
+            own[name] = Value(value_of(name, value, types()[name]), "o", "a number")
+        whole = gathered(own, types, "the file has no variable")
+        arrays |= {path: each for path, each in whole.items() if path != name and isinstance(each, GivenArray)}
+        data = _bytes_of(whole[name], name)
+        if len(data) != len(held):
+            what = f"the variable {name} has {len(held)} B, and is given {len(data)} B"
+            raise UserError(f"{library.source.path.stem}: {what}")
+        held[:] = data
+        if isinstance(filled := whole[name], GivenArray | Value):
+            pointers += [(name, at, path) for at, path in filled.pointers]
+    return arrays, pointers
+
+
 def _bytes_of(value: Any, name: str) -> bytes:
     """What a variable of the kernel is to hold."""
     if isinstance(value, GivenArray) and value.make:
         return value.make().tobytes()
     if isinstance(value, Value):
         return value.data
-    raise UserError(f"variable {name}: say its type and what it holds, such as 'float[16]:ramp' or 'int:64'")
+    raise UserError(f"variable {name}: say what it holds, such as 'float[16]:ramp' or 'int:64'")

@@ -176,18 +176,16 @@ class Emulator:
                     f"(--dtype {element} of `tilewise trace`, or in its --arg)"
                 )
 
-    def set_variable(self, name: str, data: bytes) -> None:
-        """Write the value of a __device__ or __constant__ variable, which all later launches find. Raises UserError if
-        there is none of this name and size."""
+    def variable(self, name: str) -> memoryview:
+        """The bytes of a __device__ or __constant__ variable; what is written there, all later launches find. Raises
+        UserError if there is none of this name."""
         found = [v for v in self.variables if v.name == name or v.name.rsplit("::", 1)[-1] == name]
         if len(found) != 1:
             there = ", ".join(variable.name for variable in self.variables) or "none"
             raise UserError(
                 f"{self.entry}: what is launched uses no __constant__ or __device__ variable '{name}'; it uses {there}"
             )
-        if len(data) != found[0].size:
-            raise UserError(f"{self.entry}: the variable {name} has {found[0].size} B, and is given {len(data)} B")
-        ctypes.memmove(self._begin + found[0].offset, data, len(data))
+        return memoryview((ctypes.c_char * found[0].size).from_address(self._begin + found[0].offset)).cast("B")
 
     def shared_of(self, launch: Launch) -> list[SharedArray]:
         """The shared arrays that a launch may use."""

@@ -17,9 +17,14 @@ def root_of(path: str) -> str:
     return re.split(r"[.\[]", path)[0]
 
 
-def gathered(values: Mapping[str, Given], types: Callable[[], Mapping[str, np.dtype]]) -> dict[str, Given]:
+def gathered(
+    values: Mapping[str, Given],
+    types: Callable[[], Mapping[str, np.dtype]],
+    nowhere: str = "no function that is launched has a parameter",
+) -> dict[str, Given]:
     """Values of which those of fields are put into the struct, or the array of structs, that has them; arrays for its
     pointers stay under their paths. `types` are those of the parameters by name; a field that is not given is 0.
+    `nowhere` begins what is said of a name that is not among them.
 
     Raises UserError for what names no field, or does not fit it.
     """
@@ -29,7 +34,7 @@ def gathered(values: Mapping[str, Given], types: Callable[[], Mapping[str, np.dt
     for root in dict.fromkeys(map(root_of, inner)):
         paths = [path for path in inner if root_of(path) == root]
         if root not in known:
-            raise UserError(f"argument {paths[0]}: no function that is launched has a parameter {root}")
+            raise UserError(f"argument {paths[0]}: {nowhere} {root}")
         found[root] = _filled(root, found.get(root), known[root], {path: values[path] for path in paths})
         found |= {path: values[path] for path in paths if isinstance(values[path], GivenArray)}
     return found
@@ -60,7 +65,7 @@ def _filled(root: str, whole: Given | None, dtype: np.dtype, parts: Mapping[str,
                 raise UserError(f"argument {path}: an array, where the struct has no pointer but {_said(field)}")
             pointers.append((at, path))
             continue
-        held = _value(path, value, field)
+        held = value_of(path, value, field)
         data[at : at + len(held)] = held
     if not isinstance(whole, GivenArray):
         return Value(bytes(data), "o", f"struct of {dtype.itemsize} B", tuple(pointers))
@@ -68,7 +73,7 @@ def _filled(root: str, whole: Given | None, dtype: np.dtype, parts: Mapping[str,
     return GivenArray(whole.dtype, whole.shape, lambda: filled, whole.const, tuple(pointers))
 
 
-def _value(path: str, value: Any, field: np.dtype) -> bytes:
+def value_of(path: str, value: Any, field: np.dtype) -> bytes:
     """The bytes of a field that is no pointer."""
     if field.metadata and value == 0:
         return bytes(8)

@@ -24,11 +24,12 @@ _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_refe
 
 @dataclass(frozen=True)
 class Layouts:
-    """The types of functions' parameters, by instance and in their order, and the structs by their names. A pointer is
-    of type uint64, with what it points to as `to` in its metadata, None if that has no size."""
+    """The types of functions' parameters, by instance and in their order, and the structs and the variables by their
+    names. A pointer is of type uint64, with what it points to as `to` in its metadata, None if that has no size."""
 
     parameters: Mapping[str, Sequence[np.dtype]]
     structs: Mapping[str, np.dtype]
+    variables: Mapping[str, np.dtype]
 
 
 def layouts(path: Path, instances: Sequence[str], options: Sequence[Any]) -> Layouts:
@@ -53,7 +54,8 @@ def layouts(path: Path, instances: Sequence[str], options: Sequence[Any]) -> Lay
                 taken = [each for each in function.iter_children() if each.tag == "DW_TAG_formal_parameter"]
                 found[instance] = [read.type_of(each) for each in taken]
             structs = {name: read.layout(die) for name, die in _below(top, _STRUCTS)}
-    return Layouts(found, {name: dtype for name, dtype in structs.items() if dtype.names})
+            own = {name: read.type_of(die) for name, die in variables.items() if "DW_AT_type" in die.attributes}
+    return Layouts(found, {name: dtype for name, dtype in structs.items() if dtype.names}, own)
 
 
 def place_in(dtype: np.dtype, path: str) -> tuple[int, np.dtype]:

@@ -43,10 +43,12 @@ class Program:
 
     `itemsize` is the size that elements of shared arrays and of variables are taken for, which no symbol tells; `kind`
     the kind of the fault that a wrong result is. A program that `repeats` may be launched a second time.
+    `pointers_in_variables` are the kernel's variables, the byte in each and the array whose address it is to hold.
     """
 
     kind = FaultKind.WRONG
     repeats = False
+    pointers_in_variables: Sequence[tuple[str, int, str]] = ()
 
     def __init__(self, label: str, launches: Sequence[Launch], operands: Sequence[Operand], itemsize: int = 4) -> None:
         self.label = label
