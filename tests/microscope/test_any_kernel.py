@@ -329,14 +329,15 @@ def test_five_lines_of_python_and_the_commands_of_the_docs_run(tmp_path, monkeyp
     for path in (ROOT / "docs" / "microscope.md", ROOT / "kernels" / "emulator" / "README.md"):
         text = path.read_text()
         [source] = re.findall(r"```cuda\n(.*?)```", text, re.DOTALL)
-        (tmp_path / "smooth.cu").write_text(source)
+        [name] = set(re.findall(r"^\$ tilewise trace ((?:smooth|sums)\.cu) ", text, re.MULTILINE))
+        (tmp_path / name).write_text(source)
         monkeypatch.chdir(tmp_path)
         [python] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         assert len([line for line in python.splitlines() if line]) <= 5
         scope: dict = {}
         exec(python, scope)
         assert isinstance(scope["report"], Report) and scope["report"].ok, str(scope["report"])
-        [command] = re.findall(r"^\$ tilewise (trace smooth.cu (?:.*\\\n)*.*)$", text, re.MULTILINE)
+        [command] = re.findall(rf"^\$ tilewise (trace {name} (?:.*\\\n)*.*)$", text, re.MULTILINE)
         capsys.readouterr()
         words = [a or b for a, b in re.findall(r"'([^']*)'|([^\s\\]+)", command)]
         shown = text.split(command)[1].split("```")[0].strip().splitlines()
