@@ -48,7 +48,7 @@ WHY = {
     "one_constant": "; both write the same value, whatever the data, so that nothing depends on who is last",
     "one_value_of_two_sizes": "with no __syncthreads() between",
     "two_values": "with no __syncthreads() between",
-    "in_step": "a warp's lanes run in step only on GPUs before Volta, and need a __syncwarp() since",
+    "in_step": "a warp's lanes run in step only on GPUs before Volta; newer ones need a __syncwarp()",
 }
 REMARKS = {"flag_of_volatile": "unordered", "one_constant": "same_value"}
 

@@ -353,7 +353,7 @@ BLOCKS = [  # what each of two blocks of one thread does; whether it is a race
     ("C[blockIdx.x] = A[0];", None),
     ("C[0] = A[0];", "block (1, 0) writes C[0, 0] of global memory, which thread (0, 0) of block (0, 0) writes"),
     ("if (blockIdx.x) C[1] = C[0]; else C[0] = A[0];", "block (1, 0) reads C[0, 0] of global memory, which thread"),
-    ("const_cast<T*>(A)[0] = 1; C[blockIdx.x] = 2;", "block (1, 0) writes A[0, 0]"),
+    ("const_cast<T*>(A)[0] = n; C[blockIdx.x] = 2;", "block (1, 0) writes A[0, 0]"),
     (
         "if (blockIdx.x) const_cast<T*>(A)[0] = 1; C[blockIdx.x] = A[0];",
         "block (1, 0) writes A[0, 0] of global memory, which thread (0, 0) of block (0, 0) reads",

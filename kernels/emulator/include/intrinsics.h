@@ -1,4 +1,4 @@
-// The functions of CUDA C++ that one thread calls by itself: atomics, hinted accesses, arithmetic, clocks and traps.
+// The functions of CUDA C++ that one thread calls alone: atomics, hinted accesses, arithmetic, clocks and traps.
 //
 // What reads or writes memory is inlined, so that the tracer sees the access in the kernel.
 #pragma once

@@ -96,7 +96,7 @@ inline float rsqrtf(float a) { return 1 / sqrtf(a); }
 inline double rsqrt(double a) { return 1 / sqrt(a); }
 inline float __frsqrt_rn(float a) { return rsqrtf(a); }
 
-// What CUDA has beside the C library, in both widths.
+// What CUDA has in addition to the C library, in both widths.
 namespace emulator {
 double sine_of_turns(double half_turns);  // sin(pi x)
 double cosine_of_turns(double half_turns);

@@ -29,7 +29,7 @@ struct Opcode {
     const char* name;  // the first words of the operation
     Run run;
     std::size_t operands;  // at least
-    const char* words;     // that may follow, beside types; null: any. What would change the result is refused
+    const char* words;     // that may follow, except types; null: any. What would change the result is refused
     int code = 0;
     void (*read)(const Reading&) = nullptr;  // finds out the rest
 };

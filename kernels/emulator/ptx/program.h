@@ -32,7 +32,7 @@ struct Operand {
     std::vector<Operand> parts;  // of a list, an address, a pair a|b
 };
 
-// The statement that a thread was at when it asked for work.
+// The statement that a thread was at when it started work.
 struct Origin {
     const Source* source;
     const void* pc;
@@ -158,7 +158,7 @@ inline bool is_strong(const Instruction& i)
 {
     return i.has("acquire") || i.has("relaxed") || i.has("release") || (i.has("volatile") && !i.starts("shared"));
 }
-// What tells the statements of a line apart.
+// Distinguishes the statements of a line.
 inline unsigned statement(const Frame& f) { return f.source - emulator_ptx_sources; }
 
 // ---- The lanes of a warp --------------------------------------------------------------------------------------------

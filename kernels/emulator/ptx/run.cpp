@@ -1,4 +1,4 @@
-// An interpreter of inline PTX, and the units that work beside the threads: copies (cp.async, TMA), mbarriers, tensor
+// An interpreter of inline PTX, and the asynchronous units: copies (cp.async, TMA), mbarriers, tensor
 // cores. docs/microscope.md lists the instructions.
 //
 // What is asynchronous on a GPU is late here: a copy brings its data when a thread waits for it and not before, so that

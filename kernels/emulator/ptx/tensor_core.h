@@ -3,7 +3,7 @@
 //
 // An instruction of short numbers is one fused sum: products are exact, each is cut towards zero to 25 fractional bits
 // below the largest exponent among the products and C, the sum of what is left is exact, and the result is cut to a
-// float towards zero. Of the sums kept as half, which the model does not tell, the last step here rounds to the nearest
+// float towards zero. Of the sums kept as half, for which there is no model, the last step here rounds to the nearest
 // half.
 #pragma once
 

@@ -35,7 +35,7 @@ extern dim3 clusterDim;
 bool is_random();  // whether threads run in a random order: then units that work by themselves may, too
 std::uint64_t random_number();
 
-/// Why a thread sleeps, in words, asked only if it sleeps for ever: "barrier at 0x400: 3 of 4 threads have arrived".
+/// Why a thread sleeps, in words, called only if it sleeps for ever: "barrier at 0x400: 3 of 4 threads have arrived".
 using Why = std::string (*)(const void* object, std::uint64_t detail);
 
 /// Suspends the running thread until wake(object) is called.
@@ -69,7 +69,7 @@ void cluster_wait(const char* file, int line, const void* pc);
 /// The barrier of the whole grid. Gives the run up if the blocks do not run together.
 void grid_synchronise(const char* file, int line);
 
-/// What units that work beside the threads (ptx/) are asked by the scheduler.
+/// What the scheduler asks of the asynchronous units (ptx/).
 struct Units {
     void (*block_starts)();
     bool (*deliver)();  // finishes the next piece of work that is under way; false if there is none

@@ -1,4 +1,4 @@
-// What a thread does by itself, and others must know.
+// What one thread does and others must know.
 #include "scheduler.h"
 #include "shared_window.h"
 

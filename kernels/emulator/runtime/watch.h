@@ -1,5 +1,5 @@
-// What the runtime and the interpreter of PTX tell whoever watches a run: the tracer (tracer/), or nobody (unwatched/).
-// A library links the one or the other.
+// What the runtime and the interpreter of PTX report to whoever watches a run: the tracer (tracer/), or nobody
+// (unwatched/). A library links the one or the other.
 #pragma once
 
 #include "runtime.h"
@@ -9,7 +9,7 @@ namespace emulator {
 
 struct Fiber;
 
-/// Up to which time a thread knows what each other thread, and each unit that works beside them, has done.
+/// Up to which time a thread knows what each other thread, and each asynchronous unit, has done.
 using Known = std::vector<std::uint32_t>;
 
 /// Workers that are no threads are numbered after those of the cluster: the products of each warp, the copies that each
@@ -37,7 +37,7 @@ void block_ends();
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
-/// What an access is beside a plain one. Strong accesses do not race with each other; those of a block's scope not with
+/// How an access differs from a plain one. Strong accesses do not race with each other; those of a block's scope not with
 /// those of the same block. An exchange also reads what it writes over. One that takes something (a compare-and-swap)
 /// knows what others did before only after a fence.
 struct Strength {
@@ -74,11 +74,11 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
 /// know what it has taken.
 void fence(int scope, bool shows = true, bool learns = true);
 void proxy_fence();
-/// A request of a unit to global memory, counted by itself; what it loads goes into the memory of so many blocks.
+/// A request of a unit to global memory, counted alone; what it loads goes into the memory of so many blocks.
 void global_request(const void* address, unsigned bytes, bool write, unsigned blocks = 1);
 /// The same to shared memory, counted if it is another block's.
 void block_request(const void* address, unsigned bytes);
-void goes_by(Way way);  // the accesses that are told from now on
+void goes_by(Way way);  // the accesses that are reported from now on
 void asynchrony(const std::string& text, const char* file, int line, const void* pc,
                 bool last = false);                             // last: gives up
 std::string place(const void* pc, const char* file, int line);  // in words

@@ -27,7 +27,7 @@ struct Told {
 };
 std::unordered_map<std::uintptr_t, Told> last_told;
 
-// A thread has read what another one had told.
+// A thread has read what another one had written by an atomic operation.
 struct Meeting {
     Told told;
     std::uintptr_t at, pc;

@@ -119,7 +119,7 @@ using namespace tracer;
 
 void release(Known& to)
 {
-    if (knows_blocks)  // of other blocks all of this one know what one tells
+    if (knows_blocks)  // all threads of this block know of other blocks what one of them knows
         for (unsigned t = 0; t < wgmma_of_warp; ++t) take(known_blocks[t], known_blocks[running]);
 
     if (to.empty()) to.resize(workers);

@@ -41,7 +41,7 @@ bool unknown_of_another_block(std::uint32_t stamp);
 inline bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
 {
     if (stamp < block_start) return space == global && stamp >= launch_start && unknown_of_another_block(stamp);
-    // A barrier of the block tells what its threads did, but of others and of units no more than one of them knew.
+    // A barrier of the block shows what its threads did, but of others and of units only what one of them knew.
     if (thread == running) return false;
     if (stamp < last_barrier && thread < wgmma_of_warp && (cluster_blocks == 1 || rank_of(thread) == rank_of(running)))
         return false;

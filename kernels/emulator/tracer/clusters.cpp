@@ -32,7 +32,7 @@ void start_remote() { remote.clear(); }
     remote[running << 5 | rank] = {access, clock_now, blockIdx};
 }
 
-// Whoever touched a block's memory must have told it before it ended.
+// A block must know of every access to its memory before it ends.
 void examine_ends()
 {
     for (const auto& [key, last] : remote) {

@@ -30,7 +30,7 @@ struct Site {  // an instruction, in one of the spaces
     std::vector<Request> requests;  // one for each time since the last barrier
     unsigned used;
     watch::Strength strength;
-    bool unit;  // what works beside the threads does it
+    bool unit;  // an asynchronous unit does it
     Way way = plain;
     bool guesses = false;  // a plain load of what a compare-and-swap of the same thread is then to find
 };

@@ -45,7 +45,7 @@ void join(Fault& first, const Fault& other)
     const std::int32_t same_value = first.same_value & other.same_value;
     if (first.which == Case::lanes && other.which == Case::plain)
         first.which = Case::plain;
-    else if (first.which == Case::lanes)
+    else if (first.which == Case::lanes && other.which != Case::lanes)
         first = other;
     first.count = count;
     first.same_value = same_value;

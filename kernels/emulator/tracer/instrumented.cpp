@@ -27,7 +27,7 @@ struct OutOfBounds {
 };
 
 // CUDA's memory model has volatile accesses to global memory as strong ones; in shared memory they order nothing
-// between lanes, and who relies on that is to be told.
+// between lanes, and a kernel that relies on that is at fault.
 void volatile_access(void* address, unsigned size, bool write, void* pc)
 {
     if (!write) asks(address, size, pc);
@@ -93,7 +93,7 @@ void __ubsan_handle_out_of_bounds(const OutOfBounds* expression, std::intptr_t i
 }
 
 // An access that leaves a variable whose size g++ knows. What a thread has for itself lies on its stack here and has no
-// cells; beside it lies what the emulator needs, so a write ends the run.
+// cells; next to it lies what the emulator needs, so a write ends the run.
 void __ubsan_handle_type_mismatch_v1(const Mismatch* access, std::uintptr_t address)
 {
     if (!current || !on_stack(address)) return;

@@ -1,4 +1,4 @@
-// What works beside the threads: copies to shared memory, TMA, and products of wgmma.
+// Asynchronous units: copies to shared memory, TMA, and products of wgmma.
 #include "accesses.h"
 #include "races.h"
 

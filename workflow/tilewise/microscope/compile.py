@@ -1,5 +1,6 @@
 """Compile CUDA kernels for the CPU: the same .cu files, by g++ against kernels/emulator/include."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -194,16 +195,17 @@ def _build(
         objects = own_objects(watched, flags)
         try:
             read = declarations.declarations(tree_of(kernel.path, own))
-            # What the sanitizers tell of places is by the names of line markers, which -ffile-prefix-map leaves alone.
+            # The sanitizers name places by the names of line markers, which -ffile-prefix-map leaves alone.
             text = cpp.preprocess(_wrapper(kernel, instances, read), own)
             text = re.sub(rf'^(# \d+ "){re.escape(str(ROOT))}/', rf"\1{cpp.ANYWHERE}/", text, flags=re.MULTILINE)
-            if watched and loops.BARRIER.search(text):
-                text = loops.with_rounds(text)
-            if any(ptx.ASM.search(code_of(path)) for path in kernel.files):
-                text = ptx.rewritten(text, own=["<stdin>"])
-                objects.append(own_object("ptx"))
-            source.write_text(text)
-            run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
+            has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
+            objects += [own_object("ptx")] if has_ptx else []
+            for way in [loops.with_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
+                source.write_text(ptx.rewritten(way, own=["<stdin>"]) if has_ptx else way)
+                # What tree-sitter has misread is compiled as it is.
+                with contextlib.nullcontext() if way is text else contextlib.suppress(UserError):
+                    run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
+                    break
         except UserError as error:
             raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
         if elf.runs_first(compiled):

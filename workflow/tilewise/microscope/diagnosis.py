@@ -1,4 +1,4 @@
-"""What is wrong about a wrong product, as far as the numbers tell: where, how, and by which convention it is right."""
+"""What is wrong about a wrong product, as far as the numbers show: where, how, and by which convention it is right."""
 
 from collections.abc import Sequence
 

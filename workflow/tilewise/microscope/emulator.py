@@ -93,7 +93,7 @@ def how_of(how: str, stopped: "Stopped") -> str:
 
 #: What a parameter of a kernel can be, as cuda_emulator.h says it.
 CODES = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
-#: The types of C++ that a parameter is told to point to, by kind and bytes; those of other kinds are not told apart.
+#: The types of C++ that a parameter is said to point to, by kind and bytes; those of other kinds are not distinguished.
 FLOATING = {(b"f", 4): "float", (b"f", 8): "double"}
 
 

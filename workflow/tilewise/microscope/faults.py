@@ -163,8 +163,8 @@ class Words:
             return f"and {atomic} does not order them with only a __threadfence_block() after it"
         if self.case(fault) == "lanes":
             return (
-                "with no __syncthreads() between; a warp's lanes run in step only on GPUs before Volta, and need a "
-                "__syncwarp() since"
+                "with no __syncthreads() between; a warp's lanes run in step only on GPUs before Volta; newer ones "
+                "need a __syncwarp()"
             )
         return ""
 
@@ -227,7 +227,7 @@ class Words:
         return f"thread {self.thread(number)}"
 
     def name_worker(self, number: int) -> str:
-        """A thread, or a unit that works beside the threads, numbered as by the tracer."""
+        """A thread, or an asynchronous unit, numbered as by the tracer."""
         if number < THREADS:
             return self.name_thread(number)
         number -= THREADS
@@ -249,7 +249,7 @@ class Words:
         if fault.array < 0:
             return f"address {fault.address:#x}" if not fault.space else "shared memory"
         if fault.space:
-            # A shared array does not tell the size of its elements.
+            # Nothing says what size a shared array's elements have.
             size = min(self.itemsize, max(1, fault.size))
             where = "" if tuple(fault.home) == tuple(fault.block) else f" of {self.name_block(fault.home)}"
             return f"{self.shared[fault.array].name}[{fault.offset // size}]{where}"

@@ -95,7 +95,7 @@ class Variables:
 
 def _refuse_initial_values(declared: Iterable[Variable], with_value: Sequence[Symbol]) -> None:
     for each in declared:
-        # A struct may have a value that its declaration does not tell.
+        # A struct may have a value that its declaration does not show.
         has_value = each.has_value or any(f"{len(each.name)}{each.name}" in symbol.name for symbol in with_value)
         if each.space == "__shared__" and has_value:
             what = f"the __shared__ variable '{each.name}' has an initial value, which CUDA refuses"

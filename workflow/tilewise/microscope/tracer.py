@@ -87,7 +87,7 @@ class Tracer:
             check_memory(program.label, program.operands)
         unit = 4
         self.emulator.silent = False  # of several runs, the first one prints
-        while True:  # once more if there are accesses of fewer bytes than were told apart
+        while True:  # once more if there are accesses of fewer bytes than a cell has
             self.emulator.seconds_left = self.limit or None
             row, faults, finest = self._trace(program, blocks, stop, unit)
             if finest >= unit:
@@ -143,7 +143,7 @@ class Tracer:
         return row | by_kind, found, unit
 
     def _judged(self, program: Program, arrays: Arrays, faults: dict[Any, Fault]) -> dict[Any, Fault]:
-        """The faults with what the result of the first run tells, as far as they do not explain it themselves."""
+        """The faults with what the result of the first run shows, as far as they do not explain it themselves."""
         others = [f for f in faults.values() if not f.is_remark and f.kind not in LEAVE_THE_PRODUCT]
         if not all(fault.by_effect for fault in others):
             return faults
