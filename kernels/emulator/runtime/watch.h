@@ -37,9 +37,9 @@ void block_ends();
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
 bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
-/// How an access differs from a plain one. Strong accesses do not race with each other; those of a block's scope not with
-/// those of the same block. An exchange also reads what it writes over. One that takes something (a compare-and-swap)
-/// knows what others did before only after a fence.
+/// How an access differs from a plain one. Strong accesses do not race with each other; those of a block's scope not
+/// with those of the same block. An exchange also reads what it writes over. One that takes something (a
+/// compare-and-swap) knows what others did before only after a fence.
 struct Strength {
     bool strong = false, exchange = false, of_block = false, takes = false;
     bool stores = false;  // a thread's own store, which is done before anything else happens
