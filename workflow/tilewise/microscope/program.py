@@ -89,7 +89,7 @@ class Program:
         return ""
 
     def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
-        """Kind, words and number of what is wrong about the results of an order of threads other than that of `first`."""
+        """Kind, words and number of what is wrong about results in another order of threads than that of `first`."""
         return None
 
 
