@@ -23,6 +23,7 @@ from tilewise.study.device import read as read_device
 
 HOST, USER = "gpu-node-17", "alice"
 NAME = "nvidia-h200"
+HASHED = ("measurements.csv", "instructions.csv", "facts/sizes.csv", "facts/batches.csv")
 
 
 def git(*words):
@@ -62,7 +63,7 @@ def hashed(folder, name, kernels):
             return build.source_sha256(kernel, row["instance"], device)
         return build.row_sha256(kernel, point_of({"task": "", **row}, kernel), device)
 
-    kinds = {name: Path(name).stem for name in ("measurements.csv", "instructions.csv", "facts/sizes.csv")}
+    kinds = {name: Path(name).stem for name in HASHED}
     rows = columns.read(folder / name, kinds.get(name, "tune"), registry.parameters(kernels))
     rows.assign(build_sha256=[hash_of(row) for row in rows.to_dict("records")]).to_csv(folder / name, index=False)
 
@@ -76,8 +77,9 @@ def whole_run(tmp_path_factory):
         patch.setattr(synthetic, "KERNELS", kernels)
         study = yaml.safe_load((tree / "config/config.yaml").read_text())
         synthetic.write(folder, study=study, with_traffic=True, name="NVIDIA H200")
-        for name in ("measurements.csv", "instructions.csv", "facts/sizes.csv", "tune/register_tile.csv"):
+        for name in (*HASHED, "tune/register_tile.csv"):
             hashed(folder, name, kernels)
+    edited(folder, lambda rows: rows[rows["status"] == "ok"], "facts/calls.csv")
 
     def as_measured(rows):
         sizes = rows[["n", "p", "m"]].astype(float).prod(axis=1)
