@@ -411,8 +411,9 @@ def test_every_choice_of_the_registry_is_a_variant_that_the_tuner_tries(kernels)
                 assert len(expand(asked, kernels, "t", reading=Reading(space=True))) == 1, (name, dtype, word)
 
 
-def test_the_ladder_is_tuned_as_a_whole(kernels, config):
+def test_the_ladder_and_the_languages_that_have_sizes_are_tuned(kernels, config):
     rungs = {name for name, kernel in kernels.items() if "ladder/" in (kernel.source or "")}
+    rungs |= {name for name, kernel in kernels.items() if "languages/" in (kernel.source or "") and kernel.space}
     study = Study(config | {"platforms": {"here": {"backend": "gpu"}}})
     assert set(study.tuned["tune"]) == rungs
     for name in rungs:
