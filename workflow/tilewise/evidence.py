@@ -220,7 +220,8 @@ def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
         return None
     n, p, m = (int(row[name]) for name in SHAPE)
     parameters = tuple((name, int(row[name])) for name in kernel.columns)
-    return Point(row["task"], row["kernel"], row["dtype"], n, p, m, parameters)
+    batch: Any = row.get("batch")
+    return Point(row["task"], row["kernel"], row["dtype"], n, p, m, parameters, 1 if pd.isna(batch) else int(batch))
 
 
 def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
