@@ -18,6 +18,7 @@ from tilewise.measure.methods import accuracy, cold_start, energy, launch_limits
 from tilewise.measure.rows import failed
 from tilewise.study.points import point
 from tilewise.study.verify import Check
+from tilewise.vendor import VENDOR
 
 RIGHT = Check(True, 0.0, 0.0, "")
 NAIVE, TILED = {"block_x": 16, "block_y": 16}, {"tile": 16}
@@ -130,15 +131,16 @@ def test_what_is_built_is_called_beside_what_is_not(work):
 
 
 def test_a_call_that_fails_in_a_fresh_process(work, monkeypatch, capsys):
-    def call(job, arrays, first):
+    def whole_call(job, arrays, first):
         if job.kernel.name == "naive":
             raise MemoryError("no such amount")
         np.matmul(arrays["A"], arrays["B"], out=arrays["C"])
-        return {"kernel": 0.5, "total": 2.5}
+        yield "kernel"
 
     request = io.BytesIO(pickle.dumps({"jobs": work.jobs(), "seed": 1}))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=request))
-    monkeypatch.setattr(cold_start, "_call", call)
+    monkeypatch.setitem(sys.modules, VENDOR.launcher, SimpleNamespace(whole_call=whole_call))
+    monkeypatch.setattr(cold_start, "laps", lambda steps: dict.fromkeys(steps, 0.5) | {"total": 2.5})
     cold_start.main()
     said = capsys.readouterr().out
     done = SimpleNamespace(returncode=0, stdout=said.encode(), stderr=b"")
