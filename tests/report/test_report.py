@@ -309,7 +309,7 @@ def test_sentences_are_filled_in_or_left_out(tmp_path):
 
 def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     """If it is measured in its own task, it has a section and a row in the ladder."""
-    kernels = dict(synthetic.KERNELS, mine=synthetic.KERNELS["tiled"])
+    kernels = synthetic.KERNELS | {"mine": dataclasses.replace(synthetic.KERNELS["tiled"], name="mine")}
     monkeypatch.setattr(synthetic, "KERNELS", kernels)
     study = synthetic.config()
     sweep = {"kernel": ["mine", "cublas"], "dtype": "float", "shapes": "square"}
@@ -340,7 +340,8 @@ def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
 
 
 def test_ntb_curves_of_several_kernels_and_many_shapes(tmp_path, monkeypatch):
-    monkeypatch.setattr(synthetic, "KERNELS", synthetic.KERNELS | {"mine": synthetic.KERNELS["multi_tile"]})
+    mine = dataclasses.replace(synthetic.KERNELS["multi_tile"], name="mine")
+    monkeypatch.setattr(synthetic, "KERNELS", synthetic.KERNELS | {"mine": mine})
     study = synthetic.config()
     study["shapes"]["others"] = [{"n": 100 * k, "p": 100, "m": 100} for k in range(1, 13)]
     sweep = {"kernel": ["multi_tile", "mine"], "dtype": "float", "shapes": "others", "tile": 32, "ntb": [1, 2, 4]}

@@ -62,7 +62,7 @@ def number(value: Any, column: str = "") -> str:
 
 def _cell(row, column, machine):
     value = row[column]
-    if column == "platform":
+    if column == "platform" and not pd.isna(value):  # instructions that no platform timed have none
         return html.escape(machine(value, row.get("kernel", "")))
     if column == "decided" and not pd.isna(value):
         return "yes" if value else "<strong>no</strong>"
