@@ -225,7 +225,7 @@ def _fail(*_, **__):
 @pytest.mark.parametrize(
     ("module", "name", "piece"),
     [
-        (rows, "in_order", "Figure: Speed-up, float"),
+        (rows, "in_order", "Figure: Speed-up over the best naive kernel, float"),
         (runs, "verification", "Table: Verified points"),
         (scatter, "clocks", "Text: clocks"),
     ],

@@ -62,7 +62,7 @@ def test_a_single_card_is_compared_with_none(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none")
     assert runs.cards(evidence).empty
     words = section(evidence, "tables/17-appendix.md")
-    assert "was in use" not in words and "beside other work" not in words and "were compared at" not in words
+    assert "was in use" not in words and "while other work ran" not in words and "were compared at" not in words
 
 
 def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
@@ -74,7 +74,7 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
     evidence = load_evidence([place], recorded=tmp_path / "none")
     words = section(evidence, "tables/17-appendix.md")
     assert "was in use: MIG is on, so that the card is divided; 2 other processes on it." in words
-    assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured beside other work" in words
+    assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured while other work ran" in words
     facts = dict(runs.provenance(evidence).itertuples(index=False))
     assert facts["beside us on the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"
 
