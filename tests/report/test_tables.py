@@ -309,7 +309,7 @@ def test_what_the_tuner_found(gpu, emulator):
     ranks = tuned.variants(gpu).set_index(["n", "tile_k"])["rank"]
     assert ranks[8192].dropna().to_dict() == {4: 3, 8: 2, 16: 1} and pd.isna(ranks[8192, 32])
     words = section(gpu, "tables/09-side-by-side.md")
-    assert "made 8 trials of a variant at a shape; 2 failed." in words
+    assert "timed 8 combinations of variant and shape; 2 failed." in words
     assert "in 2 of 2 cases, at most by 33 %" in words
     drawing = figures.svg(figures.task("tune", gpu))
     assert "register_tile, float" in drawing and "spills registers" in drawing
