@@ -33,7 +33,7 @@ def _of_evidence(module: ModuleType, name: str) -> Callable[[Any], pd.DataFrame]
 #: Functions of these names make a table of the evidence alone.
 _OF_EVIDENCE = {
     blocks: ("block_shapes", "double_cost", "few_blocks"),
-    by_size: ("at_every_size", "size_ranges"),
+    by_size: ("at_every_size", "over_size", "size_ranges"),
     climb: ("tile_counts",),
     languages: ("by_language",),
     grades: ("spread_of_exponents",),
@@ -59,6 +59,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
         [climb.fastest(page.rungs(task)) for task in (climb.CLIMB, "ladder_double")], ignore_index=True
     ),
     "gate": lambda page: accuracy.gate(tables.accuracy(page.evidence)),
+    "graded": lambda page: tables.grading(page.evidence),
     "grades": lambda page: grades.grades(page.evidence, page.ladder),
     "instructions": lambda page: climb.loops(page.evidence),
     "joules": lambda page: tables.energy(page.evidence).assign(
