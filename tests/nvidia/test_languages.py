@@ -132,7 +132,7 @@ def parameter_bytes(cubin, symbol):
     return [found[number] for number in sorted(found)]
 
 
-#: What runs a kernel's file in a process of its own, because an interpreter is chosen before its package is imported;
+#: What runs a kernel's file in a separate process, because an interpreter is chosen before its package is imported;
 #: it reads A and B and writes C.
 RUN = """
 import importlib.util, sys

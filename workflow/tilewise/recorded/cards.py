@@ -51,7 +51,7 @@ def add(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, int, lis
 
 
 def damage(kept: Platform) -> list[str]:
-    """Rows of cards.csv that are of no recorded point, of its own card, of other sources, or without a time."""
+    """Rows of cards.csv with an unknown point, the recorded card, other sources, or no time."""
     recorded = kept.measurements.set_index(_key(kept.measurements)).index
     rows = kept.cards
     if rows.empty:

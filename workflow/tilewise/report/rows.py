@@ -133,7 +133,7 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def lines_and_share(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Of the languages' largest products what has lines and a share of cuBLAS; each kernel is named."""
+    """The languages' largest products that have lines and a share of cuBLAS; each kernel is named."""
     rows = timings.largest(rows[rows["lines"].notna() & rows["percent_of_anchor"].notna()])
     return rows.assign(rank=range(len(rows)), lines=rows["lines"].astype("float64"))
 
