@@ -17,6 +17,7 @@ import pytest
 
 import tilewise
 from tilewise import UserError
+from tilewise.compile import cpp
 from tilewise.fastest import fastest, recorded_times
 from tilewise.measure.grading import Grade
 from tilewise.nvidia.layout import DTYPES, check, turned
@@ -265,7 +266,7 @@ def played(monkeypatch, tmp_path):
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cpp, "cache_folder", lambda: tmp_path / "tilewise")
     names = [f"tilewise.nvidia.{name}" for name in ("cublas", "launcher", "matmul")]
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)

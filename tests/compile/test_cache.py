@@ -21,9 +21,9 @@ from tilewise.microscope import compile
 def cache(tmp_path, monkeypatch):
     """A cache of this test's own; returns its folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cpp._cache.cache_clear()
+    cpp.cache_folder.cache_clear()
     yield tmp_path / "cache/tilewise"
-    cpp._cache.cache_clear()
+    cpp.cache_folder.cache_clear()
 
 
 def make(folder, text):
@@ -110,7 +110,7 @@ def test_a_home_that_is_read_only_keeps_the_cache_in_the_clone(cache, monkeypatc
     nowhere = "/proc/nowhere"  # not even root can make it
     monkeypatch.setenv("HOME", nowhere)
     monkeypatch.setenv("XDG_CACHE_HOME", nowhere)
-    cpp._cache.cache_clear()
+    cpp.cache_folder.cache_clear()
     assert cpp.made_once("three.o", lambda path: path.write_text("three")) == ROOT / ".snakemake/tilewise/three.o"
     (ROOT / ".snakemake/tilewise/three.o").unlink()
 

@@ -88,7 +88,7 @@ def made_once(name: str, make: Callable[[Path], Any]) -> Path:
     If there is no place for a cache, it lies in a folder that goes with the process. A process that wants what another
     is making waits for it, but not forever. Raises UserError if it cannot be written.
     """
-    output = _cache() / name
+    output = cache_folder() / name
     try:
         if not _kept(output):
             _make(output, make)
@@ -126,7 +126,8 @@ def _kept(path: Path) -> bool:
 
 
 @cache
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where what was compiled is kept for all clones and processes of a user."""
     # A home may be read-only, or not be there: then the clone takes its place, so that processes share what they make.
     for place in (os.environ.get("XDG_CACHE_HOME"), "~/.cache", ROOT / ".snakemake"):
         if place:
@@ -291,7 +292,7 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
 def _first_error(stderr: str) -> str | None:
     """The first error of the compiler as `file:line: message`; else what it, the assembler or the linker says."""
     if full := re.search(r"No space left on device|Disk quota exceeded", stderr):
-        places = f"{_cache()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
+        places = f"{cache_folder()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
         return f"the C++ compiler cannot write a file: {full[0]}; make room in {places}"
     if found := re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE):
         return f"{shown(found[1])}: {found[2]}"

@@ -1,16 +1,14 @@
 """A product of arrays that somebody else holds: `fastest` chooses the kernel, this compiles, binds and launches it."""
 
 import functools
-import os
 import threading
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import cupy
 from cupy.cuda import runtime
 
 from tilewise import UserError
-from tilewise.compile import build
+from tilewise.compile import build, cpp
 from tilewise.fastest import fastest, recorded_times
 from tilewise.measure.grading import Grade
 from tilewise.measure.job import Job
@@ -91,7 +89,7 @@ def _chosen(device: int, dtype: str, n: int, p: int, m: int, grade: Grade) -> _C
         return None
     kernel = kernels[found.kernel]
     plan = kernel.plan(found, gpu)
-    entries = build.build({kernel.name: plan.instances}, kernels, gpu, _cache())[kernel.name]["instances"]
+    entries = build.build({kernel.name: plan.instances}, kernels, gpu, cpp.cache_folder())[kernel.name]["instances"]
     wrong = next((entry["error"] for entry in entries.values() if "error" in entry), None)
     if wrong:
         raise UserError(f"matmul: {wrong}")
@@ -119,11 +117,6 @@ def _known(device: int) -> tuple[Device, str, dict[str, Any], Any]:
     name = gpus.model(facts["name"].decode())
     gpu = Device.of(f"{facts['major']}.{facts['minor']}", facts["multiProcessorCount"])
     return gpu, name, registry.load(), recorded_times(name)
-
-
-def _cache() -> Path:
-    """Where what was compiled is kept, for all processes of a user."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewise"
 
 
 def _array(name: str, given: Any) -> Any:
