@@ -138,7 +138,7 @@ def label_points(figure: Any, axis: Any, points: Iterable[tuple[float, float, st
     places["scatter_sizes"] = np.concatenate([np.broadcast_to(half, len(own)) for half, own in zip(pixels, marks)])
     places |= dict(zip(("x_lines", "y_lines"), ([*each] for each in zip(*lines))))
     textalloc.allocate(
-        axis, x, y, words, **places, textsize=FontProperties(size="x-small").get_size_in_points(), draw_all=False,
+        axis, x, y, words, **places, textsize=FontProperties(size="small").get_size_in_points(), draw_all=False,
         margin=0.004, min_distance=0.015, max_distance=0.12, linecolor=GREY, linewidth=0.6,
         avoid_label_lines_overlap=True, avoid_crossing_label_lines=True,
     )  # fmt: skip
