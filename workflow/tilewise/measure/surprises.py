@@ -1,10 +1,10 @@
 """What a kernel meets while it is timed: spoiled arrays and other operands, between runs that it cannot foresee.
 
 A kernel that keeps C, skips what it did before, or relies on what its last run left in a workspace is right when it is
-verified and fast when it is timed. So now and then, between two timed runs, C and the workspaces are spoiled and the
-operands change, and after one more run C and the workspaces are spoiled again: whoever skips the work because the
-operands are known is found then. One of the products before is kept for a check. What this does not find is a kernel
-that compares all of its operands with those of its last run.
+verified and fast when it is timed. So now and then, between two timed runs, C is spoiled and the operands change, while
+the workspaces still hold what was made of the old ones. After one more run C and the workspaces are spoiled: a kernel
+that skips the work because it knows the operands is found then. One of the products before is kept for a check. What
+this does not find is a kernel that compares all of its operands with those of its last run.
 """
 
 import random
@@ -19,8 +19,8 @@ class Surprises:
 
     `mark(stream)` notes what was launched so far, `ended()` says whether that has ended. In a batch it has not, and
     then nothing happens: the runs before would meet the surprise, too. `look()` keeps the product of the last run,
-    `spoil(changed)` spoils C and the workspaces, and changes the operands if `changed`. Both may not return before they
-    are done, and may not use the stream that is timed.
+    `spoil(changed)` spoils C; it also changes the operands if `changed`, and otherwise spoils the workspaces. Both may
+    not return before they are done, and may not use the stream that is timed.
     """
 
     def __init__(
@@ -50,8 +50,3 @@ class Surprises:
         if self._calls == self._next:
             self.mark(stream)
         self._calls += 1
-
-    def left(self) -> list[bool]:
-        """What `spoil` is to do after all runs, each time before one more: a last change, and, if there were too few
-        runs for it, what follows a change."""
-        return [True] if self._count and self._count % 2 == 0 else [True, False]

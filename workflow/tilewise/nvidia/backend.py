@@ -358,7 +358,7 @@ class Backend:
             for name, multiply in (("call_us", tilewise.matmul), ("cupy_us", cupy.matmul)):
                 with elapsed() as ms:
                     for _ in range(calls):
-                        multiply(A, B, out)
+                        multiply(A, B, out=out)
                 times_us[name].append(1000 * ms[0] / calls)
         medians = {name: float(np.median(times)) for name, times in times_us.items()}
         return row | medians | {"samples": CALLED_TURNS, "status": Status.OK}

@@ -34,7 +34,10 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
-    from triton.experimental.gluon import GluonASTSource
+
+    source = ASTSource
+    if function.is_gluon():
+        from triton.experimental.gluon import GluonASTSource as source  # not every Triton has it
 
     element, *constants, warps, stages, aligned = words
     name = function.__name__
@@ -56,7 +59,6 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
     signature = {name: signature[name] for name in function.arg_names}
     options = {"num_warps": int(warps), "num_stages": int(stages), "enable_fp_fusion": True}
     target = GPUTarget("cuda", int(capability.replace(".", "")), 32)
-    source = GluonASTSource if function.is_gluon() else ASTSource
     before = triton.knobs.cache.dir
     with tempfile.TemporaryDirectory() as cache:
         triton.knobs.cache.dir = cache
