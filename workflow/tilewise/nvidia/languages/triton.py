@@ -33,11 +33,11 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
     """Compile one instance; the entry has the symbol, the dynamic shared bytes and the threads of a block."""
     import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
-    source = ASTSource
     if function.is_gluon():
-        from triton.experimental.gluon import GluonASTSource as source  # not every Triton has it
+        from triton.experimental.gluon import GluonASTSource as Source  # Triton 3.6 has none
+    else:
+        from triton.compiler import ASTSource as Source
 
     element, *constants, warps, stages, aligned = words
     name = function.__name__
@@ -63,7 +63,7 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
     with tempfile.TemporaryDirectory() as cache:
         triton.knobs.cache.dir = cache
         try:
-            found = triton.compile(source(function, signature, values, attributes), target=target, options=options)
+            found = triton.compile(Source(function, signature, values, attributes), target=target, options=options)
         finally:
             triton.knobs.cache.dir = before
         facts, cubin = found.metadata, found.asm["cubin"]
