@@ -217,7 +217,8 @@ def test_a_gpu_finds_all_cheats_while_it_times_them(gpu, config, tmp_path, built
     status = rows.set_index(["kernel", "n"]).status
     assert set(status[["honest"]]) == {"ok"}, rows.message.tolist()
     assert set(status[CHEATS]) == {"incorrect"}, rows[rows.status != "incorrect"].to_string()
-    assert rows.message[rows.kernel != "honest"].str.startswith("the timed product").all()
+    # At the larger size some are found earlier: what they kept is of the smaller one.
+    assert rows.message[(rows.kernel != "honest") & (rows.n == 20)].str.startswith("the timed product").all()
     assert rows.time_ms[rows.kernel != "honest"].isna().all()
 
 

@@ -171,7 +171,8 @@ def test_the_accuracy_gate_on_the_gpu(gpu, config, kernels, tmp_path, built_for_
     both = measured.merge(predicted, on=["kernel", "p", "operands"], suffixes=("", "_model"))
     both = both[both.relative_error.notna()]
     factor = both.relative_error / both.relative_error_model
-    assert len(both) == 20 and factor.between(0.5, 2).all(), both.assign(factor=factor).to_string()
+    asked = both.groupby("kernel").size()
+    assert len(asked) == 4 and asked.min() >= 6 and factor.between(0.5, 2).all(), both.assign(factor=factor).to_string()
 
 
 def test_energy_on_the_gpu(gpu, config, kernels, tmp_path):

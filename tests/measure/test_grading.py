@@ -10,7 +10,7 @@ from builders import work_of
 from tilewise import UserError
 from tilewise.explain.grades import grades, spread_of_exponents, summary
 from tilewise.measure import grading, models, probe, tensor_core
-from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, WIDE, Grade, quotients
+from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, WIDE, Grade, Reference
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.grading import cases
 from tilewise.measure.models import MODELS
@@ -22,6 +22,10 @@ from tilewise.study.sweeps import Target, expand
 
 KERNELS = load()
 CLAIMS = {name: kernel.accuracy["grade"] for name, kernel in KERNELS.items() if "grade" in kernel.accuracy}
+
+
+def quotients(C, A, B, dtype):
+    return Reference(A, B, dtype).quotients(C)
 
 
 def graded(multiply):
@@ -259,6 +263,7 @@ def test_500_random_operands_on_a_gpu(config, kernels, tmp_path, built_for_gpu):
         wide_a, wide_b = verify.as_doubles(A), verify.as_doubles(B)
         exact, magnitude = wide_a @ wide_b, cupy.abs(wide_a) @ cupy.abs(wide_b)
         bound = p * 2.0**-24 / (1 - p * 2.0**-24) * magnitude + p * 2.0**-149
-        finite = cupy.isfinite(sgemm)
+        # Where partial sums may overflow, it depends on their order whether they do, and cuBLAS's is its own.
+        finite = cupy.isfinite(sgemm) & (magnitude < float(np.finfo(np.float32).max))
         assert bool(cupy.isfinite(C[finite]).all()), case
         assert bool((cupy.abs(verify.as_doubles(C) - exact)[finite] <= bound[finite]).all()), case

@@ -83,8 +83,10 @@ def moduli(evidence: Evidence, *counts: str) -> list[list[str]]:
     side, seed = MODELLED_SIDE["double"], evidence.gpus[0].config["seed"]
     operands = [grading.operands(np, "double", grading.WIDE, side, MODELLED_SUM, side, seed, phi) for phi in PHIS]
     lines = [["moduli", "`accurate`", *(f"φ = {phi}" for phi in PHIS)]]
+    right = [grading.Reference(A, B, "double") for A, B in operands]
     for count, accurate in itertools.product(map(int, counts), (0, 1)):
-        found = [grading.quotients(residues.product(A, B, count, bool(accurate)), A, B, "double") for A, B in operands]
+        products = (residues.product(A, B, count, bool(accurate)) for A, B in operands)
+        found = [reference.quotients(C) for reference, C in zip(right, products, strict=True)]
         cells = ["refused" if each.lost else f"{each.componentwise:.2g}" for each in found]
         lines.append([str(count), str(accurate), *cells])
     return lines

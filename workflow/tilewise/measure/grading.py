@@ -157,31 +157,42 @@ def widest(dtype: str, n: int) -> int:
     return {"float": 64, "double": 512}[dtype] - int(np.log2(n)) - 2
 
 
-def quotients(C: Any, A: Any, B: Any, dtype: str, seed: int = 0) -> Quotients:
-    """What C, a product of A and B in float or double, is off by; of doubles in FIRST_ROWS and RANDOM_ROWS."""
-    xp, info = verify.module(C), np.finfo(PRECISIONS[dtype].stored)
-    epsilon, p = float(info.eps), A.shape[1]
-    if dtype == "double" and len(A) > FIRST_ROWS + RANDOM_ROWS:
-        others = FIRST_ROWS + np.random.default_rng(seed).choice(len(A) - FIRST_ROWS, RANDOM_ROWS, replace=False)
-        rows = xp.asarray(np.sort([*range(FIRST_ROWS), *others]))
-        A, C = A[rows], C[rows]
-    with np.errstate(all="ignore"):
-        product, magnitude = verify.reference(A, B, dtype)
-        stored = product.astype(C.dtype)
-        finite = xp.isfinite(stored)
-        same = xp.where(finite, xp.isfinite(C), (stored == C) | (xp.isnan(C) & xp.isnan(stored)))
-        high, low = doubled_product(A, B) if dtype == "double" else (product, 0.0)
-        error = xp.where(finite & same, xp.abs(verify.as_doubles(C) - high - low), 0)
-        # Every product may underflow, and lose up to the least number.
-        error = xp.maximum(error - p * float(info.smallest_subnormal), 0)
-        of_rows = xp.linalg.norm(verify.as_doubles(A), axis=1)
-        of_columns = xp.linalg.norm(verify.as_doubles(B), axis=0)
-        by_row, whole = of_rows[:, None] * of_columns, xp.linalg.norm(of_rows) * xp.linalg.norm(of_columns)
-        found = [_largest(xp, error, bound, epsilon, finite) for bound in (magnitude, by_row)]
-        norm = float(xp.linalg.norm(error))
-        total = float(whole)
-    normwise = norm / (epsilon * total) if 0 < total < np.inf else 0.0 if norm == 0 or total != 0 else np.inf
-    return Quotients(found[0], found[1], normwise, int((~same).sum()))
+class Reference:
+    """What products of A (n x p) and B (p x m) in float or double are compared with.
+
+    Of doubles these are FIRST_ROWS and RANDOM_ROWS, if there are more; `seed` chooses the latter.
+    """
+
+    def __init__(self, A: Any, B: Any, dtype: str, seed: int = 0):
+        self.xp, self.p, self.info = verify.module(A), len(B), np.finfo(PRECISIONS[dtype].stored)
+        self.rows: Any = slice(None)
+        if dtype == "double" and len(A) > FIRST_ROWS + RANDOM_ROWS:
+            others = FIRST_ROWS + np.random.default_rng(seed).choice(len(A) - FIRST_ROWS, RANDOM_ROWS, replace=False)
+            self.rows = self.xp.asarray(np.sort([*range(FIRST_ROWS), *others]))
+            A = A[self.rows]
+        with np.errstate(all="ignore"):
+            product, self.magnitude = verify.reference(A, B, dtype)
+            self.stored = product.astype(A.dtype)
+            self.high, self.low = doubled_product(A, B) if dtype == "double" else (product, 0.0)
+            of_rows = self.xp.linalg.norm(verify.as_doubles(A), axis=1)
+            of_columns = self.xp.linalg.norm(verify.as_doubles(B), axis=0)
+            self.by_row = of_rows[:, None] * of_columns
+            self.whole = float(self.xp.linalg.norm(of_rows) * self.xp.linalg.norm(of_columns))
+
+    def quotients(self, C: Any) -> Quotients:
+        """What a product C (n x m) is off by."""
+        C, xp, epsilon = C[self.rows], self.xp, float(self.info.eps)
+        with np.errstate(all="ignore"):
+            finite = xp.isfinite(self.stored)
+            alike = (self.stored == C) | (xp.isnan(C) & xp.isnan(self.stored))
+            same = xp.where(finite, xp.isfinite(C), alike)
+            error = xp.where(finite & same, xp.abs(verify.as_doubles(C) - self.high - self.low), 0)
+            # Every product may underflow, and lose up to the least number.
+            error = xp.maximum(error - self.p * float(self.info.smallest_subnormal), 0)
+            found = [_largest(xp, error, bound, epsilon, finite) for bound in (self.magnitude, self.by_row)]
+            norm, whole = float(xp.linalg.norm(error)), self.whole
+        normwise = norm / (epsilon * whole) if 0 < whole < np.inf else 0.0 if norm == 0 or whole != 0 else np.inf
+        return Quotients(found[0], found[1], normwise, int((~same).sum()))
 
 
 def doubled_product(A: Any, B: Any) -> tuple[Any, Any]:

@@ -106,6 +106,7 @@ def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multi
         A, B = grading.spread(by.xp, dtype, case.shape[0], case.number or 0, seed)
     else:
         A, B = grading.operands(by.xp, dtype, case.test, *case.shape, seed, case.number)
+    right = grading.Reference(A, B, dtype, seed)
     for job in work.jobs(points):
         about = {"test": case.test, "number": case.number, "origin": by.origin}
         about["claimed_grade"] = job.kernel.accuracy.get("grade", "")
@@ -114,14 +115,14 @@ def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multi
             continue
         try:
             C, row = by.multiply(job, A, B)
-            found = {} if C is None else _found(C, A, B, dtype, case, seed)
+            found = {} if C is None else _found(C, right, case)
         except Exception as error:  # whatever it is: other tests and kernels are graded in this process too
             row, found = failed(job, Status.ERROR, message_of(error)), {}
         yield row | found | about
 
 
-def _found(C: Any, A: Any, B: Any, dtype: str, case: Case, seed: int) -> Row:
-    found = grading.quotients(C, A, B, dtype, seed)
+def _found(C: Any, right: grading.Reference, case: Case) -> Row:
+    found = right.quotients(C)
     terms = 10 * case.shape[1] if case.test == SPREAD else case.shape[1]  # the field allows ten times as much there
     said = f"{found.lost} of {C.size} results are finite or not, and should not be" if found.lost else ""
     quotients = {name: getattr(found, name) for name in ("componentwise", "rowwise", "normwise")}
