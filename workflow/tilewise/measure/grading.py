@@ -173,7 +173,7 @@ class Reference:
         with np.errstate(all="ignore"):
             product, self.magnitude = verify.reference(A, B, dtype)
             self.stored = product.astype(A.dtype)
-            self.high, self.low = doubled_product(A, B) if dtype == "double" else (product, 0.0)
+            self.right: tuple[Any, Any] = doubled_product(A, B) if dtype == "double" else (product, 0.0)
             of_rows = self.xp.linalg.norm(verify.as_doubles(A), axis=1)
             of_columns = self.xp.linalg.norm(verify.as_doubles(B), axis=0)
             self.by_row = of_rows[:, None] * of_columns
@@ -186,7 +186,7 @@ class Reference:
             finite = xp.isfinite(self.stored)
             alike = (self.stored == C) | (xp.isnan(C) & xp.isnan(self.stored))
             same = xp.where(finite, xp.isfinite(C), alike)
-            error = xp.where(finite & same, xp.abs(verify.as_doubles(C) - self.high - self.low), 0)
+            error = xp.where(finite & same, xp.abs(verify.as_doubles(C) - self.right[0] - self.right[1]), 0)
             # Every product may underflow, and lose up to the least number.
             error = xp.maximum(error - self.p * float(self.info.smallest_subnormal), 0)
             found = [_largest(xp, error, bound, epsilon, finite) for bound in (self.magnitude, self.by_row)]
