@@ -201,6 +201,7 @@ def test_without_a_gpu_models_are_graded(kernels, device, config, tmp_path):
 
     class Evidence:
         facts = {"grading": rows.assign(platform="emulator")}  # noqa: RUF012
+        libraries = frozenset({"cublas"})
 
     table = grades(Evidence, pd.DataFrame()).set_index("kernel")
     assert table.grade.to_dict() == {"float_always": "A", "float_from_half": "none", "double_from_int8": "none"}
@@ -208,6 +209,21 @@ def test_without_a_gpu_models_are_graded(kernels, device, config, tmp_path):
     shown = spread_of_exponents(Evidence)
     assert shown.componentwise.notna().tolist() == [True, True, True, False, False], "phi of 3 and 4 is refused"
     assert set(shown.variant) == {"15 moduli, bounded by a product"}
+
+
+def test_the_slowest_test_is_known_by_its_share_of_the_librarys_rate():
+    times = {("cublas", "normal"): 2, ("cublas", "sparse"): 2, ("cublas", "infinite"): 2}
+    times |= {("float_always", "normal"): 0.5, ("float_always", "sparse"): 0.8, ("float_always", "infinite"): 4}
+    about = {"platform": "h", "dtype": "float", "n": 8, "p": 8, "m": 8, "number": None, "claimed_grade": "A"}
+    about |= {"origin": "measured", "grade": "A", "componentwise": 0.5}
+    rows = [about | {"kernel": kernel, "test": test, "test_ms": ms} for (kernel, test), ms in times.items()]
+
+    class Evidence:
+        facts = {"grading": pd.DataFrame(rows)}  # noqa: RUF012
+        libraries = frozenset({"cublas"})
+
+    table = grades(Evidence, pd.DataFrame()).set_index("kernel")
+    assert table.slowest_test.to_dict() == {"cublas": 100, "float_always": pytest.approx(250)}, "no finite test is slower"
 
 
 @pytest.mark.gpu

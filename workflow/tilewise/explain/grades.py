@@ -1,5 +1,7 @@
 """The grades of kernels in short, and their rates."""
 
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 
@@ -11,9 +13,11 @@ from tilewise.study.status import Origin
 
 _KEYS = ["platform", "kernel", "dtype", *ROUNDING]
 GRADE_COLUMNS = [
-    *(*_KEYS, "origin", "grade", "claimed_grade", "slope", "fails", "special", "holds_to"),
+    *(*_KEYS, "origin", "grade", "claimed_grade", "slope", "fails", "special", "holds_to", "slowest_test"),
     *("gflops", "percent_of_anchor"),
 ]
+#: The tests whose operands are not finite: what a kernel does with them is its own affair.
+_NOT_FINITE = ("infinite", "not a number")
 #: Steeper than this, errors grow faster than the number of products.
 STEEPEST = 1.0
 
@@ -24,15 +28,18 @@ def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
     A kernel has a row for each choice of the parameters on which its errors depend. What was measured goes before what
     models predict. `slope` is that of the error over the number of products, both logarithmic, `fails` the tests with a
     lesser grade than A, `special` those of them with numbers that are not normal, which do not count for the grade, and
-    `holds_to` the exponent of the fourth test up to which it has grade A.
+    `holds_to` the exponent of the fourth test up to which it has grade A. `slowest_test` is the least rate with the
+    finite operands of the tests, in percent of the library's, where they were timed.
     """
-    rows = _with_rounding(evidence.facts["grading"])
+    rows = _with_share(_with_rounding(evidence.facts["grading"]), evidence.libraries)
     rows, found = rows[rows["grade"] != ""], []
     for key, every in rows.groupby(_KEYS, sort=False, dropna=False):
         measured = every["origin"] == Origin.MEASURED
         own = every[measured] if measured.any() else every
         about = dict(zip(_KEYS, key)) | {"origin": own["origin"].iloc[0]}
-        found.append(about | {"claimed_grade": own["claimed_grade"].iloc[0]} | summary(own))
+        usual = own[~own["test"].isin([CURVE, SPREAD, *_NOT_FINITE])]
+        about |= {"claimed_grade": own["claimed_grade"].iloc[0], "slowest_test": usual["percent"].min()}
+        found.append(about | summary(own))
     table = pd.DataFrame(found, columns=GRADE_COLUMNS[:-2])
     if ladder.empty:
         return table.assign(gflops=np.nan, percent_of_anchor=np.nan)
@@ -63,6 +70,16 @@ def spread_of_exponents(evidence: Evidence) -> pd.DataFrame:
 def _with_rounding(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with all parameters of ROUNDING, which a registry need not have."""
     return rows.assign(**{name: np.nan for name in ROUNDING if name not in rows})
+
+
+def _with_share(rows: pd.DataFrame, libraries: Collection[str]) -> pd.DataFrame:
+    """Rows with the rate of each test as a percentage of the library's on the same operands, where both were timed."""
+    if "test_ms" not in rows:  # a run from before tests were timed
+        return rows.assign(percent=np.nan)
+    case = ["platform", "dtype", "n", "p", "m", "test", "number"]
+    of_library = rows[rows["kernel"].isin(libraries)].drop_duplicates(case)[[*case, "test_ms"]]
+    found = rows.merge(of_library, how="left", on=case, suffixes=("", "_library"))
+    return found.assign(percent=100 * found["test_ms_library"] / found["test_ms"])
 
 
 def summary(rows: pd.DataFrame) -> dict:
