@@ -8,8 +8,9 @@ import pytest
 from builders import work_of
 
 from tilewise import UserError
-from tilewise.measure import probe
+from tilewise.measure import grading, probe, residues
 from tilewise.measure import task as measure
+from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.tune import Tune
 from tilewise.study import columns, registry
@@ -144,6 +145,40 @@ def test_every_product_of_a_batch_is_right_on_ragged_shapes(work, config, kernel
     assert len(rows) == len(points)
     wrong = [(row["kernel"], row["dtype"], row["message"]) for row in rows if row["status"] != "ok"]
     assert not wrong, wrong
+
+
+def test_doubles_of_bytes_are_right_at_200_random_shapes(work):
+    rng = np.random.default_rng()
+    chosen = {"moduli": 15, "tile_m": 128, "stages": 6, "cluster_blocks": 1, "band": 16}
+    sides = [(int(n), int(p), int(m)) for n, p, m in rng.integers([1, 24, 1], [700, 1500, 700], size=(200, 3))]
+    points = [
+        point("t", "double_from_int8", "double", *shape, accurate=number % 2, **chosen)
+        for number, shape in enumerate(sides)
+    ]
+    asked = work(points)
+    rows = [row for _, row in measure.run_jobs(asked.jobs(), asked.device, asked.config, asked.samples, "screen")]
+    wrong = [(row["n"], row["p"], row["m"], row["message"]) for row in rows if row["status"] != "ok"]
+    assert len(rows) == 200 and not wrong, wrong
+
+
+def test_doubles_of_bytes_are_the_models_to_the_last_bit(work, gpu, config, tmp_path):
+    """Of operands whose exponents are spread by exp(phi x), which few moduli refuse in part."""
+    rng = np.random.default_rng()
+    points = [
+        point("t", "double_from_int8", "double", n, p, m, moduli=moduli, accurate=accurate, **chosen)
+        for n, p, m in ((1, 40, 3), (24, 130, 17), (70, 64, 9))
+        for moduli in range(13, 19)
+        for accurate in (0, 1)
+        for chosen in ({"tile_m": 128, "stages": 6, "cluster_blocks": 1, "band": 16},)
+    ]
+    backend = open_backend("cuda", Setting(gpu, config, tmp_path))
+    for job in work(points).jobs():
+        at, (phi, seed) = job.point, rng.integers([0, 0], [5, 2**32])
+        shape, chosen = (at.n, at.p, at.m), dict(at.parameters)
+        A, B = grading.operands(np, "double", grading.WIDE, *shape, int(seed), int(phi))
+        C, row = backend.multiply(job, backend.xp.asarray(A), backend.xp.asarray(B))
+        wanted = residues.product(A, B, chosen["moduli"], bool(chosen["accurate"]))
+        assert row["status"] == "ok" and np.array_equal(C.get(), wanted, equal_nan=True), (at.label(), phi, seed)
 
 
 def test_the_tuner_screens_all_variants_and_measures_the_best(tmp_path, gpu, config, kernels, built_for_gpu):
