@@ -17,7 +17,7 @@ GRADE_COLUMNS = [
     *("gflops", "percent_of_anchor"),
 ]
 #: The tests whose operands are not finite: what a kernel does with them is its own affair.
-_NOT_FINITE = ("infinite", "not a number")
+_INFINITE_OR_NAN = ("infinite", "not a number")
 #: Steeper than this, errors grow faster than the number of products.
 STEEPEST = 1.0
 
@@ -37,7 +37,7 @@ def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
         measured = every["origin"] == Origin.MEASURED
         own = every[measured] if measured.any() else every
         about = dict(zip(_KEYS, key)) | {"origin": own["origin"].iloc[0]}
-        usual = own[~own["test"].isin([CURVE, SPREAD, *_NOT_FINITE])]
+        usual = own[~own["test"].isin([CURVE, SPREAD, *_INFINITE_OR_NAN])]
         about |= {"claimed_grade": own["claimed_grade"].iloc[0], "slowest_test": usual["percent"].min()}
         found.append(about | summary(own))
     table = pd.DataFrame(found, columns=GRADE_COLUMNS[:-2])
