@@ -21,7 +21,7 @@ LAUNCH_MS = 0.0025
 
 
 def between_runs(evidence: Evidence) -> pd.DataFrame:
-    """How far the runs of a point, each in a process of its own, are apart: one row per GPU, shares in percent.
+    """How far the runs of a point, each in a separate process, are apart: one row per GPU, shares in percent.
 
     within_1_percent and within_2_percent are the shares of the points whose runs agree so well, apart_percent is the
     largest distance. Of the points that are `beyond` 2 %, `short` take less than 10 µs, `throttled` are others that ran

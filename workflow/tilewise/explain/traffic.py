@@ -182,8 +182,8 @@ _BY_THE_SAME = {"tma_load_sectors": ("multicast_sectors",)}
 def counted_against_hardware(evidence: Evidence) -> pd.DataFrame:
     """The emulator's and the hardware's counts of the same launch, one row per count.
 
-    difference_percent is how much more the emulator counted than the hardware, which has counters of their own for what
-    goes by ways of its own: ldmatrix, TMA, what cp.async writes.
+    difference_percent is how much more the emulator counted than the hardware, which has separate counters for what
+    goes by other ways: ldmatrix, TMA, what cp.async writes.
     """
     keys = ["kernel", "dtype", *SHAPE, *evidence.choice]
     counted = with_words(evidence.facts["traffic"], evidence)

@@ -76,7 +76,7 @@ class Work(NamedTuple):
 def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Measure every point of a task; returns (measurements, facts), the latter one row: how long it took.
 
-    What a GPU times is timed `timing.repeats` times, each in a process of its own; its row is that of the median run.
+    What a GPU times is timed `timing.repeats` times, each in a separate process; its row is that of the median run.
 
     A point that cannot be measured is a row whose status and message say why. Two runs never share a journal: the
     second waits a minute, then raises UserError.
@@ -114,7 +114,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _emulated(job: Job, config: Mapping[str, Any]) -> Job:
-    """A job of the emulator at a shape that is none of its own cannot be run: no smaller one suits its kernel."""
+    """A job of the emulator at a shape that is not one of its own cannot be run: no smaller one suits its kernel."""
     shape = job.point.shape
     if job.backend != "emulator" or max(shape.values()) <= LARGEST_SIDE or shape in config["emulator"]["shapes"]:
         return job
@@ -136,7 +136,7 @@ def run_jobs(
     `how` is what a backend is to do with them: measure, repeat or screen.
 
     A job that outlives `timing.point_limit_s` ends as `timeout`, one that takes its worker along as `error`; if the
-    worker was killed from outside, the job has a second try. The CPU's loops have a budget of their own, on top of
+    worker was killed from outside, the job has a second try. The CPU's loops have a separate budget, on top of
     which the limit counts.
     """
     jobs, tried_again = list(jobs), set()

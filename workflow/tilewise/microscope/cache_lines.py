@@ -35,7 +35,7 @@ def count(
     for name in dict.fromkeys(point.kernel for point in points):
         own = [point for point in points if point.kernel == name]
         try:
-            # In a process of its own: whatever a user's loop does ends only that.
+            # In a separate process: whatever a user's loop does ends only that.
             with processes(1, "ran the loop", "mend the loop if it ends so each time") as child:
                 rows += child.submit(_rows, kernels[name], own, model, Path(folder) / f"{name}.so").result()
         except (UserError, OSError) as error:

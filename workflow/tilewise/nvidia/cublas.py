@@ -33,7 +33,7 @@ _EX = {
     "half": (runtime.CUDA_R_16F, _COMPUTE_32F),
     "bfloat16": (runtime.CUDA_R_16BF, _COMPUTE_32F),
 }
-#: And of those that have a function of their own, for a batch.
+#: And of those that have their own function, for a batch.
 _BATCHED = {"float": (runtime.CUDA_R_32F, _COMPUTE_32F), "double": (_CUDA_R_64F, _COMPUTE_64F)}
 
 

@@ -112,7 +112,7 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
 def surprised(
     job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any], scratch: Any
 ) -> Surprises:
-    """A launch with surprises, which come by a stream of their own: while NVBench holds the timed one, until all of a
+    """A launch with surprises, which come by a separate stream: while NVBench holds the timed one, until all of a
     run is launched, they cost the run no time. They allocate nothing, for which CUDA would wait.
 
     `scratch` is written last, and large enough to leave nothing of the arrays in the L2 cache.

@@ -164,7 +164,7 @@ def _stack(axis: Any, part: pd.DataFrame, names: Sequence[str], spec: Spec, evid
 
 # ---- Points ----------------------------------------------------------------------------------------------------------
 def scatter(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
-    """Marks in the colour of their kernel; y is a number, or a name, which has a row of its own."""
+    """Marks in the colour of their kernel; y is a number, or a name, which has its own row."""
     named = not pd.api.types.is_numeric_dtype(rows[spec.y])
     sizes = panels.areas(values(rows[spec.size])) if spec.size else {}
 

@@ -179,7 +179,7 @@ def tally(verdicts: pd.DataFrame) -> pd.DataFrame:
 def side_by_side(verdicts: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The verdicts for reading: one row per claim, with the verdict and the measured value on each platform, as text.
 
-    A case has a line of its own. The verdict on a recorded platform does not say `here`, because it is not about this
+    Each case has its own line. The verdict on a recorded platform does not say `here`, because it is not about this
     machine.
     """
     first = verdicts[verdicts["platform"] == verdicts["platform"].iloc[0]]

@@ -22,7 +22,7 @@ def pieces(file: str = "pieces.html.j2") -> Any:
 
 
 def has_idea(kernel: str) -> bool:
-    """Whether a kernel has a drawing of its own in ideas.html.j2."""
+    """Whether a kernel has its own drawing in ideas.html.j2."""
     return hasattr(pieces("ideas.html.j2"), kernel)
 
 

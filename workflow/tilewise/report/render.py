@@ -345,7 +345,7 @@ class Page:
         return re.sub(r'<div data-piece="(\d+)"></div>', lambda piece: self._pieces[int(piece[1])], found)
 
     def html(self, page: str) -> str:
-        """One of sections.PAGES as a whole, with numbers of its own."""
+        """One of sections.PAGES as a whole, with its own numbers."""
         self._begin()
         loader = Environment(loader=FileSystemLoader(TEMPLATE.parent), trim_blocks=True, lstrip_blocks=True)
         parts = [self.section(name) for name in sections.names_of(page)]

@@ -101,7 +101,7 @@ def curves(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     longest_legend = max(5, len(rows[["line", *SHAPE]].drop_duplicates()) - names)
     count = 3 if len(rows[SHAPE].drop_duplicates()) > 1 else 2  # one shape has no other shapes
     options = {"width": 3.5 * count, "height": 3.75 + 0.17 * longest_legend, "columns": count}
-    if max(names, longest_legend - 1) > MOST_ENTRIES:  # labels beside the lines need a line of their own
+    if max(names, longest_legend - 1) > MOST_ENTRIES:  # labels beside the lines need their own line
         options = {"width": 8.0, "height": 2.6 + 0.08 * max(names, longest_legend), "columns": 1}
     figure, axes = panels.panels(count * len(groups), **options)
     titles: list[str] = []

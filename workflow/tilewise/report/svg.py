@@ -1,4 +1,4 @@
-"""A Matplotlib figure as SVG: small, without colours of its own on a page, and with a value for every mark."""
+"""A Matplotlib figure as SVG: small, without its own colours on a page, and with a value for every mark."""
 
 import contextlib
 import html

@@ -156,7 +156,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
 _INTRODUCTION = """# Columns
 
 Every column of every file, with its unit and its meaning. This page is made by `python -m tilewise.study.columns`.
-C (n x m) = A (n x p) B (p x m). Every parameter of a kernel in `kernels/registry.yaml` has a column of its own, named
+C (n x m) = A (n x p) B (p x m). Every parameter of a kernel in `kernels/registry.yaml` has its own column, named
 like the parameter; the column is empty in the rows of other kernels. An empty cell means that nothing was measured.
 """
 

@@ -20,7 +20,7 @@ LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes 
 
 
 def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
-    """The names of all kernels' parameters that are columns of their own, in the order of the registry."""
+    """The names of all kernels' parameters that are columns, in the order of the registry."""
     names = (name for kernel in kernels.values() for name in kernel.columns)
     return [name for name in dict.fromkeys(names) if name not in ("block_x", "block_y")]
 

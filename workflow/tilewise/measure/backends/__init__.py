@@ -34,7 +34,7 @@ class Attempt(NamedTuple):
 
 
 class Bench(Protocol):
-    """A backend with a memory and with limits of its own."""
+    """A backend with its own memory and limits."""
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """Verify and time the jobs, one after the other; `answer` gets the row of each as it ends."""

@@ -3,7 +3,7 @@
 They are how fast its memory, its caches and its shared memory deliver, and how fast the CUDA cores and the tensor
 cores multiply and add.
 
-The kernels are in kernels/bandwidth/ with a registry of their own: they multiply no matrices. Two CUDA events
+The kernels are in kernels/bandwidth/ with their own registry: they multiply no matrices. Two CUDA events
 are precise enough for runs of milliseconds on arrays that pass every cache, so NVBench is not needed here.
 """
 

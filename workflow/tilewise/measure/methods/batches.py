@@ -6,7 +6,7 @@ from tilewise.measure.methods.sizes import Sizes
 
 
 class Batches(Sizes):
-    """Its rows are in a file of their own, so that no table takes a batch for one product of its shape."""
+    """Its rows are in a separate file, so that no table takes a batch for one product of its shape."""
 
     name = "batches"
     reading = dataclasses.replace(Sizes.reading, batches=True)

@@ -1,7 +1,7 @@
 """What a stopwatch around the whole call shows: source b's way to time a kernel, step by step and in a fresh process.
 
 Source b times allocation, copies and kernel together, and its first kernel also pays for the creation of the CUDA
-context. Here every repetition is a process of its own (`python -m tilewise.measure.methods.cold_start`, jobs on stdin,
+context. Here every repetition is a separate process (`python -m tilewise.measure.methods.cold_start`, jobs on stdin,
 steps on stdout), both kernels run in it one after the other, and both orders are tried. Device memory is from
 cudaMalloc, host memory is pageable, and nothing is warmed up. Starting Python and importing CuPy does not count:
 source b had neither.

@@ -1,6 +1,6 @@
 """The rate over the size: many products, each timed for less than a second and once.
 
-The rows are a table of their own: what a sweep times in three runs of seconds stays what the study's answers are from.
+The rows are a separate table: what a sweep times in three runs of seconds stays what the study's answers are from.
 """
 
 from collections.abc import Mapping

@@ -49,7 +49,7 @@ class Tune(Method):
         with Journal(work.journal) as remembered:
             refused = {job.key: row for job in queue if (row := _refused(job, built, work.device.limits))}
             waiting = [job for job in queue if job.key not in refused]
-            # A few runs are not a measurement: both are in one journal, under keys of their own.
+            # A few runs are not a measurement: both are in one journal, under separate keys.
             keys = {job.key: digest(["screen", settings["runs"], job.key]) for job in waiting}
             screened = refused | run_remembered(waiting, work, remembered, "screen", keys)
             best_few = _finalists(jobs, screened, work)
