@@ -116,7 +116,7 @@ STATED = {
         lambda r: r.rate("pipelined", 4096, walk=79),
         lambda r: r.rate("pipelined", 4096, walk=80),
     ],
-    "{592} in bfloat16 and {309} in TF32 on another card, so `mma_sync` is at {0.75} and {0.60} of its own ceiling": [
+    "{592} in bfloat16 and {309} in TF32 on another card, so `mma_sync` is at {0.75} and {0.60} of that ceiling": [
         lambda r: 592,
         lambda r: 309,
         lambda r: r.rate("mma_sync", **BF16) / 592,
