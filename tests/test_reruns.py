@@ -187,6 +187,7 @@ REGISTRY = {
     "title": (put(*PLAIN, "title", value="another"), NONE, NONE),
     "kind": (put(*PLAIN, "kind", value="host"), {"one"}, {"one"}),
     "library": (put("calls", "library", value="numpy"), {"one"}, {"one"}),
+    "emulation": (put("calls", "emulation", value=True), {"one"}, {"one"}),
     "source": (put(*PLAIN, "source", value="same.cu"), {"one"}, {"one"}),
     "dtypes": (put(*PLAIN, "dtypes", value=["float", "double"]), NONE, NONE),
     "parameters": (put(*PLAIN, "parameters", value=["tile", "tile_n"]), {"one"}, {"one"}),

@@ -95,7 +95,7 @@ def conditions(
     """All that a row depends on except its build and the machine, on a platform whose backend is `where`."""
     return [
         point.columns(),
-        [kernel.kind, kernel.library, kernel.reads_c, plan.instances],
+        [kernel.kind, kernel.library, kernel.emulation, kernel.reads_c, plan.instances],
         [_of_launch(launch) for launch in plan.launches],
         [dataclasses.asdict(workspace) for workspace in plan.workspaces],
         settings(backend_of(kernel, where), where, config),

@@ -23,6 +23,7 @@ from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import failed, or_failed, outcome, timing
 from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
+from tilewise.nvidia.emulation import Unsupported
 from tilewise.nvidia.launcher import CudaError, Product, done
 from tilewise.nvidia.layout import DTYPES
 from tilewise.nvidia.matmul import kernel_for
@@ -231,6 +232,8 @@ class Backend:
             if operands:
                 operands.shape = None
             return failed(job, Status.OUT_OF_MEMORY, error)
+        except Unsupported as error:
+            return failed(job, Status.UNSUPPORTED, error)
         except CudaError as error:
             return failed(job, Status.INVALID_LAUNCH if error.name in REFUSED else Status.ERROR, error)
         except (UserError, runtime.CUDARuntimeError, cupy.cuda.cublas.CUBLASError) as error:

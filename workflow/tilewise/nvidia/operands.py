@@ -9,7 +9,7 @@ from cupy.cuda import runtime
 from tilewise.measure.job import Job, Row
 from tilewise.measure.rows import outcome, shares
 from tilewise.measure.surprises import Surprises
-from tilewise.nvidia.cublas import gemm
+from tilewise.nvidia import cublas, emulation
 from tilewise.nvidia.launcher import Product
 from tilewise.study import verify
 from tilewise.study.precision import result_of
@@ -82,7 +82,10 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
     """A job as a function of a stream's address, the columns that the loaded kernel reports, and its workspaces."""
     if job.kernel.library:
         point = job.point
-        return gemm(point.dtype, point.n, point.p, point.m, A, B, C, point.batch), {}, []
+        sizes = point.n, point.p, point.m
+        if job.kernel.emulation:
+            return emulation.gemm(*sizes, A, B, C), {}, []
+        return cublas.gemm(point.dtype, *sizes, A, B, C, point.batch), {}, []
     spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
     arrays = {"A": A, "B": B, "C": C} | spaces
     product = Product(job, {name: array.data.ptr for name, array in arrays.items()})

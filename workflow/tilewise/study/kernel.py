@@ -102,6 +102,7 @@ class Kernel:
     accuracy: Mapping[str, Any] = field(default_factory=dict)
     shares: Mapping[str, Any] = field(default_factory=dict)
     library: str | None = None
+    emulation: bool = False
     folder: Path = KERNELS
 
     @property
