@@ -258,7 +258,7 @@ def grading(platform, backend, study):
             if few or (at.kernel == "float_from_half" and number is None):
                 row |= {"grade": "none", "message": "156 of 1600 results are finite or not, and should not be"}
             row |= {"origin": "measured" if backend == "gpu" else "predicted"}
-            row |= {"test_ms": 2e-6 * at.n * p * at.m / _gflops(at) if backend == "gpu" else None}
+            row |= {"test_ms": round(2e-6 * at.n * p * at.m / _gflops(at), 4) if backend == "gpu" else None}
             row |= {"claimed_grade": KERNELS[at.kernel].accuracy.get("grade", "")}
             rows.append(row)
     return rows
