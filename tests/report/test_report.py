@@ -43,7 +43,7 @@ Every rung against its limits, double. Rates in short numbers on the tensor core
 The ratio to cuBLAS at each shape. How many moduli a spread of exponents needs.
 Rates of products of bytes. Rates of double results. Rates of batches. A call compared with CuPy's.
 Products of floats, and the peak of the float units. Accuracy against rate. Errors as multiples of SGEMM's.
-Operations per joule. Lines against share of cuBLAS. Climb. Last rungs."""
+Operations per joule. Climb. Last rungs."""
 PICTURES = """
 A thread walks along a row of A and down a column of B.
 A block loads a tile of each operand, and all its threads use it. A tile of A serves several tiles of C.
