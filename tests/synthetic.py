@@ -27,6 +27,8 @@ def parameters():
 
 
 def _gflops(point):
+    if KERNELS[point.kernel].emulation:
+        return 28000
     if KERNELS[point.kernel].library == "cublas":
         return {"float": 51000, "double": 57000, "tf32": 350e3}.get(point.dtype, 700e3)
     chosen = dict(point.parameters)

@@ -96,14 +96,16 @@ class Page:
         if isinstance(table, str):
             self._missing[name] = table
             return []
+        chosen = pd.Series(True, table.index)
+        for column in known:
+            chosen &= table[column].notna()
+        for column, value in where.items():
+            chosen &= table[column].isin(value if isinstance(value, list) else [value])
+        table = table[chosen]
         if "platform" in table:
             kernels = table["kernel"] if "kernel" in table else [""] * len(table)
             machines = [self.both.machine(*each, dated=False) for each in zip(table["platform"], kernels)]
             table = table.assign(machine=pd.Series(machines, table.index, "str"))
-        for column in known:
-            table = table[table[column].notna()]
-        for column, value in where.items():
-            table = table[table[column].isin(value if isinstance(value, list) else [value])]
         return [Row(row) for row in _rows(table)]
 
     def row(self, name: str, *known: str, **where: Any) -> Row:
