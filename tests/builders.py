@@ -1,7 +1,11 @@
-"""What tests make first: builds of kernels, the Work of a task, a trace of points, and a kernel of two launches."""
+"""What tests make first: builds of kernels, the Work of a task, a trace of points, a kernel of two launches, and arrays
+that are played."""
 
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 
 from tilewise.compile import build
 from tilewise.measure.task import Work
@@ -26,6 +30,14 @@ def work_of(points, kernels, device, config, folder, builds=None):
         builds = built(points, kernels, device, folder / "build")
     task = points[0].task if points else "t"
     return Work(task, points, kernels, builds, device, config, folder / "samples", folder / "journal")
+
+
+class Array(np.ndarray):
+    """NumPy's arrays, with their address as CuPy's have it."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
 
 
 class Here(Executor):

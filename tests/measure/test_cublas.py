@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from builders import Array
 
 NAME = "tilewise.nvidia.cublas"
 
@@ -31,14 +32,6 @@ class Stream:
 
     def __exit__(self, *error):
         self.current.pop()
-
-
-class Array(np.ndarray):
-    """NumPy's, with its address as CuPy's arrays have it."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
 
 
 def _array(numbers):

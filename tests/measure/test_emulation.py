@@ -7,20 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from builders import Array
 
 NAME = "tilewise.nvidia.emulation"
 
 
 class Failure(Exception):
     pass
-
-
-class Array(np.ndarray):
-    """NumPy's, with its address as CuPy's arrays have it."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
 
 
 @pytest.fixture

@@ -264,7 +264,7 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         "T r[40] = {1, 2}; T* q = r + n; q[-p] = 1; C[threadIdx.x] = A[0] * B[threadIdx.x] * q[-p];",
         "T r[40] = {1, 2}; T* q = r + n; q[-p * 50] = 1; C[threadIdx.x] = A[0] * B[threadIdx.x] * q[-p];",
         "out_of_bounds",
-        "writes before the begin of one of its own variables",
+        "writes before the start of a local variable",
         {},
     ),
     "bytes of an mbarrier are overwritten": (

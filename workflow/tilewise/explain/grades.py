@@ -16,7 +16,7 @@ GRADE_COLUMNS = [
     *(*_KEYS, "origin", "grade", "claimed_grade", "slope", "fails", "special", "holds_to", "slowest_test"),
     *("gflops", "percent_of_anchor"),
 ]
-#: The tests whose operands are not finite: what a kernel does with them is its own affair.
+#: The tests whose operands are not finite, which may be as slow as they like.
 _INFINITE_OR_NAN = ("infinite", "not a number")
 #: Steeper than this, errors grow faster than the number of products.
 STEEPEST = 1.0

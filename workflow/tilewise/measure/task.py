@@ -114,7 +114,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _emulated(job: Job, config: Mapping[str, Any]) -> Job:
-    """A job of the emulator at a shape that is not one of its own cannot be run: no smaller one suits its kernel."""
+    """The job, unsupported if the emulator has no shape for it: no small one suits its kernel."""
     shape = job.point.shape
     if job.backend != "emulator" or max(shape.values()) <= LARGEST_SIDE or shape in config["emulator"]["shapes"]:
         return job

@@ -171,10 +171,10 @@ class Words:
     def out_of_bounds(self, fault: RawFault) -> str:
         if self.case(fault) == "below_frame":
             verb = "writes" if fault.write else "reads"
-            return f"{self.who(fault)} {verb} before the begin of one of its own variables (registers, local memory)"
+            return f"{self.who(fault)} {verb} before the start of a local variable (registers, local memory)"
         if self.case(fault) == "no_index":
             verb = "writes" if fault.write else "reads"
-            what = f"a value of type {fault.type.decode()} outside one of its own variables (registers, local memory)"
+            what = f"a value of type {fault.type.decode()} outside a local variable (registers, local memory)"
             return f"{self.who(fault)} {verb} {what}"
         if fault.type:
             return f"{self.who(fault)} uses index {fault.offset} of an array of type {fault.type.decode()}"
