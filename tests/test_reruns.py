@@ -115,7 +115,7 @@ def swapped(config):
 
 
 #: What only a tuning depends on, which is no part of a run that nobody asks for it.
-TUNING = ("runs", "give_up", "finalists", "min_time_s", "timeout_s", "limit_s")
+TUNING = ("runs", "give_up", "finalists", "limit_s")
 #: The same of what ncu counts; one key of such a sweep stands for the others.
 COUNTED = {"kernel": "tiled", "dtype": "float", "shapes": "square_4096", "tile": 16}
 COUNTED_KEYS = {f"counters.sweeps.{key}" for key in ("dtype", "shapes", "tuned", "only_timed", "block", "*")}
@@ -141,11 +141,6 @@ CONFIG = {
     "tasks.*.sweeps.*": (sweep(one={"tile": 8}, two={"tile": 8}), *[{"one", "two"}] * 2),
     "tasks.*.sweeps.only_timed": (sweep(blocks={"only_timed": True}), NONE, {"blocks"}),
     "timing.repeats": (put("timing", "repeats", value=2), {"one", "two", "three", "blocks", "loops"}, NONE),
-    "timing.repeat_timeout_s": (
-        put("timing", "repeat_timeout_s", value=7),
-        {"one", "two", "three", "blocks", "loops"},
-        NONE,
-    ),
     "timing.min_samples": (put("timing", "min_samples", value=9), ON_GPU | {"nothing"}, NONE),
     "timing.min_time_s": (put("timing", "min_time_s", value=7), ON_GPU | {"nothing"}, NONE),
     "timing.max_noise_percent": (put("timing", "max_noise_percent", value=7), ON_GPU | {"nothing"}, NONE),

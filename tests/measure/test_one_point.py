@@ -204,7 +204,7 @@ def test_a_timing_is_verified_before_while_and_after(work, monkeypatch, backend,
     device.device.gpu, device.config = {"l2_bytes": 100}, work.config
     module, arrays = (sys.modules[f"tilewise.nvidia.{name}"] for name in ("backend", "operands"))
     monkeypatch.setattr(arrays, "bound", lambda job, A, B, C: (lambda stream: made(A, B, C), {"registers": 7}, []))
-    monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([1.0]))
+    monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([0.5]))
 
     def execute(launch, batched):
         assert batched

@@ -1,7 +1,6 @@
 """What the config says about Slurm, and the guards of a job on a node: all that does not need Slurm itself."""
 
 import dataclasses
-import functools
 import json
 import multiprocessing
 import os
@@ -16,6 +15,7 @@ from tilewise.measure import probe
 from tilewise.resources import JobResources
 from tilewise.rules import Study
 from tilewise.study import columns, durations, slurm
+from tilewise.study.points import point
 from tilewise.study.schema import validate
 
 
@@ -117,25 +117,29 @@ def test_nodes_by_name_and_by_number_become_platforms_that_keep_to_their_node(tm
     assert asked("b-2") == ["--exclude=n4", "--nodelist=n5"]
 
 
-#: Task, ms and samples of recorded points.
-TIMED = (("a", 1, 5), ("a", 1, 5), ("b", 500, 4), ("c", None, 0))
+#: Kernel, ms, samples and runs of recorded points.
+TIMED = (("a", 1, 5, 3), ("a", 2, 5, 3), ("a", 1, 5, 3), ("loop", 500, 4, None), ("c", None, 0, None))
 
 
-def test_times_come_from_the_recorded_run_by_the_number_of_points(tmp_path):
+def test_times_come_from_the_samples_of_the_recorded_run(tmp_path):
     folder = tmp_path / "card"
-    (folder / "facts").mkdir(parents=True)
-    rows = [{"task": task, "time_ms": ms, "samples": count} for task, ms, count in TIMED]
-    table = columns.frame([row | {"platform": "card", "status": "ok"} for row in rows], "measurements")
-    table.to_csv(folder / "measurements.csv", index=False)
-    (folder / "facts/a.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,a,30.5,20,2,0\n")
-    (folder / "facts/b.csv").write_text("platform,task,wall_s,timed_s,points,remembered\ncard,b,0.5,0,1,1\n")
-    seconds = functools.partial(durations.of_task, folder=tmp_path)
-    assert seconds("a", 2, 2, "gpu") == 30.5
-    assert seconds("a", 4, 4, "gpu") == 61
-    assert seconds("b", 1, 1, "gpu") == 3, "its points came from a journal; a second, and four samples of half a second"
-    assert seconds("c", 1, 80, "gpu") == 80 * durations.POINT_S["gpu"], "what the method does besides is not recorded"
-    assert seconds("new", 3, 3, "gpu") == 3 * durations.POINT_S["gpu"]
-    assert seconds("a", 2, 2, "emulator") == 2 * durations.POINT_S["emulator"]
+    folder.mkdir()
+    named = {"task": "t", "dtype": "float", "n": 1, "p": 2, "m": 3, "platform": "card", "status": "ok"}
+    rows = [
+        named | {"kernel": kernel, "time_ms": ms, "samples": count, "runs": runs} for kernel, ms, count, runs in TIMED
+    ]
+    columns.frame(rows, "measurements").to_csv(folder / "measurements.csv", index=False)
+
+    def seconds(*kernels, p=2, per_point=1, backend="gpu"):
+        points = [point("t", kernel, "float", 1, p, 3) for kernel in kernels]
+        return durations.of_points(points, per_point, backend, tmp_path)
+
+    gpu, emulator = durations.POINT_S["gpu"], durations.POINT_S["emulator"]
+    assert seconds("a") == gpu + 0.03, "the slowest of those alike, in three runs"
+    assert seconds("a", "loop", "c", "new") == pytest.approx(4 * gpu + 0.03 + 2)
+    assert seconds("a", p=4) == gpu, "another shape"
+    assert seconds("a", per_point=0.25) == pytest.approx(0.25 * (gpu + 0.03))
+    assert seconds("a", "a", backend="emulator") == 2 * emulator
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ class JobResources:
         return self._seconds(wildcards.platform, wildcards.task)
 
     def _seconds(self, platform: str, task: str) -> float:
-        asked, backend = len(self.study.points_on(platform, task)), self.study.platforms[platform]["backend"]
+        asked, backend = self.study.points_on(platform, task), self.study.platforms[platform]["backend"]
         builds = durations.BUILD_S * len(self.study.used(platform, task))
-        return builds + durations.of_task(task, asked, asked * self.study.method(task).points_per_point, backend)
+        return builds + durations.of_points(asked, self.study.method(task).points_per_point, backend)
 
     def _runs(self, platform: str, task: str) -> int:
         """How many lines the journal of a task has in the end, if no point fails."""

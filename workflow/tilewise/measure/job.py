@@ -17,8 +17,6 @@ from tilewise.vendor import VENDOR
 
 #: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
 Row = dict[str, Any]
-#: Entries of the config's `timing` that are about a sweep's runs after the first.
-FURTHER_RUNS = ("repeats", "repeat_timeout_s")
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def settings(backend: str, where: str, config: Mapping[str, Any]) -> dict[str, A
     """
     found = {"seed": config["seed"]}
     if backend == "cuda":
-        without = ("point_limit_s", *FURTHER_RUNS)
+        without = ("point_limit_s", "repeats")
         found |= {name: config["timing"][name] for name in config["timing"] if name not in without}
     if backend == "host":
         found |= {"samples": config["cpu"]["samples"], "repeat_s": config["cpu"]["repeat_s"][where]}

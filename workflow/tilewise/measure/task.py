@@ -125,7 +125,7 @@ def _emulated(job: Job, config: Mapping[str, Any]) -> Job:
 def _keys(job: Job, timing: Mapping[str, Any]) -> list[str]:
     """The keys of a job's runs in the journal; only what a GPU times is repeated."""
     further = range(2, timing["repeats"] + 1) if job.backend == "cuda" else ()
-    return [job.key, *(digest([job.key, "run", run, timing["repeat_timeout_s"]]) for run in further)]
+    return [job.key, *(digest([job.key, "run", run]) for run in further)]
 
 
 def run_jobs(

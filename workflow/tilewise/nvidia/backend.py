@@ -44,7 +44,7 @@ REFUSED = (
 #: To empty the L2 cache, as many times its bytes are written.
 FLUSHES = 4
 #: A product that takes longer than this has no batched time, which would be its isolated time and cost as much again.
-BATCHED_BELOW_MS = 10
+BATCHED_BELOW_MS = 1
 #: Calls of a library's function are timed in so many turns, each of as many calls as take about so many ms.
 CALLED_TURNS, CALLED_FOR_MS, MOST_CALLS = 7, 20, 1000
 #: Runs of a product whose errors are examined.
@@ -104,22 +104,20 @@ class Backend:
 
     def measure(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """Verify and time the jobs, isolated, and batched if a launch is short."""
-        self._bench(jobs, answer, self.config["timing"]["timeout_s"], functools.partial(self._timed, batched=True))
+        self._bench(jobs, answer, functools.partial(self._timed, batched=True))
 
     def repeat(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """Time the jobs again, isolated only: their medians show how far one process is from another."""
-        timed = functools.partial(self._timed, batched=False)
-        self._bench(jobs, answer, self.config["timing"]["repeat_timeout_s"], timed)
+        self._bench(jobs, answer, functools.partial(self._timed, batched=False))
 
     def overhead(self, jobs: Sequence[Job], answer: Callable[[Row], None]) -> None:
         """Time kernels that make no product, isolated: nothing is verified."""
-        self._bench(jobs, answer, self.config["timing"]["timeout_s"], self._launched)
+        self._bench(jobs, answer, self._launched)
 
     def _bench(
         self,
         jobs: Sequence[Job],
         answer: Callable[[Row], None],
-        timeout_s: float,
         timed: Callable[[Job, Any, Operands, Samples], Row],
     ) -> None:
         """All jobs in one NVBench run, each timed by `timed`. The folder of samples receives NVBench's files.
@@ -151,7 +149,7 @@ class Backend:
             "min-samples": settings["min_samples"],
             "min-time": settings["min_time_s"],
             "max-noise": settings["max_noise_percent"],
-            "timeout": timeout_s,
+            "timeout": settings["timeout_s"],
             # A chip that lowers its clock to keep within its power is measured as it is: the row has the clock.
             "throttle-threshold": 0,
         }

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tilewise.measure.job import FURTHER_RUNS
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.task import Work, measure_task
 
@@ -14,7 +13,7 @@ class Sweep(Method):
     name = "sweep"
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
-        return [config["timing"][name] for name in FURTHER_RUNS] if backend == "gpu" else None
+        return config["timing"]["repeats"] if backend == "gpu" else None
 
     def run(self, work: Work) -> Tables:
         return measure_task(work)

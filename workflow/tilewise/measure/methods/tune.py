@@ -40,8 +40,7 @@ class Tune(Method):
 
     def run(self, work: Work) -> Tables:
         settings = work.config["tuning"]
-        short = {name: settings[name] for name in ("min_time_s", "timeout_s")} | {"point_limit_s": settings["limit_s"]}
-        timing = work.config["timing"] | short
+        timing = work.config["timing"] | {"point_limit_s": settings["limit_s"]}
         work = work._replace(config={**work.config, "timing": timing})
         jobs = work.jobs()
         built = {name: its["instances"] for name, its in work.builds.items()}
