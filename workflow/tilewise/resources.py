@@ -30,6 +30,10 @@ class JobResources:
             return self.study.cores and max(1, self.study.cores // (2 * self.study.gpus) - (self.study.gpus > 1))
         return 1
 
+    def half(self) -> int | None:
+        """Half of the cores: a GPU can be measured meanwhile."""
+        return self.study.cores and max(1, self.study.cores // 2)
+
     def expected(self) -> dict[tuple[str, str, str], tuple[float, int]]:
         """Seconds and points, by rule, platform and task, of the jobs that take more than a second.
 
