@@ -132,3 +132,8 @@ def test_every_kernel_is_traced_at_a_shape_that_it_takes(config, monkeypatch):
     assert shapes["naive", None] == (33, 35, 70) and study.kernels["naive"].unmet(next(iter(traced)))
     asked = {(point.kernel, point.dtype, point.parameters) for point in before}
     assert {(point.kernel, point.dtype, point.parameters) for point in traced} == asked
+
+
+def test_a_task_that_is_null_is_left_out(config):
+    study = Study(config | {"tasks": config["tasks"] | {"task3": None}})
+    assert "task3" not in study.tasks and "task3" not in study.config["tasks"] and "task2a" in study.tasks

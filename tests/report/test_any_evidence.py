@@ -25,6 +25,7 @@ from tilewise import ROOT
 from tilewise.evidence import load_evidence
 from tilewise.explain import runs, scatter
 from tilewise.report import claims, figures, findings, markup, notes, render, rows, sections, tables
+from tilewise.rules import Study
 from tilewise.study import columns, registry
 
 GPUS = {
@@ -42,7 +43,7 @@ def quick():
     """The quick config, as Snakemake reads it with the study's own."""
     study = synthetic.config()
     update_config(study, yaml.safe_load((ROOT / "config/quick.yaml").read_text()))
-    return study
+    return Study(study).config
 
 
 FULL, QUICK = synthetic.config(), quick()
@@ -59,7 +60,9 @@ def studies(draw):
     }
     study["shapes"] = FULL["shapes"] | study["shapes"]
     study["tasks"] = {
-        name: draw(st.sampled_from([FULL, QUICK]))["tasks"][name] for name in FULL["tasks"] if name in names
+        name: draw(st.sampled_from([FULL, QUICK]))["tasks"].get(name, FULL["tasks"][name])
+        for name in FULL["tasks"]
+        if name in names
     }
     return study
 

@@ -13,7 +13,7 @@ rule trace:
         cache_lines="results/cache_lines.csv",
     log:
         "logs/trace.log",
-    threads: resources.half()
+    threads: resources.aside()
     resources:
         **slurm.cpu_job(config, durations.TRACE_S),
         mem_mb=4000,
@@ -72,7 +72,7 @@ rule instructions:
         "results/{platform}/instructions.csv",
     log:
         "logs/{platform}/instructions.log",
-    threads: resources.half()
+    threads: resources.aside()
     resources:
         **slurm.cpu_job(config, durations.INSTRUCTIONS_S),
         mem_mb=4000,

@@ -35,6 +35,7 @@ with exiting():
         reserved={*tables.OVERVIEW, *specs.SPECS["study"]},
     )
 
+config["tasks"] = study.config["tasks"]
 conditions, resources = Conditions(study), JobResources(study)
 
 if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm, whose progress the run shows

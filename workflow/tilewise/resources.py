@@ -18,8 +18,8 @@ class JobResources:
         """Cores for a measuring job.
 
         A job that times the CPU takes all of them, so that nothing else runs meanwhile. Jobs that time a GPU come in
-        pairs: one starts and compiles while the other holds the GPU (`measure.lease`). With several GPUs each leaves a
-        core for jobs that need none. A job that times nothing takes one.
+        pairs, which share what `aside` leaves: one starts and compiles while the other holds the GPU (`measure.lease`).
+        A job that times nothing takes one.
         """
         backend, task = self.study.backend_of(wildcards), wildcards.get("task")
         asked = self.study.points_on(wildcards.platform, task) if task else []
@@ -27,12 +27,13 @@ class JobResources:
         if times_host or any(not self.study.kernels[point.kernel].on_gpu for point in asked):
             return self.study.cores
         if backend == "gpu":
-            return self.study.cores and max(1, self.study.cores // (2 * self.study.gpus) - (self.study.gpus > 1))
+            return self.study.cores and max(1, (self.study.cores - self.aside()) // (2 * self.study.gpus))
         return 1
 
-    def half(self) -> int | None:
-        """Half of the cores: a GPU can be measured meanwhile."""
-        return self.study.cores and max(1, self.study.cores // 2)
+    def aside(self) -> int:
+        """Cores for a job that needs no GPU: an eighth of them if a GPU is measured meanwhile, else all."""
+        cores, backends = self.study.cores or 1, (each["backend"] for each in self.study.platforms.values())
+        return max(1, cores // 8) if "gpu" in backends else cores
 
     def expected(self) -> dict[tuple[str, str, str], tuple[float, int]]:
         """Seconds and points, by rule, platform and task, of the jobs that take more than a second.

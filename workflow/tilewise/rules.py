@@ -55,6 +55,8 @@ class Study:
         reserved: Sequence[str] = (),
         checked: bool = False,
     ):
+        if isinstance(config.get("tasks"), Mapping):  # a task that a second config file sets to null is left out
+            config = {**config, "tasks": {name: task for name, task in config["tasks"].items() if task is not None}}
         if not checked:
             validate(config, "config", source)
         self.config = config

@@ -40,7 +40,7 @@ def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
         usual = own[~own["test"].isin([CURVE, SPREAD, *_INFINITE_OR_NAN])]
         about |= {"claimed_grade": own["claimed_grade"].iloc[0], "slowest_test": usual["percent"].min()}
         found.append(about | summary(own))
-    table = pd.DataFrame(found, columns=GRADE_COLUMNS[:-2])
+    table = _with_rounding(pd.DataFrame(found, columns=GRADE_COLUMNS[:-2]))
     if ladder.empty:
         return table.assign(gflops=np.nan, percent_of_anchor=np.nan)
     rates = _with_rounding(largest_square(ladder)).sort_values("time_ms", kind="stable").drop_duplicates(_KEYS)
@@ -68,8 +68,9 @@ def spread_of_exponents(evidence: Evidence) -> pd.DataFrame:
 
 
 def _with_rounding(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with all parameters of ROUNDING, which a registry need not have."""
-    return rows.assign(**{name: np.nan for name in ROUNDING if name not in rows})
+    """Rows with all parameters of ROUNDING, which a registry need not have, as whole numbers."""
+    missing = {name: np.nan for name in ROUNDING if name not in rows}
+    return rows.assign(**missing).astype(dict.fromkeys(ROUNDING, "Int64"))
 
 
 def _with_share(rows: pd.DataFrame, libraries: Collection[str]) -> pd.DataFrame:
