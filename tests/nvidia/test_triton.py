@@ -137,7 +137,7 @@ def test_the_tuned_space_fits_a_multiprocessor(config):
     """Registers and shared memory are the compiler's affair; threads and the order of tiles are ours."""
     from tilewise.study.sweeps import expand
 
-    points = expand(config, KERNELS, "triton")
+    points = expand(config, KERNELS, "languages")
     ours = [p for p in points if KERNELS[p.kernel] in OURS]
-    assert len({(p.kernel, p.dtype) for p in ours}) == 4 and len(ours) >= 30
+    assert len({(p.kernel, p.dtype) for p in ours}) == 4 and len(ours) == 16
     assert all(launch.threads <= 1024 for p in ours for launch in KERNELS[p.kernel].plan(p).launches)

@@ -384,7 +384,7 @@ def test_the_largest_error_is_that_of_a_single_product(recorded):
 def test_the_energy_counter_exceeds_the_limit_of_the_card(recorded):
     rows = pd.read_csv(FOLDER / "facts" / "energy.csv")
     assert rows["watts"].max() == pytest.approx(721.6, abs=0.1)
-    said = section(recorded, "tables/08-others-and-energy.md")
+    said = section(recorded, "tables/08-energy.md")
     assert "reads up to 722 W on a card that is limited to 700 W" in said and "measured once" in said
 
 

@@ -12,7 +12,7 @@ from tilewise.explain import digits, timings
 from tilewise.report import figures, tables
 
 BYTES = "report/04a-doubles-from-bytes.md"
-PEAK, GATE, ENERGY = "report/04-past-the-peak.md", "tables/07-past-the-peak.md", "tables/08-others-and-energy.md"
+PEAK, GATE, ENERGY = "report/04-past-the-peak.md", "tables/07-past-the-peak.md", "tables/08-energy.md"
 
 
 @pytest.fixture(scope="module")

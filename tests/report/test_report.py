@@ -25,7 +25,7 @@ Integers. Whole calls. Coalescing. Launch limits. Loop orders. Cache lines. Rect
 Matrix struct.
 The ladder, float. The ladder at all shapes. Instructions of the multiply-add loop. The ladder, double. Short numbers.
 Float results. Products of bytes. Double results.
-The accuracy gate. Triton. Energy. Every point in every language. Languages in numbers.
+The accuracy gate. Energy. Every point in every language. Languages in numbers.
 Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Own kernels and the library at every size. Every kernel at every size. Every kernel at every batch. Calls.
