@@ -11,7 +11,7 @@ import pytest
 from builders import TURN, TWO, Here, trace, traced, two_launches
 from pandas.testing import assert_frame_equal
 
-from tilewise import ROOT, UserError
+from tilewise import ROOT, UserError, files
 from tilewise.__main__ import main
 from tilewise.explain.counters import cross_check_points
 from tilewise.files import processes
@@ -732,6 +732,16 @@ def test_the_last_process_that_ends_is_named_too(tmp_path):
     with pytest.raises(UserError, match="a process ended while it traced"), processes(1, "traced kernels") as pool:
         trace_points(asked, [], KERNELS, tmp_path, 60, pool)
         pool.submit(os._exit, 1).result()
+
+
+def test_a_machine_whose_processes_share_no_memory_is_named(monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(files, "ProcessPoolExecutor", refused)
+    with pytest.raises(UserError, match="^/dev/shm: .*Permission denied; make the folder writable$"):
+        with processes(1, "traced kernels"):
+            pass
 
 
 WHOLE = [  # shapes whose blocks lie differently within sectors, and which blocks do not divide

@@ -163,7 +163,11 @@ def processes(workers: int, doing: str, remedy: str = "run again") -> Iterator[P
     """
     context = multiprocessing.get_context("fork")
     try:
-        with ProcessPoolExecutor(workers, context, initializer=_in_pool, initargs=(os.getpid(),)) as pool:
+        made = ProcessPoolExecutor(workers, context, initializer=_in_pool, initargs=(os.getpid(),))
+    except OSError as error:  # of its semaphores
+        raise UserError(f"/dev/shm: no process can share memory: {error.strerror}; make the folder writable") from None
+    try:
+        with made as pool:
             try:
                 yield pool
             finally:
