@@ -739,9 +739,9 @@ def test_a_machine_whose_processes_share_no_memory_is_named(monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(files, "ProcessPoolExecutor", refused)
-    with pytest.raises(UserError, match="^/dev/shm: .*Permission denied; make the folder writable$"):
-        with processes(1, "traced kernels"):
-            pass
+    message = r"^/dev/shm: .*Permission denied; make the folder writable$"
+    with pytest.raises(UserError, match=message), processes(1, "traced kernels"):
+        pass
 
 
 WHOLE = [  # shapes whose blocks lie differently within sectors, and which blocks do not divide
