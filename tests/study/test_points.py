@@ -174,9 +174,8 @@ def test_a_sweep_leaves_out_what_a_kernel_does_not_take(config, kernels):
 )
 def test_an_entry_that_no_sweep_names_is_evaluated_when_the_study_is_read(kernels, change, says):
     [launch] = kernels["tiled"].launches
-    broken = kernels | {
-        "tiled": dataclasses.replace(kernels["tiled"], launches=(dataclasses.replace(launch, **change),))
-    }
+    tiled = dataclasses.replace(kernels["tiled"], launches=(dataclasses.replace(launch, **change),))
+    broken = {"naive": kernels["naive"], "tiled": tiled}
     with pytest.raises(UserError, match=rf"registry.yaml: {says}"):
         check_unswept(broken, ())
     check_unswept(broken, ["tiled"])
