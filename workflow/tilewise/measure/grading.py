@@ -176,7 +176,7 @@ class Reference:
             product, self.magnitude = verify.reference(A, B, dtype)
             self.stored = product.astype(A.dtype)
             self.right: tuple[Any, Any] = doubled_product(A, B) if dtype == "double" else (product, 0.0)
-            # As products: CuPy would compile a sum along an axis anew for many a shape.
+            # Norms as products, because CuPy compiles a sum along an axis again for most shapes.
             of_rows = self.xp.sqrt(verify.as_doubles(A) ** 2 @ self.xp.ones(A.shape[1]))
             of_columns = self.xp.sqrt(self.xp.ones(len(B)) @ verify.as_doubles(B) ** 2)
             self.by_row = of_rows[:, None] * of_columns
@@ -194,7 +194,7 @@ class Reference:
             error = xp.maximum(error - self.p * float(self.info.smallest_subnormal), 0)
             found = [_largest(xp, error, bound, epsilon, finite) for bound in (self.magnitude, self.by_row)]
             norm, whole = float(xp.linalg.norm(error)), self.whole
-            lost = int((~same).astype(float).sum())  # of floats, which CuPy adds without a compiler
+            lost = int((~same).astype(float).sum())  # CuPy adds floats without compiling
         normwise = norm / (epsilon * whole) if 0 < whole < np.inf else 0.0 if norm == 0 or whole != 0 else np.inf
         return Quotients(found[0], found[1], normwise, lost)
 
@@ -205,20 +205,16 @@ def doubled_product(A: Any, B: Any) -> tuple[Any, Any]:
     xp = verify.module(A)
     (n, p), m = A.shape, B.shape[1]
     high, low = xp.empty((n, m)), xp.empty((n, m))
+    (a, c), (b, d) = (_halves(x) for x in (A[:, :, None], B))
     step = max(1, TERMS_AT_ONCE // (p * m))
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        upper, lower = _summed(*_terms(A[rows, :, None], B))
+        terms = A[rows, :, None] * B
+        cut_off = ((a[rows] * b - terms) + a[rows] * d + c[rows] * b) + c[rows] * d
+        upper, lower = _summed(terms, cut_off)
         high[rows] = upper + lower
         low[rows] = lower - (high[rows] - upper)
     return high, low
-
-
-def _terms(A: Any, B: Any) -> tuple[Any, Any]:
-    """The products of two arrays of doubles and what their rounding has cut off."""
-    (a, c), (b, d) = _halves(A), _halves(B)
-    terms = A * B
-    return terms, ((a * b - terms) + a * d + c * b) + c * d
 
 
 def _halves(x: Any) -> tuple[Any, Any]:
@@ -229,7 +225,7 @@ def _halves(x: Any) -> tuple[Any, Any]:
 
 
 def _summed(high: Any, low: Any) -> tuple[Any, Any]:
-    """The sums over the second of three axes, exact but for those of what was cut off."""
+    """The sums along the second of three axes. Rounding errors of `high` are added to `low`, whose own are lost."""
     xp = verify.module(high)
     while (p := high.shape[1]) > 1:
         halves, odd = (slice(p // 2), slice(p // 2, p // 2 * 2)), slice(p // 2 * 2, p)

@@ -4,6 +4,8 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from tilewise import RECORDED
 from tilewise.study import columns
 from tilewise.study.points import Point
@@ -27,16 +29,10 @@ TUNE_S = 300
 def recorded(folder: Path = RECORDED) -> dict[tuple, float]:
     """Seconds that the samples of a product took in the recorded runs, by kernel, type, n, p and m; of several, the
     most."""
-    found: dict[tuple, float] = {}
-    for path in sorted(folder.glob("*/measurements.csv")):
-        rows = columns.read(path, "measurements", partly=True)
-        rows["seconds"] = rows["time_ms"] * rows["samples"] * rows["runs"].fillna(1) / 1000
-        rows = rows.dropna(subset="seconds")
-        for kernel, dtype, n, p, m, seconds in rows[["kernel", "dtype", "n", "p", "m", "seconds"]].itertuples(
-            index=False
-        ):
-            found[kernel, dtype, n, p, m] = max(seconds, found.get((kernel, dtype, n, p, m), 0.0))
-    return found
+    runs = (columns.read(path, "measurements", partly=True) for path in sorted(folder.glob("*/measurements.csv")))
+    rows = pd.concat([columns.empty("measurements"), *runs])
+    seconds = rows["time_ms"] * rows["samples"] * rows["runs"].fillna(1) / 1000
+    return seconds.groupby([rows[name] for name in ("kernel", "dtype", *columns.SHAPE)]).max().dropna().to_dict()
 
 
 def of_points(points: Sequence[Point], per_point: float, backend: str, folder: Path = RECORDED) -> float:
