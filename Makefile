@@ -55,6 +55,8 @@ lock: ## choose the newest versions and write requirements/; needs uv (pip insta
 	uv export $(exported) --output-file requirements/run.txt
 	for extra in $(extras); do uv export $(exported) --extra $$extra --output-file requirements/$$extra.txt; done
 	rm uv.lock  # it holds addresses of a registry
+	@# Ubuntu 22.04 has 3.11.0rc1, which its pip leaves out of "python_full_version < '3.12'".
+	sed -i -E "s/python_full_version ([<>]=?) '([0-9]+\.[0-9]+)'/python_version \1 '\2'/" requirements/*.txt
 
 $(VENV)/run$(EXTRAS): pyproject.toml requirements/run.txt requirements/gpu.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 to 3.14, this is " + sys.version.split()[0]) if not (3, 11) <= sys.version_info[:2] < (3, 15) else 0'
