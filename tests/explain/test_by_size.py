@@ -81,6 +81,12 @@ def test_floats_of_short_numbers_are_a_line_but_not_the_best_own_kernel(evidence
     assert "float_from_half" not in set(by_size.at_every_size(evidence)["kernel"])
 
 
+def test_a_line_of_the_figure_is_the_fastest_choice_of_its_kernel(of_rows):
+    found = of_rows(("cublas_bf16", 2048, 0.5), ("clusters", 2048, 0.6), ("clusters", 2048, 0.55), ("mma_sync", 2048, 0.7))
+    shown = by_size.below_roofs(found)[["kernel", "time_ms"]].to_numpy().tolist()
+    assert shown == [["cublas_bf16", 0.5], ["clusters", 0.55], ["mma_sync", 0.7]]
+
+
 def test_the_figures_have_the_roofs_the_launch_and_the_shapes(evidence):
     drawn = figures.svg(figures.draw("rate_over_size", evidence))
     for words in ("a launch alone", "the units alone, measured", "stream_k", "cublas", "n = 2,047"):

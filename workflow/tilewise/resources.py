@@ -94,6 +94,5 @@ class JobResources:
         return attempt * ((1000 if emulated else 4000) + int(max(products) / 1e6))
 
     def length_of(self, wildcards: Any, **_: Any) -> int:
-        """How long a task takes, in points of a sweep."""
-        asked = self.study.points_on(wildcards.platform, wildcards.task)
-        return int(len(asked) * self.study.method(wildcards.task).points_per_point)
+        """How long a task takes, in s."""
+        return int(self.seconds_of(wildcards))

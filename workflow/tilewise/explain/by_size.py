@@ -43,11 +43,13 @@ def over_size(evidence: Evidence) -> pd.DataFrame:
 
 
 def below_roofs(evidence: Evidence) -> pd.DataFrame:
-    """`over_size` with launch_gflops and roof_gflops, which other tasks measured.
+    """The fastest choice of each kernel in `over_size`, with launch_gflops and roof_gflops, which other tasks measured.
 
     A product at the first takes as long as an empty kernel; the second is what the units of the type alone reached.
     """
-    rows, overheads, roofs = over_size(evidence), runs.overheads(evidence.everyone), _roofs(evidence)
+    overheads, roofs = runs.overheads(evidence.everyone), _roofs(evidence)
+    rows = over_size(evidence).sort_values("time_ms", kind="stable")
+    rows = rows.drop_duplicates(["platform", "kernel", "dtype", *SHAPE]).sort_index(ignore_index=True)
     work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs
     return rows.assign(
         roof_gflops=[roofs.get(key, math.nan) for key in zip(rows["platform"], rows["dtype"])],

@@ -155,7 +155,7 @@ def _probe(point: Point, job: Callable[[int], Job], bench: Bench, work: Work, fo
 
 
 def _small(bench: Bench, job: Callable[[int], Job], allocatable: int, budget_s: float) -> Row:
-    """The row of the kernel at a size that takes a twentieth of the budget or more; any, if nothing is timed.
+    """The row of the kernel at a size that takes a sixtieth of the budget or more; any, if nothing is timed.
 
     Not smaller: the rate falls with n (H200: by 4% from 16384 to 54711).
     """
@@ -163,6 +163,6 @@ def _small(bench: Bench, job: Callable[[int], Job], allocatable: int, budget_s: 
     bench.once(job(n))  # loads the module, which is no part of the kernel's time
     while True:
         row = bench.once(job(n))
-        if row["time_ms"] is None or row["time_ms"] > 1000 * budget_s / 20 or 2 * n > allocatable:
+        if row["time_ms"] is None or row["time_ms"] > 1000 * budget_s / 60 or 2 * n > allocatable:
             return row
         n *= 2

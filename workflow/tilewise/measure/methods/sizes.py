@@ -14,7 +14,7 @@ from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import Reading
 
 #: What takes the place of the config's `timing`: a time of microseconds, which never settles, ends at `timeout_s`.
-BRIEFLY = {"min_samples": 3, "min_time_s": 0.05, "timeout_s": 0.4}
+BRIEFLY = {"min_samples": 3, "timeout_s": 0.4}
 
 
 class Sizes(Method):
@@ -22,7 +22,7 @@ class Sizes(Method):
 
     name = "sizes"
     reading = Reading(emulators_shapes=False, on_emulator=False)
-    points_per_point = 0.25
+    points_per_point = 0.4
 
     def settings(self, config: Mapping[str, Any], backend: str) -> Any:
         return BRIEFLY
