@@ -14,7 +14,8 @@
 // Only the rest is cut: with all tiles cut, blocks at work at one time are at different k, meet no longer in L2, and
 // 8192^3 falls from 56 to 53 TFLOP/s. The producer runs ahead into the next tile while the consumers store the last
 // one. It transposes as in transposing_ring.cu if B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
-// if a row of A is used so often that the launch is cheaper (m >= 3072).
+// if a row of A is used so often that the launch is cheaper (m >= 3072), or if its rows have a pitch that no vector load
+// takes (p % 4 != 0): element by element, 2047^3 takes 1.32 times as long as 2048^3 (H100).
 // What it costs: a workspace of one tile per multiprocessor, and a launch of a few microseconds, so nothing is gained
 // if the tiles fit the chip by themselves.
 // What the machine code shows (128 x 256 x 16): the loop is that of tma_ring.cu, 2048 of 2165 instructions are
@@ -55,16 +56,14 @@ struct Note {
 /// @tparam ORDER       of the multiply-adds: see Walk
 /// @tparam BAND       rows of tiles that are walked together: see tile_in_bands
 /// @tparam BEFOREHAND  whether A_transposed is to be read, not A
-/// @tparam ALIGNED_A   whether rows of A begin at multiples of 16 bytes
-/// @tparam ALIGNED_C   whether rows of C do
-template <int TILE_N, int TILE_M, int TILE_K, int STAGES, int ORDER, int BAND, bool BEFOREHAND, bool ALIGNED_A,
-          bool ALIGNED_C>
+/// @tparam ALIGNED_C   whether rows of C begin at multiples of 16 bytes; those of A do, unless BEFOREHAND
+template <int TILE_N, int TILE_M, int TILE_K, int STAGES, int ORDER, int BAND, bool BEFOREHAND, bool ALIGNED_C>
 __global__ void __launch_bounds__(384, 1)
 stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const __grid_constant__ TensorMap B, float* C,
          float* shares, int n, int p, int m)
 {
     using Product = RingProduct<TILE_N, TILE_M, TILE_K, ORDER>;
-    using Copy = TransposedCopy<TILE_N, TILE_K, ALIGNED_A>;
+    using Copy = TransposedCopy<TILE_N, TILE_K, true>;
     // What the producer tells the consumers about a segment. It is at most STAGES segments ahead of them.
     constexpr int NOTES = STAGES + 1;
     __shared__ Note notes[NOTES];

@@ -4,8 +4,8 @@ import contextlib
 import io
 import re
 import subprocess
-import tarfile
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,15 +20,15 @@ def at(commit: str) -> Iterator[Path | None]:
     with tempfile.TemporaryDirectory() as folder:
         archive = _archive(commit)
         if archive:
-            with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-                files.extractall(folder, filter="data")
+            with zipfile.ZipFile(io.BytesIO(archive)) as files:
+                files.extractall(folder)
         yield Path(folder) if archive else None
 
 
 def _archive(commit: str) -> bytes:
     if not COMMIT.fullmatch(commit):  # it comes from a file that anybody may have written
         return b""
-    command = ["git", "-C", str(ROOT), "archive", commit, "kernels", "config"]
+    command = ["git", "-C", str(ROOT), "archive", "--format=zip", commit, "kernels", "config"]
     try:
         return subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
