@@ -59,7 +59,7 @@ lock: ## choose the newest versions and write requirements/; needs uv (pip insta
 	sed -i -E "s/python_full_version ([<>]=?) '([0-9]+\.[0-9]+)'/python_version \1 '\2'/" requirements/*.txt
 
 $(VENV)/run$(EXTRAS): pyproject.toml requirements/run.txt requirements/gpu.txt
-	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 to 3.14, this is " + sys.version.split()[0]) if not (3, 11) <= sys.version_info[:2] < (3, 15) else 0'
+	@$(PYTHON) -c 'import sys; sys.exit("Tilewise needs Python 3.11 to 3.14, this is " + sys.version.split()[0] + "; name another, as in: make quick PYTHON=python3.11") if not (3, 11) <= sys.version_info[:2] < (3, 15) else 0'
 	@test "$$(uname -sm)" = 'Linux x86_64' || { echo "Tilewise needs Linux on x86-64, this is $$(uname -sm)"; exit 1; }
 	$(call step,making the environment $(VENV),$(PYTHON) -m venv $(VENV))
 	$(call step,installing the packages ($(if $(EXTRAS),1.4 GB with those of the GPU,250 MB)),$(call packages,$(if $(EXTRAS),gpu,run)))
