@@ -56,14 +56,16 @@ struct Note {
 /// @tparam ORDER       of the multiply-adds: see Walk
 /// @tparam BAND       rows of tiles that are walked together: see tile_in_bands
 /// @tparam BEFOREHAND  whether A_transposed is to be read, not A
-/// @tparam ALIGNED_C   whether rows of C begin at multiples of 16 bytes; those of A do, unless BEFOREHAND
-template <int TILE_N, int TILE_M, int TILE_K, int STAGES, int ORDER, int BAND, bool BEFOREHAND, bool ALIGNED_C>
+/// @tparam ALIGNED_A   whether rows of A begin at multiples of 16 bytes
+/// @tparam ALIGNED_C   whether rows of C do
+template <int TILE_N, int TILE_M, int TILE_K, int STAGES, int ORDER, int BAND, bool BEFOREHAND, bool ALIGNED_A,
+          bool ALIGNED_C>
 __global__ void __launch_bounds__(384, 1)
 stream_k(const float* A, const __grid_constant__ TensorMap A_transposed, const __grid_constant__ TensorMap B, float* C,
          float* shares, int n, int p, int m)
 {
     using Product = RingProduct<TILE_N, TILE_M, TILE_K, ORDER>;
-    using Copy = TransposedCopy<TILE_N, TILE_K, true>;
+    using Copy = TransposedCopy<TILE_N, TILE_K, ALIGNED_A>;
     // What the producer tells the consumers about a segment. It is at most STAGES segments ahead of them.
     constexpr int NOTES = STAGES + 1;
     __shared__ Note notes[NOTES];
