@@ -82,8 +82,8 @@ def test_floats_of_short_numbers_are_a_line_but_not_the_best_own_kernel(evidence
 
 
 def test_a_line_of_the_figure_is_the_fastest_choice_of_its_kernel(of_rows):
-    found = of_rows(("cublas_bf16", 2048, 0.5), ("clusters", 2048, 0.6), ("clusters", 2048, 0.55), ("mma_sync", 2048, 0.7))
-    shown = by_size.below_roofs(found)[["kernel", "time_ms"]].to_numpy().tolist()
+    rows = ("cublas_bf16", 2048, 0.5), ("clusters", 2048, 0.6), ("clusters", 2048, 0.55), ("mma_sync", 2048, 0.7)
+    shown = by_size.below_roofs(of_rows(*rows))[["kernel", "time_ms"]].to_numpy().tolist()
     assert shown == [["cublas_bf16", 0.5], ["clusters", 0.55], ["mma_sync", 0.7]]
 
 

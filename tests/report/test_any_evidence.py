@@ -191,7 +191,7 @@ def real_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for archive in (Path(__file__).parent / "runs").glob("*.tar.xz"):
         with tarfile.open(archive) as files:
-            files.extractall(folder / archive.name.partition(".")[0])  # ours; 3.11.2, which Debian 12 has, knows no filter
+            files.extractall(folder / archive.name.partition(".")[0])  # Debian 12's 3.11.2 knows no filter
     return folder
 
 
