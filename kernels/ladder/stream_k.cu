@@ -14,8 +14,7 @@
 // Only the rest is cut: with all tiles cut, blocks at work at one time are at different k, meet no longer in L2, and
 // 8192^3 falls from 56 to 53 TFLOP/s. The producer runs ahead into the next tile while the consumers store the last
 // one. It transposes as in transposing_ring.cu if B is narrow, and takes A transposed beforehand, as in tma_ring.cu,
-// if a row of A is used so often that the launch is cheaper (m >= 3072), or if its rows have a pitch that no vector load
-// takes (p % 4 != 0): element by element, 2047^3 takes 1.32 times as long as 2048^3 (H100).
+// if a row of A is used so often that the launch is cheaper (m >= 3072).
 // What it costs: a workspace of one tile per multiprocessor, and a launch of a few microseconds, so nothing is gained
 // if the tiles fit the chip by themselves.
 // What the machine code shows (128 x 256 x 16): the loop is that of tma_ring.cu, 2048 of 2165 instructions are
