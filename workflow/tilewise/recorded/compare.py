@@ -171,11 +171,12 @@ def compare(first: Run, second: Run, kernels: Mapping[str, Kernel], threshold: f
     on_gpu = ~rows["kernel"].isin([name for name, kernel in kernels.items() if not kernel.on_gpu])
     overhead = overheads(first, second, rows[on_gpu])
     shifts = on_gpu * overhead.difference_us / 1000
-    ratios = [_ratio(row, shift) for row, shift in zip(rows.to_dict("records"), shifts)]
+    records, key = rows.to_dict("records"), _key(rows)
+    ratios = [_ratio(row, shift) for row, shift in zip(records, shifts)]
     points = rows.assign(
         processor=on_gpu.map({True: ON_GPU, False: ON_CPU}),
-        shape=[shape_text(row) for row in rows[SHAPE].to_dict("records")],
-        choice=[choice_text(row, kernels) for row in rows[_key(rows)].to_dict("records")],
+        shape=[shape_text(row) for row in records],
+        choice=[choice_text({name: row[name] for name in key}, kernels) for row in records],
         ratio=[ratio.value if ratio else None for ratio in ratios],
         ratio_low=[ratio.low if ratio else None for ratio in ratios],
         ratio_high=[ratio.high if ratio else None for ratio in ratios],
@@ -186,7 +187,12 @@ def compare(first: Run, second: Run, kernels: Mapping[str, Kernel], threshold: f
     ).astype(dict.fromkeys(("ratio", "ratio_low", "ratio_high"), "float64"))
     libraries = {name for name, kernel in kernels.items() if kernel.kind == Kind.LIBRARY}
     differing = [name for name, version in first.device.versions.items() if second.device.versions.get(name) != version]
-    why = [_why(row, differing if row["kernel"] in libraries else ()) for row in points.to_dict("records")]
+    why = [
+        _why(row, ratio, differing if row["kernel"] in libraries else ())
+        if verdict in (Verdict.FASTER, Verdict.SLOWER)
+        else ""
+        for row, ratio, verdict in zip(records, points["ratio"], points["verdict"])
+    ]
     points = points.assign(why=why)
     return Comparison(first, second, threshold, overhead, points, _by_kernel(points))
 
@@ -250,15 +256,13 @@ def _verdict(ratio: Spread | None, threshold: float) -> Verdict:
     return Verdict.FASTER if ratio.value < 1 else Verdict.SLOWER
 
 
-def _why(row: Mapping[str, Any], versions: Iterable[str]) -> str:
+def _why(row: Mapping[str, Any], ratio: float, versions: Iterable[str]) -> str:
     """What two rows say of their difference: other sources, another version of a library, or mostly another clock."""
-    if row["verdict"] not in (Verdict.FASTER, Verdict.SLOWER):
-        return ""
     found = ["other sources"] if row["build_sha256"] and row["build_sha256"] != row["other_build_sha256"] else []
     found += [f"another version of {name}" for name in versions if name in ("cublas", "numpy")]
     clock, other = row["sm_clock_mhz"], row["other_sm_clock_mhz"]
     # The product of time and clock is the number of cycles: the clock explains what that leaves of the difference.
-    if pd.notna(clock) and pd.notna(other) and abs(row["ratio"] * other / clock - 1) <= abs(row["ratio"] - 1) / 2:
+    if pd.notna(clock) and pd.notna(other) and abs(ratio * other / clock - 1) <= abs(ratio - 1) / 2:
         found.append(f"its clock: {clock:.0f} and {other:.0f} MHz")
     return "; ".join(found)
 
