@@ -28,7 +28,7 @@ def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
 def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kernel]:
     """The registry of a kernels folder as a dict from name to Kernel: registry.yaml, with the choices of tuned.yaml.
 
-    `checked`: the entries were compared with the schema when Snakemake started. Raises UserError if an entry is
+    `checked`: the entries and their expressions were checked when Snakemake started. Raises UserError if an entry is
     malformed, names a file that is not there or does not define its functions, or includes a header that is not there.
     """
     folder = Path(folder)
@@ -38,6 +38,9 @@ def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kerne
         validate(entries, "registry", path)
     chosen = tuning.of_kernels(folder)
     kernels = {name: _kernel(name, entry, folder, chosen.get(name, {})) for name, entry in entries.items()}
+    if not checked:
+        for kernel in kernels.values():
+            _check_expressions(kernel, f"{path}: {kernel.name}")
     for name in chosen:
         if name not in kernels:
             raise UserError(f"{folder / tuning.TUNED}: there is no kernel '{name}' in {path}; correct or remove it")
@@ -64,7 +67,6 @@ def _kernel(name: str, entry: Mapping, folder: Path, tuned: Mapping) -> Kernel:
     fields |= {"kind": Kind(entry["kind"]), "space_requires": space.pop("requires", ()), "space": space}
     kernel = Kernel(name=name, folder=folder, tuned=tuned, **fields)
     _check_names(kernel, place)
-    _check_expressions(kernel, place)
     _check_tuning(kernel, place)
     if kernel.kind == Kind.LIBRARY and kernel.library not in LIBRARIES:
         raise UserError(f"{place}.library: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host")
