@@ -28,19 +28,22 @@ def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
 def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kernel]:
     """The registry of a kernels folder as a dict from name to Kernel: registry.yaml, with the choices of tuned.yaml.
 
-    `checked`: the entries and their expressions were checked when Snakemake started. Raises UserError if an entry is
-    malformed, names a file that is not there or does not define its functions, or includes a header that is not there.
+    `checked`: Snakemake checked the entries, their expressions and their sources when it started. Raises UserError if an
+    entry is malformed, names a file that is not there or does not define its functions, or includes a header that is not
+    there.
     """
     folder = Path(folder)
     path = folder / "registry.yaml"
     entries = read_yaml(path)
     if not checked:
         validate(entries, "registry", path)
-    chosen = tuning.of_kernels(folder)
+    chosen = tuning.of_kernels(folder, checked)
     kernels = {name: _kernel(name, entry, folder, chosen.get(name, {})) for name, entry in entries.items()}
     if not checked:
         for kernel in kernels.values():
             _check_expressions(kernel, f"{path}: {kernel.name}")
+            if kernel.source:
+                _check_source(kernel, f"{path}: {kernel.name}")
     for name in chosen:
         if name not in kernels:
             raise UserError(f"{folder / tuning.TUNED}: there is no kernel '{name}' in {path}; correct or remove it")
@@ -70,8 +73,6 @@ def _kernel(name: str, entry: Mapping, folder: Path, tuned: Mapping) -> Kernel:
     _check_tuning(kernel, place)
     if kernel.kind == Kind.LIBRARY and kernel.library not in LIBRARIES:
         raise UserError(f"{place}.library: the libraries are {' and '.join(LIBRARIES)}; a kernel is cuda or host")
-    if kernel.source:
-        _check_source(kernel, place)
     return kernel
 
 

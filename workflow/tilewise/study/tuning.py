@@ -47,22 +47,24 @@ def nearest(known: Mapping[str, Any], name: str) -> Any:
     return known[name] if name in known else next(iter(known.values()))
 
 
-def load(folder: Path | str) -> Choices:
-    """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed."""
+def load(folder: Path | str, checked: bool = False) -> Choices:
+    """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed, unless it
+    was `checked`."""
     path = Path(folder) / TUNED
     if not path.is_file():
         return {}
     found = read_yaml(path)
     if found is None:  # nothing but comments
         return {}
-    validate(found, "tuned", path)
+    if not checked:
+        validate(found, "tuned", path)
     return found
 
 
-def of_kernels(folder: Path | str) -> dict[str, dict[str, Any]]:
+def of_kernels(folder: Path | str, checked: bool = False) -> dict[str, dict[str, Any]]:
     """The registered choices, by kernel, then GPU, element type and class of shapes."""
     found: dict[str, dict[str, Any]] = {}
-    for gpu, kernels in load(folder).items():
+    for gpu, kernels in load(folder, checked).items():
         for name, types in kernels.items():
             found.setdefault(name, {})[gpu] = types
     return found
