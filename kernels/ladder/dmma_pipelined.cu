@@ -24,12 +24,12 @@
 //
 // Measured on an H200 beside cuBLAS, L2 flushed, each kernel for half a second (both throttle to 1700 to 1900 MHz; the
 // rates of cuBLAS itself spread by 4 %):
-//    8192^3   128 x 128 x 32, warps 64 x 32, k 8, 3 stages     55.6 TFLOP/s, cuBLAS 57.6, then 55.5: 0.97 to 1.0
-//    4096^3   the same                                        58.5, cuBLAS 60.0: 0.97
-//    1024^3   128 x 64 x 32, warps 64 x 16, k 16, 4 stages    50.5, cuBLAS 48.0 to 49.7: 1.02 to 1.05
-//             the same with p = 8192                          58.1, cuBLAS 56.6: 1.03
-//    1100^3   64 x 64 x 16, warps 32 x 32, k 16, 4 stages     35.6, cuBLAS 40.0: 0.89 (324 tiles, 396 places)
-// If the clock stays at 1980 MHz and no wave is half empty (1536 x 1408, p = 8192), the third gives 61.1, cuBLAS 59.2,
+//    8192^3   128 x 128 x 16, warps 64 x 32, k 8, 5 stages     55.2 TFLOP/s, cuBLAS 54.1: 1.02
+//    4096^3   the same                                        52.4, cuBLAS 54.6: 0.96
+//    1024^3   64 x 64 x 16, warps 32 x 16, k 8, 4 stages      48.6, cuBLAS 46.1: 1.05
+//    p = 8192 128 x 64 x 32, warps 64 x 16, k 16, 4 stages    56.8, cuBLAS 55.1: 1.03, for n = m = 1024
+//    1100^3   64 x 32 x 16, warps 32 x 16, k 8, 5 stages      38.3, cuBLAS 37.5: 1.02
+// If the clock stays at 1980 MHz and no wave is half empty (1536 x 1408, p = 8192), the fourth gives 61.1, cuBLAS 59.2,
 // and DMMA alone 66.2: the loop runs at 92 %. At 8192^3 power decides.
 // What lost at that shape: 128 x 128 x 16 (56 to 59 with k 4, 8, 16); 4 warps of 32 x 64 twice per multiprocessor
 // (55.6); 16 warps (59.1); mbarriers per stage instead of the barrier (-2 to +4 %, for one more file); A's fragments

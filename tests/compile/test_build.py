@@ -78,17 +78,24 @@ def test_static_shared_memory_is_what_the_tiles_need(kernels):
 
 
 def test_the_hash_follows_source_instance_and_target(kernels, tmp_path):
+    tiled = kernels["tiled"]
+
     def sha(kernel, instance="tiled<float, 16>", capability="9.0"):
         device = Device.of(capability)
         [entry] = built(kernel, [instance], device, tmp_path / "built")["instances"].values()
         return entry["sha256"]
 
-    tiled = kernels["tiled"]
-    (tmp_path / "tiled.cu").write_text(tiled.path.read_text() + "\n// another comment\n")
-    edited = dataclasses.replace(tiled, folder=tmp_path, source="tiled.cu")
-    assert sha(tiled) == sha(tiled)
-    others = {sha(edited), sha(tiled, instance="tiled<float, 8>"), sha(tiled, capability="8.0")}
-    assert len(others | {sha(tiled)}) == 4
+    def edited(name, old, new):
+        assert old in tiled.path.read_text()
+        (tmp_path / name).write_text(tiled.path.read_text().replace(old, new, 1))
+        return dataclasses.replace(tiled, folder=tmp_path, source=name)
+
+    comment = tiled.path.read_text().splitlines()[0]
+    assert comment.startswith("//")
+    assert sha(tiled) == sha(tiled) == sha(edited("words.cu", comment, "// In other words."))
+    others = {sha(edited("code.cu", "T sum = 0;", "T sum = 1;")), sha(edited("lines.cu", comment, "//\n//"))}
+    others |= {sha(tiled, instance="tiled<float, 8>"), sha(tiled, capability="8.0")}
+    assert len(others | {sha(tiled)}) == 5
 
 
 def test_a_kernel_that_does_not_compile_names_file_and_line(kernels, tmp_path):

@@ -135,7 +135,7 @@ def test_a_run_comes_back_as_it_was_without_what_is_private(whole_run, made, cap
         pd.testing.assert_frame_equal(facts, after.facts[name])
     assert before.config == after.config and before.device.gpu == after.device.gpu
     kept = [path for path in made.rglob("*") if path.suffix in (".csv", ".json", ".md")]
-    assert len(kept) > 30 and not [path for path in kept if re.search(f"{HOST}|{USER}|4711", path.read_text())]
+    assert len(kept) > 30 and not [path for path in kept if re.search(rf"{HOST}|{USER}|\b4711\b", path.read_text())]
     assert set(after.measurements["node"]) == {after.device.node} == {"machine 1"}
     refused = after.measurements[after.measurements["status"] == "invalid_launch"]
     assert set(refused["message"]) == {"x.cu: refused on machine 1"}

@@ -3,7 +3,7 @@
 import pytest
 
 from tilewise.study import registry
-from tilewise.study.sources import lines_of_code
+from tilewise.study.sources import lines_of_code, without_comments
 
 PYTHON = '''"""What it does,
 in two lines."""
@@ -45,6 +45,15 @@ __global__ void kernel(T* A) {  // the same line
 def test_lines_hold_code_without_comments_docstrings_and_imports(tmp_path, name, text, lines):
     (tmp_path / name).write_text(text)
     assert lines_of_code([tmp_path / name]) == lines
+
+
+def test_comments_are_blanks_and_what_is_in_quotes_is_no_comment():
+    text = """a; // one "two
+/* three
+   // four */ b("//five", '"', "\\"/*", 1'000, '/');  /**/ c   // six"""
+    assert without_comments(text) == """a;
+
+ b("//five", '"', "\\"/*", 1'000, '/');   c"""
 
 
 def test_headers_of_ours_count_and_every_kernel_has_lines():

@@ -18,6 +18,7 @@ from tilewise.microscope.compile import sources as emulator_sources
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
+from tilewise.study.sources import without_comments
 from tilewise.vendor import VENDOR
 
 LOG = logging.getLogger(__name__)
@@ -43,9 +44,12 @@ def unsupported(kernel: Kernel, device: Device) -> str:
 
 
 def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
-    """The hash of an instance: of its sources, with all that they include, its options and its target. It needs no
-    compiler."""
-    source, *headers = kernel.code
+    """The hash of an instance: of its sources, with all that they include, its options and its target.
+
+    It needs no compiler. The comments of C++ do not count, so they can be edited after a run was recorded; lines do,
+    because messages name them.
+    """
+    source, *headers = map(without_comments, kernel.code) if kernel.path.suffix != ".py" else kernel.code
     return digest([source, *([headers] if headers else []), instance, *_options(kernel, device)])
 
 

@@ -69,7 +69,7 @@ class Kept:
     kernels: Mapping[str, Kernel]
     study: Mapping[str, Any]
 
-    @property
+    @functools.cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The rows of measurements.csv."""
         return self.platform.measurements.to_dict("records")

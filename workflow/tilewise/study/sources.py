@@ -1,6 +1,7 @@
 """The files of a kernel: its source, and the headers that it includes, at any depth."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ _DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 def emulator_files() -> list[Path]:
     """The emulator's own files, and the headers that a kernel finds there."""
     return [path for path in sorted((*EMULATOR.glob("*/**/*"), *HOST_HEADERS.rglob("*"))) if path.is_file()]
+
+
+#: A comment of C++; or, as group 1, what may look like the beginning of one: a text or a letter in quotes.
+_COMMENT = re.compile(r'''("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//[^\n]*|/\*.*?\*/''', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -84,9 +89,16 @@ def _no_code(node: ast.stmt) -> bool:
 
 
 def _cpp(text: str) -> list[str]:
-    """The lines of C++ code; comments are blanks, but the ends of their lines stay."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.DOTALL)
-    return [line for line in text.splitlines() if line.strip() and not re.match(r"\s*#\s*(include|pragma once)", line)]
+    """The lines of C++ code."""
+    lines = without_comments(text).splitlines()
+    return [line for line in lines if line and not re.match(r"\s*#\s*(include|pragma once)", line)]
+
+
+@functools.cache  # every instance of a kernel asks
+def without_comments(text: str) -> str:
+    """C++ without its comments and the blanks at the ends of lines. Every line stays where it is."""
+    text = _COMMENT.sub(lambda found: found[1] or "\n" * found[0].count("\n"), text)
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def _collect(path: Path, found: dict[Path, None]) -> None:
