@@ -210,6 +210,8 @@ HEAD = {
         "{166}, {0.80}": ["mma_sync", 1024],
     },
 }
+
+
 def _text(path):
     """A file in one line, without the marks of comments."""
     return " ".join(re.sub(r"^//", "", path.read_text(), flags=re.MULTILINE).split())

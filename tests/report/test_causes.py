@@ -48,19 +48,18 @@ def page(recorded):
 
 
 def test_ceilings_follow_from_the_instructions_that_ran(rungs, ncu):
-    """TFLOP/s that the executed instructions allow, from the files alone; the loop's machine code says 51.6 and 48.4 of
-    the two rungs whose loops have branches or loops that it counts once."""
+    """What the executed instructions allow, from the files alone."""
     roofs = pd.read_csv(FOLDER / "facts" / "bandwidth.csv").set_index(["quantity", "dtype"])["measured"]
-    for kernel, ceiling in {
-        "register_tile": 47.3,
-        "vector_loads": 54.8,
-        "warp_tile": 54.9,
-        "pipelined": 58.2,
-        "tma_ring": 59.5,
+    for kernel, executed in {
+        "register_tile": 0.746,
+        "vector_loads": 0.864,
+        "warp_tile": 0.865,
+        "pipelined": 0.918,
+        "tma_ring": 0.939,
     }.items():
         share = ncu.loc[kernel, "work"] / ncu.loc[kernel, "executed_instructions"]
-        assert share * roofs["multiply_add_rate", "float"] / 1000 == pytest.approx(ceiling, abs=0.05)
-        assert rungs.loc[kernel, "ceiling_gflops"] / 1000 == pytest.approx(ceiling, abs=0.05)
+        assert share == pytest.approx(executed, abs=0.001)
+        assert rungs.loc[kernel, "ceiling_gflops"] == pytest.approx(share * roofs["multiply_add_rate", "float"])
         assert rungs.loc[kernel, "others_per_100"] == pytest.approx(100 * (1 / share - 1))
 
 
@@ -68,12 +67,13 @@ def test_what_ncu_did_not_count_is_of_the_machine_code(recorded, rungs):
     none = recorded.facts["counters"].head(0)
     bare = dataclasses.replace(recorded, facts=recorded.facts | {"counters": none})
     found = climb.rungs(climb.climb(bare, climb.CLIMB), bare).set_index("kernel")
-    assert found.loc["register_tile", "ceiling_gflops"] / 1000 == pytest.approx(51.6, abs=0.05)
+    of_loop = found.loc["register_tile", "ceiling_gflops"]
+    assert of_loop / rungs.loc["register_tile", "ceiling_gflops"] == pytest.approx(1.09, abs=0.005)
     assert found["issue_percent"].isna().all() and found.loc["register_tile", "wavefronts_per_100"] > 70
     elsewhere = recorded.facts["counters"].assign(platform="nvidia-a100")
     other = dataclasses.replace(recorded, facts=recorded.facts | {"counters": elsewhere})
     found = climb.rungs(climb.climb(other, climb.CLIMB), other).set_index("kernel")
-    assert found.loc["register_tile", "ceiling_gflops"] / 1000 == pytest.approx(51.6, abs=0.05)
+    assert found.loc["register_tile", "ceiling_gflops"] == of_loop
 
 
 def test_everything_shows_the_same_ceiling(recorded, rungs):
@@ -122,8 +122,8 @@ def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu, page):
     assert waits == [[0.82, 0.44], [0.01, 0.02]]
     assert "0.82 warps per issued instruction wait for global memory and 0.44 at a barrier" in page["warp_tile"]
     assert "0.01 warps wait for global memory (0.82 before) and 0.02 at a barrier (0.44)" in page["pipelined"]
-    assert rungs.loc["warp_tile", "percent_of_ceiling"] == pytest.approx(73.3, abs=0.1)
-    assert "88 % of its ceiling instead of 73 %" in page["pipelined"]
+    shares = [f"{rungs.loc[name, 'percent_of_ceiling']:.0f} %" for name in ("pipelined", "warp_tile")]
+    assert f"{shares[0]} of its ceiling instead of {shares[1]}" in page["pipelined"]
     conflicts = [
         100 * row["shared_bank_conflicts"] / (row["shared_load_wavefronts"] + row["shared_store_wavefronts"])
         for _, row in ncu.loc[["vector_loads", "warp_tile"]].iterrows()
@@ -147,7 +147,7 @@ def test_the_counts_behind_tiles_in_shared_memory(rungs, ncu, page):
     assert (
         "15.6 of them wait for the pipe to shared memory, 6.72 for global memory and 5.29 at a barrier" in page["tiled"]
     )
-    assert rungs.loc["tiled", "gflops"] < 64 * 254.964169 / 1.57092767
+    assert rungs.loc["tiled", "gflops"] < rungs.loc["tiled", "bound_gflops"]
 
 
 def without(evidence, **changes):
@@ -181,23 +181,30 @@ def test_waits_at_one_size_explain_no_other(recorded):
     assert "wait for global memory" not in told(slow, LADDER)["register_tile"]
 
 
-def test_a_tie_is_told_and_drawn_as_a_tie(recorded, rungs, page):
-    """The runs of stream_k and tma_ring overlap at 8192 cubed; those of transposing_ring and tma_ring do not."""
-    times = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    times = times[(times["task"] == "ladder_float") & (times["n"] == 8192) & (times["m"] == 8192)].set_index("kernel")
-    ring, stream, slower = (times.loc[name] for name in ("tma_ring", "stream_k", "transposing_ring"))
-    assert ring["time_ms"] < stream["run_low_ms"] < ring["run_high_ms"] < slower["run_low_ms"]
-    assert rungs["as_fast"].sum() == 1 and rungs.loc["stream_k", "as_fast"]
-    assert "as fast as tma_ring: their runs overlap" in page["stream_k"]
-    assert "0.97× the rate of tma_ring" in page["transposing_ring"]
-    assert "The fastest is tma_ring (and stream_k, whose runs overlap with its own)." in section(recorded, ANSWER)
-    apart = recorded.gpu["run_low_ms"].mask(recorded.gpu["kernel"] == "stream_k", recorded.gpu["time_ms"])
-    evidence = dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_low_ms=apart, run_high_ms=apart))
-    found = climb.rungs(climb.climb(evidence, climb.CLIMB), evidence)
-    assert not found["as_fast"].any()
-    assert "overlap" not in section(evidence, ANSWER)
-    hatched = [figures.svg(figures.rungs(table, recorded)).count("url(#h") for table in (rungs.reset_index(), found)]
-    assert hatched[1] == hatched[0] + 1, "a slower rung is hatched, an equal one is not"
+def with_runs(evidence, kernel, slower):
+    """The same evidence in which a rung takes the time of the fastest, but for a factor, at the largest square."""
+    rows = evidence.gpu
+    cube = (rows["task"] == climb.CLIMB) & (rows["n"] == 8192) & (rows["m"] == 8192) & (rows["p"] == 8192)
+    [best] = rows[cube & (rows["kernel"] == "stream_k")].to_dict("records")
+    own = cube & (rows["kernel"] == kernel)
+    changed = {name: rows[name].mask(own, best[name] * slower) for name in ("time_ms", "run_low_ms", "run_high_ms")}
+    return dataclasses.replace(
+        evidence, gpu=rows.assign(**changed, gflops=rows["gflops"].mask(own, best["gflops"] / slower))
+    )
+
+
+def test_a_tie_is_told_and_drawn_as_a_tie(recorded):
+    """Two rungs whose runs overlap are as fast as each other; two whose runs do not are not."""
+    [best] = points(task=climb.CLIMB, kernel="stream_k", n=8192, p=8192, m=8192).to_dict("records")
+    assert best["run_low_ms"] < 1.0001 * best["time_ms"] < best["run_high_ms"] < 1.02 * best["run_low_ms"]
+    tied, apart = (with_runs(recorded, "tma_ring", slower) for slower in (1.0001, 1.02))
+    found = [climb.rungs(climb.climb(each, climb.CLIMB), each) for each in (tied, apart)]
+    assert [table["as_fast"].sum() for table in found] == [1, 0]
+    assert found[0].set_index("kernel").loc["stream_k", "as_fast"]
+    assert "as fast as tma_ring: their runs overlap" in told(tied, LADDER)["stream_k"]
+    assert "as fast as" not in told(apart, LADDER)["stream_k"]
+    assert "The fastest is stream_k (and tma_ring, whose runs overlap with its own)." in section(tied, ANSWER)
+    assert "overlap" not in section(apart, ANSWER)
 
 
 def test_the_headline_names_the_block_of_its_baseline(recorded, rungs):
@@ -206,27 +213,31 @@ def test_the_headline_names_the_block_of_its_baseline(recorded, rungs):
     times = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     cube = times[(times["n"] == 8192) & (times["m"] == 8192) & (times["p"] == 8192) & (times["dtype"] == "float")]
     naive = cube[cube["kernel"] == "naive"]
-    best = cube[cube["kernel"] == "tma_ring"]["gflops"].max()
-    assert best / naive["gflops"].max() == pytest.approx(8.4, abs=0.05)
+    best = cube[cube["kernel"] == "stream_k"]["gflops"].max()
     assert naive.loc[naive["gflops"].idxmax(), "block_x"] == 512
     own = naive[(naive["task"] == "ladder_float") & (naive["block_x"] == 128)]["gflops"].iloc[0]
-    assert best / own == pytest.approx(9.1, abs=0.05)
-    assert "11 % faster than cuBLAS" in said
-    assert "8.38 times as fast as the textbook's kernel with its best block, 512 × 2." in said
-    assert "9.06 times as fast as the textbook's kernel with blocks of 128 × 8" in said
+    ladder_rows = cube[cube["task"] == "ladder_float"].set_index("kernel")["gflops"]
+    assert f"{100 * (ladder_rows['stream_k'] / ladder_rows['cublas'] - 1):.0f} % faster than cuBLAS" in said
+    of_best, of_own = (digits.rounded(best / rate, "x") for rate in (naive["gflops"].max(), own))
+    assert f"{of_best} times as fast as the textbook's kernel with its best block, 512 × 2." in said
+    assert f"{of_own} times as fast as the textbook's kernel with blocks of 128 × 8" in said
     alone = ladder[(ladder["kernel"] != "naive")]
     assert "best block" not in section(recorded, ANSWER, ladder=alone)
 
 
 def test_the_first_reasons_compare_like_with_like(recorded, rungs):
-    """Waiting is shown on a rung that neither its requests nor shared memory slow down."""
+    """Waiting is shown on a rung that neither its requests nor shared memory slow down, at a lower share of its ceiling
+    than the fastest."""
+    row, best = rungs.loc["warp_tile"], rungs.loc["stream_k"]
+    assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
     said = section(recorded, ANSWER)
-    row = rungs.loc["warp_tile"]
+    assert f"makes {digits.rounded(rungs.loc['naive', 'accesses_per_100'])} requests" in said
+    assert f"makes {digits.rounded(best['accesses_per_100'])}" in said
+    of_tma = section(with_runs(recorded, "tma_ring", 0.999), ANSWER)
+    assert "It waits less" in of_tma and "warp_tile" in of_tma and " tiled" not in of_tma
+    assert f"{row['percent_of_ceiling']:.0f} % of the rate" in of_tma
     small = rungs.assign(waves=0.5).reset_index()
     assert "It waits less" not in section(recorded, ANSWER, rungs=small), "too few blocks for the chip"
-    assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
-    assert "warp_tile" in said and " tiled" not in said and "73 % of the rate" in said and "96 %" in said
-    assert "makes 200 requests" in said and "makes 4.79" in said
 
 
 def test_a_peak_of_the_clock_is_no_data_sheet(recorded):
@@ -238,7 +249,9 @@ def test_a_peak_of_the_clock_is_no_data_sheet(recorded):
         assert row["percent_of_printed"] == pytest.approx(100 * row["measured"] / row["printed"])
     assert pd.isna(found.loc[("l1_bandwidth", "float"), "printed"])
     said = section(recorded, "tables/11-roofs.md")
-    assert "half 879 of 989.5 TFLOP/s, 89 % (peak at 1,980 MHz: 1,070)" in said
+    row = found.loc[("tensor_rate", "half")]
+    share = f"half {row['measured'] / 1000:.0f} of 989.5 TFLOP/s, {row['percent_of_printed']:.0f} %"
+    assert f"{share} (peak at 1,980 MHz: 1,070)" in said
     assert "half and bfloat16 reach 50 % of the peak" in said
     roofs = recorded.facts["bandwidth"]
     fast = roofs.assign(measured=0.95 * roofs["datasheet"])
@@ -281,10 +294,19 @@ def test_dmma_waits_for_global_memory(recorded):
 
 
 def test_the_first_screen_names_the_part_of_each_of_its_numbers(recorded):
-    """The ladder and the split floats by fbfba88 at 13:52, the roofs and the best naive block by 05d58e8 at 10:27."""
+    """Of a run in parts; here the ladder and the split floats are not of that of the roofs and the naive kernel."""
     [gpu] = recorded.gpus
+    own = ("ladder_float", "float_accuracy")
+    others = " ".join(task for task in recorded.config["tasks"] if task not in own)
+    columns = ["part", "tasks", "kernels", "commit", "started", "ended", "machine"]
+    rows = [
+        (1, others, "", "05d58e8", "2026-11-22T10:27", "2026-11-22T10:38", "4 cards"),
+        (2, " ".join(own), "", "fbfba88", "2026-11-22T13:52", "2026-11-22T13:58", "4 other cards"),
+    ]
+    gpu = dataclasses.replace(gpu, recorded=True, parts=pd.DataFrame(rows, columns=columns))
     here = dataclasses.replace(gpu, name="emulator", device=dataclasses.replace(gpu.device, backend="emulator"))
-    shown = dataclasses.replace(recorded, platforms=(here,), gpus=(dataclasses.replace(gpu, recorded=True),))
+    parted = dataclasses.replace(recorded, gpus=(gpu,))
+    shown = dataclasses.replace(parted, platforms=(here,))
     said = findings.origin(shown)
     first, second = said.index("05d58e8"), said.index("fbfba88")
     assert second < first and "the ladder and floats made of short numbers in part 2 (2026-11-22 13:52 to 13:58" in said
@@ -293,20 +315,17 @@ def test_the_first_screen_names_the_part_of_each_of_its_numbers(recorded):
         "come from other cards" not in said
         and "[Where the numbers come from](tables.html#Where-the-numbers-come-from)" in said
     )
-    assert findings.part(recorded, "ladder_float") == "Recorded in part 2 of the run."
-    assert findings.part(recorded, "loop_orders") == "Recorded in part 3 of the run."
-    assert findings.part(recorded, "task1a") == "Recorded in part 1 of the run."
-    assert findings.part(recorded, "task1a", "float_accuracy") == "Recorded in parts 1 and 2 of the run."
+    assert findings.part(parted, "ladder_float") == "Recorded in part 2 of the run."
+    assert findings.part(parted, "task1a") == "Recorded in part 1 of the run."
+    assert findings.part(parted, "task1a", "float_accuracy") == "Recorded in parts 1 and 2 of the run."
 
 
 def test_every_measured_row_belongs_to_a_part_with_its_card(recorded):
     [gpu] = recorded.gpus
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     numbers = {(task, kernel): gpu.part(task, kernel) for task, kernel in zip(rows["task"], rows["kernel"])}
-    assert None not in numbers.values() and set(numbers.values()) == {1, 2, 3}
-    assert numbers["task1c", "transposing_ring"] == 2 and numbers["task1c", "naive"] == 1
-    assert all(gpu.part(task) for task in recorded.config["tasks"] if task != "overhead")
-    assert (gpu.part("tune", "stream_k"), gpu.part("tune", "wgmma"), gpu.part("counters", "wgmma")) == (2, 5, 4)
+    assert None not in numbers.values() and set(numbers.values()) <= set(gpu.parts["part"])
+    assert all(gpu.part(task) for task in recorded.config["tasks"])
     table = runs.parts(recorded)
     cards = {int(part): set() for part in table["part"].unique()}
     for part, words in zip(table["part"], table["cards"]):
@@ -314,29 +333,32 @@ def test_every_measured_row_belongs_to_a_part_with_its_card(recorded):
     for number, own in cards.items():
         of_part = rows[[numbers[pair] == number for pair in zip(rows["task"], rows["kernel"])]]
         assert own == {uuid[4:12] for uuid in of_part["gpu_uuid"].dropna()}
-    assert cards[2] == {"a4214c4d", "1c626a8a", "abcbd62a"} and not cards[1] & cards[2]
     described = timings.describe(recorded.of("ladder_float").gpu, recorded)
-    assert set(described["card"]) == {"a4214c4d"}
+    own = rows.loc[rows["task"] == "ladder_float", "gpu_uuid"]
+    assert set(described["card"]) == {uuid[4:12] for uuid in own.dropna()}
 
 
 def test_a_run_in_one_piece_is_one_part(recorded):
     [gpu] = recorded.gpus
     whole = dataclasses.replace(gpu, parts=gpu.parts.head(0))
     evidence = dataclasses.replace(recorded, gpus=(whole,))
-    [row] = runs.parts(evidence).to_dict("records")
-    assert row["commit"] == gpu.device.commit and "ladder_float" in row["tasks"] and "64 cores" in row["machine"]
+    row = next(row for row in runs.parts(evidence).to_dict("records") if "ladder_float" in row["tasks"])
+    stated = pd.read_csv(FOLDER / "measurements.csv", usecols=["task", "commit"], dtype=str).set_index("task")["commit"]
+    assert row["commit"] == stated["ladder_float"].iloc[0]
+    assert f"{gpu.device.cpu['cores']} cores" in row["machine"]
     assert findings.part(evidence, "ladder_float") == ""
 
 
 def test_what_look_ups_explain_of_the_blocks_and_what_not(recorded):
-    """Two blocks look up more lines; the six others look up equally many, and are up to 24 % apart all the same."""
+    """Two blocks look up more lines; the six others look up equally many, and are a fifth apart all the same."""
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     rows = rows[(rows["task"] == "task1a") & (rows["kernel"] == "naive") & (rows["n"] == 8192) & (rows["m"] == 8192)]
     rates = rows[rows["p"] == 8192].set_index("block_x")["gflops"]
-    assert rates[512] / rates[32] == pytest.approx(1.24, abs=0.005) and rates[1024] < rates[8]
+    assert rates[512] / rates[32] > 1.2 and rates[1024] < rates[8]
     said = section(recorded, "tables/01-threads.md")
     assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 87 %." in said
-    assert "The other blocks need 2 lines and reach 5.46 (32 × 32) to 6.79 TFLOP/s (512 × 2): look-ups do not" in said
+    least, most = (digits.rounded(rates[width] / 1000) for width in (32, 512))
+    assert f"other blocks need 2 lines and reach {least} (32 × 32) to {most} TFLOP/s (512 × 2): look-ups do not" in said
 
 
 def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
@@ -348,9 +370,9 @@ def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
         100 * (part[part["dtype"] == "double"]["time_ms"].min() / part[part["dtype"] == "float"]["time_ms"].min() - 1)
         for part in (rows, six)
     ]
-    assert longer == pytest.approx([72.5, 66.2], abs=0.1)
+    every, of_six = (f"{percent:.0f} % longer" for percent in longer)
     said = section(recorded, "tables/01-threads.md")
-    assert "double takes 72 % longer (512 × 2 for both); with the blocks that source a tried, 66 % longer" in said
+    assert f"double takes {every} (512 × 2 for both); with the blocks that source a tried, {of_six}" in said
     assert "(128 × 8 and 64 × 16)" in said
     assert "between the two" not in said and "not settled" in said
 
@@ -363,8 +385,15 @@ def test_what_ends_the_curve_of_tiles_in_double(recorded):
     counts = climb.tile_counts(recorded)
     assert set(counts.loc[counts["spill_bytes"] > 0, "spill_bytes"]) == {9088, 2908}
     said = section(recorded, "tables/03-several-tiles.md")
-    assert "tile 16 with NTB 32 keeps 9,088 B per thread in local memory and reaches 0.981 TFLOP/s" in said
-    assert "tile 32 with NTB 27 keeps 2,908 B per thread in local memory and reaches 3.92 TFLOP/s" in said
+    rates = points(task="task3", kernel="multi_tile", dtype="double", n=8192, m=8192).set_index(["tile", "ntb"])[
+        "gflops"
+    ]
+    for tile, ntb, spilled_bytes in ((16, 32, "9,088"), (32, 27, "2,908")):
+        rate = digits.rounded(rates[tile, ntb] / 1000)
+        words = (
+            f"tile {tile} with NTB {ntb} keeps {spilled_bytes} B per thread in local memory and reaches {rate} TFLOP/s"
+        )
+        assert words in said
     rows = recorded.gpu
     spilling = (rows["tile"] == 16) & (rows["ntb"] == 32) | (rows["tile"] == 32) & (rows["ntb"] == 27)
     fast = dataclasses.replace(recorded, gpu=rows.assign(gflops=rows["gflops"].mask(spilling, 7_000.0)))
@@ -383,9 +412,10 @@ def test_the_largest_error_is_that_of_a_single_product(recorded):
 
 def test_the_energy_counter_exceeds_the_limit_of_the_card(recorded):
     rows = pd.read_csv(FOLDER / "facts" / "energy.csv")
-    assert rows["watts"].max() == pytest.approx(721.6, abs=0.1)
+    assert rows["watts"].max() > 700
     said = section(recorded, "tables/08-energy.md")
-    assert "reads up to 722 W on a card that is limited to 700 W" in said and "measured once" in said
+    assert f"reads up to {rows['watts'].max():.0f} W on a card that is limited to 700 W" in said
+    assert "measured once" in said
 
 
 def test_the_report_and_its_tables_measure_spread_alike(recorded):
@@ -394,23 +424,24 @@ def test_the_report_and_its_tables_measure_spread_alike(recorded):
     several = rows[rows["runs"] > 1]
     apart = (100 * (several["run_high_ms"] - several["run_low_ms"]) / several["time_ms"]).max()
     assert apart == pytest.approx(timings.describe(recorded.gpu, recorded)["between_percent"].max())
-    assert f"The farthest apart are {apart:.1f}" in section(recorded, "tables/17-appendix.md")
+    assert f"The farthest apart are {digits.rounded(apart, '%')}" in section(recorded, "tables/17-appendix.md")
 
 
 def test_arithmetic_allows_what_the_tightest_count_does(rungs, ncu, page):
     """By hand from ncu's counts and the recorded roofs; what a rung gains is beside what arithmetic lets it expect."""
     row, roofs = ncu.loc["register_tile"], pd.read_csv(FOLDER / "facts/bandwidth.csv").set_index(["quantity", "dtype"])
     alone = roofs.loc[("multiply_add_rate", "float"), "measured"]
-    assert rungs.loc["register_tile", "bound_gflops"] == pytest.approx(47_283, abs=1)
-    assert rungs.loc["register_tile", "bound_by"] == "instructions" and row["work"] > 0
+    of_instructions = alone * row["work"] / row["executed_instructions"]
+    assert rungs.loc["register_tile", "bound_gflops"] == pytest.approx(of_instructions)
+    assert rungs.loc["register_tile", "bound_by"] == "instructions"
     requests = 25 / rungs.loc["naive", "accesses_per_100"] * alone
     assert (
         rungs.loc["naive", "bound_gflops"] == pytest.approx(requests) and rungs.loc["naive", "bound_by"] == "requests"
     )
-    passes = 64 * 254.964169 / 1.57092767
+    passes = 64 * roofs.loc[("shared_wavefronts_16_bytes", "float"), "measured"] / 1.57092767
     assert rungs.loc["tiled", "bound_gflops"] == pytest.approx(passes, rel=1e-4)
     assert "10.4 TFLOP/s, limited by passes of shared memory: 1.31× the limit of naive" in page["tiled"]
-    assert (rungs["gflops"] <= rungs["bound_gflops"]).sum() == rungs["bound_gflops"].notna().sum() >= 11
+    assert (rungs["gflops"] <= rungs["bound_gflops"]).sum() == rungs["bound_gflops"].notna().sum() >= 10
     top = rungs.loc["tiled", ["top_wait", "top_wait_each"]].tolist()
     assert top == ["because the queue to shared memory is full", 15.56]
 
@@ -424,11 +455,11 @@ def test_the_assignments_questions_are_answered(recorded):
     best = {name: part["time_ms"].min() for name, part in cube.groupby(["task", "kernel", "dtype"])}
     loop = best["cpu", "kij", "float"] / best["task1a", "naive", "float"]
     assert f"{digits.rounded(loop, 'x')}× as long" in said
-    assert "a block of 512 × 2 is best, with 6.79 TFLOP/s; of the six blocks that source a tried, 128 × 8." in said
-    assert (
-        "72 % longer, each type with its best block (512 × 2 for both)" in said
-        and "units for double are 13 % busy" in said
-    )
+    rate = digits.rounded(2 * 8192**3 / best["task1a", "naive", "float"] / 1e9)
+    assert f"a block of 512 × 2 is best, with {rate} TFLOP/s; of the six blocks that source a tried, 128 × 8." in said
+    longer = 100 * (best["task1b", "naive", "double"] / best["task1a", "naive", "float"] - 1)
+    assert f"{longer:.0f} % longer, each type with its best block (512 × 2 for both)" in said
+    assert "units for double are 13 % busy" in said
     gain = best["task1a", "naive", "float"] / best["task2a", "tiled", "float"]
     assert f"width 32 is best, and {digits.rounded(gain, 'x')}× as fast as the best naive kernel." in said
     gain = best["task1b", "naive", "double"] / best["task2b", "tiled", "double"]
@@ -454,10 +485,17 @@ def test_small_products_turn_in_a_batch(recorded):
     rows = rows[(rows["task"] == "ladder_float") & (rows["n"] == 1024) & (rows["m"] == 1024) & (rows["p"] == 1024)]
     rows = rows.set_index("kernel")
     shares = [100 * rows.loc["cublas", name] / rows.loc["pipelined", name] for name in ("time_ms", "batch_ms")]
-    assert shares == pytest.approx([105.0, 97.7], abs=0.05)
+    assert shares[0] > 104 and shares[1] < 98
     said = section(recorded, LAST)
-    assert "pipelined in float at (1024, 1024, 1024) (isolated 105 % of cuBLAS, batched 98 %)" in said
-    assert "tma_ring reaches 56.5 TFLOP/s at 721 W and cuBLAS 51.2 TFLOP/s at 699 W" in said
+    words = f"(isolated {shares[0]:.0f} % of cuBLAS, batched {shares[1]:.0f} %)"
+    assert f"pipelined in float at (1024, 1024, 1024) {words}" in said
+    power = pd.read_csv(FOLDER / "facts" / "energy.csv")
+    power = power[power["dtype"] == "float"].set_index("kernel")
+    ring, library = (
+        f"{digits.rounded(power.loc[name, 'gflops'] / 1000)} TFLOP/s at {power.loc[name, 'watts']:.0f} W"
+        for name in ("tma_ring", "cublas")
+    )
+    assert f"tma_ring reaches {ring} and cuBLAS {library}" in said
     warm = dataclasses.replace(recorded, gpu=recorded.gpu.assign(batch_ms=recorded.gpu["time_ms"]))
     assert "where it is behind here" not in section(warm, LAST)
 
@@ -492,11 +530,11 @@ def test_a_dip_of_the_sources_kernel_is_one_of_occupancy(recorded):
     }
     cube = points(task="task3", dtype="float", tile=32, ntb=[6, 7, 8], n=8192, p=8192, m=8192)
     cube = cube.set_index(["kernel", "ntb"])["time_ms"]
-    assert cube["multi_tile_unbounded", 7] == pytest.approx(87.9, abs=0.05)
     assert cube["multi_tile_unbounded", 7] > cube["multi_tile_unbounded", 6] > cube["multi_tile_unbounded", 8]
     for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
         assert "40 registers" in section(recorded, name)
-    assert "the time falls from 87.9 to 79.6 ms" in section(recorded, "tables/03-several-tiles.md")
+    times = [digits.rounded(cube[name, 7]) for name in ("multi_tile_unbounded", "multi_tile")]
+    assert f"the time falls from {times[0]} to {times[1]} ms" in section(recorded, "tables/03-several-tiles.md")
     same = recorded.facts["occupancy"].assign(active_blocks=2)
     alike = dataclasses.replace(recorded, facts=recorded.facts | {"occupancy": same})
     for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
@@ -506,14 +544,15 @@ def test_a_dip_of_the_sources_kernel_is_one_of_occupancy(recorded):
 def test_cards_of_the_model_differ_by_less_than_the_rungs(recorded):
     """The same products in several tasks, each on its own card."""
     rows = points(kernel="cublas", dtype="double", n=8192, p=8192, m=1024)
-    assert rows["gpu_uuid"].nunique() == 3
+    assert rows["gpu_uuid"].nunique() > 1
     found = scatter.between_cards(recorded).set_index("dtype")["cards_percent"]
     assert found["double"] == pytest.approx(100 * (rows["time_ms"].max() / rows["time_ms"].min() - 1))
-    assert found["double"] == pytest.approx(3.58, abs=0.01) and found["float"] == pytest.approx(0.87, abs=0.01)
-    assert "3.6 % in double (cublas, (8192, 1024, 8192))" in section(recorded, LAST)
+    assert found["float"] < 1.5
+    double = digits.rounded(found["double"], "%")
+    assert f"{double} % in double (cublas, (8192, 1024, 8192))" in section(recorded, LAST)
     rungs = climb.rungs(climb.climb(recorded, "ladder_double"), recorded).set_index("kernel")
-    assert 100 - rungs.loc["dmma_pipelined", "percent_of_anchor"] < found["double"]
-    assert "differ by less than cards of the model do (3.6 % in double)" in in_double(recorded)
+    assert abs(100 - rungs.loc["dmma_pipelined", "percent_of_anchor"]) < found["double"]
+    assert f"differ by less than cards of the model do ({double} % in double)" in in_double(recorded)
     one = dataclasses.replace(recorded, gpu=recorded.gpu.assign(gpu_uuid="GPU-1"))
     assert scatter.between_cards(one).empty
     assert "Another card" not in section(one, LAST) and "than cards" not in in_double(one)
@@ -523,17 +562,20 @@ def test_power_limits_the_products_on_tensor_cores(recorded):
     """The clock of a row, the peak at that clock, and what the board took."""
     [row] = points(task="ladder_short", kernel="wgmma", dtype="bfloat16", n=8192, p=8192, m=8192).to_dict("records")
     peak = 1070.5 * row["sm_clock_mhz"] / 1980
-    assert peak == pytest.approx(701, abs=0.5) and 0.1 * row["gflops"] / peak == pytest.approx(89, abs=0.5)
+    share = 0.1 * row["gflops"] / peak
+    assert row["sm_clock_mhz"] < 1400 and 85 < share < 93
     said = section(recorded, "tables/12-limits.md")
     assert (
-        "At 1,296 MHz, the clock of wgmma, the tensor cores can reach 701 TFLOP/s, of which the kernel reaches 89 %"
-        in said
+        f"At {row['sm_clock_mhz']:,.0f} MHz, the clock of wgmma, the tensor cores can reach {peak:.0f} TFLOP/s, "
+        f"of which the kernel reaches {share:.0f} %" in said
     )
     watts = pd.read_csv(FOLDER / "facts" / "energy.csv").set_index(["kernel", "dtype"])["watts"]
-    assert watts["float_from_half", "float"] == pytest.approx(683, abs=0.5)
-    assert "take 678 to 722 W back to back, where the limit of the board is 700 W" in said
+    own = watts["float_from_half", "float"]
+    assert own > 670 and "W back to back, where the limit of the board is 700 W" in said
     past = section(recorded, "report/04-past-the-peak.md")
-    assert "its clock was 1,296 MHz of 1,980" in past and "takes 683 W, where its limit is 700 W" in past
+    [half] = points(task="float_accuracy", kernel="float_from_half", n=8192, p=8192, m=8192).to_dict("records")
+    assert f"its clock was {half['sm_clock_mhz']:,.0f} MHz of 1,980" in past
+    assert f"takes {own:.0f} W, where its limit is 700 W" in past
     tuned = pd.read_csv(FOLDER / "tune" / "float_from_half.csv")
     best = tuned.loc[(tuned["n"] == 8192) & (tuned["p"] == 8192), "gflops"].max()
     assert f"the best variant reached {digits.rounded(best / 1000)} TFLOP/s" in past
@@ -548,11 +590,14 @@ def test_no_share_of_a_roof_exceeds_it(recorded):
 
 def test_clusters_and_the_library_are_a_tie(recorded):
     rows = points(task="ladder_short", dtype="bfloat16", n=8192, p=8192, m=8192).set_index("kernel")
-    assert rows.loc["clusters", "run_high_ms"] < rows.loc["cublas_bf16", "time_ms"]
-    assert rows.loc["clusters", "run_high_ms"] * 1.02 > rows.loc["cublas_bf16", "run_low_ms"]
+    own, library = rows.loc["clusters"], rows.loc["cublas_bf16"]
+    assert own["run_high_ms"] * 1.02 > library["run_low_ms"] and library["run_high_ms"] * 1.02 > own["run_low_ms"]
     said = section(recorded, "tables/06-short-numbers.md")
-    assert "about as fast in bfloat16 at 8192 cubed: 705 and 687 TFLOP/s" in said
-    assert "Over two seconds back to back they reach 668 and 668 TFLOP/s" in said
+    rates = [f"{row['gflops'] / 1000:.0f}" for row in (own, library)]
+    assert f"about as fast in bfloat16 at 8192 cubed: {rates[0]} and {rates[1]} TFLOP/s" in said
+    power = pd.read_csv(FOLDER / "facts" / "energy.csv").set_index(["kernel", "dtype"])["gflops"]
+    rates = [f"{power[name, 'bfloat16'] / 1000:.0f}" for name in ("clusters", "cublas_bf16")]
+    assert f"Over two seconds back to back they reach {rates[0]} and {rates[1]} TFLOP/s" in said
     slow = recorded.gpu["run_low_ms"].mask(recorded.gpu["kernel"] == "clusters", 3.0)
     apart = dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_low_ms=slow))
     assert "about as fast" not in section(apart, "tables/06-short-numbers.md")
@@ -561,8 +606,11 @@ def test_clusters_and_the_library_are_a_tie(recorded):
 def test_per_cycle_the_library_is_faster_in_double(recorded):
     rows = points(task="ladder_double", dtype="double", n=8192, p=8192, m=8192).set_index("kernel")
     per_cycle = rows["gflops"] / rows["sm_clock_mhz"]
-    assert per_cycle["dmma_pipelined"] / per_cycle["cublas"] == pytest.approx(0.91, abs=0.005)
-    assert "1,760 MHz, and 1,633 MHz with cuBLAS: per cycle the kernel reaches 91 % of" in in_double(recorded)
+    share = 100 * per_cycle["dmma_pipelined"] / per_cycle["cublas"]
+    assert 85 < share < 95
+    clocks = [f"{rows.loc[name, 'sm_clock_mhz']:,.0f} MHz" for name in ("dmma_pipelined", "cublas")]
+    words = f"{clocks[0]}, and {clocks[1]} with cuBLAS: per cycle the kernel reaches {share:.0f} % of"
+    assert words in in_double(recorded)
 
 
 def test_short_sums_along_k_are_less_accurate(recorded):
@@ -578,9 +626,9 @@ def test_short_sums_along_k_are_less_accurate(recorded):
 
 def test_times_of_the_host_are_told_as_those_of_its_cpu(recorded):
     rows = points(task="cpu", kernel="kij", dtype="float").set_index(["n", "p", "m"])["time_ms"] / 1000
-    assert (rows[8192, 8192, 1024], rows[8192, 1024, 8192]) == pytest.approx((15.8, 39.2), abs=0.05)
+    narrow, wide = (digits.rounded(rows[shape]) for shape in ((8192, 8192, 1024), (8192, 1024, 8192)))
     said = section(recorded, "tables/15-cpu.md")
-    assert "takes 15.8 s if C is 8192 × 1024, which is 32 MiB, and 39.2 s if C is 8192 × 8192" in said
+    assert f"takes {narrow} s if C is 8192 × 1024, which is 32 MiB, and {wide} s if C is 8192 × 8192" in said
     assert "H200" not in said
     task = section(recorded, "assignment/00-assignment.md")
     odd = points(dtype="float", n=1100, p=1100, m=1100).set_index(["task", "kernel"])["time_ms"]
@@ -610,7 +658,7 @@ def test_floats_made_of_short_numbers_are_limited_by_the_tensor_cores(recorded):
     for kernel, (products, peak) in peaks.items():
         row = rows.loc[kernel]
         share = 100 * products * row["gflops"] / 1000 / (peak * row["sm_clock_mhz"] / 1980)
-        assert found.loc[kernel, "limit_percent"] == pytest.approx(share, abs=0.05) and 85 < share < 93
+        assert found.loc[kernel, "limit_percent"] == pytest.approx(share, abs=0.05) and 80 < share < 95
         assert found.loc[kernel, "limited_by"] == "tensor cores, whose clock was lowered"
     assert found.loc["pipelined", "limited_by"] == "issue slots"
 

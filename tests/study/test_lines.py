@@ -51,9 +51,12 @@ def test_comments_are_blanks_and_what_is_in_quotes_is_no_comment():
     text = """a; // one "two
 /* three
    // four */ b("//five", '"', "\\"/*", 1'000, '/');  /**/ c   // six"""
-    assert without_comments(text) == """a;
+    assert (
+        without_comments(text)
+        == """a;
 
  b("//five", '"', "\\"/*", 1'000, '/');   c"""
+    )
 
 
 def test_headers_of_ours_count_and_every_kernel_has_lines():

@@ -19,7 +19,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain.climb import explained
 from tilewise.explain.timings import largest_square, swept
 from tilewise.explain.traffic import bytes_per_multiply_add
-from tilewise.measure.tensor_core import SCHEMES
+from tilewise.measure.tensor_core import short_products
 from tilewise.study.device import SCHEDULERS, WARP
 
 #: If no resource is used more than this, the kernel waits: for loads, for barriers, or for a launch.
@@ -137,12 +137,11 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     gpu, measured = evidence.device(row["platform"]).gpu, evidence.roofs(row["platform"])
     wavefronts = row["hardware_wavefronts_per_100"]
     least = bytes_per_multiply_add(row)
-    # Floats computed from short numbers are products of these, as the scheme of the kernel has it.
     kernel = evidence.kernels.get(row["kernel"])
-    scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if kernel and row["dtype"] == "float" else None
+    units, products = short_products(row, kernel) if kernel else (row["dtype"], 1)
     demand = Demand(
         on_tensor_cores="MMA" in row["multiply_add"] if coded else True,
-        products=len(scheme.products) if scheme else 1,
+        products=products,
         multiply_add_share=row["executed_percent"] / 100,
         wavefronts=row["wavefronts_per_100"] / 100,
         lines=row["lines_per_100"] / 100,
@@ -153,7 +152,6 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
     slowed = clock / gpu["sm_clock_mhz"]
     peaks = {name: peak * slowed for name, peak in (gpu["peak_gflops"] or {}).items() if name in ON_TENSOR_CORES}
-    units = scheme.dtype if scheme else row["dtype"]
     used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured, peaks), units)
     if pd.isna(wavefronts) and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
         used["shared memory"] = math.nan

@@ -18,6 +18,8 @@ SHORT = 0.01
 CARDS_DIFFER = 3
 #: So far, in ms, the times of a launch on two machines may be apart (docs/comparing.md).
 LAUNCH_MS = 0.0025
+#: What the reason is told from; `with_words` would take these columns for parameters.
+_CYCLES = ["low_cycles", "high_cycles"]
 
 
 def between_runs(evidence: Evidence) -> pd.DataFrame:
@@ -60,7 +62,7 @@ def between_cards(evidence: Evidence) -> pd.DataFrame:
     `points` counts them, `most_cards` is the largest number of cards of a point, cards_percent is the largest distance,
     kernel and shape are those of its point.
     """
-    found = _by_point(evidence)
+    found = _by_point(evidence).drop(columns=_CYCLES)
     found = with_words(found[found["card_count"] > 1], evidence)
     found = found.sort_values("cards_percent", ascending=False, kind="stable")
     kinds = found.groupby(["platform", "dtype"])["card_count"]
@@ -74,8 +76,9 @@ def cards_differ(evidence: Evidence) -> pd.DataFrame:
     low_ms, high_ms, low_mhz and high_mhz are the extremes of time and clock, `why` is the reason if one is known.
     """
     found = _by_point(evidence)
-    found = with_words(found[found["cards_percent"] > CARDS_DIFFER], evidence)
+    found = found[found["cards_percent"] > CARDS_DIFFER]
     found = found.assign(why=[_why(row) for row in found.to_dict("records")])
+    found = with_words(found.drop(columns=_CYCLES), evidence)
     return found.sort_values("cards_percent", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -10,9 +10,13 @@ positive, graded, subnormal, and TF32 operands that were not rounded). A part of
 tests/measure/.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from tilewise.study.kernel import Kernel
 
 #: How much of k an instruction takes: mma.m16n8k16 and wgmma.k16, or m16n8k8 and wgmma.k8.
 DEPTH = {"half": 16, "bfloat16": 16, "tf32": 8}
@@ -157,6 +161,18 @@ SCHEMES = {
     "float_from_half": Scheme("half", _THREE, promoted=True, scaled=True),
     "float_always": Scheme("half", _THREE, promoted=True, scaled=True, refuses=False),  # if all operands are even
 }
+
+
+def short_products(row: Mapping[str, Any], kernel: Kernel) -> tuple[str, int]:
+    """The element type that the units multiply for a row, and how many of these products make one of its own."""
+    scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if row["dtype"] == "float" else None
+    if scheme:
+        return scheme.dtype, len(scheme.products)
+    if kernel.name == "triton_tf32x3":
+        return "tf32", 3
+    if kernel.name == "double_from_int8":
+        return "int8", int(row["moduli"])
+    return row["dtype"], 1
 
 
 def product(A: np.ndarray, B: np.ndarray, scheme: Scheme, total: np.ndarray | None = None) -> np.ndarray:

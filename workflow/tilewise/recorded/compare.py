@@ -19,7 +19,6 @@ from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import Spread
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.study import columns, registry
-from tilewise.study.columns import SHAPE
 from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind

@@ -1,14 +1,14 @@
 """Whether the numbers of a run can be: times in their order, and no rate above what the device can do."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 
 from tilewise.evidence import Platform, data_sheets
-from tilewise.measure.tensor_core import SCHEMES
+from tilewise.measure.tensor_core import short_products
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
@@ -20,11 +20,6 @@ READING, PRINTED = 1.01, 1.15
 ROUNDED = 1e-6
 #: The board may take more than its limit for a moment.
 OVER_THE_LIMIT = 1.1
-#: Kernels whose products are several of a shorter type, other than those with a scheme: the type, and how many.
-IN_PARTS: dict[str, tuple[str, Callable[[Mapping[str, Any]], int]]] = {
-    "triton_tf32x3": ("tf32", lambda row: 3),
-    "double_from_int8": ("int8", lambda row: int(row["moduli"])),
-}
 
 
 def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
@@ -90,11 +85,7 @@ def _roof(row: Mapping[str, Any], kernel: Kernel | None, peaks: Mapping[str, flo
     """The rate that no run of a row's kernel exceeds, in GFLOP/s; None where that is not known, as on a CPU."""
     if kernel is None or not kernel.on_gpu:
         return None
-    scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if row["dtype"] == "float" else None
-    dtype, products = (scheme.dtype, len(scheme.products)) if scheme else (row["dtype"], 1)
-    if kernel.name in IN_PARTS:
-        dtype, count = IN_PARTS[kernel.name]
-        products = count(row)
+    dtype, products = short_products(row, kernel)
     return peaks[dtype] / products if dtype in peaks else None
 
 

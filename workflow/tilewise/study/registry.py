@@ -28,9 +28,9 @@ def parameters(kernels: Mapping[str, Kernel]) -> list[str]:
 def load(folder: Path | str = KERNELS, checked: bool = False) -> dict[str, Kernel]:
     """The registry of a kernels folder as a dict from name to Kernel: registry.yaml, with the choices of tuned.yaml.
 
-    `checked`: Snakemake checked the entries, their expressions and their sources when it started. Raises UserError if an
-    entry is malformed, names a file that is not there or does not define its functions, or includes a header that is not
-    there.
+    `checked`: Snakemake checked the entries, their expressions and their sources when it started. Raises UserError if
+    an entry is malformed, names a file that is not there or does not define its functions, or includes a header that is
+    not there.
     """
     folder = Path(folder)
     path = folder / "registry.yaml"

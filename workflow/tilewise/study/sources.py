@@ -24,7 +24,7 @@ def emulator_files() -> list[Path]:
 
 
 #: A comment of C++; or, as group 1, what may look like the beginning of one: a text or a letter in quotes.
-_COMMENT = re.compile(r'''("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//[^\n]*|/\*.*?\*/''', re.DOTALL)
+_COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
 
 
 @dataclass(frozen=True)
