@@ -43,7 +43,7 @@ class Demand:
     """
 
     on_tensor_cores: bool = False
-    products: int = 1
+    products: float = 1
     multiply_add_share: float = math.nan
     wavefronts: float = math.nan
     lines: float = math.nan

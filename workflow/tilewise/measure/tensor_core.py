@@ -10,11 +10,13 @@ positive, graded, subnormal, and TF32 operands that were not rounded). A part of
 tests/measure/.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tilewise.study.kernel import Kernel
 
@@ -163,15 +165,18 @@ SCHEMES = {
 }
 
 
-def short_products(row: Mapping[str, Any], kernel: Kernel) -> tuple[str, int]:
-    """The element type that the units multiply for a row, and how many of these products make one of its own."""
+def short_products(row: Mapping[str, Any], kernel: Kernel) -> tuple[str, float]:
+    """The element type that the units multiply for a row, and how many of these products make one of its own.
+
+    The number is NaN for a row that lacks the parameter on which it depends, as a damaged recording may.
+    """
     scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if row["dtype"] == "float" else None
     if scheme:
         return scheme.dtype, len(scheme.products)
     if kernel.name == "triton_tf32x3":
         return "tf32", 3
     if kernel.name == "double_from_int8":
-        return "int8", int(row["moduli"])
+        return "int8", math.nan if pd.isna(row.get("moduli")) else row["moduli"]
     return row["dtype"], 1
 
 
