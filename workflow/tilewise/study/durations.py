@@ -20,7 +20,7 @@ BUILD_S = 1
 #: all machine code, to tabulate the occupancy, and to profile a launch.
 PROBE_S, TRACE_S, INSTRUCTIONS_S, OCCUPANCY_S, PROFILE_S = 20, 60, 60, 20, 2
 #: Seconds to draw the page, and of the other rules of a platform, without a GPU.
-PAGE_S, RULES_S = 20.0, {"probe": 3.0, "occupancy": 3.0, "instructions": 50.0, "show": 20.0}
+PAGE_S, RULES_S = 50.0, {"probe": 3.0, "occupancy": 3.0, "instructions": 50.0, "show": 30.0}
 #: Seconds of a tuning of the whole ladder, on an H200 with 16 cores in November 2026.
 TUNE_S = 300
 
