@@ -22,7 +22,7 @@
 //          o g | sums   |        |        |        |         +------+------+------+------+   cp.async fills `copy`
 //          l   +--------+--------+--------+--------+            ^ becomes the next `copy` at the barrier
 //
-// Measured on an H200 beside cuBLAS, L2 flushed, each kernel for half a second (both throttle to 1700 to 1900 MHz; the
+// Measured on an H200 beside cuBLAS, L2 flushed, each run by itself (both throttle to 1650 to 1900 MHz; the
 // rates of cuBLAS itself spread by 4 %):
 //    8192^3   128 x 128 x 16, warps 64 x 32, k 8, 5 stages     55.2 TFLOP/s, cuBLAS 54.1: 1.02
 //    4096^3   the same                                        52.4, cuBLAS 54.6: 0.96

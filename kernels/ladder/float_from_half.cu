@@ -21,7 +21,7 @@
 // magnitude along p = 1024 are, 12 within 64 are not, and give NaN.
 //
 // What it costs: the split reads 4 bytes per element and writes 4: 0.27 ms at 8192^3, 92 % of copy speed, where the
-// product takes 4.6 ms. Measured on an H200, everything counted: 196 TFLOP/s at 8192^3 (3.8 times cuBLAS's SGEMM), 201
+// product takes 5.3 ms. Measured on an H200, everything counted: 196 TFLOP/s at 8192^3 (3.8 times cuBLAS's SGEMM), 201
 // at 4096 (3.9 times), 77 at 1024 (2.3 times), with 0.15, 0.17 and 0.27 of SGEMM's error in the Frobenius norm (mixed
 // signs). Short sums are its weak side: at p = 256 and on positive operands, or on operands graded along k at p = 1024,
 // SGEMM is more accurate, probably because a tensor core truncates sums of the 22-bit products of two halves. Sums of

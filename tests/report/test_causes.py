@@ -182,7 +182,7 @@ def test_waits_at_one_size_explain_no_other(recorded):
 
 
 def with_runs(evidence, kernel, slower):
-    """The same evidence in which a rung takes the time of the fastest, but for a factor, at the largest square."""
+    """The same evidence, except that a rung takes `slower` times as long as the fastest at the largest square."""
     rows = evidence.gpu
     cube = (rows["task"] == climb.CLIMB) & (rows["n"] == 8192) & (rows["m"] == 8192) & (rows["p"] == 8192)
     [best] = rows[cube & (rows["kernel"] == "stream_k")].to_dict("records")
@@ -294,7 +294,7 @@ def test_dmma_waits_for_global_memory(recorded):
 
 
 def test_the_first_screen_names_the_part_of_each_of_its_numbers(recorded):
-    """Of a run in parts; here the ladder and the split floats are not of that of the roofs and the naive kernel."""
+    """In this run, part 2 measured the ladder and the split floats, and part 1 the roofs and the naive kernel."""
     [gpu] = recorded.gpus
     own = ("ladder_float", "float_accuracy")
     others = " ".join(task for task in recorded.config["tasks"] if task not in own)

@@ -18,7 +18,7 @@ SHORT = 0.01
 CARDS_DIFFER = 3
 #: So far, in ms, the times of a launch on two machines may be apart (docs/comparing.md).
 LAUNCH_MS = 0.0025
-#: What the reason is told from; `with_words` would take these columns for parameters.
+#: The columns that only `_why` needs; `with_words` would show them as parameters.
 _CYCLES = ["low_cycles", "high_cycles"]
 
 

@@ -166,7 +166,7 @@ SCHEMES = {
 
 
 def short_products(row: Mapping[str, Any], kernel: Kernel) -> tuple[str, float]:
-    """The element type that the units multiply for a row, and how many of these products make one of its own.
+    """The element type that the units multiply for a row, and how many such products replace one of the row's type.
 
     The number is NaN for a row that lacks the parameter on which it depends, as a damaged recording may.
     """
