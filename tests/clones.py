@@ -26,7 +26,7 @@ def copy_repository(folder):
 
 def snakemake(folder, *arguments, **environment):
     """Run Snakemake in a clone as a user would; returns the finished process with its output as text."""
-    return subprocess.run(**_command(folder, arguments, environment), capture_output=True, timeout=480)
+    return subprocess.run(**_command(folder, arguments, environment), capture_output=True, timeout=1800)
 
 
 def started(folder, *arguments):

@@ -203,10 +203,10 @@ def page(tmp_path):
 
 def test_the_old_page_stays_if_the_new_one_fails(page):
     run, path, _ = page
-    said, _ = run("import tilewise; raise tilewise.UserError('no evidence')").communicate(timeout=100)
+    said, _ = run("import tilewise; raise tilewise.UserError('no evidence')").communicate(timeout=400)
     assert "no evidence" in said and "Traceback" not in said
     assert path.read_text() == "the old page"
-    assert run("pass").wait(100) == 0
+    assert run("pass").wait(400) == 0
     assert "<h1" in path.read_text()
 
 

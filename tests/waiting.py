@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 
-def wait_until(condition, seconds=60, message="the condition"):
+def wait_until(condition, seconds=180, message="the condition"):
     """Wait for a condition and return its value; the test fails if the condition does not become true."""
     end = time.monotonic() + seconds
     while not (value := condition()):

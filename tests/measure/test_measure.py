@@ -131,7 +131,7 @@ def test_finished_points_are_not_measured_again(study, tmp_path):
 
 def test_an_edited_kernel_is_measured_again(study, tmp_path):
     study(sizes=(4,))
-    study(sizes=(4,), also="// another text")
+    study(sizes=(4,), also="constexpr int another = 1;")
     assert [row["n"] for row in entries(tmp_path / "journal")] == [4, 4]
 
 

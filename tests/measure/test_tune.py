@@ -143,7 +143,7 @@ def test_variants_are_built_once_and_what_a_kill_left_is_used(study, device, tmp
     lost.with_suffix(".json").write_text('{"file":')
     assert work_of(study, device, tmp_path).builds == built
     assert {path for path, time in libraries.items() if path.stat().st_mtime_ns != time} == {lost}
-    (tmp_path / "mine.cu").write_text(KERNEL + "// edited")
+    (tmp_path / "mine.cu").write_text(KERNEL + "constexpr int edited = 1;")
     edited = {name: dataclasses.replace(kernel) for name, kernel in study.kernels.items()}
     study.kernels = edited
     work_of(study, device, tmp_path)

@@ -104,7 +104,7 @@ class Run:
         wait_until(lambda: all(state != "COMPLETING" for state, _ in mine().values()), message="the end of all jobs")
         return mine()
 
-    def ends(self, status=0, seconds=600):
+    def ends(self, status=0, seconds=1800):
         """Wait for the end; returns the run if its exit status is the expected one."""
         try:
             assert (self.process.wait(seconds) == 0) == (status == 0), self.output

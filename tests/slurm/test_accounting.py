@@ -38,7 +38,7 @@ def test_an_account_or_a_quality_of_service_that_is_not_there_is_said(accounting
         "service": {"backend": "emulator", "slurm": {"qos": "best"}},
     }
     targets = [f"results/{name}/device.json" for name in platforms]
-    run = start(with_settings(**platforms), "--", *targets, on=accounting).ends(status=1, seconds=100)
+    run = start(with_settings(**platforms), "--", *targets, on=accounting).ends(status=1, seconds=300)
     said = run.failures()
     assert "nobodys appears to be invalid" in said["probe on account"]
     assert "Invalid qos specification" in said["probe on service"]

@@ -113,7 +113,7 @@ def test_a_stopped_snakemake_takes_its_job_along_and_says_how_to_go_on(cluster, 
     run = start(clone, "--", CSV)
     job = in_the_middle(run)
     run.process.send_signal(how)
-    run.ends(status=1, seconds=60)
+    run.ends(status=1, seconds=300)
     assert run.output.endswith("stopped; the same command continues this run\n")
     wait_until(lambda: cluster.jobs()[job][0] == "CANCELLED", message=f"the end of {cluster.jobs()}")
     assert not (clone / CSV).exists()

@@ -50,9 +50,9 @@ def test_a_job_over_the_partitions_limit_is_told_with_slurms_reason_and_a_settin
     wait_until(lambda: "jobs that wait in Slurm: 1: PartitionTimeLimit" in run.output, 60, "the reason")
     assert " left: " not in run.output, "what waits is not at work"
     run.process.send_signal(signal.SIGTERM)
-    run.ends(status=1, seconds=60)
+    run.ends(status=1, seconds=300)
     # Slurm's accounting learns of it a moment later.
-    wait_until(lambda: [state for state, _ in run.jobs().values()] == ["CANCELLED"], 30, "the state in the accounting")
+    wait_until(lambda: [state for state, _ in run.jobs().values()] == ["CANCELLED"], 120, "the state in the accounting")
 
     # The remedy; on a login node without sacct, which the plugin asks by default.
     programs = tmp_path / "bin"
@@ -83,7 +83,7 @@ REFUSED = {
 
 def test_what_sbatch_refuses_is_said_once_in_its_words(emulated, start, tmp_path):
     clone = emulated(tmp_path / "clone", {name: settings for name, (settings, _) in REFUSED.items()})
-    run = start(clone, "--", *(f"results/{name}/device.json" for name in REFUSED)).ends(status=1, seconds=100)
+    run = start(clone, "--", *(f"results/{name}/device.json" for name in REFUSED)).ends(status=1, seconds=300)
     said = run.failures()
     assert set(said) == {f"probe on {name}" for name in REFUSED}
     for name, (_, answer) in REFUSED.items():
@@ -93,7 +93,7 @@ def test_what_sbatch_refuses_is_said_once_in_its_words(emulated, start, tmp_path
 
 
 def test_a_job_that_fails_is_told_with_its_cause(with_settings, start):
-    run = start(with_settings(backend="gpu"), "--retries", "0", "--", PROBE).ends(status=1, seconds=100)
+    run = start(with_settings(backend="gpu"), "--retries", "0", "--", PROBE).ends(status=1, seconds=300)
     [(number, (state, _))] = run.jobs().items()
     assert state == "FAILED"
     assert re.search(rf"SLURM-job '{number}' failed.*\nthe platform's backend is gpu", failure(run))
@@ -110,7 +110,7 @@ def test_a_node_without_the_environment_has_a_log_that_says_so(cluster, with_set
         environment.unlink()
     finally:
         cluster("scontrol", "update", "PartitionName=main", "State=UP")
-    run.ends(status=1, seconds=100)
+    run.ends(status=1, seconds=300)
     [log] = re.findall(r"[^(; ]*/\d+\.log", failure(run))
     assert re.search(r"environment/bin/python.*not found", Path(log).read_text())
 

@@ -6,6 +6,7 @@ executes is a ceiling of its rate, in units of the rate that multiply-adds alone
 of its branches ran.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +43,7 @@ FREE = 25
 SHARED_PASSES = ("shared_wavefronts_16_bytes", "float")
 
 
+@functools.lru_cache(maxsize=8)
 def climb(evidence: Evidence, task: str) -> pd.DataFrame:
     """Every timed row of a task with what its machine code, its launch, ncu and its memory traffic say.
 
@@ -65,6 +67,7 @@ def explained(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     )
 
 
+@functools.lru_cache(maxsize=4)
 def instructions(evidence: Evidence) -> pd.DataFrame:
     """The multiply-add loop of every instance whose machine code was read, with its rate and its ceiling.
 

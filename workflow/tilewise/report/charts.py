@@ -185,14 +185,16 @@ def scatter(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
             axis.label_outer()
         if spec.beside:
             _words_beside(axis, part, spec)
-    for axis, part in parts if spec.label else ():
-        label_points(figure, axis, part, spec)
     if spec.legend:
         panels.legend(figure, [axis for axis, _ in parts], spec.legend)
     if len(sizes) > 1:
         panels.legend_of_sizes(figure, sizes, spec.size_title)
     elif sizes:
         figure.supxlabel(f"{spec.size_title} = {next(iter(sizes))}", fontsize="small", color=GREY)
+    if spec.label:
+        panels.settle(figure)
+        for axis, part in parts:
+            label_points(figure, axis, part, spec)
     return figure
 
 

@@ -121,9 +121,14 @@ def beside(axis: Any, places: Iterable[float], words: Iterable[str], heading: st
         axis.annotate(heading, (1.02, 1.01), annotation_clip=False, **above)
 
 
+def settle(figure: Any) -> None:
+    """Give the panels their places, which they keep: before, no slope and no distance in pixels is known."""
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+
+
 def label_points(figure: Any, axis: Any, points: Iterable[tuple[float, float, str]]) -> None:
-    """Write the words of points (x, y, words) beside them, the most important first, where there is room."""
-    figure.draw_without_rendering()  # only now the panel has its place
+    """Write the words of points (x, y, words) of a settled figure beside them, the most important first, if they fit."""
     axis.autoscale(False)
     marks: list[Any] = [
         np.ma.filled(np.ma.asarray(own.get_offsets(), dtype="float64"), np.nan) for own in axis.collections

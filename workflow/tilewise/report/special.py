@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import NullLocator
 
 from tilewise.evidence import Evidence
 from tilewise.explain import tuned
@@ -54,7 +54,7 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
         axis.set(xscale="log", yscale="log", xlabel=spec.unit, ylabel=spec.y_unit)
         axis.set_ylim(top=2 * max(top, part["tflops"].max()))
         drawn.append((x[0], speeds))
-    figure.get_layout_engine().execute(figure)  # only now a roof has its slope
+    panels.settle(figure)
     for (axis, part), (x, speeds) in zip(parts, drawn, strict=True):
         for name, speed in speeds.items():
             (x0, y0), (x1, y1) = axis.transData.transform([(x, speed * x), (2 * x, speed * 2 * x)])
@@ -196,7 +196,7 @@ def tuning(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
         axis.axhline(100 * tuned.AS_GOOD, color=GREY, linewidth=0.8, linestyle="--")
         axis.set(xscale="log", ylim=(0, 103), ylabel=spec.y_unit if number % spec.columns == 0 else "")
         axis.set_xlabel(spec.unit if number >= len(parts) - spec.columns else "")  # below which there is no other
-        axis.xaxis.set(major_formatter="{x:g}", minor_formatter=NullFormatter())
+        axis.xaxis.set(major_formatter="{x:g}", minor_locator=NullLocator())
     entries: dict[str, dict[str, Any]] = {
         "spills registers": {"marker": "x", "linestyle": "none"},
         "other products": {"linewidth": 0.9},

@@ -4,6 +4,7 @@ Times are in ms and are medians of isolated runs; rates are in GFLOP/s; `ratio` 
 measured time.
 """
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,6 +112,7 @@ def choices(evidence: Evidence, *tasks: str) -> pd.DataFrame:
     return rows[rows["runner_up"].fillna("") != ""].reset_index(drop=True)
 
 
+@functools.lru_cache(maxsize=4)
 def ladder(evidence: Evidence) -> pd.DataFrame:
     """The best of every kernel for every product on every GPU, in all tasks: rate, percentage of peak, speed-ups.
 
