@@ -1,5 +1,7 @@
 """What a product costs and reaches in each language, of invented rows."""
 
+import re
+
 import pytest
 import synthetic
 
@@ -32,8 +34,9 @@ def test_each_row_has_its_language_its_lines_and_its_shares(gpu):
 def test_the_picture_has_every_language_of_the_largest_product(gpu):
     evidence = load_evidence([gpu])
     drawn = figures.svg(figures.draw("lines_and_share", evidence))
-    named = by_language(evidence).query("n == 8192 and language != 'library'")["kernel"].unique()
-    assert all(name in drawn for name in named)
+    shown = by_language(evidence).query("n == 8192 and language != 'library'")
+    assert all(f"{row.kernel}, {row.language}: {row.lines} lines" in drawn for row in shown.itertuples())
+    assert len(set(re.findall(r"<text[^>]*>(.*?)</text>", drawn)) & set(shown["language"])) == 7
 
 
 def test_without_rows_the_table_is_empty_and_the_picture_says_why(gpu):

@@ -214,7 +214,7 @@ def points_in(
     hue, keys = spec.hue or "kernel", [spec.hue or "kernel"]
     if sizes:
         seen, keys = seen.sort_values(spec.size, ascending=False, kind="stable"), [spec.size, hue]
-    hues = list(dict.fromkeys(part[hue]))
+    hues = values(part[hue])
     for key, own in seen.groupby(keys, sort=False, observed=True):
         style = _mark(own, hues.index(key[-1]), hue, evidence)
         area = sizes.get(key[0], spec.area) * (_STAR if style["marker"] == "*" else 1)
@@ -227,7 +227,7 @@ def points_in(
 
 def _mark(own: pd.DataFrame, number: int, hue: str, evidence: Evidence) -> dict[str, Any]:
     """What the marks of one colour look like: that of their kernel, whose choices are filled, hollow and pale."""
-    if hue == "machine":
+    if hue != "kernel":
         return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], **EDGE}
     style: dict[str, Any] = look(own["kernel"].iloc[0], evidence)
     if "fill" in own and own["fill"].iloc[0] < 1:

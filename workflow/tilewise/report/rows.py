@@ -14,9 +14,11 @@ from tilewise.evidence import Evidence
 from tilewise.explain import mix, timings, traffic
 from tilewise.explain.bottleneck import ON_TENSOR_CORES
 from tilewise.explain.digits import rounded
+from tilewise.explain.languages import language_of
 from tilewise.report import tables
 from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
+from tilewise.study.kernel import Kind
 from tilewise.study.status import Origin, Status
 
 #: A figure of points has so many names at most; more cannot be told apart.
@@ -133,9 +135,10 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def lines_and_share(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The languages' largest products that have lines and a share of cuBLAS; each kernel is named."""
+    """The languages' largest products that have lines and a share of cuBLAS; a language keeps its colour."""
     rows = timings.largest(rows[rows["lines"].notna() & rows["percent_of_anchor"].notna()])
-    return rows.assign(rank=range(len(rows)), lines=rows["lines"].astype("float64"))
+    ours_last = sorted(rows["language"].unique(), key=lambda name: (name == language_of(Kind.CUDA), name))
+    return rows.assign(language=pd.Categorical(rows["language"], ours_last), lines=rows["lines"].astype("float64"))
 
 
 def in_order(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
