@@ -22,7 +22,7 @@ def add(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, int, lis
     from other sources. A card that is there already is replaced. Raises UserError if a folder is no run, if the runs
     are of several platforms or none of the recorded ones, or if they have nothing to add.
     """
-    kernels = registry.load(checked=True)
+    kernels = registry.load()
     parameters = registry.parameters(kernels)
     read = [load_platform(run, kernels=kernels) for run in runs]
     names = {platform.device.platform for platform in read}

@@ -128,7 +128,7 @@ def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
     with contextlib.suppress(UserError, LookupError, TypeError):
         if tree:
             return registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
-    return registry.load(KERNELS, checked=True), read_yaml(ROOT / "config" / "config.yaml")
+    return registry.load(KERNELS), read_yaml(ROOT / "config" / "config.yaml")
 
 
 # ---- Files -----------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def add(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], int]:
-    kernels = registry.load(checked=True)
+    kernels = registry.load()
     first, second = (compare.read(name, kernels) for name in options.runs)
     found = compare.compare(first, second, kernels, options.threshold)
     if options.csv:

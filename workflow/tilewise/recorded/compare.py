@@ -280,6 +280,6 @@ def beside_recorded(folder: Path, recorded: Path = RECORDED) -> str:
     kept = recorded / folder.name
     if not (kept / "device.json").is_file() or not (folder / "measurements.csv").is_file():
         return ""
-    kernels = registry.load(checked=True)
+    kernels = registry.load()
     found = compare(read(str(kept), kernels), read(str(folder), kernels), kernels)
     return f"compared with the recorded run: {found.line}; `tilewise compare {folder.name} {folder}` lists them"
