@@ -109,10 +109,12 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu, page):
     assert "1.35 warps wait for global memory and 1.15 at a barrier" in page["register_tile"]
     names = [f"{where}_{what}_requests" for where in ("shared", "global") for what in ("load", "store")]
     assert 100 * before[names].sum() / before["work"] == pytest.approx(8.6, abs=0.05)
-    assert "of 34.1 for 100 multiply-adds only 8.62 load or store" in page["register_tile"]
+    assert "only 8.62 of the 34.1 other instructions per 100 multiply-adds load or store" in page["register_tile"]
     assert "15.7 others for 100 multiply-adds instead of 34.1" in page["vector_loads"]
-    assert "0.96 warps wait for global memory (1.35 before) and 0.34 at a barrier (1.15)" in page["vector_loads"]
-    assert "Neither passes of shared memory (33.7 for 100 multiply-adds, 32.5 before)" in page["vector_loads"]
+    waits = "wait less for global memory (0.96 per issued instruction, 1.35 before) and at barriers (0.34, 1.15 before)"
+    assert waits in page["vector_loads"]
+    busy = [f"{row['issue_percent']:.0f} %" for row in (after, before)]
+    assert f"the schedulers issue in {busy[0]} of the cycles instead of {busy[1]}" in page["vector_loads"]
     for name in ("register_tile", "vector_loads"):
         assert "bank conflicts" not in page[name] and "emulator" not in page[name] and "occupancy" not in page[name]
 
@@ -120,7 +122,10 @@ def test_the_counts_behind_register_tile_and_vector_loads(rungs, ncu, page):
 def test_the_counts_behind_the_rungs_that_wait_less(rungs, ncu, page):
     waits = [ncu.loc[name, ["stall_long_scoreboard", "stall_barrier"]].tolist() for name in ("warp_tile", "pipelined")]
     assert waits == [[0.82, 0.44], [0.01, 0.02]]
-    assert "0.82 warps per issued instruction wait for global memory and 0.44 at a barrier" in page["warp_tile"]
+    assert (
+        "The warps still wait: 0.82 of them per issued instruction wait for global memory and 0.44 at a barrier"
+        in page["warp_tile"]
+    )
     assert "0.01 warps wait for global memory (0.82 before) and 0.02 at a barrier (0.44)" in page["pipelined"]
     shares = [f"{rungs.loc[name, 'percent_of_ceiling']:.0f} %" for name in ("pipelined", "warp_tile")]
     assert f"{shares[0]} of its ceiling instead of {shares[1]}" in page["pipelined"]
@@ -160,7 +165,7 @@ def test_a_cause_whose_premise_fails_is_not_told(recorded):
     """Where ncu saw no waits, or another kernel waits more, the page does not tell of them."""
     calm = told(without(recorded, stall_long_scoreboard=0.1, stall_barrier=0.1, stall_mio_throttle=0.1), LADDER)
     assert "warps wait for global memory" not in calm["register_tile"] + calm["vector_loads"] + calm["pipelined"]
-    assert "It still waits" not in calm["warp_tile"] and "wait for the pipe" not in calm["tiled"]
+    assert "The warps still wait" not in calm["warp_tile"] and "wait for the pipe" not in calm["tiled"]
     same = told(without(recorded, stall_dispatch_stall=0.3), LADDER)
     assert "held back at dispatch" not in same["async_copies"]
     facts = recorded.facts | {"counters": recorded.facts["counters"].head(0)}
@@ -203,7 +208,7 @@ def test_a_tie_is_told_and_drawn_as_a_tie(recorded):
     assert found[0].set_index("kernel").loc["stream_k", "as_fast"]
     assert "as fast as tma_ring: their runs overlap" in told(tied, LADDER)["stream_k"]
     assert "as fast as" not in told(apart, LADDER)["stream_k"]
-    assert "The fastest is stream_k (and tma_ring, whose runs overlap with its own)." in section(tied, ANSWER)
+    assert "tma_ring is as fast as stream_k: their runs overlap." in section(tied, ANSWER)
     assert "overlap" not in section(apart, ANSWER)
 
 
@@ -214,13 +219,16 @@ def test_the_headline_names_the_block_of_its_baseline(recorded, rungs):
     cube = times[(times["n"] == 8192) & (times["m"] == 8192) & (times["p"] == 8192) & (times["dtype"] == "float")]
     naive = cube[cube["kernel"] == "naive"]
     best = cube[cube["kernel"] == "stream_k"]["gflops"].max()
-    assert naive.loc[naive["gflops"].idxmax(), "block_x"] == 512
+    unsettled = naive.loc[naive["gflops"].idxmax()]
+    assert unsettled["block_x"] == 512 and unsettled["run_high_ms"] > 1.4 * unsettled["time_ms"]
     own = naive[(naive["task"] == "ladder_float") & (naive["block_x"] == 128)]["gflops"].iloc[0]
     ladder_rows = cube[cube["task"] == "ladder_float"].set_index("kernel")["gflops"]
     assert f"{100 * (ladder_rows['stream_k'] / ladder_rows['cublas'] - 1):.0f} % faster than cuBLAS" in said
-    of_best, of_own = (digits.rounded(best / rate, "x") for rate in (naive["gflops"].max(), own))
-    assert f"{of_best} times as fast as the textbook's kernel with its best block, 512 × 2." in said
-    assert f"{of_own} times as fast as the textbook's kernel with blocks of 128 × 8" in said
+    assert f"{digits.rounded(best / own, 'x')} times as fast as the textbook's kernel with blocks of 128 × 8" in said
+    settled = tables.ladder(dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_high_ms=recorded.gpu["time_ms"])))
+    of_best = digits.rounded(best / naive["gflops"].max(), "x")
+    words = f"{of_best} times as fast as the textbook's kernel with its best block, 512 × 2."
+    assert words in section(recorded, ANSWER, ladder=settled)
     alone = ladder[(ladder["kernel"] != "naive")]
     assert "best block" not in section(recorded, ANSWER, ladder=alone)
 
@@ -231,8 +239,8 @@ def test_the_first_reasons_compare_like_with_like(recorded, rungs):
     row, best = rungs.loc["warp_tile"], rungs.loc["stream_k"]
     assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
     said = section(recorded, ANSWER)
-    assert f"makes {digits.rounded(rungs.loc['naive', 'accesses_per_100'])} requests" in said
-    assert f"makes {digits.rounded(best['accesses_per_100'])}" in said
+    assert f"needs {digits.rounded(rungs.loc['naive', 'accesses_per_100'])} requests" in said
+    assert f"needs {digits.rounded(best['accesses_per_100'])}" in said
     of_tma = section(with_runs(recorded, "tma_ring", 0.999), ANSWER)
     assert "It waits less" in of_tma and "warp_tile" in of_tma and " tiled" not in of_tma
     assert f"{row['percent_of_ceiling']:.0f} % of the rate" in of_tma
@@ -309,8 +317,9 @@ def test_the_first_screen_names_the_part_of_each_of_its_numbers(recorded):
     shown = dataclasses.replace(parted, platforms=(here,))
     said = findings.origin(shown)
     first, second = said.index("05d58e8"), said.index("fbfba88")
-    assert second < first and "the ladder and floats made of short numbers in part 2 (2026-11-22 13:52 to 13:58" in said
-    assert "the measured roofs and the naive kernel's other blocks in part 1 (2026-11-22 10:27 to 10:38" in said
+    assert second < first and "part 2 (2026-11-22 13:52 to 13:58" in said
+    assert "holds the ladder and floats made of short numbers" in said
+    assert "part 1 (2026-11-22 10:27 to 10:38" in said and "holds the measured roofs and the naive kernel's" in said
     assert (
         "come from other cards" not in said
         and "[Where the numbers come from](tables.html#Where-the-numbers-come-from)" in said
@@ -365,6 +374,7 @@ def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     rows = rows[rows["task"].isin(["task1a", "task1b"]) & (rows["kernel"] == "naive") & (rows["n"] == 8192)]
     rows = rows[(rows["m"] == 8192) & (rows["p"] == 8192)]
+    rows = rows[rows["run_high_ms"] < 1.25 * rows["time_ms"]]
     six = rows[rows["block_x"] <= 256]
     longer = [
         100 * (part[part["dtype"] == "double"]["time_ms"].min() / part[part["dtype"] == "float"]["time_ms"].min() - 1)
@@ -372,7 +382,7 @@ def test_double_over_float_with_every_block_and_with_the_sources_six(recorded):
     ]
     every, of_six = (f"{percent:.0f} % longer" for percent in longer)
     said = section(recorded, "tables/01-threads.md")
-    assert f"double takes {every} (512 × 2 for both); with the blocks that source a tried, {of_six}" in said
+    assert f"double takes {every} (128 × 8 and 512 × 2); with the blocks that source a tried, {of_six}" in said
     assert "(128 × 8 and 64 × 16)" in said
     assert "between the two" not in said and "not settled" in said
 
@@ -452,13 +462,14 @@ def test_the_assignments_questions_are_answered(recorded):
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     rows = rows[rows["status"] == "ok"]
     cube = rows[(rows["n"] == 8192) & (rows["p"] == 8192) & (rows["m"] == 8192)]
+    cube = cube[~(cube["run_high_ms"] > 1.25 * cube["time_ms"])]
     best = {name: part["time_ms"].min() for name, part in cube.groupby(["task", "kernel", "dtype"])}
     loop = best["cpu", "kij", "float"] / best["task1a", "naive", "float"]
     assert f"{digits.rounded(loop, 'x')}× as long" in said
     rate = digits.rounded(2 * 8192**3 / best["task1a", "naive", "float"] / 1e9)
-    assert f"a block of 512 × 2 is best, with {rate} TFLOP/s; of the six blocks that source a tried, 128 × 8." in said
+    assert f"a block of 128 × 8 is best, with {rate} TFLOP/s." in said
     longer = 100 * (best["task1b", "naive", "double"] / best["task1a", "naive", "float"] - 1)
-    assert f"{longer:.0f} % longer, each type with its best block (512 × 2 for both)" in said
+    assert f"{longer:.0f} % longer, each type with its best block (128 × 8 and 512 × 2)" in said
     assert "units for double are 13 % busy" in said
     gain = best["task1a", "naive", "float"] / best["task2a", "tiled", "float"]
     assert f"width 32 is best, and {digits.rounded(gain, 'x')}× as fast as the best naive kernel." in said

@@ -175,11 +175,10 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     square = timings.largest_square(ladder).set_index(["kernel", "dtype"])
     gain = square.loc[("naive", "float"), "time_ms"] / square.loc[("tiled", "float"), "time_ms"]
     assert f"{digits.rounded(gain, 'x')}× as fast as the best naive kernel (128 × 8); source a found 2.46×" in words
-    number = verdicts["id"].nunique()
-    said = f"the verdicts on the {number} claims of the five sources are: {claims.counts(verdicts)}"
+    number, lessons = verdicts["id"].nunique(), section(gpu, "report/06-lessons.md")
     holding = verdicts.loc[verdicts["of_claim"] == claims.Verdict.HOLDS, "id"].nunique()
-    assert f"are: holds {holding}, " in words
-    assert f"On the Invented H200, {said}" in words
+    assert f"judges {number} claims of these texts on the Invented H200: holds {holding}, " in lessons
+    assert claims.counts(verdicts) in lessons
     limited = limits.assign(limited_by="shared memory", limit_percent=88.0)
     said = section(gpu, CONCLUSION, limited_by=limited)
     assert "shared memory for naive (88 % of its roof), shared memory for tiled (88 % of its roof) and" in said
@@ -190,10 +189,10 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     assert f", reaches {digits.rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
     assert "it is limited by shared memory (88 % of the roof)" in said
     naive = square.loc["naive"]["time_ms"]
-    assert f"Double takes {digits.rounded(naive['double'] / naive['float'], 'x')}× as long as float" in words
+    assert f"takes {digits.rounded(naive['double'] / naive['float'], 'x')}× as long as in float" in words
     probe = gpu.facts["maximum_size"].iloc[0]
     share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
-    assert f"n = {probe['allocatable_n']:,}, {digits.rounded(share, number=4)} % of the theory" in words
+    assert f"n = {probe['allocatable_n']:,}, {digits.rounded(share, number=4)} % of the theoretical maximum" in words
     assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
     facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
     nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))
@@ -212,7 +211,7 @@ def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
     evidence = with_rows(gpu, both)
     words = section(evidence, CONCLUSION)
     assert "a block of 128 × 8 is best, and one of 8 × 128 reaches 25 % of its rate" in words
-    assert "Edges that fill no tile cost 5 % of the rate" in words
+    assert "Partly filled tiles at the edges cost 5 % of the rate" in words
     share = 100 * (1 - 1 / len(both))
     assert f"in {share:.0f} % of" in words.lower() and "the runs agree within 1 %" in words
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.climb import explained
-from tilewise.explain.timings import largest_square, swept
+from tilewise.explain.timings import fastest_first, largest_square, swept
 from tilewise.explain.traffic import bytes_per_multiply_add
 from tilewise.measure.tensor_core import short_products
 from tilewise.study.device import SCHEDULERS, WARP
@@ -119,7 +119,7 @@ def limits(evidence: Evidence) -> pd.DataFrame:
     `second_percent` the next; the roofs are those at the row's own clock, where they follow from one.
     """
     rows = largest_square(evidence.of(*swept(evidence)).gpu)
-    rows = rows.sort_values("time_ms", kind="stable").drop_duplicates(["platform", "kernel", "dtype"])
+    rows = fastest_first(rows).drop_duplicates(["platform", "kernel", "dtype"])
     rows = explained(rows, evidence)
     found = [_limits_of(row, evidence) for row in rows.to_dict("records")]
     names = ["limited_by", "limit_percent", "second_limit", "second_percent"]

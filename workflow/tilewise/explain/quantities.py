@@ -14,6 +14,7 @@ import pandas as pd
 
 from tilewise import UserError
 from tilewise.evidence import Evidence, Platform, within
+from tilewise.explain.timings import fastest_first
 from tilewise.study.columns import SHAPE
 from tilewise.study.status import Origin, Status
 
@@ -142,7 +143,7 @@ class Machine:
 
     def worst(self, column, **where):
         """The value of the slowest row; its range covers all rows that are as slow within the spread."""
-        rows = self._all_tried(where)
+        rows = self._all_tried(where).sort_values("time_ms", kind="stable")
         low, high = within(rows)
         return _one_of(rows, column, high >= low.iloc[-1], NEARLY * rows["time_ms"] >= rows["time_ms"].iloc[-1], -1)
 
@@ -237,7 +238,7 @@ class Machine:
 
     def _fastest(self, where):
         rows = _fitting(self.rows, where)
-        ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].sort_values("time_ms", kind="stable")
+        ran = fastest_first(rows)
         if len(ran):
             return ran
         failed = rows[rows["status"] != Status.OK]

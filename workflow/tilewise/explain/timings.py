@@ -18,6 +18,8 @@ from tilewise.study.status import Status
 #: What `evidence.within` needs.
 RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
+#: If runs of a row lie further from its time than this, in %, nobody can count on its rate: it is no best choice.
+UNSETTLED = 25.0
 
 
 def chosen_columns(evidence: Evidence) -> list[str]:
@@ -99,6 +101,13 @@ def apart(rows: pd.DataFrame) -> pd.Series:
     return (100 * far / rows["time_ms"]).where((rows["samples"] > 1) | (rows["runs"] > 1))
 
 
+def fastest_first(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that ran, the fastest first; those whose runs lie more than UNSETTLED apart come behind all others."""
+    ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()]
+    order = ran.assign(unsettled=apart(ran) > UNSETTLED).sort_values(["unsettled", "time_ms"], kind="stable")
+    return ran.loc[order.index]
+
+
 def short_card(uuid: str) -> str:
     """The first digits of a GPU's UUID, which tell cards apart: `a4214c4d` of `GPU-a4214c4d-a5a3-...`."""
     return uuid.removeprefix("GPU-").split("-")[0]
@@ -114,7 +123,7 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(case=rows.groupby(CASE, sort=False, dropna=False).ngroup())
     chosen = ["case", *columns.choice(columns.parameters_of(rows))]
     asked = rows.drop_duplicates(chosen)  # two tasks may have asked for the same point
-    ran = rows[rows["status"] == Status.OK].sort_values("time_ms", kind="stable").drop_duplicates(chosen)
+    ran = fastest_first(rows).drop_duplicates(chosen)
     table = pd.concat([ran, asked]).drop_duplicates("case").sort_values("case")
     second = ran[ran.groupby("case").cumcount() == 1].set_index("case").reindex(table["case"]).set_index(table.index)
     ran_of, asked_of = (table["case"].map(some["case"].value_counts()).fillna(0).astype(int) for some in (ran, asked))

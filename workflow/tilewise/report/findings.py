@@ -50,11 +50,11 @@ def _recorded_in_parts(gpu):
     for task, words in _SCREEN.items():
         if (number := gpu.part(task)) is not None:
             found.setdefault(number, []).append(words)
-    said = [f"{listed(map(Markup, words))} in {_part(gpu, number)}" for number, words in found.items()]
+    said = [f"{_part(gpu, number)} holds {listed(map(Markup, words))}" for number, words in found.items()]
     numbers = gpu.parts["part"].nunique()
     return (
         f"they were recorded on several cards of the model {plain(gpu.device.gpu['name'])} (`{gpu.name}`) in "
-        f"{number_of(numbers, 'part')}: {'; '.join(said)}. "
+        f"{number_of(numbers, 'part')}; {'; '.join(said)}. "
         "[Where the numbers come from](tables.html#Where-the-numbers-come-from) lists all parts"
     )
 

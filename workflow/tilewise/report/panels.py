@@ -128,7 +128,7 @@ def settle(figure: Any) -> None:
 
 
 def label_points(figure: Any, axis: Any, points: Iterable[tuple[float, float, str]]) -> None:
-    """Write the words of points (x, y, words) of a settled figure beside them, the most important first, if they fit."""
+    """Write the words of points (x, y, words) beside them where there is room, the first first; after `settle`."""
     axis.autoscale(False)
     marks: list[Any] = [
         np.ma.filled(np.ma.asarray(own.get_offsets(), dtype="float64"), np.nan) for own in axis.collections

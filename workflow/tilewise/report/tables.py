@@ -22,6 +22,7 @@ from tilewise.explain.timings import (
     choice_text,
     chosen_columns,
     describe,
+    fastest_first,
     pairs,
     swept,
     with_words,
@@ -89,9 +90,8 @@ def sweep(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """
     rows = with_cards(describe(rows, evidence), evidence)
     cases = rows.groupby(CASE, dropna=False)["time_ms"]
-    rows = rows.assign(
-        best=(rows["time_ms"] == cases.transform("min")) & (cases.transform("count") > 1), case=cases.ngroup()
-    )
+    first = fastest_first(rows).drop_duplicates(CASE).index
+    rows = rows.assign(best=rows.index.isin(first) & (cases.transform("count") > 1), case=cases.ngroup())
     ends = at_end(rows[rows["status"] == Status.OK], rows)
     rows = rows.assign(at_end=ends.where(rows["best"], "")).drop(columns="case")
     table = _beside_published(rows, evidence, pick_best=False)
