@@ -96,3 +96,27 @@ def two_launches(folder, text=TWO, dtypes=("float", "double"), **entry):
     )
     workspaces = {"turned": {"shape": ("m", "p"), "dtype": "dtype"}}
     return Kernel("mine", "mine", "cuda", dtypes, "mine.cu", launches=launches, workspaces=workspaces, folder=folder)
+
+
+def kernel_of(folder, body, name="mine", **entry):
+    """A kernel for float with this body and one block of (block_x, block_y) threads for all of C."""
+    signature = f"__global__ void {name}(const T* A, const T* B, T* C, int n, int p, int m)"
+    (folder / f"{name}.cu").write_text(f"template <typename T>\n{signature}\n{{\n{body}\n}}\n")
+    launch = LaunchEntry(
+        **{"function": name, "template": ("dtype",), "block": ("block_x", "block_y"), "covers": ("n", "m"), **entry}
+    )
+    return Kernel(
+        name=name,
+        title=name,
+        kind="cuda",
+        dtypes=("float", "double", "int32"),
+        source=f"{name}.cu",
+        parameters=("block",),
+        launches=(launch,),
+        folder=folder,
+    )
+
+
+def memory_faults(faults):
+    """The faults except wrong products, which most of these little kernels compute."""
+    return [fault for fault in faults if fault.kind not in ("incorrect", "order")]
