@@ -120,3 +120,10 @@ def kernel_of(folder, body, name="mine", **entry):
 def memory_faults(faults):
     """The faults except wrong products, which most of these little kernels compute."""
     return [fault for fault in faults if fault.kind not in ("incorrect", "order")]
+
+
+def a_kernel(folder, text, *entries, dtypes=("float",), **fields):
+    """A kernel of the file mine.cu in `folder`, with these launches."""
+    (folder / "mine.cu").write_text(text)
+    entries = entries or (LaunchEntry("mine", ("dtype",), ("block_x", "block_y"), ("block_y", "block_x")),)
+    return Kernel("mine", "mine", "cuda", dtypes, "mine.cu", launches=entries, folder=folder, **fields)
