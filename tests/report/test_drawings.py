@@ -119,7 +119,7 @@ def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(ke
     rungs = {name for sweep in study for name in np.atleast_1d(sweep["kernel"]) if kernels[name].kind == "cuda"}
     assert rungs and rungs == RUNGS
     drawn = {name for name in IDEAS if drawings.has_idea(name)}
-    assert {"pipelined", "async_copies", "tma_ring", "transposing_ring", "stream_k"} <= drawn
+    assert {"vector_loads", "pipelined", "async_copies", "tma_ring", "transposing_ring", "stream_k"} <= drawn
     at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
     tiles = tiling(kernels["tma_ring"], at)
     for name in drawn:
