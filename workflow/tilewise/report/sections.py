@@ -37,6 +37,8 @@ PAGES = {"report": "The story", "tables": "All tables and figures", "assignment"
 #: What sections may call: the methods of this name of `render.Page`.
 NAMES = "beside_recorded claims counted figure further_figures further_tables further_tasks gpus has kinds".split()
 NAMES += "machines origin other_rungs published row rows rung several table tiles".split()
+#: What stays on one line: a number with its unit, and the sides of a shape.
+_STAYS = re.compile(r" (?=%)| (?=TFLOP/s)|(?<=\d) (?=(?:[GT]B/s|MHz|ms|J|W)\b)|(?<=\d) × (?=\d)")
 
 
 class Sentence(Extension):
@@ -60,7 +62,7 @@ class Sentence(Extension):
 
     def _said(self, place: str, caller: Callable[[], str]) -> str:
         try:
-            return f"{' '.join(caller().split())}\n".replace(" %", "\u00a0%").replace(" TFLOP/s", "\u00a0TFLOP/s")
+            return _STAYS.sub(lambda found: found[0].replace(" ", "\u00a0"), f"{' '.join(caller().split())}\n")
         except (Untestable, ZeroDivisionError) as reason:  # a quotient by a count of zero is not known
             self.environment.left_out.append((place, str(reason)))
             return ""
