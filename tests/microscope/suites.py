@@ -49,14 +49,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel's text, the kinds of faults that its label stands for, none if it is right, and its launches; `known` is
-    the column in which it counts if it is not as labelled, and why, where that is known."""
+    """A kernel's text, the kinds of faults that its label stands for, none if it is right, and its launches."""
 
     name: str
     text: str
     kinds: set[FaultKind]
     runs: list[Run]
     headers: Mapping[str, str] = field(default_factory=dict)
+    #: The column in which it counts if it is not as labelled, and why, where that is known.
     known: tuple[str, str] | None = None
 
 
