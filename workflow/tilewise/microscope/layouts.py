@@ -108,7 +108,8 @@ class _Reader:
         if die.tag == "DW_TAG_array_type":
             ranges = [each for each in die.iter_children() if each.tag == "DW_TAG_subrange_type"]
             sizes = (_number(each, "DW_AT_count") or _number(each, "DW_AT_upper_bound", -1) + 1 for each in ranges)
-            return np.dtype((self.type_of(die), tuple(sizes)))
+            # The upper bound of an array of no elements is 2⁶⁴ - 1.
+            return np.dtype((self.type_of(die), tuple(size % 2**64 for size in sizes)))
         if die.tag in _STRUCTS:
             fields = self._fields(die)
             named = {"names": list(fields), "formats": [each for each, _ in fields.values()]}
