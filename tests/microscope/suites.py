@@ -116,7 +116,7 @@ DEVICE = re.compile(rb"__(?:global|device)__")
 
 def for_a_gpu(text: str) -> str:
     """A file with blanks where it has functions of the host, which NVRTC refuses; lines keep their numbers."""
-    # Of equal length, so that places in the text that tree-sitter reads are those of the text itself.
+    # The same length keeps the places: those in the text that tree-sitter reads are those in the text itself.
     readable = re.sub(r"__(?:global|device|host)__", " " * 10, text).replace("<<<", " < ").replace(">>>", " > ")
     kept, end = bytearray(text.encode()), 0
     for node in parsed(readable).children:
