@@ -42,7 +42,7 @@ def test_rate_and_error_stand_beside_the_librarys(evidence):
     changed = faster(faster(evidence, "float_from_half", 200_000.0, 3e-8), "cublas", 50_000.0, 1.5e-7)
     said = section(changed, PEAK)
     assert "SGEMM reaches 50 TFLOP/s" in said
-    assert "float_from_half: 200 TFLOP/s, 4× the rate of SGEMM and 299 % of the peak" in said
+    assert "float_from_half: 200 TFLOP/s, 4× the rate of SGEMM and 299 % of the computed peak" in said
     assert "with 0.20× its error" in said
     counted = said[said.index("these kernels reach:") :]
     assert counted.index("float_from_half") < counted.index("three_tf32"), "the fastest first"
@@ -91,6 +91,8 @@ def test_the_figures_draw_every_kernel_of_the_largest_square(evidence, emulated)
     assert "peak of the float units" in drawn and "peak of the float units" in figures.svg(
         figures.draw("accuracy_and_rate", evidence, ladder)
     )
+    beside = figures.svg(figures.draw("accuracy_and_rate", evidence, ladder))
+    assert "<title>cublas, double: " in beside and "<title>triton, " not in beside, "languages have their own picture"
     nothing = tables.ladder(emulated)
     for name in ("past_the_peak", "accuracy_and_rate"):
         assert "no GPU was timed" in figures.svg(figures.draw(name, emulated, nothing))
@@ -104,8 +106,8 @@ def test_the_figures_draw_every_kernel_of_the_largest_square(evidence, emulated)
 def test_doubles_made_of_bytes_are_told_of_once_they_were_timed(evidence, emulated):
     changed = faster(faster(evidence, "double_from_int8", 75_000.0, 1e-16), "cublas", 50_000.0, 1.5e-16)
     said = section(changed, BYTES)
-    assert "at (8192, 8192, 8192), it reaches 75 TFLOP/s, 1.50× the rate of cuBLAS's DGEMM" in said
-    assert "It pays from" not in said and "of DGEMM on normally" not in said and " J instead of " not in said
+    assert "at (8192, 8192, 8192), double_from_int8 reaches 75 TFLOP/s, 1.50× the rate of cuBLAS's DGEMM" in said
+    assert "pays from" not in said and "of DGEMM on normally" not in said and " J instead of " not in said
     assert section(emulated, BYTES) == ""
 
 
@@ -121,8 +123,8 @@ def test_where_doubles_made_of_bytes_pay_what_they_lose_and_what_they_cost(evide
     facts = {"sizes": sizes, "grading": pd.concat([grades, normal]), "energy": energy}
     said = section(dataclasses.replace(evidence, facts=evidence.facts | facts), BYTES)
     first = min(sizes.loc[own & (sizes["n"] >= 4096), "n"])
-    assert f"It pays from n = {first:,} on" in said
-    assert "Its largest error is 0.25× that of DGEMM" in said and "costs 1.50 J instead of" in said
+    assert f"double_from_int8 pays from n = {first:,} on" in said
+    assert "the largest error of double_from_int8 is 0.25× that of DGEMM" in said and "costs 1.50 J instead of" in said
 
 
 def test_the_figure_of_moduli_says_what_is_refused(evidence, emulated):

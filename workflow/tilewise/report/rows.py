@@ -20,6 +20,7 @@ from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kind
 from tilewise.study.status import Origin, Status
+from tilewise.vendor import VENDOR
 
 #: A figure of points has so many names at most; more cannot be told apart.
 _MOST_NAMES = 40
@@ -123,15 +124,20 @@ def last_rungs(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Of a ladder the largest square products; libraries are named first, then the fastest and slowest of a type."""
+    """The largest square products of our kernels and of libraries, with `group`, by which doubles have their own panel;
+    libraries are named first, then the fastest and slowest of a type."""
     rows = timings.largest_square(rows)
+    others = [name for name, kernel in evidence.kernels.items() if kernel.kind in VENDOR.languages]
+    rows = rows[~rows["kernel"].isin(others)]
     rows = rows[(rows["relative_error"] > 0) & (rows["gflops"] > 0)].sort_values("gflops", ascending=False)
     types = rows.groupby(["platform", "dtype"])
     middle = types.cumcount().ne(0) & types.cumcount(ascending=False).ne(0)
     ranked = rows.assign(own=~rows["anchor"], middle=middle).sort_values(["own", "middle"], kind="stable")
     floats = rows[rows["dtype"] == "float"].groupby("platform")["peak_tflops"].first()
     rank = pd.Series(range(len(rows)), index=ranked.index)
-    return rows.assign(rank=rank, float_peak=rows["platform"].map(floats)).sort_index()
+    group = (rows["dtype"] == "double").map({True: "double", False: "float and shorter numbers"})
+    peaks = rows["platform"].map(floats).where(rows["dtype"] != "double")
+    return rows.assign(rank=rank, group=group, float_peak=peaks).sort_index()
 
 
 def lines_and_share(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
