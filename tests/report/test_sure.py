@@ -211,7 +211,7 @@ def test_the_conclusion_tells_of_blocks_and_edges_and_runs(gpu):
     evidence = with_rows(gpu, both)
     words = section(evidence, CONCLUSION)
     assert "a block of 128 × 8 is best, and one of 8 × 128 reaches 25 % of its rate" in words
-    assert "Partly filled tiles at the edges cost 5 % of the rate" in words
+    assert "In tiled, partly filled tiles at the edges cost 5 % of the rate" in words
     share = 100 * (1 - 1 / len(both))
     assert f"in {share:.0f} % of" in words.lower() and "the runs agree within 1 %" in words
 

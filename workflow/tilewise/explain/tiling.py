@@ -55,7 +55,7 @@ class Tiling:
                 "A thread computes one." if count == 1 else f"A thread keeps {shape}: {count} sums in registers."
             )
         if self.parted:
-            said.append("The drawing shows them in one piece; they lie in squares, one in each part of the warp's.")
+            said.append("The drawing shows one square; in fact they are smaller ones, one in each part of the warp's.")
         return " ".join(said)
 
 
