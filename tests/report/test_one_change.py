@@ -68,7 +68,7 @@ def test_a_figure_is_an_entry_and_its_place_in_a_section(run):
 def test_a_sentence_is_a_line_in_a_section(run):
     sentence = "{% sentence %}Mine takes {{ gpu.time(kernel='naive', cube=8192) }} ms.{% endsentence %}"
     loop = f"\n\n{{% for gpu in gpus() %}}\n{sentence}\n{{% endfor %}}\n\n"
-    assert re.search(r"Mine takes [\d,.]+ ms\.", run(SHOW, (f"report/sections/{SECTION}", "\n\n", loop)))
+    assert re.search(r"Mine takes [\d,.]+\sms\.", run(SHOW, (f"report/sections/{SECTION}", "\n\n", loop)))
 
 
 def test_a_column_is_an_entry_and_the_code_that_measures_it(run):

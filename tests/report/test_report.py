@@ -48,14 +48,14 @@ PICTURES = """
 A thread walks along a row of A and down a column of B.
 A block loads a tile of each operand, and all its threads use it. A tile of A serves several tiles of C.
 A thread computes a square of C in its registers.
-The squares stay; the copies take four floats at a time.
+One instruction copies four floats.
 A warp covers a rectangle, so that its lanes read neighbouring words.
 The next tile arrives while this one is multiplied. A copy that bypasses the registers cannot transpose.
 One thread fetches for all, ahead of them. The producer's warp group transposes A.
 The last tiles are cut into equal shares. Small products separate the last rungs.
 Two halves hold nearly all of a float, and three products nearly all of a product.
-The device decides how each 64 of k is multiplied. A sum of products, computed from remainders alone.
-Two blocks share the tiles they fetch, and compute one tile after another."""
+A sum of products, computed from remainders alone.
+A cluster of blocks can share tiles of B, and each block computes one tile after another."""
 TABLES, FIGURES, PICTURES = (
     re.findall(r"\S[^.]+\.", names.replace("\n", " ")) for names in (TABLES, FIGURES, PICTURES)
 )
