@@ -1,8 +1,9 @@
 """The executor `tilewise` of slurm/config.yaml: snakemake-executor-plugin-slurm, with reports of why jobs wait.
 
 It overrides public methods only. Without them version 2.8.0 loses its jobs and waits for ever if the Slurm controller
-does not answer; does not report jobs that Slurm does not start; without an account, takes one from the user's old jobs;
-and looks at jobs of minutes less and less often, up to every three minutes.
+does not answer; leaves jobs in Slurm if it is stopped while it looks at them; does not report jobs that Slurm does not
+start; without an account, takes one from the user's old jobs; and looks at jobs of minutes less and less often, up to
+every three minutes.
 """
 
 import getpass
@@ -21,9 +22,9 @@ CHECK_S = 10
 
 
 class Executor(slurm.Executor):
-    """The plugin's executor. `ended` has the jobs that ended since the last look, `told` what was said last."""
+    """The plugin's executor: `seen` has the jobs of the last look, `ended` those that ended in it, `told` its words."""
 
-    told, ended = "", tuple[SubmittedJobInfo, ...]()
+    told, seen, ended = "", tuple[SubmittedJobInfo, ...](), tuple[SubmittedJobInfo, ...]()
 
     def report_job_success(self, job_info: SubmittedJobInfo) -> None:
         self.ended += (job_info,)
@@ -48,7 +49,8 @@ class Executor(slurm.Executor):
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncIterator[SubmittedJobInfo]:
         """Look at the jobs, and say why some of them do not start; yields those that still wait or run."""
-        waiting, self.ended = pending() if active_jobs else {}, ()
+        self.seen, self.ended = tuple(active_jobs), ()
+        waiting = pending() if active_jobs else {}
         known, error = active_jobs, waiting
         if not isinstance(waiting, str):
             ours = {job.job.jobid: waiting[job.external_jobid] for job in active_jobs if job.external_jobid in waiting}
@@ -61,6 +63,12 @@ class Executor(slurm.Executor):
             known = active_jobs
         for job in known:
             yield job
+
+    def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
+        """Cancel these jobs and those of a look that is under way, in which Snakemake has no active jobs."""
+        ended = {job.external_jobid for job in self.ended}
+        jobs = {job.external_jobid: job for job in (*self.seen, *active_jobs) if job.external_jobid not in ended}
+        super().cancel_jobs(list(jobs.values()))
 
     def _tell(self, text: str, waiting: dict[int, str]) -> None:
         if text != self.told:
