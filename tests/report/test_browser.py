@@ -187,6 +187,17 @@ def test_letters_of_figures_can_be_read_on_a_phone(context, each):
     assert small == []
 
 
+def test_letters_of_the_storys_figures_can_be_read_on_paper(context, file):
+    page = opened(context, file)
+    page.emulate_media(media="print")
+    # The matrix to the screen leaves out the zoom, which a box has.
+    sizes = page.evaluate("""() => [...document.querySelectorAll('figure svg text')]
+        .filter(word => word.textContent.trim() && !word.closest('[transform*="rotate"]'))
+        .map(word => parseFloat(getComputedStyle(word).fontSize)
+            * word.getBoundingClientRect().height / word.getBBox().height)""")
+    assert len(sizes) > 100 and min(sizes) * 72 / 96 >= 5  # points
+
+
 @pytest.mark.parametrize("context", ["phone"], indirect=True)
 def test_the_first_measured_number_is_on_a_phones_screen(context, tables):
     """The words of a row get narrow, so that nobody has to scroll a table sideways to see what was measured."""

@@ -297,7 +297,7 @@ def gauge(evidence: Evidence) -> pd.DataFrame:
 
 
 def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """The fastest timed float product of each counted kernel, and its FLOP per byte; the best of a kernel is named."""
+    """The fastest timed float product of each counted kernel, and its FLOP per byte."""
     keys = ["kernel", "dtype", *evidence.choice]
     measured = timings.timed(evidence.gpu)
     sizes = {name: f"counted_{name}" for name in SHAPE}
@@ -306,7 +306,7 @@ def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     rows = rows[rows[traffic.MOVED].notna().all(axis=1)]
     rows["intensity"] = [traffic.intensity(row, evidence) for row in rows.to_dict("records")]
     rows = rows[(rows["dtype"] == "float") & (rows["intensity"] > 0)].sort_values("gflops")
-    rows = rows.drop_duplicates(["platform", *keys], keep="last")
+    rows = rows.drop_duplicates(["platform", "kernel"], keep="last")
     # Columns that are not those of a measurement would be taken for parameters.
     table = timings.describe(rows[list(measured)], evidence).assign(intensity=rows["intensity"])
     table = table.assign(tflops=table["gflops"] / 1000)
