@@ -320,7 +320,8 @@ def _in_kernel(message: str, kernel: Kernel | Source, instances: Sequence[str], 
 
 def _undefined(message: str, kernel: Kernel | Source) -> str:
     """A linker's message about a name without a definition, as one about the kernel."""
-    if not (said := re.search(r"(?:(\w[\w.-]*):(\d+): )?undefined reference to `(.*)'", message)):
+    # binutils 2.47 puts the section between the line and the words.
+    if not (said := re.search(r"(?:(\w[\w.-]*):(\d+):(?:\([^)]*\):)? )?undefined reference to `(.*)'", message)):
         return message
     file = next((shown(path) for path in kernel.files if path.name == said[1]), shown(kernel.path))
     where = f"{file}:{said[2]}" if said[2] else file

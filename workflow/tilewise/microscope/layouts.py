@@ -41,7 +41,8 @@ def layouts(path: Path, instances: Sequence[str], options: Sequence[Any]) -> Lay
         text = f'#undef __shared__\n#define __shared__\n#include "{path.name}"\n{"".join(lines)}'
         text = preprocess(text, options)
         source.write_text(ptx.rewritten(text, own=["<stdin>"]) if ptx.ASM.search(text) else text)
-        run_compiler([*options, "-g2", "-O0", "-w", "-fpreprocessed", "-c", source, "-o", compiled])
+        # With their -O: g++ 15 takes no header that was precompiled with another one.
+        run_compiler([*options, "-g2", "-w", "-fpreprocessed", "-c", source, "-o", compiled])
         with open(compiled, "rb") as file:
             top = [unit.get_top_DIE() for unit in ELFFile(file).get_dwarf_info().iter_CUs()]
             variables = dict(_below(top, ("DW_TAG_variable",)))
