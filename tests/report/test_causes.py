@@ -235,6 +235,22 @@ def test_the_headline_names_the_block_of_its_baseline(recorded, rungs):
     assert "best block" not in section(recorded, ANSWER, ladder=alone)
 
 
+def test_no_best_choice_has_bought_its_rate_with_digits(recorded):
+    """With 13 moduli a product of doubles is faster than with 15, and its error is six times as large."""
+
+    def best(evidence):
+        ladder = tables.ladder(evidence)
+        [row] = ladder[(ladder["kernel"] == "double_from_int8") & (ladder["n"] == 8192)].to_dict("records")
+        return row["moduli"]
+
+    own = recorded.gpu[(recorded.gpu["kernel"] == "double_from_int8") & (recorded.gpu["n"] == 8192)]
+    fastest = own.loc[own["gflops"].idxmax()]
+    assert fastest["moduli"] == 13 and fastest["relative_error"] > 4 * own["relative_error"].min()
+    as_accurate = recorded.gpu["relative_error"].where(recorded.gpu["kernel"] != "double_from_int8", 1e-15)
+    assert best(recorded) == 15
+    assert best(dataclasses.replace(recorded, gpu=recorded.gpu.assign(relative_error=as_accurate))) == 13
+
+
 def test_the_first_reasons_compare_like_with_like(recorded, rungs):
     """Waiting is shown on a rung that neither its requests nor shared memory slow down, at a lower share of its ceiling
     than the fastest."""

@@ -20,6 +20,8 @@ RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
 #: If runs of a row lie further from its time than this, in %, nobody can count on its rate: it is no best choice.
 UNSETTLED = 25.0
+#: A choice whose error is so many times that of its kernel's most accurate one has bought its rate with digits.
+COARSE = 4.0
 
 
 def chosen_columns(evidence: Evidence) -> list[str]:
@@ -102,9 +104,11 @@ def apart(rows: pd.DataFrame) -> pd.Series:
 
 
 def fastest_first(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that ran, the fastest first; those whose runs lie more than UNSETTLED apart come behind all others."""
+    """The rows that ran, the fastest first; those that are UNSETTLED or COARSE come behind all others."""
     ran = rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()]
-    order = ran.assign(unsettled=apart(ran) > UNSETTLED).sort_values(["unsettled", "time_ms"], kind="stable")
+    least = ran.groupby(CASE, dropna=False)["relative_error"].transform("min")
+    worse = (apart(ran) > UNSETTLED) | (ran["relative_error"] > COARSE * least)
+    order = ran.assign(worse=worse).sort_values(["worse", "time_ms"], kind="stable")
     return ran.loc[order.index]
 
 
