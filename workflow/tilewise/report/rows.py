@@ -305,7 +305,8 @@ def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     rows = measured.merge(counted, on=keys)
     rows = rows[rows[traffic.MOVED].notna().all(axis=1)]
     rows["intensity"] = [traffic.intensity(row, evidence) for row in rows.to_dict("records")]
-    rows = rows[(rows["dtype"] == "float") & (rows["intensity"] > 0)].sort_values("gflops")
+    rows = rows[(rows["dtype"] == "float") & (rows["intensity"] > 0)]
+    rows = timings.fastest_first(rows).drop_duplicates(timings.CASE).sort_values("gflops")
     rows = rows.drop_duplicates(["platform", "kernel"], keep="last")
     # Columns that are not those of a measurement would be taken for parameters.
     table = timings.describe(rows[list(measured)], evidence).assign(intensity=rows["intensity"])
