@@ -24,7 +24,7 @@ from tilewise.study import columns, registry
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.sources import emulator_files
-from tilewise.study.status import Status
+from tilewise.study.status import FaultKind, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,11 +127,12 @@ def _tracer() -> str:
 
 
 def _restored(entry: Row) -> tuple[Row, list[Fault]]:
-    """A point's row of traffic.csv and its Faults, as `_entry` wrote them; JSON has no tuples."""
-    return entry["traffic"], [
-        Fault(**(fault | {name: fault[name] and tuple(fault[name]) for name in ("block", "thread")}))
-        for fault in entry["faults"]
-    ]
+    """A point's row of traffic.csv and its Faults, as `_entry` wrote them; JSON has neither tuples nor FaultKinds."""
+    faults = []
+    for fault in entry["faults"]:
+        places = {name: fault[name] and tuple(fault[name]) for name in ("block", "thread")}
+        faults.append(Fault(**(fault | places | {"kind": FaultKind(fault["kind"])})))
+    return entry["traffic"], faults
 
 
 def _of_kernel(
