@@ -9,24 +9,28 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 in_debian() {  # SUITE COMPILER...
-  local root=${TILEWISE_ROOTS:-/opt}/$1 packages="make gcc python3-venv python3-dev ca-certificates ${*:2}"
+  local root=${TILEWISE_ROOTS:-/opt}/$1 packages="make gcc python3-venv python3-dev ${*:2}"
   [ -e "$root/etc/os-release" ] || debootstrap --variant=minbase "$1" "$root"
   mkdir -p "$root/tilewise"
-  # What is mounted here goes with the shell: the repository, and how this machine reaches the network.
+  # What is mounted here goes with the shell: the repository, and how this machine reaches the network. Its certificates come
+  # after the packages, because installing them in the root would write over this machine's own.
   unshare --mount bash -euo pipefail -s -- "$root" "$packages" "${@:2}" <<'ROOT'
     root=$1 packages=$2; shift 2
     mount --bind . "$root/tilewise"
     mount --rbind /dev "$root/dev"
     mount -t proc proc "$root/proc"
-    for path in /etc/resolv.conf /etc/ssl /etc/pip.conf; do
-      [ ! -e $path ] || { [ -d $path ] && mkdir -p "$root$path" || touch "$root$path"; mount --bind $path "$root$path"; }
-    done
+    readable() {
+      [ ! -e "$1" ] || { [ -d "$1" ] && mkdir -p "$root$1" || touch "$root$1"; mount --bind -o ro "$1" "$root$1"; }
+    }
     # Nothing may read this script, which is the standard input.
     inside() {
       env PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive chroot "$root" "$@" </dev/null
     }
+    readable /etc/resolv.conf
     inside dpkg -s $packages >/dev/null 2>&1 ||
       inside bash -c "apt-get update -qq && apt-get install -y -qq --no-install-recommends $packages >/dev/null"
+    readable /etc/ssl
+    readable /etc/pip.conf
     inside make -C /tilewise VENV=/opt/tilewise /opt/tilewise/test
     inside env PATH=/opt/tilewise/bin:/usr/bin:/bin /tilewise/tests/compilers.sh "$@"
 ROOT
