@@ -15,7 +15,7 @@
 // is made in float, too. Sums of up to 32 products are all made in float: there 22 bits exceed float's rounding bound.
 //
 //      split    A, B ──► halves and factors where even, else bfloat16; what is known of 128 rows or 64 columns
-//      decide   what met a neighbour that is not even ──► bfloat16, too; the plan of each tile of C
+//      decide   what meets, or stands in a tile with, what is not even ──► bfloat16, too; the plan of each tile of C
 //      product  the plan, tile by tile, on tensor cores
 //      exact    the tiles that the plan, or an overflow, leaves
 //
@@ -158,8 +158,8 @@ float_always_split(const float* A, const float* B, unsigned short* a_halves, uns
     }
 }
 
-/// Splits what the first split has as halves and what meets something that is not even, into bfloat16, too; the last
-/// rows of blocks plan a tile of C each.
+/// Splits what the first split has as halves and what meets something that is not even, or is in a tile with it, into
+/// bfloat16, too; the last rows of blocks plan a tile of C each.
 /// @tparam TILE_M  columns of C per tile
 template <int TILE_M>
 __global__ void __launch_bounds__(256)
@@ -177,6 +177,12 @@ float_always_decide(const float* A, const float* B, unsigned short* a_wide, unsi
         const int group = mine.of_a ? blockIdx.y : mine.first / GROUP;
         bool met = false;
         for (int i = threadIdx.x; i < (mine.of_a ? groups_b : groups_a); i += 256) met = met || others[i] & UNEVEN;
+        if (!mine.of_a) {  // all columns of a tile have one scheme
+            const int first_of_tile = group - group % (TILE_M / GROUP);
+            #pragma unroll
+            for (int i = first_of_tile; i < first_of_tile + TILE_M / GROUP; ++i)
+                met = met || (i < groups_b && own[i] & UNEVEN);
+        }
         if (!__syncthreads_or(met) || group >= (mine.of_a ? groups_a : groups_b) || own[group] & UNEVEN) return;
         #pragma unroll
         for (int i = 0; i < ROUNDS; ++i)

@@ -20,6 +20,7 @@ from tilewise.study.registry import load
 
 KERNEL = load()["float_always"]
 CHOICE = {"tile_m": 64, "stages": 5, "band": 4, "exact_m": 64}
+CHOICES = [CHOICE, CHOICE | {"tile_m": 128, "exact_m": 128}, CHOICE | {"tile_m": 192, "stages": 4, "exact_m": 256}]
 SHAPES = [(130, 200, 70), (130, 201, 72), (20, 64, 30), (5, 33, 9), (260, 129, 131), (9, 2200, 7), (3, 4, 66)]
 
 
@@ -77,6 +78,7 @@ KINDS = {
     "line": line(1e6),
     "large": lambda rng, x: x * np.float32(1e18),
     "very large": lambda rng, x: x * np.float32(1e19),
+    "spike": one(1e4),
     "huge": one(3.4e38),
     "infinite": one(np.inf),
     "minus infinite": some(0.01, -np.inf),
@@ -109,14 +111,14 @@ def not_fused(A, B):
 
 @functools.cache
 def library(folder):
-    at = [points.point("t", KERNEL.name, "float", *shape, **CHOICE) for shape in SHAPES]
+    at = [points.point("t", KERNEL.name, "float", *shape, **choice) for shape in SHAPES for choice in CHOICES]
     instances = sorted({name for point in at for name in KERNEL.plan(point).instances})
     return Emulator(build(KERNEL, instances, folder / "kernel.so"))
 
 
-def emulated(folder, A, B):
+def emulated(folder, A, B, choice):
     C = np.full((len(A), B.shape[1]), np.nan, np.float32)
-    at = points.point("t", KERNEL.name, "float", *A.shape, B.shape[1], **CHOICE)
+    at = points.point("t", KERNEL.name, "float", *A.shape, B.shape[1], **choice)
     product(KERNEL, at, library(folder), A, B, C)
     return C
 
@@ -136,16 +138,26 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@given(kind_a=kinds, kind_b=kinds, seed=seeds)
+@given(choice=st.sampled_from(CHOICES), kind_a=kinds, kind_b=kinds, seed=seeds)
 @settings(max_examples=25, deadline=None)
-def test_the_kernel_is_the_model_to_the_last_bit(folder, shape, kind_a, kind_b, seed):
+def test_the_kernel_is_the_model_to_the_last_bit(folder, shape, choice, kind_a, kind_b, seed):
     """What is made in float is compared with the emulator's own way to add."""
     A, B = operands(shape, kind_a, kind_b, seed)
     with np.errstate(all="ignore"):
-        wanted, ways = by_need.multiply(A, B, CHOICE["tile_m"])
-        exact = of_tiles(ways, shape, CHOICE["tile_m"])
+        wanted, ways = by_need.multiply(A, B, choice["tile_m"])
+        exact = of_tiles(ways, shape, choice["tile_m"])
         wanted = np.where(exact, not_fused(A, B), wanted)
-    assert np.array_equal(emulated(folder, A, B), wanted, equal_nan=True)
+    assert np.array_equal(emulated(folder, A, B, choice), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: f"tile_m={choice['tile_m']}")
+@pytest.mark.parametrize("column", [3, 69])
+def test_all_columns_of_a_tile_have_what_one_of_them_needs(folder, choice, column):
+    """One uneven column makes its whole tile bfloat16, also those 64 columns that meet nothing else uneven."""
+    A, B = operands((130, 200, 70), "plain", "plain", 1)
+    B[10, column] = 1e4
+    wanted, _ = by_need.multiply(A, B, choice["tile_m"])
+    assert np.array_equal(emulated(folder, A, B, choice), wanted)
 
 
 def test_its_rows_say_the_share_of_each_way(tmp_path, device, config):
