@@ -83,12 +83,14 @@ def built_for_gpu(shared):
 
 
 @pytest.fixture(autouse=True)
-def alone_on_the_gpu(request, shared):
-    """One test at a time uses the GPU, because another one would disturb its times."""
-    if not request.node.get_closest_marker("gpu"):
+def turn_on_the_gpu(request, shared):
+    """Tests share the GPU, except with one that judges times, `gpu(alone=True)`."""
+    marker = request.node.get_closest_marker("gpu")
+    if marker is None:
         yield
         return
-    with filelock.FileLock(shared / "gpu.lock"):
+    lock = filelock.ReadWriteLock(shared / "gpu.db")
+    with lock.write_lock() if marker.kwargs.get("alone") else lock.read_lock():
         yield
 
 

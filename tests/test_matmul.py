@@ -489,7 +489,7 @@ def test_on_a_gpu_other_libraries_arrays_come_by_dlpack():
         assert tilewise.matmul(Foreign(A), Foreign(B), foreign) is foreign and right(out, A, B)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_on_a_gpu_large_products_are_as_fast_as_cupys(record_property):
     """In 20 calls one after the other, as a user's program makes them."""
     import cupy

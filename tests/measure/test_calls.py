@@ -46,7 +46,7 @@ def test_what_decides_the_choice_makes_the_rows_stale():
     assert {"tuned.yaml", "registry.yaml", "measurements.csv", "stream_k.cu", "tensor_copy.cuh"} <= names
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_calls_on_this_gpu(tmp_path, config, kernels, monkeypatch):
     monkeypatch.setattr(calls, "CALLED_SIZES", (64, 1100))
     _, facts = METHODS["calls"].run(work_of([], kernels, probe.capture("here", "gpu"), config, tmp_path))

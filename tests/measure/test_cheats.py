@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from builders import work_of
 
-from tilewise.measure import probe
 from tilewise.measure import task as measure
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.emulator import Backend
@@ -201,13 +200,7 @@ def test_surprises_are_few_and_differ():
 # ---- On a GPU --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def gpu():
-    """device.json of this machine."""
-    return probe.capture("here", "gpu")
-
-
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_a_gpu_finds_all_cheats_while_it_times_them(gpu, config, tmp_path, built_for_gpu):
     """Of small products, which have thousands of runs and batches, and of one that takes longer."""
     settings = config | {"timing": config["timing"] | {"min_time_s": 0.02, "timeout_s": 1}}
@@ -222,7 +215,7 @@ def test_a_gpu_finds_all_cheats_while_it_times_them(gpu, config, tmp_path, built
     assert rows.time_ms[rows.kernel != "honest"].isna().all()
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_a_product_that_another_stream_writes_is_not_there_in_time(gpu, config, tmp_path, built_for_gpu, monkeypatch):
     """What launches by a second stream returns before its product is made; a kernel of the registry cannot, a library
     could."""

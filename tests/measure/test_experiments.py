@@ -520,7 +520,7 @@ def test_launch_limits_on_a_gpu(gpu, config, kernels, tmp_path):
     assert set(rows.status) == {"ok", "invalid_launch"} and rows.gpu_uuid.str.startswith("GPU-").all()
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_cold_start_on_a_gpu(gpu, config, kernels, monkeypatch, tmp_path):
     here, builds, _ = gpu
     monkeypatch.setattr(cold_start, "REPEATS", 1)
@@ -531,7 +531,7 @@ def test_cold_start_on_a_gpu(gpu, config, kernels, monkeypatch, tmp_path):
     assert (facts.ms > 0).all()
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_bandwidth_on_a_gpu(gpu, config, kernels, tmp_path):
     _, facts = METHODS["bandwidth"].run(work_of([], kernels, gpu[0], config, tmp_path))
     known = facts.dropna(subset="datasheet")

@@ -69,7 +69,7 @@ def test_every_config_of_the_repository_measures_it(config, name):
     assert Study(merged | {"platforms": {"here": {"backend": "gpu"}}}).with_method("overhead") == ["overhead"]
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(alone=True)
 def test_the_overhead_of_this_gpu_is_some_microseconds(tmp_path, config, kernels):
     here = probe.capture("here", "gpu")
     short = config | {"timing": config["timing"] | {"min_time_s": 0.05, "timeout_s": 2}}

@@ -1,0 +1,184 @@
+"""On a real GPU: every kernel is right, also on ragged shapes and as it is tuned."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from builders import work_of
+
+from tilewise.measure import grading, residues
+from tilewise.measure import task as measure
+from tilewise.measure.backends import Setting, open_backend
+from tilewise.measure.methods import METHODS
+from tilewise.study import columns
+from tilewise.study.points import Point, point
+from tilewise.study.sweeps import Reading, Target, expand
+
+pytestmark = pytest.mark.gpu
+BATCHED = Reading(batches=True)
+LIBRARIES = [
+    ("cublas", "float"),
+    ("cublas", "double"),
+    ("cublas_tf32", "tf32"),
+    ("cublas_bf16", "bfloat16"),
+    ("cublas_half", "half"),
+]
+
+
+def test_every_kernel_and_dtype_is_right_on_ragged_shapes(run, config, kernels):
+    shapes = {"ragged": config["emulator"]["shapes"]}
+    points = []
+    for task in config["tasks"]:
+        if config["tasks"][task].get("method", "sweep") == "sweep":
+            expanded = expand(config | shapes, kernels, task, Target("emulator"))
+            points += [p for p in expanded if kernels[p.kernel].kind == "cuda"]
+    points = list({dataclasses.replace(p, task="t"): None for p in points})[::7]
+    rows = run(points)
+    assert set(rows.status) == {"ok"}, rows[rows.status != "ok"].message.tolist()
+    assert (rows.time_ms > 0).all() and (rows.samples >= 3).all() and (rows.sm_clock_mhz > 100).all()
+    assert (rows.batch_ms > 0).all() and (rows.registers > 0).all()
+    assert (rows.time_min_ms <= rows.time_q1_ms).all() and (rows.time_q1_ms <= rows.time_ms).all()
+
+
+#: No size is a multiple of any tile; rows of 4, 8, 16 B and of none of these; one row, one column, short and long sums.
+RUNG_SHAPES = [
+    (1, 1, 1),
+    (1, 37, 1),
+    (1, 1021, 259),
+    (1031, 64, 1),
+    (1021, 1, 1031),
+    (263, 2, 521),
+    (33, 35, 70),
+    (127, 129, 131),
+    (129, 65, 257),
+    (257, 24, 1100),
+    (1100, 36, 1100),
+    (97, 1100, 103),
+    (300, 200, 520),
+    (4100, 20, 3076),
+    (997, 1009, 1013),
+]
+#: Parts of 22 bits, or sums of bfloat16 parts, are not within float's bound for sums of so few products.
+FLOAT_FROM_SHORT = {"float_from_half": 4, "float_from_bf16": 3, "three_tf32": 4}
+
+
+def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kernels):
+    """They are verified and run a few times, as the tuner screens them: a shape with all its kernels in a row."""
+    tuned = {}
+    for task, entry in config["tasks"].items():
+        if entry.get("method", "sweep") == "sweep":
+            for at in expand(config, kernels, task):
+                if kernels[at.kernel].path.parent.name == "ladder":
+                    tuned[at.kernel, at.dtype, at.parameters] = at
+    assert {name for name, _, _ in tuned} == {
+        name for name, kernel in kernels.items() if kernel.path.parent.name == "ladder"
+    }
+    points = [dataclasses.replace(at, task="t", n=n, p=p, m=m) for n, p, m in RUNG_SHAPES for at in tuned.values()]
+    points.sort(key=lambda at: (at.n, at.p, at.m, at.dtype))  # so that the operands are the same for as long as can be
+    asked = work(points)
+    answers = dict(measure.run_jobs(asked.jobs(), asked.device, asked.config, asked.samples, "screen"))
+    rows = columns.frame(list(answers.values()), "measurements", asked.parameters)
+    assert len(rows) == len(points)
+    too_short = rows.p < rows.kernel.map(FLOAT_FROM_SHORT).where(rows.dtype == "float").fillna(0)
+    too_short |= (rows.moduli == 13) & (rows.p < 32)  # each operand keeps 48 bits or so, which only long sums hide
+    wrong = rows[(rows.status != "ok") & ~too_short]
+    assert wrong.empty, wrong[["kernel", "dtype", "n", "p", "m", "status", "message"]].to_string()
+    assert set(rows.status[too_short]) <= {"ok", "incorrect"}
+    assert set(rows.status[too_short & (rows.n == 1021)]) == {"incorrect"}, "a million sums of one product"
+
+
+#: A batch and its ragged shape; rows of 16 B and of others, tiles that end in the middle of a matrix.
+BATCHES = [
+    (1, 33, 35, 70),
+    (3, 33, 35, 70),
+    (7, 130, 40, 200),
+    (5, 129, 65, 257),
+    (300, 1, 16, 8),
+    (8, 1024, 1024, 1024),
+]
+
+
+def test_every_product_of_a_batch_is_right_on_ragged_shapes(work, config, kernels):
+    asked = {(at.kernel, at.dtype, at.parameters): at for at in expand(config, kernels, "batches", reading=BATCHED)}
+    short = [("batched_wgmma", "half", at.parameters) for at in asked.values() if at.kernel == "batched_wgmma"]
+    every = [*asked, *short, ("cublas", "double", ()), ("cublas_half", "half", ())]
+    points = [
+        Point("t", kernel, dtype, n, p, m, parameters, batch)
+        for batch, n, p, m in BATCHES
+        for kernel, dtype, parameters in every
+    ]
+    points.sort(key=lambda at: (at.batch, at.n, at.p, at.m, at.dtype))
+    work = work(points)
+    rows = [row for _, row in measure.run_jobs(work.jobs(), work.device, work.config, work.samples, "screen")]
+    assert len(rows) == len(points)
+    wrong = [(row["kernel"], row["dtype"], row["message"]) for row in rows if row["status"] != "ok"]
+    assert not wrong, wrong
+
+
+def test_doubles_of_bytes_are_right_at_200_random_shapes(work):
+    rng = np.random.default_rng()
+    chosen = {"moduli": 15, "tile_m": 128, "stages": 6, "cluster_blocks": 1, "band": 16}
+    sides = [(int(n), int(p), int(m)) for n, p, m in rng.integers([1, 24, 1], [700, 1500, 700], size=(200, 3))]
+    points = [
+        point("t", "double_from_int8", "double", *shape, accurate=number % 2, **chosen)
+        for number, shape in enumerate(sides)
+    ]
+    asked = work(points)
+    rows = [row for _, row in measure.run_jobs(asked.jobs(), asked.device, asked.config, asked.samples, "screen")]
+    wrong = [(row["n"], row["p"], row["m"], row["message"]) for row in rows if row["status"] != "ok"]
+    assert len(rows) == 200 and not wrong, wrong
+
+
+def test_doubles_of_bytes_are_the_models_to_the_last_bit(work, gpu, config, tmp_path):
+    """Of operands whose exponents are spread by exp(phi x), which few moduli refuse in part."""
+    rng = np.random.default_rng()
+    points = [
+        point("t", "double_from_int8", "double", n, p, m, moduli=moduli, accurate=accurate, **chosen)
+        for n, p, m in ((1, 40, 3), (24, 130, 17), (70, 64, 9))
+        for moduli in range(13, 19)
+        for accurate in (0, 1)
+        for chosen in ({"tile_m": 128, "stages": 6, "cluster_blocks": 1, "band": 16},)
+    ]
+    backend = open_backend("cuda", Setting(gpu, config, tmp_path))
+    for job in work(points).jobs():
+        at, (phi, seed) = job.point, rng.integers([0, 0], [5, 2**32])
+        shape, chosen = (at.n, at.p, at.m), dict(at.parameters)
+        A, B = grading.operands(np, "double", grading.WIDE, *shape, int(seed), int(phi))
+        C, row = backend.multiply(job, backend.xp.asarray(A), backend.xp.asarray(B))
+        wanted = residues.product(A, B, chosen["moduli"], bool(chosen["accurate"]))
+        assert row["status"] == "ok" and np.array_equal(C.get(), wanted, equal_nan=True), (at.label(), phi, seed)
+
+
+def test_the_accuracy_gate_on_the_gpu(gpu, config, kernels, tmp_path, built_for_gpu):
+    """What the registry claims holds, one accumulator fails, and the model predicts the errors within a factor of 2."""
+    method = METHODS["accuracy"]
+    points = [at for at in expand(config, kernels, "accuracy_gate") if at.p == 1024]
+    _, rows = method.run(work_of(points, kernels, gpu, config, tmp_path, built_for_gpu(points, kernels, gpu)))
+    measured, predicted = (rows[rows.origin == origin] for origin in ("measured", "predicted"))
+    assert set(measured.status) == {"ok"}, measured.message.tolist()
+    assert set(measured.verdict[measured.claimed]) == {"passes"}
+    assert set(measured.verdict[measured.kernel == "three_tf32"]) == {"fails"}
+    refused = measured[(measured.kernel == "float_from_half") & (measured.operands == "steep_along_k")]
+    assert set(refused.verdict) == {"refuses"}
+    both = measured.merge(predicted, on=["kernel", "p", "operands"], suffixes=("", "_model"))
+    both = both[both.relative_error.notna()]
+    factor = both.relative_error / both.relative_error_model
+    asked = both.groupby("kernel").size()
+    assert len(asked) == 4 and asked.min() >= 6 and factor.between(0.5, 2).all(), both.assign(factor=factor).to_string()
+
+
+def test_cublas_is_verified_and_timed(run, tmp_path):
+    rows = run(
+        [point("t", name, dtype, n, 101, m) for name, dtype in LIBRARIES for n, m in ((100, 103), (1, 1), (1, 64))]
+    )
+    assert set(rows.status) == {"ok"}, rows.message.tolist()
+    assert (rows.bound_ratio < 1).all() and (rows.time_ms > 0).all()
+    [benchmark] = json.loads((tmp_path / "samples/nvbench-0.json").read_text())["benchmarks"]
+    assert len(benchmark["states"]) == len(rows) == 15
+
+
+def test_whole_rows_are_checked_where_the_reference_is_too_dear(run, config):
+    limits = {"verification": {"rows": 5, "full_limit_gflop": {"gpu": 1e-9, "cpu": 1}}}
+    rows = run([point("t", "tiled", "float", 200, 100, 300, tile=16)], **limits)
+    assert rows.status[0] == "ok" and rows.message[0] == "5 of 200 rows checked"
