@@ -26,6 +26,7 @@ LIBRARIES = [
 ]
 
 
+@pytest.mark.gpu(alone=True)  # a batch is not timed while another process has its turns
 def test_every_kernel_and_dtype_is_right_on_ragged_shapes(run, config, kernels):
     shapes = {"ragged": config["emulator"]["shapes"]}
     points = []

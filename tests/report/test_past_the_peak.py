@@ -100,6 +100,15 @@ def test_the_figures_draw_every_kernel_of_the_largest_square(evidence, emulated)
     assert empty.empty
 
 
+def test_a_square_at_which_few_kernels_ran_is_not_the_largest(evidence):
+    """In a quick run some of the kernels are timed at 1100, all of them at 1024."""
+    rows = timings.largest_square(tables.ladder(evidence))
+    names = rows["kernel"].unique()
+    for count, largest in ((len(names) // 2 - 1, 8192), (len(names) // 2 + 1, 9000)):
+        few = rows[rows["kernel"].isin(names[:count])].assign(n=9000, p=9000, m=9000)
+        assert set(timings.largest_square(pd.concat([rows, few]))["n"]) == {largest}
+
+
 # ---- Doubles made of bytes -------------------------------------------------------------------------------------------
 
 
