@@ -131,7 +131,7 @@ def _restored(entry: Row) -> tuple[Row, list[Fault]]:
     faults = []
     for fault in entry["faults"]:
         places = {name: fault[name] and tuple(fault[name]) for name in ("block", "thread")}
-        faults.append(Fault(**(fault | places | {"kind": FaultKind(fault["kind"])})))
+        faults.append(Fault(**(fault | places | {"kind": FaultKind[fault["kind"].upper()]})))
     return entry["traffic"], faults
 
 
