@@ -6,7 +6,6 @@ import pytest
 from builders import work_of
 
 from tilewise import UserError
-from tilewise.measure import probe
 from tilewise.measure.methods import METHODS, calls
 from tilewise.study import columns
 
@@ -47,8 +46,8 @@ def test_what_decides_the_choice_makes_the_rows_stale():
 
 
 @pytest.mark.gpu(alone=True)
-def test_calls_on_this_gpu(tmp_path, config, kernels, monkeypatch):
+def test_calls_on_this_gpu(tmp_path, gpu, config, kernels, monkeypatch):
     monkeypatch.setattr(calls, "CALLED_SIZES", (64, 1100))
-    _, facts = METHODS["calls"].run(work_of([], kernels, probe.capture("here", "gpu"), config, tmp_path))
+    _, facts = METHODS["calls"].run(work_of([], kernels, gpu, config, tmp_path))
     assert set(facts.status) == {"ok"}, facts.message.tolist()
     assert (facts.call_us > 1).all() and (facts.cupy_us > 1).all() and (facts.bound_ratio <= 1).all()

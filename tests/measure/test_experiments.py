@@ -10,7 +10,6 @@ from builders import built, product, work_of
 
 from tilewise import UserError
 from tilewise.explain import occupancy
-from tilewise.measure import probe
 from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start
@@ -488,20 +487,19 @@ def test_ceilings_of_the_roofline():
 
 
 @pytest.fixture(scope="module")
-def gpu(config, kernels, built_for_gpu):
-    """device.json of this machine's GPU, and builds of all CUDA kernels for it."""
-    here = probe.capture("here", "gpu")
+def built_kernels(gpu, config, kernels, built_for_gpu):
+    """Builds of all CUDA kernels for this machine's GPU, and their points."""
     points = [
         at for task in config["tasks"] for at in asked(config, kernels, task) if kernels[at.kernel].kind == "cuda"
     ]
-    return here, built_for_gpu(points, kernels, here), points
+    return built_for_gpu(points, kernels, gpu), points
 
 
 @pytest.mark.gpu
-def test_occupancy_is_what_cuda_says(gpu, kernels):
-    here, builds, points = gpu
+def test_occupancy_is_what_cuda_says(gpu, built_kernels, kernels):
+    builds, points = built_kernels
     runs = [p for p in points if kernels[p.kernel].plan(p).product.threads <= 1024]
-    rows = occupancy.table(runs, kernels, builds, here, VENDOR.active_blocks())
+    rows = occupancy.table(runs, kernels, builds, gpu, VENDOR.active_blocks())
     table = columns.frame(rows, "occupancy", registry.parameters(kernels))
     assert len(table) > 50
     different = table[table.active_blocks != table.api_active_blocks]
@@ -509,9 +507,8 @@ def test_occupancy_is_what_cuda_says(gpu, kernels):
 
 
 @pytest.mark.gpu
-def test_launch_limits_on_a_gpu(gpu, config, kernels, tmp_path):
-    here, builds, _ = gpu
-    work = work_of(asked(config, kernels, "launch_limits"), kernels, here, config, tmp_path, builds)
+def test_launch_limits_on_a_gpu(gpu, built_kernels, config, kernels, tmp_path):
+    work = work_of(asked(config, kernels, "launch_limits"), kernels, gpu, config, tmp_path, built_kernels[0])
     rows, facts = METHODS["launch_limits"].run(work)
     assert list(facts.outcome) == ["launched", "launched", "refused", "refused"] + 2 * ["launched", "refused"]
     # The first is CUDA's name before 13, the second its name since 13 (seen on an H200: cudaLaunchKernel and nvcc).
@@ -521,11 +518,10 @@ def test_launch_limits_on_a_gpu(gpu, config, kernels, tmp_path):
 
 
 @pytest.mark.gpu(alone=True)
-def test_cold_start_on_a_gpu(gpu, config, kernels, monkeypatch, tmp_path):
-    here, builds, _ = gpu
+def test_cold_start_on_a_gpu(gpu, built_kernels, config, kernels, monkeypatch, tmp_path):
     monkeypatch.setattr(cold_start, "REPEATS", 1)
-    jobs = work_of(asked(config, kernels, "cold_start"), kernels, here, config, tmp_path, builds).jobs()
-    facts = columns.frame(cold_start.calls(jobs, here, config["seed"]), "cold_start")
+    jobs = work_of(asked(config, kernels, "cold_start"), kernels, gpu, config, tmp_path, built_kernels[0]).jobs()
+    facts = columns.frame(cold_start.calls(jobs, gpu, config["seed"]), "cold_start")
     assert set(facts.status) == {"ok"}, facts.message
     assert len(facts) == 2 * (len(cold_start.STEPS) + len(cold_start.STEPS) - 1)  # the context is created once
     assert (facts.ms > 0).all()
@@ -533,7 +529,7 @@ def test_cold_start_on_a_gpu(gpu, config, kernels, monkeypatch, tmp_path):
 
 @pytest.mark.gpu(alone=True)
 def test_bandwidth_on_a_gpu(gpu, config, kernels, tmp_path):
-    _, facts = METHODS["bandwidth"].run(work_of([], kernels, gpu[0], config, tmp_path))
+    _, facts = METHODS["bandwidth"].run(work_of([], kernels, gpu, config, tmp_path))
     known = facts.dropna(subset="datasheet")
     assert (known.measured > 0.3 * known.datasheet).all() and (known.measured < 1.1 * known.datasheet).all()
     assert pd.Series(facts.noise).max() < 0.2

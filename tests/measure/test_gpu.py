@@ -1,4 +1,4 @@
-"""On a real GPU: every kernel is verified and timed, and a point that goes wrong ends only itself."""
+"""On a real GPU: a point that goes wrong ends only itself; launches of every kind, the tuner and energy."""
 
 import dataclasses
 

@@ -76,7 +76,7 @@ def test_every_rung_is_right_on_ragged_shapes_as_it_is_tuned(work, config, kerne
         name for name, kernel in kernels.items() if kernel.path.parent.name == "ladder"
     }
     points = [dataclasses.replace(at, task="t", n=n, p=p, m=m) for n, p, m in RUNG_SHAPES for at in tuned.values()]
-    points.sort(key=lambda at: (at.n, at.p, at.m, at.dtype))  # so that the operands are the same for as long as can be
+    points.sort(key=lambda at: (at.n, at.p, at.m, at.dtype))  # neighbours share their operands
     asked = work(points)
     answers = dict(measure.run_jobs(asked.jobs(), asked.device, asked.config, asked.samples, "screen"))
     rows = columns.frame(list(answers.values()), "measurements", asked.parameters)

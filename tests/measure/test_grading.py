@@ -9,7 +9,7 @@ from builders import work_of
 
 from tilewise import UserError
 from tilewise.explain.grades import grades, spread_of_exponents, summary
-from tilewise.measure import grading, models, probe, tensor_core
+from tilewise.measure import grading, models, tensor_core
 from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, WIDE, Grade, Reference
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.grading import cases
@@ -227,8 +227,7 @@ def test_the_slowest_test_is_known_by_its_share_of_the_librarys_rate():
 
 
 @pytest.mark.gpu
-def test_claims_hold_on_a_gpu_and_special_numbers_are_sgemms(config, kernels, tmp_path, built_for_gpu):
-    gpu = probe.capture("here", "gpu")
+def test_claims_hold_on_a_gpu_and_special_numbers_are_sgemms(gpu, config, kernels, tmp_path, built_for_gpu):
     wanted = [at for at in expand(config, kernels, "grading") if at.kernel in (*CLAIMS, "cublas", "double_from_int8")]
     wanted = [at for at in wanted if dict(at.parameters).get("moduli", 15) == 15]
     work = work_of(wanted, kernels, gpu, config, tmp_path, built_for_gpu(wanted, kernels, gpu))
@@ -252,7 +251,7 @@ def test_denormals_are_denormals_on_a_gpu():
 
 
 @pytest.mark.gpu
-def test_500_random_operands_on_a_gpu(config, kernels, tmp_path, built_for_gpu):
+def test_500_random_operands_on_a_gpu(gpu, config, kernels, tmp_path, built_for_gpu):
     """Never NaN where SGEMM is finite, never above float's rounding bound; a failure prints the kinds and the seed."""
     import cupy
     from test_by_need import KINDS
@@ -260,7 +259,6 @@ def test_500_random_operands_on_a_gpu(config, kernels, tmp_path, built_for_gpu):
 
     from tilewise.measure.backends import Setting, open_backend
 
-    gpu = probe.capture("here", "gpu")
     rng = np.random.default_rng()
     shapes = [(263, 2, 521), (1021, 33, 259), (300, 200, 520), (512, 1024, 384), (997, 1009, 1013)]
     chosen = {"tile_m": 192, "stages": 4, "band": 16, "exact_m": 256}

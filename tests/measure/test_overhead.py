@@ -10,7 +10,6 @@ from builders import work_of
 from snakemake.utils import update_config
 
 from tilewise import ROOT
-from tilewise.measure import probe
 from tilewise.measure.methods import METHODS, overhead
 from tilewise.rules import Study
 from tilewise.study import columns
@@ -70,10 +69,9 @@ def test_every_config_of_the_repository_measures_it(config, name):
 
 
 @pytest.mark.gpu(alone=True)
-def test_the_overhead_of_this_gpu_is_some_microseconds(tmp_path, config, kernels):
-    here = probe.capture("here", "gpu")
+def test_the_overhead_of_this_gpu_is_some_microseconds(tmp_path, gpu, config, kernels):
     short = config | {"timing": config["timing"] | {"min_time_s": 0.05, "timeout_s": 2}}
-    work = work_of([], kernels, here, short, tmp_path)
+    work = work_of([], kernels, gpu, short, tmp_path)
     first, second = (METHODS["overhead"].run(work)[1].iloc[0] for _ in range(2))
     for row in (first, second):
         assert row.status == "ok", row.message

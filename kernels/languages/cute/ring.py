@@ -22,6 +22,13 @@ def ring(element, tile_n, tile_m, band, stages):
     tile = (tile_n, tile_m, _K)
     groups = tile_n // 64
 
+    def fetch(full, fill, *copies):
+        """Start the copies of a stage; the caller advances `fill`, which a loop has to see."""
+        full.producer_acquire(fill)
+        arrived = full.producer_get_barrier(fill)
+        for copy, parts, to in copies:
+            cute.copy(copy, parts[(None, fill.count)], to[(None, fill.index)], tma_bar_ptr=arrived)
+
     @cute.kernel
     def kernel(
         copy_a: cute.CopyAtom,
@@ -67,6 +74,7 @@ def ring(element, tile_n, tile_m, band, stages):
         to_stage_b, parts_b = cpasync.tma_partition(
             copy_b, 0, whole, cute.group_modes(tiles_b, 0, 2), cute.group_modes(from_b, 0, 2)
         )
+        copies = (copy_a, parts_a, to_stage_a), (copy_b, parts_b, to_stage_b)
         group = mma.get_slice(cute.arch.make_warp_uniform(thread // 128) * 128)
         left = mma.make_fragment_A(group.partition_A(tiles_a))
         right = mma.make_fragment_B(group.partition_B(tiles_b))
@@ -79,10 +87,7 @@ def ring(element, tile_n, tile_m, band, stages):
         free = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, stages)
         if warp == 0:
             for _ in cutlass.range(cutlass.min(stages, steps), unroll=1):
-                full.producer_acquire(fill)
-                arrived = full.producer_get_barrier(fill)
-                cute.copy(copy_a, parts_a[(None, fill.count)], to_stage_a[(None, fill.index)], tma_bar_ptr=arrived)
-                cute.copy(copy_b, parts_b[(None, fill.count)], to_stage_b[(None, fill.index)], tma_bar_ptr=arrived)
+                fetch(full, fill, *copies)
                 fill.advance()
 
         sums.fill(0)
@@ -100,10 +105,7 @@ def ring(element, tile_n, tile_m, band, stages):
                 full.consumer_release(free)
                 free.advance()
                 if warp == 0 and fill.count < steps:
-                    full.producer_acquire(fill)
-                    arrived = full.producer_get_barrier(fill)
-                    cute.copy(copy_a, parts_a[(None, fill.count)], to_stage_a[(None, fill.index)], tma_bar_ptr=arrived)
-                    cute.copy(copy_b, parts_b[(None, fill.count)], to_stage_b[(None, fill.index)], tma_bar_ptr=arrived)
+                    fetch(full, fill, *copies)
                     fill.advance()
         warpgroup.wait_group(0)
 
