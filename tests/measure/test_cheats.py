@@ -188,9 +188,11 @@ def test_surprises_are_few_and_differ():
         *runs, last, very_last = at.spoiled[1:]
         assert (last, very_last) == ((5000 + 300, True), (5000 + 301, False))
         assert 8 < len(runs) < 30 and at.marked <= len(runs) + 1
+        if len(runs) % 2:  # nothing waits before a batch's first run, but something does before its second
+            assert runs.pop() == (5000, True)
         pairs = list(zip(runs[::2], runs[1::2]))
         assert all(second == (first[0] + 1, False) and first[1] for first, second in pairs)
-        assert 2 <= runs[0][0] <= 4 and len(runs) % 2 == 0
+        assert 2 <= runs[0][0] <= 4
         found.append((tuple(runs), at.seen[1]))
     assert len({runs for runs, _ in found}) > 5 and {number for _, number in found} == {0, 1}
     short = Played(honest)
