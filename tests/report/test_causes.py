@@ -604,7 +604,7 @@ def test_power_limits_the_products_on_tensor_cores(recorded):
     past = section(recorded, "report/04-past-the-peak.md")
     [half] = points(task="float_accuracy", kernel="float_from_half", n=8192, p=8192, m=8192).to_dict("records")
     assert f"its clock was {half['sm_clock_mhz']:,.0f} MHz of 1,980" in past
-    assert f"takes {own:.0f} W, where its limit is 700 W" in past
+    assert f"the board draws {own:.0f} W; its limit is 700 W" in past
     tuned = pd.read_csv(FOLDER / "tune" / "float_from_half.csv")
     best = tuned.loc[(tuned["n"] == 8192) & (tuned["p"] == 8192), "gflops"].max()
     assert f"the best variant reached {digits.rounded(best / 1000)} TFLOP/s" in past

@@ -28,10 +28,6 @@ def with_rows(evidence, rows):
     return dataclasses.replace(evidence, gpu=rows.astype(evidence.gpu.dtypes))
 
 
-def verdicts_of(evidence):
-    return claims.verdicts(claims.load(), evidence)
-
-
 def naive_square(evidence):
     rows = evidence.gpu
     chosen = (rows["task"] == "task1a") & (rows["kernel"] == "naive") & (rows["n"] == 8192) & (rows["p"] == 8192)

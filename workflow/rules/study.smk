@@ -52,7 +52,6 @@ if config["platforms"] == "auto":
 wildcard_constraints:
     platform="|".join(study.platforms),
     task="|".join(study.tasks),
-    kernel="|".join(study.kernels),
 
 
 # What the run holds until its process ends.

@@ -91,14 +91,9 @@ def _rules(row: Mapping[str, Any]) -> str:
     return Rules.OWN if fraction > 1 / LEVEL else Rules.LIBRARY if fraction < LEVEL else Rules.EQUAL
 
 
-def squares(evidence: Evidence) -> pd.DataFrame:
-    """The square products of `at_every_size`."""
-    return cubes(at_every_size(evidence))
-
-
 def size_ranges(evidence: Evidence) -> pd.DataFrame:
     """Per platform and element type, who rules from which size to which, of the squares whose sides divide by 16."""
-    rows = squares(evidence)
+    rows = cubes(at_every_size(evidence))
     rows = rows[rows["friendly"]]
     groups = rows.groupby(["platform", "dtype"], sort=False)["rules"]
     run = groups.transform(lambda column: column.ne(column.shift()).cumsum())

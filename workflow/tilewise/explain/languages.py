@@ -27,7 +27,7 @@ def by_language(evidence: Evidence) -> pd.DataFrame:
         version=pd.Series(
             [_version(evidence, platform, kernel) for platform, kernel in zip(table["platform"], kernels)], dtype="str"
         ),
-        lines=pd.Series([_lines(kernel) for kernel in kernels], dtype="Int64"),
+        lines=pd.Series([lines_of_code(k.files) if k and k.source else None for k in kernels], dtype="Int64"),
     )
     case = ["platform", "dtype", *SHAPE]
     ran = table[(table["language"] == language_of(Kind.CUDA)) & (table["status"] == Status.OK)]
@@ -45,7 +45,3 @@ def language_of(kind: Kind) -> str:
 def _version(evidence, platform, kernel):
     language = VENDOR.languages.get(kernel.kind) if kernel else None
     return evidence.device(platform).versions.get(language.package, "") if language else ""
-
-
-def _lines(kernel):
-    return lines_of_code(kernel.files) if kernel and kernel.source else None

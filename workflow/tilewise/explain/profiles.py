@@ -103,10 +103,10 @@ def profiled(evidence: Evidence) -> pd.DataFrame:
     return rows.sort_values(["platform", "place"], kind="stable", ignore_index=True).drop(columns=["place", "work"])
 
 
-def _waits(row: Mapping[str, Any], most: int = 3) -> str:
-    """The states in which most of a scheduler's warps wait, with how many of them do."""
+def _waits(row: Mapping[str, Any]) -> str:
+    """The three states in which most of a scheduler's warps wait, with how many of them do."""
     found = {name: row[f"stall_{name}"] for name in WAITS if not pd.isna(row[f"stall_{name}"])}
-    first = sorted(found, key=lambda name: -found[name])[:most]
+    first = sorted(found, key=lambda name: -found[name])[:3]
     return ", ".join(
         f"{columns.heading(f'stall_{name}')} {rounded(found[name])}" for name in first if found[name] >= 0.05
     )

@@ -57,7 +57,7 @@ def between_runs(evidence: Evidence) -> pd.DataFrame:
 
 
 def between_cards(evidence: Evidence) -> pd.DataFrame:
-    """How far the times of a point are apart that several cards measured: one row per GPU and element type.
+    """How far apart the times of a point are if several cards measured it: one row per GPU and element type.
 
     `points` counts them, `most_cards` is the largest number of cards of a point, cards_percent is the largest distance,
     kernel and shape are those of its point.

@@ -14,7 +14,7 @@ import numpy as np
 
 #: The largest numbers up to 256 that are pairwise coprime.
 MODULI = (256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199, 197, 193, 191, 181)
-#: Of k: what is measured together for a norm.
+#: How many steps of k are measured together for a norm.
 CHUNK = 256
 #: Bits of an element where a norm is taken, and where a product of bytes bounds the sums.
 SIZE_BITS, BOUND_BITS = 16, 6

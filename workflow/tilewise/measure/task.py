@@ -167,7 +167,7 @@ def run_remembered(
 
 
 def by_operands(job: Job) -> tuple:
-    """Sorts jobs so that those come in a row that share their operands, which are made once for all of them."""
+    """Sorts jobs so that those that share operands follow each other: the operands are then made once for all."""
     point = job.point
     return point.multiply_adds, point.batch, point.dtype, point.n, point.p, point.m, point.kernel
 

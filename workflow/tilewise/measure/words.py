@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewise.study.status import RIGHT, Status
 
-#: How the message of a CPU loop begins that would take longer than the config grants: no fault of the loop.
+#: How the message begins if a CPU loop would take longer than the config allows, which is no fault of the loop.
 BEYOND_BUDGET = "would take about"
 
 

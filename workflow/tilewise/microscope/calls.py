@@ -150,26 +150,40 @@ def trace(
     library = source if isinstance(source, Library) else build(source, *names)
     if calls is None or isinstance(calls, str):
         calls = [Call(names[0] if names else library.instance(None), grid, block, None, shared, cluster, cooperative)]
-    told = _flat(arguments or {})
-    read = {
-        name: given(name, value, Path(folder), SEED, lambda: library.layouts.structs) for name, value in told.items()
-    }
-    values = gathered(read, lambda: library.types(calls))
     tracer = Tracer(library.path, library.source, limit)
-    pointed, pointers = _set_variables(library, tracer, _flat(variables or {}), Path(folder))
+    told = _flat(arguments or {})
+    program = program_of(library, tracer, calls, told, variables or {}, expect or {}, tolerance, Path(folder))
+    row, faults = tracer.trace(program)
+    point = {
+        "launches": [_shown(launch) for launch in program.launches],
+        "arguments": {name: str(value) for name, value in told.items() if isinstance(value, str | int | float)},
+    }
+    return Report(program.label, point, row, faults, tracer.results)
+
+
+def program_of(
+    library: Library,
+    tracer: Tracer,
+    calls: Sequence[Call],
+    arguments: Mapping[str, Any],
+    variables: Mapping[str, Any],
+    expect: Mapping[str, Any],
+    tolerance: float,
+    folder: Path,
+) -> "Given":
+    """The program that some calls are with what they are given, as of `trace`, which says what is raised."""
+    told = _flat(arguments)
+    read = {name: given(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()}
+    values = gathered(read, lambda: library.types(calls))
+    pointed, pointers = _set_variables(library, tracer, _flat(variables), folder)
     launches = [_launch(library, tracer, call, values) for call in calls]
     _refuse_unused(library, calls, values)
     if twice := values.keys() & pointed.keys():
         raise UserError(f"variable {min(twice)}: a parameter has this name, too; give one of them another")
     values |= pointed
-    program = Given(_title(launches), launches, values, _expected(expect or {}, values, Path(folder)), tolerance)
+    program = Given(_title(launches), launches, values, _expected(expect, values, folder), tolerance)
     program.pointers_in_variables = pointers
-    row, faults = tracer.trace(program)
-    point = {
-        "launches": [_shown(launch) for launch in launches],
-        "arguments": {name: str(value) for name, value in told.items() if isinstance(value, str | int | float)},
-    }
-    return Report(program.label, point, row, faults, tracer.results)
+    return program
 
 
 class Given(Program):

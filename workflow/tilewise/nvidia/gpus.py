@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tilewise import UserError
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
-_ASKED = "index,uuid,name,compute_cap,driver_version,mig.mode.current"
+_ASKED = "index,uuid,name,driver_version,mig.mode.current"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class Gpu:
     index: int
     uuid: str
     name: str
-    capability: str
     driver: str
     divided: bool
 
@@ -59,8 +58,8 @@ def installed() -> list[Gpu]:
         return []
     lines = answer.stdout.splitlines() if answer.returncode == 0 else []
     found = []
-    for index, uuid, name, capability, driver, mig in ([cell.strip() for cell in line.split(",")] for line in lines):
-        found.append(Gpu(int(index), uuid, name, capability, driver, mig == "Enabled"))
+    for index, uuid, name, driver, mig in ([cell.strip() for cell in line.split(",")] for line in lines):
+        found.append(Gpu(int(index), uuid, name, driver, mig == "Enabled"))
     return found
 
 

@@ -55,16 +55,23 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
     Returns the cubin and its entry for `build`: symbol, registers, static shared bytes and spill bytes.
     Raises UserError with the compiler's first error.
     """
+    return cubin_of(kernel.path, str(kernel.source), instance, architecture(kernel, capability))
+
+
+def cubin_of(path: Path, name: str, instance: str, arch: str) -> tuple[bytes, dict[str, Any]]:
+    """Compile one instance of a CUDA file for a target such as "sm_90"; returns and raises as `compile_cubin`.
+
+    `name` is what line numbers in the machine code are of.
+    """
     compiler()
     from cuda.core import Program, ProgramOptions
 
-    arch = architecture(kernel, capability)
-    folders = [kernel.path.parent, INCLUDE, HOST_HEADERS, *_toolkit()]
+    folders = [path.parent, INCLUDE, HOST_HEADERS, *_toolkit()]
     # NVRTC keeps what it compiled if there is a driver; but then its log says nothing of registers.
     options = ProgramOptions(
         arch=arch,
         std=STANDARD,
-        name=kernel.source,
+        name=name,
         include_path=[str(folder) for folder in folders],
         pre_include="cuda_runtime.h",  # as nvcc does, unasked
         ptxas_options=["-v"],
@@ -73,16 +80,16 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
     )
     log = io.StringIO()
     try:
-        program = Program(code_of(kernel.path), "c++", options)
+        program = Program(code_of(path), "c++", options)
         code = program.compile("cubin", name_expressions=(instance,), logs=log)
     except Exception as error:  # cuda.core wraps NVRTC's log into exceptions of several classes
-        raise UserError(f"{kernel.path}: {instance} does not compile for {arch}: {_first_error(str(error))}") from None
+        raise UserError(f"{path}: {instance} does not compile for {arch}: {_first_error(str(error))}") from None
     serialised = SERIALISED.search(log.getvalue())
     if serialised:
-        raise UserError(f"{kernel.path}: {instance} for {arch}: {serialised[0].strip()}")
+        raise UserError(f"{path}: {instance} for {arch}: {serialised[0].strip()}")
     symbol = code.symbol_mapping[instance]
-    name = symbol.decode() if isinstance(symbol, bytes) else symbol
-    return bytes(code.code), {"symbol": name} | _resources(log.getvalue(), name)
+    mangled = symbol.decode() if isinstance(symbol, bytes) else symbol
+    return bytes(code.code), {"symbol": mangled} | _resources(log.getvalue(), mangled)
 
 
 def assembled(ptx: str, arch: str) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tilewise.study.device import REGISTER_UNIT
+from tilewise.study.expressions import ceil_div
 
 #: The registers lie in four separate parts of the multiprocessor.
 REGISTER_PARTS = 4
@@ -30,15 +31,15 @@ def occupancy(threads, registers, shared_bytes, limits, capability):
     hold the block, there are no active blocks.
     """
     warp = limits["warp_size"]
-    warps = _units(threads, warp)
-    registers_per_warp = _units(registers * warp, REGISTER_UNIT) * REGISTER_UNIT
+    warps = ceil_div(threads, warp)
+    registers_per_warp = ceil_div(registers * warp, REGISTER_UNIT) * REGISTER_UNIT
     per_part = limits["registers_per_sm"] // REGISTER_PARTS
     # The warps of a block, spread evenly over all parts, must fit into the registers.
     fits = registers <= MAX_REGISTERS_PER_THREAD and (
-        registers_per_warp * _units(warps, REGISTER_PARTS) * REGISTER_PARTS <= limits["registers_per_sm"]
+        registers_per_warp * ceil_div(warps, REGISTER_PARTS) * REGISTER_PARTS <= limits["registers_per_sm"]
     )
-    unit = shared_unit(capability)
-    shared = _units(shared_bytes + limits["reserved_shared_bytes_per_block"], unit) * unit
+    unit = 128 if int(capability.split(".")[0]) >= 8 else 256  # in which a block gets shared memory
+    shared = ceil_div(shared_bytes + limits["reserved_shared_bytes_per_block"], unit) * unit
     allowed = {
         "threads": limits["threads_per_sm"] // warp // warps if threads <= limits["max_threads_per_block"] else 0,
         "registers": _per(per_part, registers_per_warp) * REGISTER_PARTS // warps if fits else 0,
@@ -50,16 +51,6 @@ def occupancy(threads, registers, shared_bytes, limits, capability):
     limiter = min(allowed, key=allowed.get)
     blocks = allowed[limiter]
     return Occupancy(blocks, blocks * warps / (limits["threads_per_sm"] // warp), limiter)
-
-
-def shared_unit(capability):
-    """A block gets shared memory in units of this many bytes: 128 from compute capability 8.0 on, 256 before."""
-    return 128 if int(capability.split(".")[0]) >= 8 else 256
-
-
-def _units(amount, unit):
-    """How many units are needed to hold the amount."""
-    return -(-amount // unit)
 
 
 def _per(amount, share):

@@ -24,8 +24,8 @@ _TEXTS = [name for name, column in columns.COLUMNS.items() if column.type == "te
 def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
     """Make the recorded run `into`/<platform> of results/<platform>; returns it with what a check says of it.
 
-    If that is anything, nothing is recorded. An older recorded run of the platform is replaced. Raises UserError if
-    `source` is no run.
+    If the check finds anything, nothing is recorded. An older recorded run of the platform is replaced. Raises
+    UserError if `source` is no run.
     """
     refuse_no_run(source)
     source, target = source.resolve(), into / source.resolve().name
@@ -38,18 +38,13 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
         samples.pack(source / "samples", made)
         found = check.check(made)
         if found:
-            return target, [_elsewhere(each, made, source) for each in found]
+            return target, [Finding(each.check, each.says.replace(str(made), str(source))) for each in found]
         (made / entry.README).write_text(entry.text(made, load_platform(made, recorded=True)))
         crate.write(made)
         if target.exists():
             shutil.rmtree(target)
         made.rename(target)
     return target, []
-
-
-def _elsewhere(found: Finding, made: Path, source: Path) -> Finding:
-    """A finding about the copy that was made, as one about its source."""
-    return Finding(found.check, found.says.replace(str(made), str(source)))
 
 
 def _copy(source: Path, made: Path) -> None:

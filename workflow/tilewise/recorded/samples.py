@@ -12,23 +12,21 @@ ARCHIVE, DIGEST = "samples.tar.xz", "samples.sha256"
 KINDS = (".json", ".bin")
 
 
-def pack(source: Path, folder: Path) -> str:
-    """Write the archive of the samples in `source` and its hash into `folder`; returns the hash, "" without samples.
+def pack(source: Path, folder: Path) -> None:
+    """Write the archive of the samples in `source`, if there are any, and its hash into `folder`.
 
     The same samples make the same bytes: the archive has no owners and no times.
     """
     paths = sorted(path for path in source.rglob("*") if path.suffix in KINDS and path.is_file())
     if not paths:
-        return ""
+        return
     with replacing(folder / ARCHIVE) as temporary, tarfile.open(temporary, "w:xz", preset=6) as archive:
         for path in paths:
             info = tarfile.TarInfo(f"samples/{path.relative_to(source)}")
             info.size = path.stat().st_size
             with path.open("rb") as file:
                 archive.addfile(info, file)
-    found = _sha256(folder / ARCHIVE)
-    (folder / DIGEST).write_text(f"{found}  {ARCHIVE}\n")  # as `sha256sum --check` reads it
-    return found
+    (folder / DIGEST).write_text(f"{_sha256(folder / ARCHIVE)}  {ARCHIVE}\n")  # as `sha256sum --check` reads it
 
 
 def damage(folder: Path) -> Iterator[str]:

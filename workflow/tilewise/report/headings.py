@@ -86,13 +86,11 @@ def layouts() -> dict[str, Layout]:
     return load()
 
 
-def of(layout: str | Headings | None, table: pd.DataFrame, brief: bool = False) -> Headings:
-    """The columns to show of a table: `layout` is a name in tables.yaml, headings as they are, or None for all."""
+def of(layout: str | None, table: pd.DataFrame, brief: bool = False) -> Headings:
+    """The columns to show of a table: `layout` is a name in tables.yaml, or None for all."""
     if layout is None:
         return {name: ("", name) for name in table}
-    if isinstance(layout, str):
-        return layouts()[layout].of(table, brief)
-    return {name: heads for name, heads in layout.items() if name in table}
+    return layouts()[layout].of(table, brief)
 
 
 def claims(evidence: Evidence) -> Headings:

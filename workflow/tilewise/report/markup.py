@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
@@ -194,7 +193,7 @@ def own_rows(table: pd.DataFrame, evidence: Evidence) -> pd.Series:
 
 def table_html(
     table: pd.DataFrame,
-    layout: str | headings.Headings | None,
+    layout: str | None,
     caption: str,
     evidence: Evidence | None = None,
     hide: Collection[str] = (),
@@ -203,10 +202,10 @@ def table_html(
 ) -> str:
     """A table as HTML with its number and caption; if it is long, the rows that matter, then all of them in a fold.
 
-    `layout` is the name of one in tables.yaml, or the columns with their headings, or None for all columns of the
-    table. `caption` is HTML that begins with a title in <b>. A platform column with a single platform and columns
-    without any entry are left out. What a machine without a GPU says of the GPU's kernels is in the fold only. `name`
-    is that of the anchor and of the CSV file (default: from the title).
+    `layout` is the name of one in tables.yaml, or None for all columns of the table. `caption` is HTML that begins with
+    a title in <b>. A platform column with a single platform and columns without any entry are left out. What a machine
+    without a GPU says of the GPU's kernels is in the fold only. `name` is that of the anchor and of the CSV file
+    (default: from the title).
     """
     name = name or _name(caption)
     machine = evidence.machine if evidence else lambda platform, kernel: platform
@@ -305,10 +304,9 @@ def missing_html(missing: str, title: str, name: str = "") -> str:
     return f'<p class="none" id="figure-{name or _name(title)}"><b>{html.escape(title)}.</b> {words}</p>'
 
 
-def figure_html(figure: Figure | str, caption: str, name: str = "", number: int | None = None) -> tuple[str, str, str]:
-    """HTML of a Matplotlib figure, or of what `figures.svg` made of it; its name; the drawing alone."""
+def figure_html(drawing: str, caption: str, name: str, number: int) -> tuple[str, str, str]:
+    """HTML of a figure that `figures.svg` made; its name; the drawing alone."""
     name = name or _name(caption)
-    drawing = figure if isinstance(figure, str) else figures.svg(figure)
     drawing = figures.inline(drawing, name, _words(_title_of(caption)), _words(caption))
     return _framed(drawing, caption, name, number), name, drawing
 

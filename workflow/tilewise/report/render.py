@@ -77,7 +77,7 @@ class Page:
 
     def _asked(self, platforms: Iterable[Platform], tasks: tuple[str, ...]) -> list[Machine]:
         evidence = self.evidence.of(*tasks) if tasks else self.evidence
-        return [Machine(evidence, each, self.evidence.names) for each in platforms]
+        return [Machine(evidence, each) for each in platforms]
 
     def has(self, name: str) -> bool:
         """Whether something is to be shown: a task of the config, or rows of a table of the evidence or of TABLES."""
@@ -313,7 +313,7 @@ class Page:
         gpu = next(each for each in self.evidence.gpus if each.name == row["platform"])
         same = rungs[(rungs["platform"] == row["platform"]) & (rungs["dtype"] == row["dtype"])]
         last = same[same["kernel"] == row["before"]]
-        machine = Machine(self.evidence, gpu, self.evidence.names, same)
+        machine = Machine(self.evidence, gpu, same)
         return caller(Row(row), Row(last.iloc[0] if len(last) else pd.Series()), machine)
 
     # ---- From pieces to the page -------------------------------------------------------------------------------------

@@ -232,13 +232,12 @@ def beside_limits(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     found = []
     for (platform, dtype), part in groups:
         gpu = next(gpu.device.gpu for gpu in evidence.gpus if gpu.name == platform)
-        roofs = evidence.facts["bandwidth"]
-        roofs = roofs[(roofs["platform"] == platform) & (roofs["dtype"] == dtype)].groupby("quantity")["measured"].max()
+        roofs = evidence.roofs(platform)
         mma = part.loc[~part["anchor"], "multiply_add"].fillna("").str.contains("MMA").any()
         limits = {
             "library": part.loc[part["anchor"], "gflops"].max(),
-            "alone": roofs.get("multiply_add_rate"),
-            "tensor": roofs.get("tensor_rate") if mma else None,
+            "alone": roofs.get(("multiply_add_rate", dtype)),
+            "tensor": roofs.get(("tensor_rate", dtype)) if mma else None,
             "peak": (gpu["peak_gflops"] or {}).get(dtype),
         }
         limits = {name: np.nan if rate is None else rate / 1000 for name, rate in limits.items()}

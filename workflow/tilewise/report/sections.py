@@ -237,11 +237,9 @@ class Row:
 class Machine:
     """A platform that sentences ask: `gpu.time(kernel="naive")`. It has the functions of claims, without ranges."""
 
-    def __init__(
-        self, evidence: Evidence, platform: Platform, names: Mapping[str, str], rungs: pd.DataFrame | None = None
-    ) -> None:
+    def __init__(self, evidence: Evidence, platform: Platform, rungs: pd.DataFrame | None = None) -> None:
         self._functions = ClaimsMachine(evidence, platform).functions()
-        self._name, self._rungs = names[platform.name], rungs
+        self._name, self._rungs = evidence.names[platform.name], rungs
         self.cpu = platform.device.cpu["name"]
         self.name, self.device = platform.name, Row(platform.device.gpu or {})
         self._peaks = (platform.device.gpu or {}).get("peak_gflops") or {}

@@ -36,11 +36,9 @@ def roofline(rows: pd.DataFrame, spec: Spec, evidence: Evidence) -> Figure:
     for axis, part in parts:
         platform = part["platform"].iloc[0]
         gpu = next(gpu.device.gpu for gpu in evidence.gpus if gpu.name == platform)
-        measured = evidence.facts["bandwidth"]
-        measured = measured[(measured["platform"] == platform) & measured["measured"].notna()]
-        roofs = measured.set_index("quantity")["measured"]
-        speeds = {"memory": roofs.get("memory_bandwidth", gpu["memory_bandwidth_gb_s"])}
-        speeds |= {f"L{level}": roofs[f"l{level}_bandwidth"] for level in (2, 1) if f"l{level}_bandwidth" in roofs}
+        roofs = evidence.roofs(platform)
+        speeds = {"memory": roofs.get(("memory_bandwidth", "float"), gpu["memory_bandwidth_gb_s"])}
+        speeds |= {f"L{n}": roofs[f"l{n}_bandwidth", "float"] for n in (2, 1) if (f"l{n}_bandwidth", "float") in roofs}
         speeds = {name: speed / 1000 for name, speed in speeds.items()}  # in TB/s
         # If the peak is not known, the memory's roof extends over all points.
         peak = ((gpu["peak_gflops"] or {}).get("float") or 0) / 1000

@@ -22,8 +22,8 @@ REGISTER_UNIT = 256
 DEFAULT_SHARED_BYTES = 48 * 1024
 
 #: Limits of the emulated device, those of compute capability 9.0: threads, bytes, blocks along x, y, z,
-#: multiprocessors. Of the last it has few, so that a kernel with as many blocks as multiprocessors gives each of them
-#: several tiles.
+#: multiprocessors. It has few multiprocessors, so that a kernel with as many blocks as multiprocessors gives each of
+#: them several tiles.
 EMULATED_LIMITS: dict[str, Any] = {
     "sms": 4,
     "max_threads_per_block": MAX_THREADS_PER_BLOCK,

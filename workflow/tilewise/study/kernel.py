@@ -75,8 +75,8 @@ class Kernel:
     """One entry of the registry; the registry's head explains the fields.
 
     The methods raise UserError, with the place in the registry, for an expression that cannot be evaluated or gives
-    what no launch can have. `tuned` is the
-    kernel's part of tuned.yaml: choices by GPU, element type and class of shapes.
+    what no launch can have. `tuned` is the kernel's part of tuned.yaml: choices by GPU, element type and class of
+    shapes.
     """
 
     name: str
@@ -210,8 +210,7 @@ class Kernel:
 
     def _at(self, point: Point, of_device: Mapping[str, int] | None = None) -> "_Values":
         """The kernel's expressions at a point; with `of_device`, those that may use the device's numbers."""
-        place = f"{self.folder / 'registry.yaml'}: {self.name}"
-        return _Values(place, point, {**(of_device or {}), **self.variables(point)})
+        return _Values(self, point, {**(of_device or {}), **self.variables(point)})
 
     def _serving(self, values: "_Values") -> list[tuple[str, LaunchEntry]]:
         found = [(key, entry) for key, entry in self.entries() if values.value(f"{key}when", entry.when)]
@@ -232,11 +231,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class _Values:
-    """The expressions of an entry at one point: `place` is the entry's in messages, `names` what they may use."""
+    """The expressions of a kernel's entry at one point; `names` is what they may use."""
 
-    place: str
+    kernel: Kernel
     point: Point
     names: Mapping[str, int]
+
+    @property
+    def place(self) -> str:
+        """The entry's place in messages."""
+        return f"{self.kernel.folder / 'registry.yaml'}: {self.kernel.name}"
 
     def value(self, key: str, expression: Any) -> Any:
         """The value of an expression. Raises UserError with its place."""

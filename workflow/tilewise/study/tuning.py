@@ -51,10 +51,8 @@ def load(folder: Path | str, checked: bool = False) -> Choices:
     """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed, unless it
     was `checked`."""
     path = Path(folder) / TUNED
-    if not path.is_file():
-        return {}
-    found = read_yaml(path)
-    if found is None:  # nothing but comments
+    found = read_yaml(path) if path.is_file() else None
+    if found is None:  # there is no file, or nothing but comments
         return {}
     if not checked:
         validate(found, "tuned", path)

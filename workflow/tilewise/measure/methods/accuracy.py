@@ -151,7 +151,7 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda 
                 rows += [job.row | _about(job, kind, by) for job in same if job not in built]
                 continue
             for job in same:
-                run = functools.partial(_row, job, kind, by, A, B, sgemm, looped)
+                run = functools.partial(_row, job, by, A, B, sgemm, looped)
                 rows.append(or_failed(job, run) | _about(job, kind, by))
     return rows
 
@@ -167,7 +167,7 @@ def _on_host(matrix: Any) -> np.ndarray:
     return matrix if isinstance(matrix, np.ndarray) else matrix.get()
 
 
-def _row(job: Job, kind: str, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, looped: np.ndarray | None) -> Row:
+def _row(job: Job, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, looped: np.ndarray | None) -> Row:
     if by.origin == Origin.MEASURED and job.row["status"] in NOT_BUILT:
         C, row = None, job.row
     else:

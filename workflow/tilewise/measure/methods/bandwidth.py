@@ -274,6 +274,6 @@ def _timed(probe: Probe, dtype: str, work: Work, job: Callable[..., Job]) -> Row
     }
 
 
-def _steps(gflops: float | None, seconds: float = 0.005) -> int:
-    """Length of the chains with which 4096 x 4096 threads take about so long; a short one if no rate is known."""
-    return 64 if gflops is None else max(16, round(gflops * 1e9 * seconds / (16 * 4096**2)))
+def _steps(gflops: float | None) -> int:
+    """Length of the chains with which 4096 x 4096 threads take about 5 ms; a short one if no rate is known."""
+    return 64 if gflops is None else max(16, round(gflops * 5e6 / (16 * 4096**2)))
