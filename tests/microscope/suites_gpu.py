@@ -1,0 +1,163 @@
+"""Run the kernels of suites.py on a GPU under the four tools of compute-sanitizer and print a table for docs/suites.md.
+
+`python tests/microscope/suites_gpu.py FOLDER LOG` takes the same clones. What a tool says of a kernel is a line of LOG
+at once, and what LOG holds is not run again: a run that was stopped goes on. Of Indigo's graphs it takes one.
+"""
+
+import argparse
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from suites import BESIDE, CLEAN, FALSE, INDIGO, NAMED, NOT_RUN, SUITES, Case, Outcome, Run, traced
+
+from tilewise import UserError
+from tilewise.microscope import build
+from tilewise.microscope.calls import Library, program_of
+from tilewise.microscope.emulator import LaunchError
+from tilewise.microscope.tracer import Tracer
+from tilewise.microscope.values import given
+from tilewise.nvidia.nvrtc import cubin_of
+from tilewise.study.launch import Array, Number
+
+TOOLS = MICROSCOPE, *SANITIZER = "microscope", "memcheck", "racecheck", "synccheck", "initcheck"
+#: Verdicts of a tool. A launch that failed, or did not end in time, was ended without a report.
+REPORTED, FAILED, NO_END = "reported", "failed", "no end"
+GRAPH = f"{INDIGO}, power_law_200n_1000e"
+TIMEOUT_S = 60
+LAUNCHED = Path(__file__).with_name("launched.py")
+
+
+def run_of(case: Case) -> Run:
+    """The one run of a case that is compared; of Indigo that on one graph."""
+    return next(each for each in case.runs if len(case.runs) == 1 or each.row == GRAPH)
+
+
+def judged(case: Case, architecture: str) -> list[dict[str, Any]]:
+    """What the microscope and the tools say of a case, an entry of the log each; one if it does not run, with why."""
+    one = run_of(case)
+    entry = {"suite": one.row, "name": case.name, "faulty": bool(case.kinds)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cu")
+        for name, text in {path.name: case.text, **case.headers}.items():
+            Path(folder, name).write_text(text)
+        try:
+            library = build(path, *dict.fromkeys(call.function for call in one.calls))
+            prepared = Path(folder, "prepared")
+            prepared.write_bytes(pickle.dumps(of_run(library, one, architecture)))
+        except (UserError, LaunchError) as error:
+            return [entry | {"tool": NOT_RUN, "verdict": NOT_RUN, "message": str(error).removeprefix(f"{folder}/")}]
+        own = traced(case, library, one)
+        said = {MICROSCOPE: (verdict_of(own), own.why)} | {tool: watched(prepared, tool) for tool in SANITIZER}
+    return [entry | {"tool": tool, "verdict": found, "message": why} for tool, (found, why) in said.items()]
+
+
+def verdict_of(outcome: Outcome) -> str:
+    """The microscope's verdict as one of a tool; of a faulty kernel, only a fault of the kind of its label counts."""
+    return REPORTED if outcome.column in (NAMED, FALSE, BESIDE) else CLEAN
+
+
+def of_run(library: Library, one: Run, architecture: str) -> tuple:
+    """A run as launched.py takes it: arrays, variables and launches, each with a cubin. Raises UserError."""
+    values = one.given(library) if callable(one.given) else one.given
+    tracer = Tracer(library.path, library.source)
+    program = program_of(library, tracer, one.calls, values, one.variables, {}, 0, Path())
+    arrays = {
+        each.name: (
+            each.bytes,
+            program.first[each.name].tobytes() if each.name in program.first else None,
+            list(program.pointers.get(each.name, ())),
+        )
+        for each in program.operands
+    }
+    variables = {name: given(name, value, Path(), 0).make().tobytes() for name, value in one.variables.items()}
+    launches = []
+    for launch in program.launches:
+        path = library.source.path
+        cubin, entry = cubin_of(path, path.name, launch.instance, architecture)
+        how = launch.grid, launch.block, launch.dynamic_shared_bytes, launch.cooperative
+        launches.append((cubin, entry["symbol"], *how, [packed(argument) for argument in launch.arguments]))
+    return arrays, variables, launches
+
+
+def packed(argument: Any) -> tuple[bytes, list[tuple[int, str]]]:
+    """An argument as bytes, and where in them addresses of arrays are to stand."""
+    if isinstance(argument, Array):
+        return bytes(8), [(0, argument.name)]
+    if isinstance(argument, Number):
+        return bytes(argument.packed()), []
+    return argument.data, list(argument.pointers)
+
+
+def watched(prepared: Path, tool: str) -> tuple[str, str]:
+    """The verdict of one of compute-sanitizer's tools, and its first message."""
+    command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", "--print-limit", "1"]
+    try:
+        done = subprocess.run(
+            [*command, sys.executable, LAUNCHED, prepared], capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return NO_END, ""
+    return verdict(done.stdout, done.returncode, done.stderr)
+
+
+def verdict(said: str, status: int, error: str) -> tuple[str, str]:
+    """The verdict that a tool's output stands for, and its first message."""
+    found = re.search(r"(?:ERROR|RACECHECK) SUMMARY: ([1-9]\d*) ", said)
+    lines = [line.removeprefix("=========").strip() for line in said.splitlines() if line.startswith("=========")]
+    own = [line for line in lines if re.search(r"Error: |Warning: |Invalid |Barrier error|Uninitialized", line)]
+    if found:
+        return REPORTED, own[0] if own else found[0]
+    return (FAILED, error.strip().splitlines()[-1] if error.strip() else "") if status else (CLEAN, "")
+
+
+def table(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Two rows per suite: faulty kernels, of which a tool reports so many, and right ones."""
+    yield f"| kernels | {' | '.join(TOOLS)} | any of the four |"
+    yield f"| --- |{' ---: |' * (len(TOOLS) + 1)}"
+    found: dict[tuple[str, bool], dict[str, dict[str, str]]] = {}
+    for each in entries:
+        kernels = found.setdefault((each["suite"], each["faulty"]), {})
+        kernels.setdefault(each["name"], {})[each["tool"]] = each["verdict"]
+    for (suite, faulty), kernels in found.items():
+        whole = [said for said in kernels.values() if set(said) >= set(TOOLS)]
+        counts = [sum(said[tool] == REPORTED for said in whole) for tool in TOOLS]
+        counts.append(sum(any(said[tool] == REPORTED for tool in SANITIZER) for said in whole))
+        what = f"{len(whole)} faulty, reported" if faulty else f"{len(whole)} right, accused"
+        yield f"| {suite}: {what} | {' | '.join(map(str, counts))} |"
+
+
+def main() -> None:
+    """Run what the log lacks and print the table of what it holds."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="has the clones of the suites")
+    parser.add_argument("log", type=Path, metavar="LOG")
+    parser.add_argument("--suite", nargs="+", choices=SUITES, default=list(SUITES), help="by default all")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="by default one per core")
+    parser.add_argument("--arch", default="sm_90a", help="what to compile for; by default sm_90a")
+    told = parser.parse_args()
+    entries = [json.loads(line) for line in told.log.read_text().splitlines()] if told.log.exists() else []
+    known = {(each["suite"], each["name"]) for each in entries}
+    cases = [case for name in told.suite for case in SUITES[name][2](told.folder / SUITES[name][1].split("/")[1])]
+    runs = [case for case in cases if not case.known or case.known[0] != NOT_RUN]
+    todo = [case for case in runs if (run_of(case).row, case.name) not in known]
+    with ProcessPoolExecutor(told.workers) as workers, told.log.open("a") as log:
+        running = [workers.submit(judged, case, told.arch) for case in todo]
+        for number, done in enumerate(as_completed(running), 1):
+            entries += done.result()
+            log.write("".join(json.dumps(each) + "\n" for each in done.result()))
+            log.flush()
+            print(f"\r{number} of {len(todo)} ", end="", file=sys.stderr, flush=True)
+    print("\n".join(table(entries)))
+
+
+if __name__ == "__main__":
+    main()
