@@ -157,14 +157,13 @@ def test_wide_operands_are_the_wider_the_larger_phi():
 def test_more_moduli_suffice_for_wider_exponents(kernels):
     """As the authors of GEMMul8 found: 15 moduli up to phi = 2, 17 at 3; what is too wide is refused."""
     found = {}
-    for moduli, phi in ((14, 0), (14, 2), (15, 2), (15, 4), (17, 3)):
+    for moduli, phi in ((14, 0), (14, 1), (15, 1), (14, 2), (15, 2), (15, 4), (17, 3)):
         A, B = grading.operands(np, "double", WIDE, 8, 512, 8, 7, phi)
         C = models.multiply(kernels["double_from_int8"], {"moduli": moduli, "accurate": 1}, A, B)
         found[moduli, phi], native = quotients(C, A, B, "double"), quotients(A @ B, A, B, "double")
         assert found[moduli, phi].lost or found[moduli, phi].componentwise < 10 * native.componentwise
-    lost = {case: bool(each.lost) for case, each in found.items()}
-    assert lost == {(14, 0): False, (14, 2): True, (15, 2): False, (15, 4): True, (17, 3): False}
-    assert found[15, 2].componentwise < found[14, 2].componentwise / 3
+    assert [case for case, each in found.items() if each.lost] == [(14, 2), (15, 4)]
+    assert found[15, 1].componentwise < found[14, 1].componentwise / 3
 
 
 def test_the_fourth_test_has_ones_on_its_diagonal_and_a_spread():

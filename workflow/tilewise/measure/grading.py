@@ -71,9 +71,12 @@ def _powers(xp: Any, generator: Any, A: Any, B: Any) -> tuple[Any, Any]:
 
 
 def _wide(xp: Any, dtype: str, generator: Any, shape: tuple[int, int], phi: int) -> Any:
-    """Uniform numbers of both signs times exp(phi x), x normal: how GEMMul8's authors spread exponents."""
+    """Uniform numbers of both signs times exp(phi x), x normal: how GEMMul8's authors spread exponents.
+
+    The last bits of a double's exp depend on the machine, the bits of a float hardly ever do.
+    """
     stored = PRECISIONS[dtype].stored
-    spread = xp.exp(phi * generator.standard_normal(shape, dtype=stored))
+    spread = xp.exp(phi * generator.standard_normal(shape, dtype=stored)).astype(np.float32)
     return (generator.random(shape, dtype=stored) - 0.5).astype(stored) * spread
 
 
