@@ -1,4 +1,7 @@
-"""Launch on a GPU what suites_gpu.py has prepared, in a process that compute-sanitizer watches: `launched.py FILE`."""
+"""Launch on a GPU what suites_gpu.py has prepared, in a process that compute-sanitizer watches: `launched.py FILE`.
+
+Thousands of such processes run; tilewise.nvidia.launcher would load CuPy in each, which takes longer than a launch.
+"""
 
 import ctypes
 import pickle

@@ -59,6 +59,18 @@ class Case:
     #: The column in which it counts if it is not as labelled, and why, where that is known.
     known: tuple[str, str] | None = None
 
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is known that it cannot run."""
+        return self.known is not None and self.known[0] == NOT_RUN
+
+    def built(self, folder: str, runs: Iterable[Run]) -> Library:
+        """What these runs launch, built of the case's files, which are written into a folder. Raises UserError."""
+        path = Path(folder, "kernel.cu")
+        for name, text in {path.name: self.text, **self.headers}.items():
+            Path(folder, name).write_text(text)
+        return build(path, *dict.fromkeys(call.function for each in runs for call in each.calls))
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -71,15 +83,12 @@ class Outcome:
 
 
 def run(case: Case) -> list[Outcome]:
-    """Build a case once and trace its launches, unless it is known that it cannot run."""
-    if case.known and case.known[0] == NOT_RUN:
+    """Build a case once and trace its launches, unless it is left out."""
+    if case.is_left_out:
         return [Outcome(each.row, case.name, *case.known) for each in case.runs]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.cu")
-        for name, text in {path.name: case.text, **case.headers}.items():
-            Path(folder, name).write_text(text)
         try:
-            library = build(path, *dict.fromkeys(call.function for each in case.runs for call in each.calls))
+            library = case.built(folder, case.runs)
         except UserError as error:
             return [refused(case, each, error) for each in case.runs]
         return [traced(case, library, each) for each in case.runs]
@@ -412,18 +421,29 @@ def commit(clone: Path) -> str:
     return told.stdout.strip() or "no clone of git"
 
 
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """A parser of which suites are to run, on how many cores."""
+    made = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
+    made.add_argument("folder", type=Path, metavar="FOLDER", help="has the clones of the suites")
+    made.add_argument("--suite", nargs="+", choices=SUITES, default=list(SUITES), help="by default all")
+    made.add_argument("--workers", type=int, default=os.cpu_count(), help="by default one per core")
+    return made
+
+
+def clone_of(suite: str, folder: Path) -> Path:
+    """The clone of a suite's repository in a folder; the process ends if it is not there."""
+    _, repository, _ = SUITES[suite]
+    clone = folder / repository.split("/")[1]
+    if not clone.is_dir():
+        sys.exit(f"{clone} is not there; clone {repository} of GitHub into it")
+    return clone
+
+
 def main() -> None:
     """Run the suites that are asked for, each on all its kernels, and print what came out."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="has the clones of the suites")
-    parser.add_argument("--suite", nargs="+", choices=SUITES, default=list(SUITES), help="by default all")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="by default one per core")
-    told = parser.parse_args()
+    told = parser(__doc__).parse_args()
     chosen = [SUITES[name] for name in told.suite]
-    clones = {title: told.folder / repository.split("/")[1] for title, repository, _ in chosen}
-    for title, repository, _ in chosen:
-        if not clones[title].is_dir():
-            parser.error(f"{clones[title]} is not there; clone {repository} of GitHub into it")
+    clones = {SUITES[name][0]: clone_of(name, told.folder) for name in told.suite}
     found: list[Outcome] = []
     with ProcessPoolExecutor(told.workers) as workers:
         for title, _, cases_of in chosen:

@@ -4,9 +4,7 @@
 at once, and what LOG holds is not run again: a run that was stopped goes on. Of Indigo's graphs it takes one.
 """
 
-import argparse
 import json
-import os
 import pickle
 import re
 import subprocess
@@ -17,16 +15,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from suites import BESIDE, CLEAN, FALSE, INDIGO, NAMED, NOT_RUN, SUITES, Case, Outcome, Run, traced
+from suites import BESIDE, CLEAN, FALSE, INDIGO, NAMED, NOT_RUN, SUITES, Case, Outcome, Run, clone_of, parser, traced
 
 from tilewise import UserError
-from tilewise.microscope import build
 from tilewise.microscope.calls import Library, program_of
 from tilewise.microscope.emulator import LaunchError
 from tilewise.microscope.tracer import Tracer
-from tilewise.microscope.values import given
 from tilewise.nvidia.nvrtc import cubin_of
-from tilewise.study.launch import Array, Number
+from tilewise.study.launch import Array, Value
 
 TOOLS = MICROSCOPE, *SANITIZER = "microscope", "memcheck", "racecheck", "synccheck", "initcheck"
 #: Verdicts of a tool. A launch that failed, or did not end in time, was ended without a report.
@@ -46,11 +42,8 @@ def judged(case: Case, architecture: str) -> list[dict[str, Any]]:
     one = run_of(case)
     entry = {"suite": one.row, "name": case.name, "faulty": bool(case.kinds)}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "kernel.cu")
-        for name, text in {path.name: case.text, **case.headers}.items():
-            Path(folder, name).write_text(text)
         try:
-            library = build(path, *dict.fromkeys(call.function for call in one.calls))
+            library = case.built(folder, [one])
             prepared = Path(folder, "prepared")
             prepared.write_bytes(pickle.dumps(of_run(library, one, architecture)))
         except (UserError, LaunchError) as error:
@@ -78,7 +71,7 @@ def of_run(library: Library, one: Run, architecture: str) -> tuple:
         )
         for each in program.operands
     }
-    variables = {name: given(name, value, Path(), 0).make().tobytes() for name, value in one.variables.items()}
+    variables = {name: bytes(tracer.emulator.variable(name)) for name in one.variables}
     launches = []
     for launch in program.launches:
         path = library.source.path
@@ -88,12 +81,10 @@ def of_run(library: Library, one: Run, architecture: str) -> tuple:
     return arrays, variables, launches
 
 
-def packed(argument: Any) -> tuple[bytes, list[tuple[int, str]]]:
+def packed(argument: Array | Value) -> tuple[bytes, list[tuple[int, str]]]:
     """An argument as bytes, and where in them addresses of arrays are to stand."""
     if isinstance(argument, Array):
         return bytes(8), [(0, argument.name)]
-    if isinstance(argument, Number):
-        return bytes(argument.packed()), []
     return argument.data, list(argument.pointers)
 
 
@@ -137,18 +128,14 @@ def table(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 def main() -> None:
     """Run what the log lacks and print the table of what it holds."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="has the clones of the suites")
-    parser.add_argument("log", type=Path, metavar="LOG")
-    parser.add_argument("--suite", nargs="+", choices=SUITES, default=list(SUITES), help="by default all")
-    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="by default one per core")
-    parser.add_argument("--arch", default="sm_90a", help="what to compile for; by default sm_90a")
-    told = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("log", type=Path, metavar="LOG")
+    asked.add_argument("--arch", default="sm_90a", help="what to compile for; by default sm_90a")
+    told = asked.parse_args()
     entries = [json.loads(line) for line in told.log.read_text().splitlines()] if told.log.exists() else []
     known = {(each["suite"], each["name"]) for each in entries}
-    cases = [case for name in told.suite for case in SUITES[name][2](told.folder / SUITES[name][1].split("/")[1])]
-    runs = [case for case in cases if not case.known or case.known[0] != NOT_RUN]
-    todo = [case for case in runs if (run_of(case).row, case.name) not in known]
+    cases = [case for name in told.suite for case in SUITES[name][2](clone_of(name, told.folder))]
+    todo = [case for case in cases if not case.is_left_out and (run_of(case).row, case.name) not in known]
     with ProcessPoolExecutor(told.workers) as workers, told.log.open("a") as log:
         running = [workers.submit(judged, case, told.arch) for case in todo]
         for number, done in enumerate(as_completed(running), 1):

@@ -151,12 +151,15 @@ def trace(
     if calls is None or isinstance(calls, str):
         calls = [Call(names[0] if names else library.instance(None), grid, block, None, shared, cluster, cooperative)]
     tracer = Tracer(library.path, library.source, limit)
-    told = _flat(arguments or {})
-    program = program_of(library, tracer, calls, told, variables or {}, expect or {}, tolerance, Path(folder))
+    program = program_of(
+        library, tracer, calls, arguments or {}, variables or {}, expect or {}, tolerance, Path(folder)
+    )
     row, faults = tracer.trace(program)
     point = {
         "launches": [_shown(launch) for launch in program.launches],
-        "arguments": {name: str(value) for name, value in told.items() if isinstance(value, str | int | float)},
+        "arguments": {
+            name: str(value) for name, value in _flat(arguments or {}).items() if isinstance(value, str | int | float)
+        },
     }
     return Report(program.label, point, row, faults, tracer.results)
 
