@@ -17,7 +17,13 @@ from tilewise.report import sections
 pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-VIEWS = {"desktop": (1440, "light"), "tablet": (820, "dark"), "phone": (390, "light"), "dark phone": (390, "dark")}
+VIEWS = {
+    "desktop": (1440, "light"),
+    "laptop": (1280, "light"),
+    "tablet": (820, "dark"),
+    "phone": (390, "light"),
+    "dark phone": (390, "dark"),
+}
 SCROLLS = "!b.closest('.table, pre, body:not(.report) .drawing')"
 
 
