@@ -118,7 +118,7 @@ def table(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
     for each in entries:
         kernels = found.setdefault((each["suite"], each["faulty"]), {})
         kernels.setdefault(each["name"], {})[each["tool"]] = each["verdict"]
-    for (suite, faulty), kernels in found.items():
+    for (suite, faulty), kernels in sorted(found.items()):
         whole = [said for said in kernels.values() if set(said) >= set(TOOLS)]
         counts = [sum(said[tool] == REPORTED for said in whole) for tool in TOOLS]
         counts.append(sum(any(said[tool] == REPORTED for tool in SANITIZER) for said in whole))
@@ -138,11 +138,15 @@ def main() -> None:
     todo = [case for case in cases if not case.is_left_out and (run_of(case).row, case.name) not in known]
     with ProcessPoolExecutor(told.workers) as workers, told.log.open("a") as log:
         running = [workers.submit(judged, case, told.arch) for case in todo]
-        for number, done in enumerate(as_completed(running), 1):
-            entries += done.result()
-            log.write("".join(json.dumps(each) + "\n" for each in done.result()))
-            log.flush()
-            print(f"\r{number} of {len(todo)} ", end="", file=sys.stderr, flush=True)
+        try:
+            for number, done in enumerate(as_completed(running), 1):
+                entries += done.result()
+                log.write("".join(json.dumps(each) + "\n" for each in done.result()))
+                log.flush()
+                print(f"\r{number} of {len(todo)} ", end="", file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            workers.shutdown(cancel_futures=True)
+            sys.exit(f"stopped; {told.log} holds what was run")
     print("\n".join(table(entries)))
 
 
