@@ -57,6 +57,7 @@ NOT_RUN = {
     "pip install --no-deps -e .": "make does so in .ci/run",
     "pytest": "this is it",
     "python tests/microscope/suites.py": "the suites are by others, and not in this repository",
+    "python tests/microscope/suites_gpu.py": "they need a GPU, too",
     "python3 -m venv .venv": "make does so in .ci/run",
     "python3 -m venv validator": "the validator needs a network",
     "snakemake --cores 1 --report": "Snakemake's own",

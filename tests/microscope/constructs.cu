@@ -254,7 +254,7 @@ KERNEL(clean_ptx)
         "selp.b32 t1, 10, 20, p;\nadd.u32 %0, t0, t1;\n}" : "=r"(r) : "r"(lane));
     assert(r == (lane < 16 ? 12 : 21));
     unsigned long long wide;
-    asm("mad.wide.u32 %[to], %[a], %[b], 1;" : [to] "=l"(wide) : [a] "r"(1u << 31), [b] "n"(4));
+    asm("mad.wide.u32 %0, %1, %2, 1;" : "=l"(wide) : "r"(1u << 31), "n"(4));
     assert(wide == (1ull << 33) + 1);
     unsigned low = 0, high = 0;
     asm volatile("mov.b64 {%0, %1}, %2;" : "=r"(low), "=r"(high) : "l"(0x100000002ull));

@@ -1,22 +1,38 @@
 """What the microscope and compute-sanitizer say of the small kernels in this folder, side by side.
 
-report/recorded/sanitizer.csv has a row per kernel and tool; docs/sanitizer.md is made of it. Run as a script, with a
-log of compute-sanitizer or without, this file brings both up to date: see the docstring of `main`.
+report/recorded/sanitizer.csv has a row per kernel and tool; docs/sanitizer.md is made of it. `python sanitizer.py`
+brings the microscope's rows up to date, `python sanitizer.py --gpu` those of compute-sanitizer's tools.
 """
 
+import argparse
 import csv
-import json
+import pickle
 import re
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+
+import numpy as np
+
+from tilewise.measure.job import Job
+from tilewise.microscope.multiplication import Multiplication
+from tilewise.nvidia.nvrtc import cubin_of
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PAGE = ROOT / "report/recorded/sanitizer.csv", ROOT / "docs/sanitizer.md"
-TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+MICROSCOPE, *TOOLS = "microscope", "memcheck", "racecheck", "synccheck", "initcheck"
+TIMEOUT_S = 30
 COLUMNS = ("file", "kernel", "tool", "verdict", "message")
 #: Verdicts of a run: "clean"; "found", with a message of the tool's own; "failed", if CUDA itself ended the launch and
 #: the tool says no more than that; "no end".
 CLEAN, FOUND, FAILED, NO_END = "clean", "found", "failed", "no end"
+#: Lines of a tool before its first message.
+NO_MESSAGE = ("COMPUTE-SANITIZER", "Target application", "ERROR SUMMARY", "RACECHECK SUMMARY")
 #: Kinds of faults that tell nothing of a kernel that computes no product.
 UNINTERESTING = ("incorrect", "order")
 
@@ -88,8 +104,8 @@ def kinds(faults) -> str:
 def recorded(file: str, kernel: str) -> str:
     """What the table has for `kinds`."""
     tools = by_kernel().get((file, kernel))
-    assert tools, f"{kernel} is not in {DATA}; run `PYTHONPATH=workflow python tests/microscope/sanitizer.py`"
-    return tools["microscope"]["verdict"]
+    assert tools, f"{kernel} is not in {DATA}; run `python tests/microscope/sanitizer.py`"
+    return tools[MICROSCOPE]["verdict"]
 
 
 def is_accused(tools: dict[str, dict[str, str]]) -> bool:
@@ -100,7 +116,7 @@ def is_accused(tools: dict[str, dict[str, str]]) -> bool:
 def page() -> str:
     """The text of docs/sanitizer.md."""
     everything = by_kernel()
-    both = {key: tools for key, tools in everything.items() if set(TOOLS) <= set(tools)}
+    both = {key: tools for key, tools in everything.items() if {*TOOLS} <= {*tools}}
     faulty = {key: tools for key, tools in both.items() if not key[1].startswith("clean")}
     clean = {key: tools for key, tools in both.items() if key not in faulty}
     named = [key for key, tools in faulty.items() if any(tools[tool]["verdict"] == FOUND for tool in TOOLS)]
@@ -109,10 +125,10 @@ def page() -> str:
     ]
     failed = [key for key, tools in faulty.items() if key not in named and key not in hang and is_accused(tools)]
     missed = [key for key, tools in faulty.items() if not is_accused(tools)]
-    ours = [tools["microscope"]["verdict"] for tools in faulty.values()]
+    ours = [tools[MICROSCOPE]["verdict"] for tools in faulty.values()]
     seen = len(ours) - ours.count(CLEAN)
     accused = [key for key, tools in clean.items() if is_accused(tools)]
-    false = sum(tools["microscope"]["verdict"] != CLEAN for tools in clean.values())
+    false = sum(tools[MICROSCOPE]["verdict"] != CLEAN for tools in clean.values())
     lines = [
         "# The microscope and compute-sanitizer",
         "",
@@ -149,54 +165,103 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of_log(path: Path) -> dict[tuple[str, str], dict[str, str]]:
-    """Rows by kernel and tool of a log with a JSON object per line: `id` (what, kernel, type, tool), `exit`, `errors`,
-    `summary`."""
-    found = {}
-    for line in path.read_text().splitlines():
-        entry = json.loads(line)
-        what, kernel, _, tool = entry["id"]
-        own = [error for error in entry["errors"] if not error.startswith("Target application")]
-        message = own[0].split(" at __")[0].split(" of size")[0].removesuffix(".") if own else ""
-        message = re.sub(r"Error: |Warning: |Potential | detected", "", message)
-        if not own and re.match(r"RACECHECK SUMMARY: [1-9]", "".join(entry["summary"])):
-            own, message = entry["summary"], "hazards"
-        verdict = FOUND if own else NO_END if entry["exit"] == "hangs" else FAILED if entry["exit"] else CLEAN
-        if what == "small":
-            found[kernel, tool] = {"verdict": verdict, "message": message}
-    return found
+def watched(tool: str, command: Sequence[Path | str], *options: str) -> tuple[str, str]:
+    """The verdict of a tool on a Python script that launches kernels, and its first message."""
+    how = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", "--print-limit", "1", *options]
+    try:
+        done = subprocess.run([*how, sys.executable, *command], capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return NO_END, ""
+    return verdict(done.stdout, done.returncode, done.stderr)
 
 
-def main() -> None:
-    """`PYTHONPATH=workflow python tests/microscope/sanitizer.py [LOG]`: the microscope's column, by all its kernels,
-    and compute-sanitizer's from a log, or as it was."""
-    import tempfile
+def verdict(said: str, status: int, error: str) -> tuple[str, str]:
+    """The verdict that a tool's output stands for, and its first message, without places."""
+    if re.search(r"(?:ERROR|RACECHECK) SUMMARY: [1-9]", said):
+        lines = [line.removeprefix("=========").strip() for line in said.splitlines() if line.startswith("=========")]
+        message = next((line for line in lines if line and not line.startswith(NO_MESSAGE)), "")
+        message = re.split(r" at | of size|: *$", message)[0].removesuffix(".")
+        return FOUND, re.sub(r"Error: |Warning: |Potential | detected", "", message)
+    return (FAILED, error.strip().splitlines()[-1] if error.strip() else "") if status else (CLEAN, "")
 
+
+def launch(file: Path) -> None:
+    """Launch what `judged` has prepared, in a process that a tool watches. Raises what CUDA says."""
+    import cupy
+
+    from tilewise.nvidia.launcher import Product
+
+    cupy.cuda.set_allocator(None)  # CuPy's pool would hide from memcheck where an array ends
+    job, factors = pickle.loads(file.read_bytes())
+    arrays = dict(zip("AB", map(cupy.asarray, factors)))
+    arrays["C"] = cupy.empty((job.point.n, job.point.m), np.float32)
+    Product(job, {name: array.data.ptr for name, array in arrays.items()})()
+    cupy.cuda.runtime.deviceSynchronize()
+
+
+def judged(kernel: Kernel, point: Point) -> dict[str, tuple[str, str]]:
+    """What each tool says of a kernel on this machine's GPU. Raises UserError if NVRTC refuses the kernel."""
+    plan = kernel.plan(point)
+    with tempfile.TemporaryDirectory() as folder:
+        files = {}
+        for instance in plan.instances:
+            cubin, entry = cubin_of(kernel.path, str(kernel.source), instance, "sm_90a")
+            path = Path(folder, f"{len(files)}.cubin")
+            path.write_bytes(cubin)
+            files[instance] = str(path), entry["symbol"]
+        job = Job("", "cuda", kernel, point, {}, plan.launches, plan.workspaces, files)
+        prepared = Path(folder, "job")
+        prepared.write_bytes(pickle.dumps((job, Multiplication(kernel, point).factors)))
+        of_racecheck = ("--racecheck-report", "hazard")
+        return {
+            tool: watched(tool, [__file__, "--launch", prepared], *(of_racecheck if tool == "racecheck" else ()))
+            for tool in TOOLS
+        }
+
+
+def of_microscope() -> Iterator[tuple[str, ...]]:
+    """The microscope's rows."""
     import test_constructs
     import test_people
 
-    from tilewise.microscope.compile import build_traced
-
-    before = {(row["kernel"], row["tool"]): row for row in rows()} if DATA.exists() else {}
-    said = {**before, **(_of_log(Path(sys.argv[1])) if len(sys.argv) > 1 else {})}
-    found = []
     with tempfile.TemporaryDirectory() as folder:
-        for file in [*test_constructs.FILES, test_people.FILE]:
-            if people := file == test_people.FILE:
-                names = list(test_people.BEGINS)
-                built = build_traced(test_people.kernel_of(names[0]), names, Path(folder, "people.so"))
-            else:
-                names = [name for name, own in test_constructs.NAMES.items() if own == file]
-                instances = [f"{name}<float>" for name in names]
-                built = build_traced(test_constructs.kernel_of(names[0]), instances, Path(folder, f"{file.stem}.so"))
-            for name in names:
-                faults = test_people.traced(name, built) if people else test_constructs.traced(name, {file: built})[1]
-                found.append([file.name, name, "microscope", kinds(faults), ""])
-                for tool in TOOLS:
-                    if row := said.get((name, tool)):
-                        found.append([file.name, name, tool, row["verdict"], row["message"]])
+        libraries, people = test_constructs.built(Path(folder)), test_people.built(Path(folder))
+        for name, file in test_constructs.NAMES.items():
+            yield file.name, name, MICROSCOPE, kinds(test_constructs.traced(name, libraries)[1]), ""
+        for name in test_people.BEGINS:
+            yield test_people.FILE.name, name, MICROSCOPE, kinds(test_people.traced(name, people)), ""
+
+
+def of_tools() -> Iterator[tuple[str, ...]]:
+    """The rows of the four tools."""
+    import test_constructs
+    import test_people
+
+    jobs = [(test_constructs.kernel_of(name), test_constructs.point_of(name)) for name in test_constructs.NAMES]
+    jobs += [(test_people.kernel_of(name), test_people.point_of(name)) for name in test_people.BEGINS]
+    with ProcessPoolExecutor() as workers:
+        for number, ((kernel, _), found) in enumerate(zip(jobs, workers.map(judged, *zip(*jobs))), 1):
+            yield from ((str(kernel.source), kernel.name, tool, *said) for tool, said in found.items())
+            print(f"\r{number} of {len(jobs)} ", end="", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Bring one part of the table up to date, and the page that is made of the table."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--gpu", action="store_true", help="the four tools' part, on this GPU; else the microscope's")
+    parser.add_argument("--launch", type=Path, metavar="FILE", help="what --gpu runs under a tool")
+    asked = parser.parse_args()
+    if asked.launch:
+        return launch(asked.launch)
+    before = rows()
+    new = [dict(zip(COLUMNS, row)) for row in (of_tools() if asked.gpu else of_microscope())]
+    found = {(row["file"], row["kernel"], row["tool"]): row for row in before + new}
+    kernels = dict.fromkeys((row["file"], row["kernel"]) for row in new)
+    keys = [(*each, tool) for each in kernels for tool in (MICROSCOPE, *TOOLS)]
     with DATA.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *found])
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(found[key] for key in keys if key in found)
     PAGE.write_text(page())
 
 

@@ -6,8 +6,6 @@ at once, and what LOG holds is not run again: a run that was stopped goes on. Of
 
 import json
 import pickle
-import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -15,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from sanitizer import FOUND, MICROSCOPE, TOOLS, watched
 from suites import BESIDE, CLEAN, FALSE, INDIGO, NAMED, NOT_RUN, SUITES, Case, Outcome, Run, clone_of, parser, traced
 
 from tilewise import UserError
@@ -24,11 +23,8 @@ from tilewise.microscope.tracer import Tracer
 from tilewise.nvidia.nvrtc import cubin_of
 from tilewise.study.launch import Array, Value
 
-TOOLS = MICROSCOPE, *SANITIZER = "microscope", "memcheck", "racecheck", "synccheck", "initcheck"
-#: Verdicts of a tool. A launch that failed, or did not end in time, was ended without a report.
-REPORTED, FAILED, NO_END = "reported", "failed", "no end"
 GRAPH = f"{INDIGO}, power_law_200n_1000e"
-TIMEOUT_S = 60
+COLUMNS = MICROSCOPE, *TOOLS
 LAUNCHED = Path(__file__).with_name("launched.py")
 
 
@@ -49,13 +45,14 @@ def judged(case: Case, architecture: str) -> list[dict[str, Any]]:
         except (UserError, LaunchError) as error:
             return [entry | {"tool": NOT_RUN, "verdict": NOT_RUN, "message": str(error).removeprefix(f"{folder}/")}]
         own = traced(case, library, one)
-        said = {MICROSCOPE: (verdict_of(own), own.why)} | {tool: watched(prepared, tool) for tool in SANITIZER}
+        said = {MICROSCOPE: (verdict_of(own), own.why)}
+        said |= {tool: watched(tool, [LAUNCHED, prepared]) for tool in TOOLS}
     return [entry | {"tool": tool, "verdict": found, "message": why} for tool, (found, why) in said.items()]
 
 
 def verdict_of(outcome: Outcome) -> str:
     """The microscope's verdict as one of a tool; of a faulty kernel, only a fault of the kind of its label counts."""
-    return REPORTED if outcome.column in (NAMED, FALSE, BESIDE) else CLEAN
+    return FOUND if outcome.column in (NAMED, FALSE, BESIDE) else CLEAN
 
 
 def of_run(library: Library, one: Run, architecture: str) -> tuple:
@@ -88,40 +85,18 @@ def packed(argument: Array | Value) -> tuple[bytes, list[tuple[int, str]]]:
     return argument.data, list(argument.pointers)
 
 
-def watched(prepared: Path, tool: str) -> tuple[str, str]:
-    """The verdict of one of compute-sanitizer's tools, and its first message."""
-    command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", "--print-limit", "1"]
-    try:
-        done = subprocess.run(
-            [*command, sys.executable, LAUNCHED, prepared], capture_output=True, text=True, timeout=TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired:
-        return NO_END, ""
-    return verdict(done.stdout, done.returncode, done.stderr)
-
-
-def verdict(said: str, status: int, error: str) -> tuple[str, str]:
-    """The verdict that a tool's output stands for, and its first message."""
-    found = re.search(r"(?:ERROR|RACECHECK) SUMMARY: ([1-9]\d*) ", said)
-    lines = [line.removeprefix("=========").strip() for line in said.splitlines() if line.startswith("=========")]
-    own = [line for line in lines if re.search(r"Error: |Warning: |Invalid |Barrier error|Uninitialized", line)]
-    if found:
-        return REPORTED, own[0] if own else found[0]
-    return (FAILED, error.strip().splitlines()[-1] if error.strip() else "") if status else (CLEAN, "")
-
-
 def table(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Two rows per suite: faulty kernels, of which a tool reports so many, and right ones."""
-    yield f"| kernels | {' | '.join(TOOLS)} | any of the four |"
-    yield f"| --- |{' ---: |' * (len(TOOLS) + 1)}"
+    yield f"| kernels | {' | '.join(COLUMNS)} | any of the four |"
+    yield f"| --- |{' ---: |' * (len(COLUMNS) + 1)}"
     found: dict[tuple[str, bool], dict[str, dict[str, str]]] = {}
     for each in entries:
         kernels = found.setdefault((each["suite"], each["faulty"]), {})
         kernels.setdefault(each["name"], {})[each["tool"]] = each["verdict"]
     for (suite, faulty), kernels in sorted(found.items()):
-        whole = [said for said in kernels.values() if set(said) >= set(TOOLS)]
-        counts = [sum(said[tool] == REPORTED for said in whole) for tool in TOOLS]
-        counts.append(sum(any(said[tool] == REPORTED for tool in SANITIZER) for said in whole))
+        whole = [said for said in kernels.values() if set(said) >= set(COLUMNS)]
+        counts = [sum(said[tool] == FOUND for said in whole) for tool in COLUMNS]
+        counts.append(sum(any(said[tool] == FOUND for tool in TOOLS) for said in whole))
         what = f"{len(whole)} faulty, reported" if faulty else f"{len(whole)} right, accused"
         yield f"| {suite}: {what} | {' | '.join(map(str, counts))} |"
 

@@ -72,23 +72,29 @@ def kernel_of(name):
     )
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
+def built(folder):
     """All files, each compiled once with all its kernels."""
-    folder = tmp_path_factory.mktemp("constructs")
-    built = {}
+    libraries = {}
     for file in FILES:
         names = [name for name, own in NAMES.items() if own == file]
         instances = [f"{name}<float>" for name in names]
-        built[file] = build_traced(kernel_of(names[0]), instances, folder / f"{file.stem}.so")
-    return built
+        libraries[file] = build_traced(kernel_of(names[0]), instances, folder / f"{file.stem}.so")
+    return libraries
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("constructs"))
+
+
+def point_of(name):
+    blocks = 2 if "last_block" in name or "between_blocks" in name or NAMES[name].stem == "clusters" else 1
+    return points.point("t", name, "float", 2, 128, 64 * blocks)
 
 
 def traced(name, libraries):
     kernel = kernel_of(name)
-    blocks = 2 if "last_block" in name or "between_blocks" in name or NAMES[name].stem == "clusters" else 1
-    point = points.point("t", name, "float", 2, 128, 64 * blocks)
-    row, faults = Tracer(libraries[NAMES[name]], kernel).trace(Multiplication(kernel, point))
+    row, faults = Tracer(libraries[NAMES[name]], kernel).trace(Multiplication(kernel, point_of(name)))
     return row, [fault for fault in faults if fault.kind not in UNINTERESTING]
 
 

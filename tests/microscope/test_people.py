@@ -28,15 +28,22 @@ def kernel_of(name):
     return Kernel(name, name, "cuda", ("float",), FILE.name, launches=(launch,), folder=FILE.parent)
 
 
+def built(folder):
+    return build_traced(kernel_of(CLEAN[0]), list(BEGINS), folder / "people.so")
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    return build_traced(kernel_of(CLEAN[0]), list(BEGINS), tmp_path_factory.mktemp("people") / "people.so")
+    return built(tmp_path_factory.mktemp("people"))
+
+
+def point_of(name):
+    return points.point("t", name, "float", 33, 35, 70)
 
 
 def traced(name, library):
-    point = points.point("t", name, "float", 33, 35, 70)
     limit = 1 if name == "race_flag_of_thread_0" else 100
-    return Tracer(library, kernel_of(name), limit).trace(Multiplication(kernel_of(name), point))[1]
+    return Tracer(library, kernel_of(name), limit).trace(Multiplication(kernel_of(name), point_of(name)))[1]
 
 
 @pytest.mark.parametrize("name", CLEAN)

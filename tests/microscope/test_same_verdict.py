@@ -45,6 +45,7 @@ ATOMIC = """cuda::atomic_ref<float, cuda::thread_scope_block> x(C[0]); x.fetch_a
     __shared__ cuda::atomic<int, cuda::thread_scope_block> s; s.store(1); s += 2; ++s; int old = s.load();
     while (!s.compare_exchange_weak(old, 5, cuda::memory_order_acq_rel, cuda::memory_order_relaxed)) {}
     cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device); C[1] = s;"""
+NAMED_OPERAND = 'unsigned x; asm("mov.u32 %[to], 1;" : [to] "=r"(x)); C[0] = x;'
 ROWS = [  # the construct in words, what stands before the kernel, what in it, what NVRTC and what the emulator does
     ("`uint`, `ushort`", "", "uint x = n; ushort y = x; C[0] = y;", TAKEN, TAKEN),
     ("`uint64_t` after `#include <cstdint>`", "#include <cstdint>", "uint64_t x = n; C[0] = x;", TAKEN, TAKEN),
@@ -87,6 +88,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("WMMA with accumulators of half", "#include <mma.h>", FRAGMENTS, TAKEN, TAKEN),
     ("`rand`, `strlen`, `exit`", "", "C[0] = rand();", REFUSED, REFUSED),
     ("an array of variable length", "", "float x[n]; x[0] = 1; C[0] = x[0];", REFUSED, REFUSED),
+    ("`asm` with names of operands", "", NAMED_OPERAND, REFUSED, REFUSED),
     ("`__shared__` with an initial value", "", "__shared__ float x = 1; C[0] = x;", REFUSED, REFUSED),
     ("`alignas` after `__shared__`", "", "__shared__ alignas(16) float x[4]; x[0] = 1; C[0] = x[0];", TAKEN, TAKEN),
     ("`extern __shared__ alignas(16)`", "", "extern __shared__ alignas(16) float x[]; C[0] = x[0];", REFUSED, REFUSED),

@@ -23,7 +23,7 @@ from tilewise.files import locked
 Answer = TypeVar("Answer")
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
-#: The cache forgets what nobody has used for so long; a precompiled header has 13 MB.
+#: The cache forgets what nobody has used for this long; a precompiled header takes 13 MB.
 KEPT_S = 30 * 24 * 3600
 #: What to do if it cannot be written.
 ROOM = "make room there, or name a folder for the cache by XDG_CACHE_HOME"

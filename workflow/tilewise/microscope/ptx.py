@@ -23,7 +23,7 @@ _TOKENS = re.compile(
     re.MULTILINE,
 )
 _PIECE = re.compile(r"""R"(?P<tag>[^()\s\\]{0,16})\((?:.|\n)*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""")
-_OPERAND = re.compile(r"""\s*(?:\[\s*(?P<name>\w+)\s*\]\s*)?(?P<constraint>"[^"]*")\s*\((?P<value>(?:.|\n)*)\)\s*$""")
+_OPERAND = re.compile(r"""\s*(?P<constraint>"[^"]*")\s*\((?P<value>(?:.|\n)*)\)\s*$""")
 _CONSTRAINTS = "hrlfdnqbC"
 
 
@@ -116,29 +116,28 @@ def _call(inside: str, number: int) -> tuple[str | None, str]:
     for section, part in enumerate(sections[:2]):
         for operand in _split(part, ",") if part.strip() else []:
             found = _OPERAND.match(operand)
+            if operand.strip().startswith("["):
+                raise ValueError(f"operand `{operand.strip()}` has a name, which NVRTC refuses; write its number")
             if not found:
                 raise ValueError(f"operand `{operand.strip()}`")
             constraint = ast.literal_eval(found["constraint"])
             letter = constraint.strip("=+&%")
             if len(letter) != 1 or letter not in _CONSTRAINTS:
                 raise ValueError(f'constraint "{constraint}"')
-            operands.append((found["name"], section == 0, "+" in constraint, letter, found["value"]))
-    for index, (name, *_) in enumerate(operands):
-        if name:
-            text = text.replace(f"%[{name}]", f"%{index}")
+            operands.append((section == 0, "+" in constraint, letter, found["value"]))
     if not text.strip():
         return None, "do {} while (0)"
     code = [f"::std::uint64_t emulator_values[{max(1, len(operands))}];"]
     # What wgmma writes, it writes later: the interpreter knows these registers by their addresses.
     placed = "wgmma.mma_async" in text
-    for index, (_, output, both, letter, value) in enumerate(operands):
+    for index, (output, both, letter, value) in enumerate(operands):
         if not output or (both and not placed):
             code.append(f"::emulator::ptx::put<'{letter}'>(emulator_values[{index}], ({value}));")
-    places = [f"::emulator::ptx::place({value})" for _, output, *_, value in operands if output]
+    places = [f"::emulator::ptx::place({value})" for output, *_, value in operands if output]
     code.append(f"::emulator::ptx::Place emulator_places[] = {{{', '.join(places)}}};" if placed else "")
     more = f", emulator_places, {len(places)}" if placed else ""
     code.append(f"::emulator::ptx::run({number}, emulator_values, {len(operands)}{more});")
-    for index, (_, output, _, letter, value) in enumerate(operands):
+    for index, (output, _, letter, value) in enumerate(operands):
         if output and not placed:
             code.append(f"::emulator::ptx::take<'{letter}'>(emulator_values[{index}], ({value}));")
     joined = " ".join(code).replace("\n", " ")
