@@ -348,6 +348,9 @@ KERNEL(clean_functions_of_half)
     assert(__half2int_rn(__half(2.5f)) == 2 && __half2uint_rz(__half(2.5f)) == 2 && __half2float(__ushort2half_rn(7)) == 7);
     assert(__half2float(__float2half_rz(1.0009f)) < 1.0009f && __half2float(__float2half_ru(1.0001f)) > 1);
     assert(__bfloat162float(__float2bfloat16_rz(1.99999f)) < 1.99999f && __bfloat162float(hsqrt(__nv_bfloat16(4))) == 2);
+    const __half infinite = __half(1e9f);
+    assert(__half2int_rz(infinite) == 2147483647 && __half2short_rn(__hneg(infinite)) == -32768);
+    assert(__half2uint_rz(__half(-1)) == 0 && __half2int_rn(__hsub(infinite, infinite)) == 0);
     __half counted = 3;
     counted++;
     assert(float(-counted) == -4 && __hisinf(__half(1e9f)) == 1 && __low2float(__lowhigh2highlow(b)) == -1);

@@ -209,7 +209,8 @@ KERNEL(clean_any_group)
     __shared__ int shared[64];
     const auto block = cg::this_thread_block();
     assert(sum_of(block, shared, 1) == 64 && sum_of(cg::tiled_partition(block, 4), shared, 2) == 8);
-    assert(sum_of(cg::tiled_partition<16>(block), shared, 1) == 16);
+    const cg::thread_block_tile<16> tile = cg::tiled_partition<16>(block);
+    assert(sum_of(tile, shared, 1) == 16);
     C[ME] = 0;
 }
 KERNEL(faulty_group_too_small)

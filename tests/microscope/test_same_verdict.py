@@ -42,7 +42,7 @@ CLUSTER = (
     "C[0] = *(float*)__cluster_map_shared_rank(&s, __clusterRelativeBlockRank()) + __clusterDim().x;"
 )
 ATOMIC = """cuda::atomic_ref<float, cuda::thread_scope_block> x(C[0]); x.fetch_add(n, cuda::std::memory_order_relaxed);
-    __shared__ cuda::atomic<int, cuda::thread_scope_block> s; s.store(1); s += 2; ++s; int old = s.load();
+    __shared__ cuda::atomic<int, cuda::thread_scope_block> s; s.store(1); s += 2; ++s; s++; s |= 1; int old = s.load();
     while (!s.compare_exchange_weak(old, 5, cuda::memory_order_acq_rel, cuda::memory_order_relaxed)) {}
     cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device); C[1] = s;"""
 NAMED_OPERAND = 'unsigned x; asm("mov.u32 %[to], 1;" : [to] "=r"(x)); C[0] = x;'

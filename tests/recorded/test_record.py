@@ -270,6 +270,10 @@ PLANTED = {
         lambda run: edited(run, lambda rows: rows.assign(mood=1), "facts/energy.csv"),
         r"files: .*/facts/energy.csv: the column 'mood' is none of this study",
     ),
+    "table of no run": (
+        lambda run: (run / "notes.csv").write_text("a,b\n"),
+        "files: notes.csv: this does not belong to a run",
+    ),
     "file of no run": (
         lambda run: (run / "notes.txt").write_text("hello"),
         "files: notes.txt: this does not belong to a run",

@@ -419,7 +419,8 @@ def test_what_ends_the_curve_of_tiles_in_double(recorded):
     for tile, ntb, spilled_bytes in ((16, 32, "9,088"), (32, 27, "2,908")):
         rate = digits.rounded(rates[tile, ntb] / 1000)
         words = (
-            f"tile {tile} with NTB {ntb} keeps {spilled_bytes} B per thread in local memory and reaches {rate} TFLOP/s"
+            f"tile {tile} with NTB {ntb} has instructions that spill {spilled_bytes} B per thread to local memory and "
+            f"back, and reaches {rate} TFLOP/s"
         )
         assert words in said
     rows = recorded.gpu
@@ -581,10 +582,10 @@ def test_cards_of_the_model_differ_by_less_than_the_rungs(recorded):
     assert f"{double} % in double (cublas, (8192, 1024, 8192))" in section(recorded, LAST)
     rungs = climb.rungs(climb.climb(recorded, "ladder_double"), recorded).set_index("kernel")
     assert abs(100 - rungs.loc["dmma_pipelined", "percent_of_anchor"]) < found["double"]
-    assert f"differ by less than cards of the model do ({double} % in double)" in in_double(recorded)
+    assert f"differ by less than one kernel does from task to task ({double} % in double)" in in_double(recorded)
     one = dataclasses.replace(recorded, gpu=recorded.gpu.assign(gpu_uuid="GPU-1"))
     assert scatter.between_cards(one).empty
-    assert "Another card" not in section(one, LAST) and "than cards" not in in_double(one)
+    assert "Another card" not in section(one, LAST) and "from task to task" not in in_double(one)
 
 
 def test_power_limits_the_products_on_tensor_cores(recorded):

@@ -50,7 +50,7 @@ A block loads a tile of each operand, and all its threads use it. A tile of A se
 A thread computes a square of C in its registers.
 One instruction copies four floats.
 A warp covers a rectangle, so that its lanes read neighbouring words.
-The next tile arrives while this one is multiplied. A copy that bypasses the registers cannot transpose.
+The next tile arrives while this one is multiplied. A copy of four floats that bypasses the registers cannot transpose.
 One thread fetches for all, ahead of them. The producer's warp group transposes A.
 The last tiles are cut into equal shares. Small products separate the last rungs.
 Two halves hold nearly all of a float, and three products nearly all of a product.

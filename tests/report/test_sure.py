@@ -222,7 +222,7 @@ def test_why_double_takes_longer(gpu):
         rows.loc[dtype, names] = values
     said = section(gpu, "tables/01-threads.md", limited_by=rows)
     assert "touches 9 sectors of 32 bytes and looks up 3 lines, one of the float kernel 5 and 2" in said
-    assert "1.80× the sectors, 1.50× the lines." in said and "In double no resource is near its limit" in said
+    assert "1.80× the sectors, 1.50× the lines." in said and "No resource is near its limit" in said
     assert "look-ups in L1 in float (75 %) and L1 in double (68 %)" in said
     assert "units for double" not in said, "their rate was not measured"
     roofs = gpu.facts["bandwidth"]

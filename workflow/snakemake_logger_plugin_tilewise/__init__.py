@@ -96,6 +96,8 @@ class LogHandler(LogHandlerBase):
             return [f"{failed} failed, see above; the same command continues this run"]
         if not self.begun or (self.errors and not self.failed):
             return self.errors
+        if self.run.counts and not self.run.finished:  # refused at its start, which is said on its own
+            return []
         platforms = dict.fromkeys(platform for _, platform, _ in progress.EXPECTED if platform)
         return outcome.words(f"done in {self._clock()}" if self.run.counts else "nothing to be done", platforms)
 

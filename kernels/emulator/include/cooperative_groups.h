@@ -133,7 +133,10 @@ protected:
 inline coalesced_group coalesced_threads(EMULATOR_PLACE) { return coalesced_group(__activemask(file, line)); }
 
 template <unsigned SIZE, typename Parent = void>
-class thread_block_tile {
+class thread_block_tile;
+/// A tile whose type does not say of which group it is a part.
+template <unsigned SIZE>
+class thread_block_tile<SIZE, void> {
     static_assert(SIZE <= 32 && (SIZE & (SIZE - 1)) == 0, "the emulator has tiles of up to 32 threads");
 
 public:
@@ -185,6 +188,8 @@ private:
     static unsigned first() { return thread_block::thread_rank() % 32 / SIZE * SIZE; }
     static unsigned mask() { return (SIZE == 32 ? ~0u : (1u << SIZE % 32) - 1) << first(); }
 };
+template <unsigned SIZE, typename Parent>
+class thread_block_tile : public thread_block_tile<SIZE, void> {};
 template <unsigned SIZE, typename Parent>
 thread_block_tile<SIZE, Parent> tiled_partition(const Parent&)
 {

@@ -28,13 +28,13 @@ __forceinline__ __nv_bfloat16 __float2bfloat16_rn(float a) { return a; }
 __forceinline__ __nv_bfloat16 __double2bfloat16(double a) { return a; }
 __forceinline__ __nv_bfloat16 __int2bfloat16_rn(int a) { return a; }
 __forceinline__ float __bfloat162float(__nv_bfloat16 a) { return a; }
-__forceinline__ int __bfloat162int_rz(__nv_bfloat16 a) { return static_cast<int>(float(a)); }
+__forceinline__ int __bfloat162int_rz(__nv_bfloat16 a) { return emulator::whole<int>(truncf(a)); }
 __forceinline__ __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return emulator::bits_of<__nv_bfloat16>(a); }
 __forceinline__ unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) { return a.bits; }
 
 __forceinline__ __nv_bfloat16 __short_as_bfloat16(short a) { return emulator::bits_of<__nv_bfloat16>(a); }
 __forceinline__ short __bfloat16_as_short(__nv_bfloat16 a) { return emulator::bits_of<short>(a); }
-__forceinline__ int __bfloat162int_rn(__nv_bfloat16 a) { return static_cast<int>(rintf(a)); }
+__forceinline__ int __bfloat162int_rn(__nv_bfloat16 a) { return emulator::whole<int>(rintf(a)); }
 __forceinline__ __nv_bfloat16 __uint2bfloat16_rn(unsigned a) { return __nv_bfloat16(static_cast<double>(a)); }
 /// The bits that bfloat16 has, and no more.
 inline __nv_bfloat16 __float2bfloat16_rz(float a)

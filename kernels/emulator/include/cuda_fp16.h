@@ -41,7 +41,7 @@ __forceinline__ __half __float2half_rn(float a) { return a; }
 __forceinline__ __half __double2half(double a) { return a; }
 __forceinline__ __half __int2half_rn(int a) { return a; }
 __forceinline__ float __half2float(__half a) { return a; }
-__forceinline__ int __half2int_rz(__half a) { return static_cast<int>(float(a)); }
+__forceinline__ int __half2int_rz(__half a) { return emulator::whole<int>(truncf(a)); }
 __forceinline__ __half __ushort_as_half(unsigned short a) { return emulator::bits_of<__half>(a); }
 __forceinline__ unsigned short __half_as_ushort(__half a) { return a.bits; }
 
@@ -49,21 +49,21 @@ __forceinline__ __half __short_as_half(short a) { return emulator::bits_of<__hal
 __forceinline__ short __half_as_short(__half a) { return emulator::bits_of<short>(a); }
 #define EMULATOR_HALF_TO(name, T)                                                             \
     __forceinline__ __half __##name##2half_rn(T a) { return __half(static_cast<double>(a)); } \
-    __forceinline__ T __half2##name##_rn(__half a) { return static_cast<T>(rintf(a)); }       \
-    __forceinline__ T __half2##name##_rd(__half a) { return static_cast<T>(floorf(a)); }      \
-    __forceinline__ T __half2##name##_ru(__half a) { return static_cast<T>(ceilf(a)); }
+    __forceinline__ T __half2##name##_rn(__half a) { return emulator::whole<T>(rintf(a)); }       \
+    __forceinline__ T __half2##name##_rd(__half a) { return emulator::whole<T>(floorf(a)); }      \
+    __forceinline__ T __half2##name##_ru(__half a) { return emulator::whole<T>(ceilf(a)); }
 EMULATOR_HALF_TO(uint, unsigned)
 EMULATOR_HALF_TO(short, short)
 EMULATOR_HALF_TO(ushort, unsigned short)
 EMULATOR_HALF_TO(ll, long long)
 EMULATOR_HALF_TO(ull, unsigned long long)
 #undef EMULATOR_HALF_TO
-__forceinline__ unsigned __half2uint_rz(__half a) { return static_cast<unsigned>(float(a)); }
-__forceinline__ short __half2short_rz(__half a) { return static_cast<short>(float(a)); }
-__forceinline__ unsigned short __half2ushort_rz(__half a) { return static_cast<unsigned short>(float(a)); }
-__forceinline__ int __half2int_rn(__half a) { return static_cast<int>(rintf(a)); }
-__forceinline__ int __half2int_rd(__half a) { return static_cast<int>(floorf(a)); }
-__forceinline__ int __half2int_ru(__half a) { return static_cast<int>(ceilf(a)); }
+__forceinline__ unsigned __half2uint_rz(__half a) { return emulator::whole<unsigned>(truncf(a)); }
+__forceinline__ short __half2short_rz(__half a) { return emulator::whole<short>(truncf(a)); }
+__forceinline__ unsigned short __half2ushort_rz(__half a) { return emulator::whole<unsigned short>(truncf(a)); }
+__forceinline__ int __half2int_rn(__half a) { return emulator::whole<int>(rintf(a)); }
+__forceinline__ int __half2int_rd(__half a) { return emulator::whole<int>(floorf(a)); }
+__forceinline__ int __half2int_ru(__half a) { return emulator::whole<int>(ceilf(a)); }
 /// The nearest half that is no further from zero than `a`, no greater, or no less.
 inline __half __float2half_rz(float a)
 {

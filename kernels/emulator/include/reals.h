@@ -11,6 +11,20 @@ float rounded_float(Rounding, long long a);
 float rounded_float(Rounding, unsigned long long a);
 double rounded_double(Rounding, long long a);
 double rounded_double(Rounding, unsigned long long a);
+
+/// A number without a fraction as `cvt` makes it whole: the nearest that T holds. What is no number becomes 0, or the
+/// highest bit if either type has 64 bits.
+template <typename T, typename Real>
+__forceinline__ T whole(Real a)
+{
+    constexpr int bits = 8 * sizeof(T);
+    constexpr bool is_signed = T(-1) < T(0);
+    constexpr unsigned long long highest_bit = 1ull << (bits - 1);
+    if (a != a) return bits == 64 || sizeof(Real) == 8 ? T(highest_bit) : T(0);
+    if (a >= (is_signed ? 1 : 2) * Real(highest_bit)) return T(is_signed ? highest_bit - 1 : ~0ull);
+    if (a < (is_signed ? -Real(highest_bit) : Real(0))) return is_signed ? T(highest_bit) : T(0);
+    return T(a);
+}
 }  // namespace emulator
 
 #define EMULATOR_ROUNDED(T, letter, suffix, rounding)                               \
@@ -140,10 +154,10 @@ __forceinline__ double __hiloint2double(int high, int low)
 }
 
 #define EMULATOR_TO_INTEGER(from, From, to, To)                                  \
-    inline To __##from##2##to##_rn(From a) { return static_cast<To>(rint(a)); }  \
-    inline To __##from##2##to##_rz(From a) { return static_cast<To>(a); }        \
-    inline To __##from##2##to##_rd(From a) { return static_cast<To>(floor(a)); } \
-    inline To __##from##2##to##_ru(From a) { return static_cast<To>(ceil(a)); }
+    inline To __##from##2##to##_rn(From a) { return emulator::whole<To>(rint(a)); }  \
+    inline To __##from##2##to##_rz(From a) { return emulator::whole<To>(trunc(a)); } \
+    inline To __##from##2##to##_rd(From a) { return emulator::whole<To>(floor(a)); } \
+    inline To __##from##2##to##_ru(From a) { return emulator::whole<To>(ceil(a)); }
 EMULATOR_TO_INTEGER(float, float, int, int)
 EMULATOR_TO_INTEGER(float, float, uint, unsigned)
 EMULATOR_TO_INTEGER(float, float, ll, long long)

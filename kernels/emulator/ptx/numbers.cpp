@@ -174,7 +174,7 @@ static std::uint64_t convert(const Instruction& i, std::uint64_t a, Type to, Typ
                                                                   : bits_of_real(x, to);
         const double low = to.kind == 's' ? -std::ldexp(1, to.bits - 1) : 0,
                      high = std::ldexp(1, to.bits - (to.kind == 's')) - (to.bits < 64);
-        if (std::isnan(x)) return 0;
+        if (std::isnan(x)) return from.bits == 64 || to.bits == 64 ? 1ull << (to.bits - 1) : 0;
         if (x <= low) return cut(static_cast<std::uint64_t>(static_cast<std::int64_t>(low)), to.bits);
         if (x >= high) return to.kind == 's' ? cut(~0ull, to.bits - 1) : cut(~0ull, to.bits);
         return cut(to.kind == 's' ? static_cast<std::uint64_t>(static_cast<std::int64_t>(x))

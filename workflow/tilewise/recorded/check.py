@@ -160,12 +160,10 @@ def _files(folder: Path, config: Mapping[str, Any], kernels: Mapping[str, Kernel
     for name in wanted:
         if name not in there and name not in ON_REQUEST:
             yield f"{name}: there is no such file"
-    for name in sorted(there - set(wanted) - set(BY_RECORDING)):
-        kernel = name.removeprefix("tune/").removesuffix(".csv")
-        if kernel not in kernels or name != f"tune/{kernel}.csv":
-            yield f"{name}: this does not belong to a run that is kept"
-    kinds = {name: wanted.get(name) or ("tune" if name.startswith("tune/") else Path(name).stem) for name in there}
-    for name in sorted(there):
+    tuned = {f"tune/{kernel}.csv": "tune" for kernel in kernels}
+    kinds = {name: Path(name).stem for name in BY_RECORDING} | tuned | wanted
+    yield from (f"{name}: this does not belong to a run that is kept" for name in sorted(there - set(kinds)))
+    for name in sorted(there & set(kinds)):
         try:
             if name.endswith(".json"):
                 read_json(folder / name)
