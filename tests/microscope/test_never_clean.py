@@ -322,6 +322,25 @@ def test_a_thread_that_ends_does_not_arrive_at_the_grid_s_barrier(tmp_path, who)
     assert "the grid's barrier, at which 32 of 64 threads have arrived" in str(report.faults[0])
 
 
+@pytest.mark.parametrize("meet", ["__syncthreads()", "cooperative_groups::this_grid().sync()"])
+def test_an_atomic_operation_does_not_hide_the_plain_write_before_it(tmp_path, meet):
+    """Thread 0 of the grid clears a counter that each block then adds to; only the grid's barrier orders the two."""
+    path = Path(tmp_path, "counter.cu")
+    path.write_text(
+        f"""#include <cooperative_groups.h>
+    __global__ void f(int* counter)
+    {{
+        if (cooperative_groups::this_grid().thread_rank() == 0) *counter = 0;
+        {meet};
+        if (threadIdx.x == 0) atomicAdd(counter, 1);
+    }}
+    """
+    )
+    report = calls.trace(path, "f", 4, 32, {"counter": "int[1]:zero"}, cooperative=True)
+    assert {fault.kind for fault in report.faults} == (set() if "grid" in meet else {"race"}), report.faults
+    assert "grid" in meet or 6 in [fault.line for fault in report.faults], "only the counter's writer comes first"
+
+
 def test_a_volatile_store_reads_nothing(tmp_path):
     path = Path(tmp_path, "volatile.cu")
     path.write_text(

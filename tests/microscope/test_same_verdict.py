@@ -67,6 +67,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`<mma.h>`", "#include <mma.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cooperative_groups.h>`", "#include <cooperative_groups.h>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cuda_pipeline.h>`", "#include <cuda_pipeline.h>", "C[0] = 1;", TAKEN, TAKEN),
+    ("`<cuComplex.h>`", "#include <cuComplex.h>", "C[0] = 1;", TAKEN, LACKING),
     ("`<cub/cub.cuh>`", "#include <cub/cub.cuh>", "C[0] = 1;", REFUSED, LACKING),
     ("`<cuda/barrier>`, `<cuda/pipeline>`", "#include <cuda/pipeline>", "C[0] = 1;", TAKEN, TAKEN),
     ("`<cuda/ptx>`, the functions of Hopper", "#include <cuda/ptx>", "C[0] = 1;", TAKEN, TAKEN),

@@ -49,8 +49,8 @@ __forceinline__ __half __short_as_half(short a) { return emulator::bits_of<__hal
 __forceinline__ short __half_as_short(__half a) { return emulator::bits_of<short>(a); }
 #define EMULATOR_HALF_TO(name, T)                                                             \
     __forceinline__ __half __##name##2half_rn(T a) { return __half(static_cast<double>(a)); } \
-    __forceinline__ T __half2##name##_rn(__half a) { return emulator::whole<T>(rintf(a)); }       \
-    __forceinline__ T __half2##name##_rd(__half a) { return emulator::whole<T>(floorf(a)); }      \
+    __forceinline__ T __half2##name##_rn(__half a) { return emulator::whole<T>(rintf(a)); }   \
+    __forceinline__ T __half2##name##_rd(__half a) { return emulator::whole<T>(floorf(a)); }  \
     __forceinline__ T __half2##name##_ru(__half a) { return emulator::whole<T>(ceilf(a)); }
 EMULATOR_HALF_TO(uint, unsigned)
 EMULATOR_HALF_TO(short, short)

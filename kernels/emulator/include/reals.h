@@ -153,7 +153,7 @@ __forceinline__ double __hiloint2double(int high, int low)
     return emulator::bits_of<double>(static_cast<long long>(high) << 32 | static_cast<unsigned>(low));
 }
 
-#define EMULATOR_TO_INTEGER(from, From, to, To)                                  \
+#define EMULATOR_TO_INTEGER(from, From, to, To)                                      \
     inline To __##from##2##to##_rn(From a) { return emulator::whole<To>(rint(a)); }  \
     inline To __##from##2##to##_rz(From a) { return emulator::whole<To>(trunc(a)); } \
     inline To __##from##2##to##_rd(From a) { return emulator::whole<To>(floor(a)); } \

@@ -9,6 +9,35 @@ namespace tracer {
 
 bool watching, unknown_is_fine;
 
+namespace {
+
+// A thread's plain write to global memory that its own atomic operation has followed: other blocks may know of neither.
+struct Covered {
+    std::uint32_t stamp;
+    std::uint16_t writer, site;
+};
+std::unordered_map<const Cell*, Covered> covered;
+
+void cover(const Access& access, const Cell& cell)
+{
+    if (!access.strength.exchange)
+        covered.erase(&cell);
+    else if (cell.writer == running && cell.write_stamp >= block_start && !sites[cell.write_site].strength.strong)
+        covered[&cell] = {cell.write_stamp, cell.writer, cell.write_site};
+}
+
+bool report_covered(const Access& access, const Cell& cell)
+{
+    const auto found = covered.find(&cell);
+    if (found == covered.end() || !at_the_same_time(found->second.stamp, found->second.writer, global)) return false;
+    report_race(access, found->second.stamp, found->second.writer, sites[found->second.site], true);
+    return true;
+}
+
+}  // namespace
+
+void start_covered() { covered.clear(); }
+
 // A write to what an mbarrier is made of, or to what the launch has read as if nobody wrote it. False if neither is so.
 [[gnu::noinline, gnu::cold]] bool report_marked(const Access& access, Cell& cell, bool is_written)
 {
@@ -46,7 +75,9 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
                 remark_unordered(access, cell->write_stamp, cell->writer, other);
             }
         }
+        if (!covered.empty() && whole && !faulty && access.space == global) faulty = report_covered(access, *cell);
         if (access.write) {
+            if (access.space == global && is_written) cover(access, *cell);
             if (cell->mark && !faulty) faulty = report_marked(access, *cell, is_written);
             if (access.strength.takes && cell->reader == running && cell->read_stamp + 1 >= clock_now)
                 sites[cell->read_site].guesses = true;

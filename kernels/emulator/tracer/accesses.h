@@ -33,6 +33,7 @@ inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
 
 /// Looks the units of an access up in their cells and marks them. One fault per access is enough.
 void examine(const Access& access, Cell* cell, unsigned site, bool initialised);
+void start_covered();  // of a launch
 /// Finds the array of an access to shared memory; reports it if it is in none. False also for what does not count.
 bool find_shared(Access& access);
 /// An access of 1, 2, 4, 8 or 16 bytes to what is not the thread's own; false if it is no place to touch.

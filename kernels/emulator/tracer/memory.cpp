@@ -66,8 +66,9 @@ using namespace emulator;
 using namespace emulator::tracer;
 
 /// Where `count` arrays of these sizes (bytes) are, zeroed, aligned, and with room around each: an index that is wrong
-/// by up to 2^31 elements of 8 bytes is still in memory that is ours. `written` says which of them the host has filled;
-/// `unit_bytes`, 4 or 2, is the size of the smallest elements. Returns 0, or -1 if there is not enough memory.
+/// by up to 2^32 elements of 8 bytes is still in memory that is ours, and nearest to its own array. `written` says
+/// which of them the host has filled; `unit_bytes`, 4 or 2, is the size of the smallest elements. Returns 0, or -1 if
+/// there is not enough memory.
 EMULATOR_EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const int* written, int unit_bytes,
                                     void** addresses)
 {
@@ -79,7 +80,7 @@ EMULATOR_EXPORT int tracer_allocate(int count, const std::uint64_t* bytes, const
     operand_count = count;
     char* memory = nullptr;
     std::size_t room;
-    for (room = std::size_t(17) << 30; !memory && room > element_alignment; room /= 64) {
+    for (room = std::size_t(66) << 30; !memory && room > element_alignment; room /= 64) {
         arena_bytes = room;
         for (int k = 0; k < count; ++k) arena_bytes += room + element_alignment + bytes[k];
         memory = static_cast<char*>(reserve(arena_bytes));

@@ -118,6 +118,7 @@ EMULATOR_EXPORT void tracer_prepare(int count, int watch, int stop, int again, s
 EMULATOR_EXPORT void tracer_launch(const std::uint64_t* places, const std::uint64_t* sizes, int shared_arrays)
 {
     start_clock_of_launch();
+    start_covered();
     shared_bytes = 0;
     for (int k = 0; k < shared_arrays; ++k) shared_bytes = std::max(shared_bytes, places[k] + sizes[k]);
     block_cells = units(shared_bytes) + 1;

@@ -286,7 +286,7 @@ def without_header(message: str) -> str:
         remedy = "typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;"
         return f"{where}: NVRTC does not take <cuda.h>, a header of the host; declare a tensor map as `{remedy}`"
     if header := re.fullmatch(r"(.*): No such file or directory", what):
-        known = re.match(r"cuda|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
+        known = re.match(r"cuda|cuComplex|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
         who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
         return f"{where}: {who} header <{header[1]}>"
     return message

@@ -252,7 +252,9 @@ class Words:
             # Nothing says what size a shared array's elements have.
             size = min(self.itemsize, max(1, fault.size))
             where = "" if tuple(fault.home) == tuple(fault.block) else f" of {self.name_block(fault.home)}"
-            return f"{self.shared[fault.array].name}[{fault.offset // size}]{where}"
+            name = self.shared[fault.array].name
+            element = f"byte {fault.offset} of {name}" if fault.offset % size else f"{name}[{fault.offset // size}]"
+            return f"{element}{where}"
         operand = self.operands[fault.array]
         index = fault.offset // operand.dtype.itemsize
         if not operand.shape:

@@ -145,7 +145,8 @@ def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
     """The run in the folder that `find` finds. Raises UserError if a file is missing or damaged."""
     folder, parameters = find(name), registry.parameters(kernels)
     if not (folder / "measurements.csv").is_file():
-        raise UserError(f"{folder}/measurements.csv: there is no such file; let the run end, or name the file as a target if it was deleted")
+        missing = f"{folder}/measurements.csv: there is no such file"
+        raise UserError(f"{missing}; let the run end, or name the file as a target if it was deleted")
     _check_columns(folder / "measurements.csv")
     measured = columns.read(folder / "measurements.csv", "measurements", parameters)
     overhead = columns.read(folder / "facts" / "overhead.csv", "overhead")["overhead_us"].median()
