@@ -39,7 +39,7 @@ class LogHandler(LogHandlerBase):
         self.run, self.ended = progress.Run({}), threading.Event()
         self.screen = threading.Thread(target=self._show, daemon=True)
         self.errors, self.failed = list[str](), dict[int, str]()
-        self.begun = False
+        self.begun = self.started = False
         stopping.obey()  # before Snakemake reads the Snakefile, which takes seconds
         with exiting():
             files.check_writable(".", ".snakemake", "results", "logs")
@@ -61,6 +61,7 @@ class LogHandler(LogHandlerBase):
             self._say(f"this run is {progress.in_words(self.run.seconds())} of work")
             self.screen.start()
         elif event == LogEvent.JOB_INFO:
+            self.started = True
             jobs[record.jobid] = progress.Job(record.rule_name, record.wildcards)
         elif event == LogEvent.JOB_FINISHED and record.job_id in jobs:
             self.run.finished.append(job := jobs.pop(record.job_id))
@@ -96,7 +97,7 @@ class LogHandler(LogHandlerBase):
             return [f"{failed} failed, see above; the same command continues this run"]
         if not self.begun or (self.errors and not self.failed):
             return self.errors
-        if self.run.counts and not self.run.finished:  # refused at its start, which is said on its own
+        if self.run.counts and not self.started:  # refused at its start, which is said on its own
             return []
         platforms = dict.fromkeys(platform for _, platform, _ in progress.EXPECTED if platform)
         return outcome.words(f"done in {self._clock()}" if self.run.counts else "nothing to be done", platforms)
