@@ -25,7 +25,8 @@ from tilewise.study.points import Point
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA, PAGE = ROOT / "report/recorded/sanitizer.csv", ROOT / "docs/sanitizer.md"
-MICROSCOPE, *TOOLS = "microscope", "memcheck", "racecheck", "synccheck", "initcheck"
+#: Who judges a kernel.
+JUDGES = MICROSCOPE, *TOOLS = "microscope", "memcheck", "racecheck", "synccheck", "initcheck"
 TIMEOUT_S = 30
 COLUMNS = ("file", "kernel", "tool", "verdict", "message")
 #: Verdicts of a run: "clean"; "found", with a message of the tool's own; "failed", if CUDA itself ended the launch and
@@ -257,7 +258,7 @@ def main() -> None:
     new = [dict(zip(COLUMNS, row)) for row in (of_tools() if asked.gpu else of_microscope())]
     found = {(row["file"], row["kernel"], row["tool"]): row for row in before + new}
     kernels = dict.fromkeys((row["file"], row["kernel"]) for row in new)
-    keys = [(*each, tool) for each in kernels for tool in (MICROSCOPE, *TOOLS)]
+    keys = [(*each, tool) for each in kernels for tool in JUDGES]
     with DATA.open("w", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from sanitizer import FOUND, MICROSCOPE, TOOLS, watched
+from sanitizer import FOUND, JUDGES, MICROSCOPE, TOOLS, watched
 from suites import BESIDE, CLEAN, FALSE, INDIGO, NAMED, NOT_RUN, SUITES, Case, Outcome, Run, clone_of, parser, traced
 
 from tilewise import UserError
@@ -24,7 +24,6 @@ from tilewise.nvidia.nvrtc import cubin_of
 from tilewise.study.launch import Array, Value
 
 GRAPH = f"{INDIGO}, power_law_200n_1000e"
-COLUMNS = MICROSCOPE, *TOOLS
 LAUNCHED = Path(__file__).with_name("launched.py")
 
 
@@ -87,15 +86,15 @@ def packed(argument: Array | Value) -> tuple[bytes, list[tuple[int, str]]]:
 
 def table(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Two rows per suite: faulty kernels, of which a tool reports so many, and right ones."""
-    yield f"| kernels | {' | '.join(COLUMNS)} | any of the four |"
-    yield f"| --- |{' ---: |' * (len(COLUMNS) + 1)}"
+    yield f"| kernels | {' | '.join(JUDGES)} | any of the four |"
+    yield f"| --- |{' ---: |' * (len(JUDGES) + 1)}"
     found: dict[tuple[str, bool], dict[str, dict[str, str]]] = {}
     for each in entries:
         kernels = found.setdefault((each["suite"], each["faulty"]), {})
         kernels.setdefault(each["name"], {})[each["tool"]] = each["verdict"]
     for (suite, faulty), kernels in sorted(found.items()):
-        whole = [said for said in kernels.values() if set(said) >= set(COLUMNS)]
-        counts = [sum(said[tool] == FOUND for said in whole) for tool in COLUMNS]
+        whole = [said for said in kernels.values() if set(said) >= set(JUDGES)]
+        counts = [sum(said[tool] == FOUND for said in whole) for tool in JUDGES]
         counts.append(sum(any(said[tool] == FOUND for tool in TOOLS) for said in whole))
         what = f"{len(whole)} faulty, reported" if faulty else f"{len(whole)} right, accused"
         yield f"| {suite}: {what} | {' | '.join(map(str, counts))} |"

@@ -14,7 +14,8 @@ with script(snakemake.log[0]):
     points = study.cuda_points(device.platform)
     builds = machine_code.compile_for(capability, points, study.kernels, snakemake.params.builds, workers)
     rows = machine_code.table(points, study.kernels, builds, capability, workers)
-    errors = [each["error"] for built in builds.values() for each in built["instances"].values() if "error" in each]
-    if errors and not rows:
-        raise UserError(f"nothing compiles for compute capability {capability}, machine_code.capability: {errors[0]}")
+    entries = (entry for built in builds.values() for entry in built["instances"].values())
+    error = next((entry["error"] for entry in entries if "error" in entry), None)
+    if error and not rows:
+        raise UserError(f"nothing compiles for compute capability {capability}, machine_code.capability: {error}")
     write_csv(columns.frame(rows, "instructions"), snakemake.output[0])

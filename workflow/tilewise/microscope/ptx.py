@@ -116,10 +116,10 @@ def _call(inside: str, number: int) -> tuple[str | None, str]:
     for section, part in enumerate(sections[:2]):
         for operand in _split(part, ",") if part.strip() else []:
             found = _OPERAND.match(operand)
-            if operand.strip().startswith("["):
-                raise ValueError(f"operand `{operand.strip()}` has a name, which NVRTC refuses; write its number")
             if not found:
-                raise ValueError(f"operand `{operand.strip()}`")
+                named = operand.strip().startswith("[")
+                why = " has a name, which NVRTC refuses; write its number" if named else ""
+                raise ValueError(f"operand `{operand.strip()}`{why}")
             constraint = ast.literal_eval(found["constraint"])
             letter = constraint.strip("=+&%")
             if len(letter) != 1 or letter not in _CONSTRAINTS:
