@@ -207,6 +207,90 @@ KERNEL(faulty_bulk_store_not_waited_for)
     tile[ME] = 0;  // FAULT
 }
 
+KERNEL(clean_bulk_store_read_back)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0) {
+        store_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+    __syncthreads();
+    assert(C[63 - ME] == T(63 - ME));
+}
+KERNEL(faulty_bulk_store_read_back_too_early)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0) {
+        store_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    }
+    __syncthreads();
+    tile[ME] = C[63 - ME];  // FAULT
+}
+
+// ---- Copies of what the kernel has written ------------------------------------------------------------------------------------
+
+KERNEL(faulty_source_of_a_copy_overwritten)
+{
+    __shared__ T tile[64];
+    C[ME] = T(ME);
+    copy(&tile[ME], C + ME);  // FAULT
+    commit();
+    C[ME] = T(2 * ME + 1);
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+KERNEL(clean_copy_of_what_was_written)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full;
+    C[ME] = T(ME);
+    if (ME == 0) make(&full, 1), show();
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    __syncthreads();
+    if (ME == 0) {
+        expect(&full, 64 * sizeof(T));
+        bulk(tile, C, 64 * sizeof(T), &full);
+    }
+    wait_for(&full, 0);
+    C[ME] = tile[63 - ME] + 1;
+}
+KERNEL(faulty_bulk_copy_of_what_was_not_shown)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full;
+    C[ME] = T(ME);
+    if (ME == 0) make(&full, 1), show();
+    __syncthreads();
+    if (ME == 0) {
+        expect(&full, 64 * sizeof(T));
+        bulk(tile, C, 64 * sizeof(T), &full);  // FAULT
+    }
+    wait_for(&full, 0);
+    C[ME] = tile[63 - ME] + 1;
+}
+KERNEL(faulty_source_of_a_bulk_copy_overwritten)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full;
+    C[ME] = T(ME);
+    if (ME == 0) make(&full, 1), show();
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    __syncthreads();
+    if (ME == 0) {
+        expect(&full, 64 * sizeof(T));
+        bulk(tile, C, 64 * sizeof(T), &full);  // FAULT
+        C[3] = T(70);
+    }
+    wait_for(&full, 0);
+    C[ME] = tile[63 - ME] + 1;
+}
+
 // ---- ldmatrix and mma.sync --------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void load_matrices(unsigned (&r)[4], const void* row)

@@ -42,6 +42,9 @@ KIND = {  # of the fault, by words in the kernel's name
     "neighbour_may": "asynchrony",
     "multicast": "asynchrony",
     "two_copies": "asynchrony",
+    "read_back": "asynchrony",
+    "source_of": "asynchrony",
+    "was_not_shown": "asynchrony",
 }
 
 

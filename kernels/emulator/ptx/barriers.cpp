@@ -188,7 +188,7 @@ void run_fence(const Instruction& i, Frame& f)
 {
     if (i.has("proxy") || i.has("mbarrier_init")) {
         for (auto& [at, b] : barriers) b.shown |= rank_of_shared(at) == block_rank();
-        if (i.has("proxy")) watch::proxy_fence();
+        if (i.has("proxy")) watch::proxy_fence(!i.has("shared::cta") && !i.has("shared::cluster"), !i.has("global"));
         return;
     }
     fence(i.has("cta") ? 0 : 1);

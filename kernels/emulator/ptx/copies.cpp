@@ -14,9 +14,24 @@ struct Piece {
     const char* from = nullptr;  // in shared memory, to be read when the copy ends; else null
 };
 
+// What a copy has read of global memory, which must still be there when it ends.
+struct Read {
+    const char* from;
+    std::vector<char> bytes;
+};
+
+static void compare(const std::vector<Read>& reads, const Origin& origin)
+{
+    const auto same = [](const Read& r) { return std::memcmp(r.from, r.bytes.data(), r.bytes.size()) == 0; };
+    if (std::all_of(reads.begin(), reads.end(), same)) return;
+    watch::asynchrony("what the copy that starts here reads is written before anything has waited for the copy",
+                      origin.source->file, origin.source->line, origin.pc);
+}
+
 // cp.async: of each thread, by group. An mbarrier may wait for the same pieces, so whoever comes first brings them.
 struct Group {
     std::vector<Piece> pieces;
+    std::vector<Read> reads;
     Origin origin;  // of the last of them
 };
 using Pieces = std::shared_ptr<Group>;
@@ -30,6 +45,7 @@ static std::vector<Own> own;
 
 static void bring(const Pieces& pieces, unsigned worker)
 {
+    compare(std::exchange(pieces->reads, {}), pieces->origin);
     for (Piece& piece : pieces->pieces) {
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
         watch::copy_ends(piece.to, piece.bytes.size(), worker);
@@ -56,10 +72,14 @@ void run_cp_async(const Instruction& i, Frame& f)
     watch::goes_by(by_copy);
     const bool is_there = given && watch::accesses(from, bytes, false, f.pc);
     watch::goes_by(plain);
-    if (is_there) std::memcpy(piece.bytes.data(), from, given);
+    Group& group = *own[thread_number()].open;
+    if (is_there) {
+        std::memcpy(piece.bytes.data(), from, given);
+        group.reads.push_back({from, {from, from + given}});
+    }
     watch::copy_begins(to, bytes, f.pc, false);
-    own[thread_number()].open->pieces.push_back(std::move(piece));
-    own[thread_number()].open->origin = {f.source, f.pc};
+    group.pieces.push_back(std::move(piece));
+    group.origin = {f.source, f.pc};
 }
 
 void run_commit(const Instruction&, Frame&)
@@ -89,6 +109,7 @@ struct Coming {
     int thread = -1;  // whose cp.async these are; it arrives with them
     std::vector<Pieces> of_thread;
     Origin origin{};
+    std::vector<Read> reads{};
 };
 static std::deque<Coming> under_way;
 
@@ -124,6 +145,7 @@ bool deliver()
     Coming copy = std::move(under_way[which]);
     under_way.erase(under_way.begin() + which);
     const auto found = barriers.find(copy.barrier);
+    compare(copy.reads, copy.origin);
     for (Piece& piece : copy.pieces) {
         if (piece.from) std::copy_n(piece.from, piece.bytes.size(), piece.bytes.begin());
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
@@ -144,6 +166,13 @@ bool deliver()
     return true;
 }
 
+// Who brings what the mbarrier counts.
+static unsigned worker_of(std::uint32_t barrier)
+{
+    const auto found = barriers.find(barrier);
+    return found == barriers.end() ? 0u + stores : found->second.worker;
+}
+
 static MBarrier* barrier_of_copy(std::uint32_t at, Frame& f)
 {
     MBarrier* b = barrier_at(at, f);
@@ -158,7 +187,8 @@ static MBarrier* barrier_of_copy(std::uint32_t at, Frame& f)
 // Into the blocks of the cluster that `mask` names, or to `to` alone (mask 0): a copy of these pieces, whose places
 // count from `to`, and whose barrier lies in the same block.
 static void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t bytes,
-                 const std::vector<std::pair<std::uint32_t, Piece>>& pieces, Frame& f)
+                 const std::vector<std::pair<std::uint32_t, Piece>>& pieces, Frame& f,
+                 const std::vector<Read>& reads = {})
 {
     if (!mask && rank_of_shared(to) != rank_of_shared(barrier))
         return complain(f, "a copy goes into one block of the cluster and counts at an mbarrier of another");
@@ -175,7 +205,7 @@ static void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::ui
         if (!b) return;
         char* const begin = shared_pointer(in_block_of(to, rank));
         watch::copy_begins(begin, bytes, f.pc, true);
-        Coming copy{b->at, bytes, {}, -1, {}, {f.source, f.pc}};
+        Coming copy{b->at, bytes, {}, -1, {}, {f.source, f.pc}, reads};
         for (const auto& [at, piece] : pieces) {
             copy.pieces.push_back(piece);
             copy.pieces.back().to = begin + at;
@@ -195,11 +225,12 @@ void run_bulk_load(const Instruction& i, Frame& f)  // [to], [from], bytes, [bar
     const auto* from = reinterpret_cast<const char*>(address(i.operands[1], f));
     if (to % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes % 16)
         return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
-    if (!watch::uses(from, bytes, false, f.pc)) return;
+    const std::uint32_t barrier = address(i.operands[3], f);
+    if (!watch::unit_loads(from, bytes, f.pc, worker_of(barrier))) return;
     const unsigned mask = mask_of_blocks(i, 4, f);
     watch::global_request(from, bytes, false, __builtin_popcount(mask));
     if (!mask) watch::block_request(shared_pointer(to), bytes);
-    send(to, address(i.operands[3], f), mask, bytes, {{0, {nullptr, {from, from + bytes}}}}, f);
+    send(to, barrier, mask, bytes, {{0, {nullptr, {from, from + bytes}}}}, f, {{from, {from, from + bytes}}});
 }
 
 // From shared memory of the block into that of a block of its cluster. It reads when it ends.
@@ -209,8 +240,7 @@ void run_bulk_between(const Instruction& i, Frame& f)  // [to], [from], bytes, [
     const std::uint32_t barrier = address(i.operands[3], f);
     if (to % 16 || from % 16 || bytes % 16)
         return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
-    const auto found = barriers.find(barrier);
-    watch::unit_reads(shared_pointer(from), bytes, f.pc, found == barriers.end() ? 0u + stores : found->second.worker);
+    watch::unit_reads(shared_pointer(from), bytes, f.pc, worker_of(barrier));
     watch::block_request(shared_pointer(to), bytes);
     send(to, barrier, 0, bytes, {{0, {nullptr, std::vector<char>(bytes), shared_pointer(from)}}}, f);
 }
@@ -246,11 +276,15 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
     unsigned rows = 1;
     for (unsigned d = 1; d < map->rank; ++d) rows *= map->box[d];
     const unsigned mask = mask_of_blocks(i, 3, f);
+    const std::uint32_t barrier = address(i.operands[2], f);
     box.assign(rows * map->box[0] * map->bytes, 0);
-    for_rows(*map, at.data(), [&](unsigned offset, std::uint64_t from, unsigned bytes) {
-        watch::uses(reinterpret_cast<void*>(from), bytes, false, f.pc);
-        watch::global_request(reinterpret_cast<void*>(from), bytes, false, __builtin_popcount(mask));
-        std::memcpy(box.data() + offset, reinterpret_cast<void*>(from), bytes);
+    std::vector<Read> reads;
+    for_rows(*map, at.data(), [&](unsigned offset, std::uint64_t address, unsigned bytes) {
+        const char* const from = reinterpret_cast<const char*>(address);
+        watch::unit_loads(from, bytes, f.pc, worker_of(barrier));
+        watch::global_request(from, bytes, false, __builtin_popcount(mask));
+        std::memcpy(box.data() + offset, from, bytes);
+        reads.push_back({from, {from, from + bytes}});
     });
     std::vector<std::pair<std::uint32_t, Piece>> pieces;
     for (unsigned offset = 0; offset < box.size(); offset += 16) {
@@ -259,7 +293,7 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
                           {nullptr, {box.begin() + offset, box.begin() + offset + bytes}}});
     }
     if (!mask) watch::block_request(shared_pointer(to), box.size());
-    send(to, address(i.operands[2], f), mask, box.size(), pieces, f);
+    send(to, barrier, mask, box.size(), pieces, f, reads);
 }
 
 void start_copies()

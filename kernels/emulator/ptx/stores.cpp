@@ -29,7 +29,8 @@ void still_under_way(const Origin& origin, const char* what)
                       origin.source->file, origin.source->line, origin.pc);
 }
 
-// The stores of each thread, by group. They read when they must be done, not before.
+// The stores of each thread, by group. They read when they must have read, and write when they must have written, not
+// before.
 struct Store {
     std::uint32_t from;
     std::uint64_t to;
@@ -39,44 +40,74 @@ struct Store {
     Origin origin;
     int reduce;  // -1, or the Code
     Type type;
+    std::vector<char> data{};  // what it has read
+    bool inside = true;        // whether it may write where it is told to
+};
+struct Stores {
+    std::vector<Store> stores;
+    std::uint32_t closed = 0;  // when the group was
+    bool have_read = false;
 };
 struct Leaving {
     std::vector<Store> open;
-    std::deque<std::vector<Store>> groups;
-    std::deque<std::uint32_t> closed;  // when each group was
+    std::deque<Stores> groups;
 };
 static std::map<unsigned, Leaving> leaving;
 
-static void put_out(const std::vector<Store>& group)
+// Calls f(offset in the data, address in global memory, bytes) for each run of bytes that a store writes.
+template <typename F>
+static void for_runs(const Store& s, F&& each)
 {
-    for (const Store& s : group) {
-        const auto write = [&](std::uint32_t offset, std::uint64_t to, unsigned bytes, unsigned swizzle) {
-            if (!watch::uses(reinterpret_cast<void*>(to), bytes, true, s.origin.pc)) return;
-            for (unsigned k = 0; k < bytes;) {
-                const unsigned n = std::min(bytes - k, 16 - (s.from + offset + k) % 16);
-                const char* from = shared_pointer(swizzled(s.from + offset + k, swizzle));
-                if (s.reduce < 0) {
-                    std::memcpy(reinterpret_cast<char*>(to) + k, from, n);
-                } else {
-                    for (unsigned e = 0; e < n; e += s.type.bytes()) {
-                        std::uint64_t a = 0, b = 0;
-                        std::memcpy(&a, reinterpret_cast<char*>(to) + k + e, s.type.bytes());
-                        std::memcpy(&b, from + e, s.type.bytes());
-                        a = calculate(s.reduce, s.type, a, b);
-                        std::memcpy(reinterpret_cast<char*>(to) + k + e, &a, s.type.bytes());
-                    }
-                }
-                k += n;
-            }
+    if (s.map)
+        for_rows(*s.map, s.at.data(), each);
+    else
+        each(0u, s.to, s.bytes);
+}
+
+static void begin(Store&& s)
+{
+    watch::unit_reads(shared_pointer(s.from), s.bytes, s.origin.pc, stores);
+    for_runs(s, [&](unsigned, std::uint64_t to, unsigned bytes) {
+        watch::store_begins(reinterpret_cast<void*>(to), bytes, s.origin.pc);
+    });
+    leaving[thread_number()].open.push_back(std::move(s));
+}
+
+static void read(Stores& group)
+{
+    if (std::exchange(group.have_read, true)) return;
+    for (Store& s : group.stores) {
+        s.data.resize(s.bytes);
+        for (unsigned k = 0; k < s.bytes; k += 16) {
+            const unsigned from = s.map ? swizzled(s.from + k, s.map->swizzle) : s.from + k;
+            std::memcpy(s.data.data() + k, shared_pointer(from), std::min(16u, s.bytes - k));
+        }
+        // For the order of accesses it writes now, when its thread waits, although the data may come later.
+        for_runs(s, [&](unsigned, std::uint64_t to, unsigned bytes) {
+            s.inside &= watch::unit_writes(reinterpret_cast<void*>(to), bytes, s.origin.pc);
             watch::global_request(reinterpret_cast<void*>(to), bytes, true);
-        };
-        if (s.map)
-            for_rows(*s.map, s.at.data(), [&](unsigned offset, std::uint64_t to, unsigned bytes) {
-                write(offset, to, bytes, s.map->swizzle);
-            });
-        else
-            write(0, s.to, s.bytes, 0);
+        });
     }
+}
+
+static void write(Stores& group)
+{
+    read(group);
+    for (const Store& s : group.stores)
+        for_runs(s, [&](unsigned offset, std::uint64_t at, unsigned bytes) {
+            char* const to = reinterpret_cast<char*>(at);
+            watch::store_ends(to, bytes, s.origin.pc);
+            if (!s.inside) return;
+            const char* const from = s.data.data() + offset;
+            if (s.reduce < 0) std::memcpy(to, from, bytes);
+            for (unsigned k = 0; s.reduce >= 0 && k < bytes; k += s.type.bytes()) {
+                std::uint64_t a = 0, b = 0;
+                std::memcpy(&a, to + k, s.type.bytes());
+                std::memcpy(&b, from + k, s.type.bytes());
+                a = calculate(s.reduce, s.type, a, b);
+                std::memcpy(to + k, &a, s.type.bytes());
+            }
+        });
 }
 
 static int reduction_of(const Instruction& i)
@@ -101,16 +132,17 @@ void run_bulk_store(const Instruction& i, Frame& f)  // [to], [from], bytes
             i.type};
     if (s.from % 16 || s.to % 16 || s.bytes % 16)
         return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
-    watch::unit_reads(shared_pointer(s.from), s.bytes, f.pc, stores);
-    leaving[thread_number()].open.push_back(std::move(s));
+    begin(std::move(s));
 }
 void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
 {
     const TensorMap* map = map_at(address(i.operands[0], f), f);
     if (!map) return;
+    unsigned bytes = map->bytes;
+    for (unsigned d = 0; d < map->rank; ++d) bytes *= map->box[d];
     Store s{std::uint32_t(address(i.operands[1], f)),
             0,
-            0,
+            bytes,
             map,
             coordinates(i.operands[0], f),
             {f.source, f.pc},
@@ -118,27 +150,25 @@ void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
             i.type};
     if (s.reduce >= 0) s.type = map->bytes == 8 ? Type{'f', 64} : map->bytes == 4 ? Type{'f', 32} : Type{'g', 16};
     if (s.from % 128) return complain(f, "the box comes from an address of shared memory that 128 does not divide");
-    unsigned bytes = map->bytes;
-    for (unsigned d = 0; d < map->rank; ++d) bytes *= map->box[d];
-    watch::unit_reads(shared_pointer(s.from), bytes, f.pc, stores);
-    leaving[thread_number()].open.push_back(std::move(s));
+    begin(std::move(s));
 }
 void run_bulk_commit(const Instruction&, Frame&)
 {
     Leaving& mine = leaving[thread_number()];
-    mine.groups.push_back(std::move(mine.open));
-    mine.closed.push_back(watch::now());
-    mine.open.clear();
+    mine.groups.push_back({std::exchange(mine.open, {}), watch::now()});
 }
 void run_bulk_wait(const Instruction& i, Frame& f)
 {
-    Leaving& mine = leaving[thread_number()];
+    auto& groups = leaving[thread_number()].groups;
     const std::size_t left = get(i.operands[0], f);
-    while (mine.groups.size() > left) {
-        put_out(mine.groups.front());
-        watch::learn(stores, mine.closed.front());
-        mine.groups.pop_front();
-        mine.closed.pop_front();
+    for (std::size_t k = 0; k + left < groups.size(); ++k) {
+        read(groups[k]);
+        watch::learn(stores, groups[k].closed);
+    }
+    if (i.has("read")) return;  // what they write may come later
+    while (groups.size() > left) {
+        write(groups.front());
+        groups.pop_front();
     }
 }
 
@@ -147,10 +177,11 @@ void start_stores() { leaving.clear(); }
 void end_stores()
 {
     for (auto& [thread, mine] : leaving) {
-        mine.groups.push_back(std::move(mine.open));
-        for (const auto& group : mine.groups) {
-            if (!group.empty()) still_under_way(group[0].origin, "may still read shared memory");
-            put_out(group);
+        mine.groups.push_back({std::move(mine.open)});
+        for (Stores& group : mine.groups) {
+            if (!group.have_read && !group.stores.empty())
+                still_under_way(group.stores[0].origin, "may still read shared memory");
+            write(group);
         }
     }
 }

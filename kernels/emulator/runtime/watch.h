@@ -70,10 +70,17 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit);
 void copy_ends(const void* to, unsigned bytes, unsigned worker);
 /// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
 void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);
+/// The same of global memory; false if it is no place to read.
+bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worker);
+/// A unit is going to write global memory: until the store ends nobody may touch that. It writes in between; false if
+/// it is no place to write.
+void store_begins(const void* to, unsigned bytes, const void* pc);
+bool unit_writes(const void* to, unsigned bytes, const void* pc);
+void store_ends(const void* to, unsigned bytes, const void* pc);
 /// __threadfence, 0: of the block, 1: of the device, 2: of the system. It shows what the thread did before, and lets it
 /// know what it has taken.
 void fence(int scope, bool shows = true, bool learns = true);
-void proxy_fence();
+void proxy_fence(bool of_global, bool of_shared);
 /// A request of a unit to global memory, counted alone; what it loads goes into the memory of so many blocks.
 void global_request(const void* address, unsigned bytes, bool write, unsigned blocks = 1);
 /// The same to shared memory, counted if it is another block's.

@@ -123,6 +123,7 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
             access.array = k;
             access.begin = array.begin;
             if (watching) examine(access, array.cells + cell_at(offset), site, array.written_by_host);
+            if (__builtin_expect(stores_leave, false)) examine_stores(access);
             return true;
         }
     }

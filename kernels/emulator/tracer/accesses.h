@@ -11,6 +11,7 @@ namespace emulator::tracer {
 extern bool watching;
 extern bool unknown_is_fine;  // whether what no thread wrote may be read: a copy may bring what nobody uses
 extern unsigned sums_count;   // of the registers that products are going to write
+extern bool stores_leave;     // whether copies are going to write global memory
 
 // Remembers who read a unit: the last reader, and another one that nothing orders before the last.
 inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
@@ -41,9 +42,11 @@ template <unsigned size, bool write>
 bool access_sized(std::uintptr_t at);
 
 void report_below_frame(std::uintptr_t at, unsigned size, bool write);
-void start_sums();
+void start_units();  // of a block
 /// units.cpp: an access to a register that a product is going to write.
 void examine_sums(std::uintptr_t at, unsigned size, bool write);
+/// units.cpp: an access to global memory while copies are going to write there.
+void examine_stores(const Access& access);
 /// clusters.cpp: an access to the memory of another block.
 void examine_remote(const Access& access);
 void start_remote();  // of a cluster

@@ -4,7 +4,7 @@ namespace emulator {
 namespace tracer {
 
 std::uint32_t clock_now, launch_start, block_start, last_barrier;
-std::vector<std::uint32_t> last_barriers, met, proxy_fenced;
+std::vector<std::uint32_t> last_barriers, met, proxy_fenced[2];
 int launches;
 std::vector<Known> known, heard;
 std::vector<KnownBlocks> known_blocks;
@@ -70,7 +70,7 @@ void start_clock_of_launch()
     ++launches;
     launch_start = clock_now + 1;
     start_meetings_of_launch();
-    proxy_fenced.clear();
+    for (auto& times : proxy_fenced) times.clear();
 }
 
 void start_clock_of_block()
@@ -79,7 +79,7 @@ void start_clock_of_block()
     last_barriers.assign(cluster_blocks, block_start);
     if (known.size() < wgmma_of_warp) known.resize(wgmma_of_warp);
     for (Known& row : known) row.clear();
-    if (proxy_fenced.size() < wgmma_of_warp) proxy_fenced.resize(wgmma_of_warp);
+    for (auto& times : proxy_fenced) times.resize(std::max<std::size_t>(times.size(), wgmma_of_warp));
     met.assign(cluster_blocks > 1 ? wgmma_of_warp : 0, 0);
     heard.assign(cluster_blocks > 1 ? cluster_blocks : 0, {});
     known_blocks.assign(knows_blocks ? 0 : known_blocks.size(), {});
@@ -170,7 +170,12 @@ void learn(unsigned worker, std::uint32_t until)
     knows = std::max(knows, until);
 }
 
-void proxy_fence() { proxy_fenced[running] = clock_now++; }
+void proxy_fence(bool of_global, bool of_shared)
+{
+    if (of_global) proxy_fenced[global][running] = clock_now;
+    if (of_shared) proxy_fenced[shared][running] = clock_now;
+    ++clock_now;
+}
 
 }  // namespace watch
 }  // namespace emulator

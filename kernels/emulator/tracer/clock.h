@@ -17,7 +17,7 @@ extern std::uint32_t last_barrier;                          // of the running th
 extern std::vector<std::uint32_t> last_barriers;            // of each block of the cluster
 extern int launches;                                        // those that have begun
 extern std::vector<Known> known;                            // of each thread: what it learned since the last barrier
-extern std::vector<std::uint32_t> proxy_fenced;             // when each thread last showed its writes to the units
+extern std::vector<std::uint32_t> proxy_fenced[2];          // by space: when each thread last showed it to the units
 extern std::vector<KnownBlocks> known_blocks;               // of each thread
 extern bool knows_blocks;                                   // whether any of them knows one
 extern std::vector<std::pair<std::uint32_t, uint3>> starts_of_blocks;

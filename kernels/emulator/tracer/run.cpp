@@ -22,7 +22,7 @@ void block_starts()
     last_ended.assign(cluster_blocks, -1);
     if (shared_cells.size() < cluster_blocks * block_cells) shared_cells.resize(cluster_blocks * block_cells);
     start_remote();
-    start_sums();
+    start_units();
     for (unsigned rank = 0; watching && rank < cluster_blocks; ++rank)
         std::fill_n(reinterpret_cast<std::uint32_t*>(shared_begin + rank * window_alignment), (shared_bytes + 3) / 4,
                     poison);

@@ -2,12 +2,14 @@
 #include "accesses.h"
 #include "races.h"
 
+#include <map>
 #include <utility>
 
 namespace emulator {
 namespace tracer {
 
 unsigned sums_count;
+bool stores_leave;
 
 namespace {
 
@@ -18,6 +20,13 @@ struct Sums {
     const void* pc;
 };
 std::vector<std::vector<Sums>> sums_of;  // of each thread
+
+// Global memory that copies are going to write, by its begin.
+struct Destination {
+    std::uintptr_t end;
+    const void* pc;
+};
+std::multimap<std::uintptr_t, Destination> destinations;
 
 unsigned asynchronous_site(const void* pc, bool write)
 {
@@ -37,12 +46,13 @@ Access of_unit(const void* address, bool write, const void* pc)
             0};
 }
 
-// Whether a thread touched shared memory and no fence.proxy.async came since, its own or the running thread's: then no
+// Whether a thread touched memory and no fence.proxy.async came since, its own or the running thread's: then no
 // barrier orders that before what a unit of the other proxy does there now.
-bool needs_proxy_fence(std::uint32_t stamp, unsigned thread, unsigned site)
+bool needs_proxy_fence(Space space, std::uint32_t stamp, unsigned thread, unsigned site)
 {
-    return stamp >= block_start && thread < wgmma_of_warp && !sites[site].unit && proxy_fenced[thread] < stamp &&
-           proxy_fenced[running] <= stamp;
+    const auto& fenced = proxy_fenced[space];
+    return stamp >= block_start && thread < wgmma_of_warp && !sites[site].unit && fenced[thread] < stamp &&
+           fenced[running] <= stamp;
 }
 
 void report_unfenced(const Access& access, unsigned thread, unsigned site)
@@ -55,10 +65,12 @@ void report_unfenced(const Access& access, unsigned thread, unsigned site)
 
 }  // namespace
 
-void start_sums()
+void start_units()
 {
     sums_of.assign(wgmma_of_warp, {});
     sums_count = 0;
+    destinations.clear();
+    stores_leave = false;
 }
 
 [[gnu::noinline]] void examine_sums(std::uintptr_t at, unsigned size, bool write)
@@ -68,6 +80,15 @@ void start_sums()
         const Access access{at, size, write, last_access, shared, -1, at};
         return report_beside(Kind::asynchrony, access, Case::sum, number_of(sums.pc) - 1);
     }
+}
+
+[[gnu::noinline]] void examine_stores(const Access& access)
+{
+    const auto after = destinations.lower_bound(access.address + access.size);
+    if (after == destinations.begin()) return;
+    const Destination& nearest = std::prev(after)->second;
+    if (access.address < nearest.end)
+        report_beside(Kind::asynchrony, access, Case::destination, number_of(nearest.pc) - 1);
 }
 
 }  // namespace tracer
@@ -132,7 +153,7 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
         const std::size_t faults_before = faults.empty() ? 0 : faults.size() + faults.back().count;
         examine(access, cell, site, false);
         bool faulty = faults_before != (faults.empty() ? 0 : faults.size() + faults.back().count);
-        if (!faulty && by_unit && needs_proxy_fence(before.read_stamp, before.reader, before.read_site)) {
+        if (!faulty && by_unit && needs_proxy_fence(shared, before.read_stamp, before.reader, before.read_site)) {
             report_unfenced(access, before.reader, before.read_site);
             faulty = true;
         }
@@ -181,7 +202,7 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
             report_access(Kind::uninitialised, access);
         } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
             report_race(access, cell.write_stamp, cell.writer, sites[cell.write_site], true);
-        } else if (needs_proxy_fence(cell.write_stamp, cell.writer, cell.write_site)) {
+        } else if (needs_proxy_fence(shared, cell.write_stamp, cell.writer, cell.write_site)) {
             report_unfenced(access, cell.writer, cell.write_site);
         } else {
             faulty = false;
@@ -190,6 +211,58 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
         mark_read(cell, worker, site, shared);
         running = self;
     }
+}
+
+bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worker)
+{
+    if (!uses(from, bytes, false, pc)) return false;
+    const auto at = number_of(from);
+    bool faulty = false;
+    for (const Array& array : arrays) {
+        if (!watching || at - array.begin >= array.bytes) continue;
+        for (std::size_t offset = 0; offset < bytes; offset += unit) {
+            Cell& cell = array.cells[cell_at(at - array.begin + offset)];
+            mark_read(cell, worker, cell.read_site, global);
+            if (faulty || !needs_proxy_fence(global, cell.write_stamp, cell.writer, cell.write_site)) continue;
+            Access access = of_unit(static_cast<const char*>(from) + offset, false, pc);
+            access.space = global;
+            access.array = &array - arrays.data();
+            access.begin = array.begin;
+            report_unfenced(access, cell.writer, cell.write_site);
+            faulty = true;
+        }
+    }
+    return true;
+}
+
+void store_begins(const void* to, unsigned bytes, const void* pc)
+{
+    if (!watching) return;
+    destinations.insert({number_of(to), {number_of(to) + bytes, pc}});
+    stores_leave = true;
+}
+
+bool unit_writes(const void* to, unsigned bytes, const void* pc)
+{
+    stores_leave = false;  // this is one of them
+    const bool inside = uses(to, bytes, true, pc);
+    stores_leave = !destinations.empty();
+    const auto at = number_of(to);
+    for (const Array& array : arrays)
+        if (watching && inside && at - array.begin < array.bytes)
+            for (std::size_t offset = 0; offset < bytes; offset += unit)
+                sites[array.cells[cell_at(at - array.begin + offset)].write_site].unit = true;
+    return inside;
+}
+
+void store_ends(const void* to, unsigned bytes, const void* pc)
+{
+    const auto [first, last] = destinations.equal_range(number_of(to));
+    const auto own = std::find_if(first, last, [&](const auto& entry) {
+        return entry.second.pc == pc && entry.second.end == entry.first + bytes;
+    });
+    if (own != last) destinations.erase(own);
+    stores_leave = !destinations.empty();
 }
 
 }  // namespace watch

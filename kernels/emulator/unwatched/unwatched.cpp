@@ -34,8 +34,12 @@ bool uses(const void*, unsigned, bool, const void*) { return true; }
 void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
+bool unit_loads(const void*, unsigned, const void*, unsigned) { return true; }
+void store_begins(const void*, unsigned, const void*) {}
+bool unit_writes(const void*, unsigned, const void*) { return true; }
+void store_ends(const void*, unsigned, const void*) {}
 void fence(int, bool, bool) {}
-void proxy_fence() {}
+void proxy_fence(bool, bool) {}
 void global_request(const void*, unsigned, bool, unsigned) {}
 void block_request(const void*, unsigned) {}
 void goes_by(Way) {}

@@ -201,9 +201,13 @@ class Words:
             return f"{self.access(fault)}, which may have ended; the cluster must meet at a barrier after it"
         at = self.places.at(fault.other_pc, self.places.lines[fault.pc][0])
         if self.case(fault) == "no_proxy_fence":
-            what = f"{self.element(fault)} of shared memory, which {self.name_thread(fault.other_thread)}"
+            memory = " of shared memory" if fault.space else ""
+            what = f"{self.element(fault)}{memory}, which {self.name_thread(fault.other_thread)}"
             unit, thread = ("overwrites", "reads") if fault.write else ("reads", "writes")
             return f"the asynchronous unit {unit} {what} {thread} at {at}, with no fence.proxy.async between"
+        if self.case(fault) == "destination":
+            still = "is going to write; nothing has waited for that (wait_group.read waits for what a copy reads)"
+            return f"{self.access(fault)}, which the copy that {at} started {still}"
         return f"{self.access(fault)} of shared memory while the copy that {at} started is under way"
 
     def divergence(self, fault: RawFault) -> str:
