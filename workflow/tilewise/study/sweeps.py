@@ -201,22 +201,21 @@ def _shapes(config: Mapping, sweep: Mapping, where: str) -> list[dict[str, int]]
 
 def _tuned(kernel: Kernel, dtype: str, word: str, gpu: str, sweep: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     """A sweep with the parameters that it lacks as the registry has them for a GPU and a class of shapes."""
-    types = tuning.nearest(kernel.tuned, gpu) if kernel.tuned else {}
-    if dtype not in types:
+    choice = tuning.chosen(kernel.tuned, gpu, dtype, word)
+    if choice is None:
         raise UserError(
             f"{where}.tuned: {kernel.folder / tuning.TUNED} has no choice of {kernel.name} for {dtype}; name the "
             f"parameters here ({', '.join(kernel.parameters) or 'none'}), or add a choice: docs/kernels.md shows how"
         )
-    return tuning.nearest(types[dtype], word) | dict(sweep)
+    return dict(choice) | dict(sweep)
 
 
 def tuned_point(kernel: Kernel, dtype: str, shape: Mapping[str, int], gpu: str) -> Point | None:
     """The point of a kernel at a shape with the parameters that the registry has for a GPU and the shape's class; None
     if it has none for the element type, or if the kernel does not take the shape with them."""
-    types = tuning.nearest(kernel.tuned, gpu) if kernel.tuned else {}
-    if dtype not in types:
+    choice = tuning.chosen(kernel.tuned, gpu, dtype, tuning.shape_class(shape))
+    if choice is None:
         return None
-    choice = tuning.nearest(types[dtype], tuning.shape_class(shape))
     [parameters] = _choices(kernel, choice, str(kernel.folder / tuning.TUNED))
     point = Point("", kernel.name, dtype, **shape, parameters=parameters)
     return None if kernel.unmet(point) else point

@@ -47,6 +47,13 @@ def nearest(known: Mapping[str, Any], name: str) -> Any:
     return known[name] if name in known else next(iter(known.values()))
 
 
+def chosen(tuned: Mapping[str, Any], gpu: str, dtype: str, word: str) -> Choice | None:
+    """What a kernel's choices have for a GPU, an element type and a class of shapes, or else the nearest to it; None if
+    no GPU has one for the type."""
+    by_gpu = {name: types[dtype] for name, types in tuned.items() if dtype in types}
+    return nearest(nearest(by_gpu, gpu), word) if by_gpu else None
+
+
 def load(folder: Path | str, checked: bool = False) -> Choices:
     """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed, unless it
     was `checked`."""

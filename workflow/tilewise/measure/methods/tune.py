@@ -123,8 +123,7 @@ def _mean_times(jobs: Sequence[Job], rows: Mapping[str, Row], column: str) -> di
 def registered(place: Contest, parameters: Parameters, work: Work) -> bool:
     """Whether a variant is what the registry has for this platform, or for the GPU whose choices it takes."""
     kernel, dtype, word = work.kernels[place[0]], place[1], place[2]
-    types = tuning.nearest(kernel.tuned, work.device.platform) if kernel.tuned else {}
-    return dtype in types and dict(tuning.nearest(types[dtype], word)) == in_words(parameters)
+    return tuning.chosen(kernel.tuned, work.device.platform, dtype, word) == in_words(parameters)
 
 
 def _variant(
