@@ -244,13 +244,17 @@ def test_a_sweep_takes_what_was_tuned_for_the_gpu_and_the_class_of_each_shape(tu
     assert tiles(tuned()) == {8192: 32, 1024: 8, 1100: 32}, "a class that is not there takes the first"
     assert tiles(tuned("other-gpu")) == {8192: 16, 1024: 16, 1100: 16}
     assert tiles(tuned("third-gpu")) == tiles(tuned()), "a GPU that is not there takes the first"
-    assert tiles(tuned(dtype="int32")) == {8192: 4, 1024: 4, 1100: 4}, "a GPU without the type takes the first that has it"
+    assert tiles(tuned(dtype="int32")) == {8192: 4, 1024: 4, 1100: 4}, (
+        "a GPU without the type takes the first that has it"
+    )
     assert tiles(tuned(tile=4)) == {8192: 4, 1024: 4, 1100: 4}, "what the sweep names comes first"
 
 
 def test_every_gpu_that_was_tuned_runs_the_whole_study(config):
     kernels = registry.load()
-    tasks = {name for name, task in config["tasks"].items() if any(each.get("tuned") for each in task.get("sweeps", []))}
+    tasks = {
+        name for name, task in config["tasks"].items() if any(each.get("tuned") for each in task.get("sweeps", []))
+    }
     for gpu, task in itertools.product(tuning.load(KERNELS), tasks):
         assert expand(config, kernels, task, Target("gpu", gpu))
 
