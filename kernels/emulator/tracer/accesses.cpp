@@ -294,7 +294,7 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength st
 
 [[gnu::always_inline]] inline bool access_memory(std::uintptr_t at, unsigned size, bool write, watch::Strength strength)
 {
-    if (watching ? !write && read_quietly(at, size, last_access)
+    if (watching ? !write && !strength.strong && read_quietly(at, size, last_access)
                  : counting && count_quietly(at, size, write, last_access))
         return true;
     return access_any(at, size, write, strength);
