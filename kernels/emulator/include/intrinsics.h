@@ -99,8 +99,12 @@ EMULATOR_LEAST(double, float, double)
 EMULATOR_LEAST(double, double, float)
 #undef EMULATOR_LEAST_OF
 #undef EMULATOR_LEAST
-inline int umin(unsigned a, unsigned b) { return b < a ? b : a; }
-inline int umax(unsigned a, unsigned b) { return a < b ? b : a; }
+inline unsigned umin(unsigned a, unsigned b) { return min(a, b); }
+inline unsigned umax(unsigned a, unsigned b) { return max(a, b); }
+inline long long llmin(long long a, long long b) { return min(a, b); }
+inline long long llmax(long long a, long long b) { return max(a, b); }
+inline unsigned long long ullmin(unsigned long long a, unsigned long long b) { return min(a, b); }
+inline unsigned long long ullmax(unsigned long long a, unsigned long long b) { return max(a, b); }
 
 // ---- Atomics --------------------------------------------------------------------------------------------------------
 
@@ -131,6 +135,26 @@ EMULATOR_ATOMIC(atomicXor, old ^ value)
 EMULATOR_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
 EMULATOR_ATOMIC(atomicDec, old == 0 || old > value ? value : T(old - 1))
 #undef EMULATOR_ATOMIC
+
+// Of a vector, each element is added by itself, but as one request.
+#define EMULATOR_ATOMIC_VECTOR(name, T, sum, of_block)                                                              \
+    __forceinline__ T name(T* address, T value, EMULATOR_PLACE)                                                     \
+    {                                                                                                               \
+        if (emulator::is_shared(address, false))                                                                    \
+            emulator::trap(" calls atomicAdd of a vector in shared memory, where a GPU traps; add each element by " \
+                           "itself",                                                                                \
+                           file, line);                                                                             \
+        return emulator::atomically(address, [=](T old) -> T { return sum; }, {true, true, of_block});              \
+    }
+#define EMULATOR_ATOMIC_VECTORS(name, of_block)                                                                        \
+    EMULATOR_ATOMIC_VECTOR(name, float2, (float2{old.x + value.x, old.y + value.y}), of_block)                         \
+    EMULATOR_ATOMIC_VECTOR(name, float4, (float4{old.x + value.x, old.y + value.y, old.z + value.z, old.w + value.w}), \
+                           of_block)
+EMULATOR_ATOMIC_VECTORS(atomicAdd, false)
+EMULATOR_ATOMIC_VECTORS(atomicAdd_block, true)
+EMULATOR_ATOMIC_VECTORS(atomicAdd_system, false)
+#undef EMULATOR_ATOMIC_VECTORS
+#undef EMULATOR_ATOMIC_VECTOR
 
 template <typename T>
 __forceinline__ T atomicCAS(T* address, emulator::Same<T> expected, emulator::Same<T> value)

@@ -106,39 +106,63 @@ inline float __tanf(float a) { return tanf(a); }
 inline float __saturatef(float a) { return a > 0 ? a < 1 ? a : 1 : 0; }
 inline float __tanhf(float a) { return tanhf(a); }
 inline void __sincosf(float a, float* sine, float* cosine) { sincosf(a, sine, cosine); }
-inline float rsqrtf(float a) { return 1 / sqrtf(a); }
-inline double rsqrt(double a) { return 1 / sqrt(a); }
-inline float __frsqrt_rn(float a) { return rsqrtf(a); }
+inline float __frsqrt_rn(float a) { return static_cast<float>(1 / sqrt(static_cast<double>(a))); }
 
 // What CUDA has in addition to the C library, in both widths.
 namespace emulator {
 double sine_of_turns(double half_turns);  // sin(pi x)
 double cosine_of_turns(double half_turns);
-double inverse_error(double a);  // of erf
+double inverse_error(double a);               // of erf
+double inverse_complement(double a);          // of erfc
+double scaled_complement(double a);           // exp(a * a) * erfc(a)
+double modified_bessel(int order, double a);  // 0 or 1, of the first kind
+template <typename T>
+__forceinline__ T length(int count, const T* from)
+{
+    double all = 0;
+    for (int k = 0; k < count; ++k) all = hypot(all, static_cast<double>(from[k]));
+    return all;
+}
 }  // namespace emulator
-#define EMULATOR_BOTH(name, expression)                 \
-    inline double name(double a) { return expression; } \
-    inline float name##f(float a) { return static_cast<float>(name(static_cast<double>(a))); }
+// Of float by either name: a call with an integer is ambiguous for NVRTC, too.
+#define EMULATOR_BOTH(name, expression)                                                        \
+    inline double name(double a) { return expression; }                                        \
+    inline float name##f(float a) { return static_cast<float>(name(static_cast<double>(a))); } \
+    inline float name(float a) { return name##f(a); }
+EMULATOR_BOTH(rsqrt, 1 / sqrt(a))
 EMULATOR_BOTH(sinpi, emulator::sine_of_turns(a))
 EMULATOR_BOTH(cospi, emulator::cosine_of_turns(a))
 EMULATOR_BOTH(rcbrt, 1 / cbrt(a))
 EMULATOR_BOTH(erfinv, emulator::inverse_error(a))
-EMULATOR_BOTH(erfcinv, emulator::inverse_error(1 - a))
-EMULATOR_BOTH(erfcx, exp(a* a) * erfc(a))
+EMULATOR_BOTH(erfcinv, emulator::inverse_complement(a))
+EMULATOR_BOTH(erfcx, emulator::scaled_complement(a))
 EMULATOR_BOTH(normcdf, erfc(-a * 0.70710678118654752440) / 2)
-EMULATOR_BOTH(normcdfinv, 1.41421356237309504880 * emulator::inverse_error(2 * a - 1))
+EMULATOR_BOTH(normcdfinv, -1.41421356237309504880 * emulator::inverse_complement(2 * a))
+EMULATOR_BOTH(cyl_bessel_i0, emulator::modified_bessel(0, a))
+EMULATOR_BOTH(cyl_bessel_i1, emulator::modified_bessel(1, a))
 #undef EMULATOR_BOTH
+inline float exp10(float a) { return exp10f(a); }
+inline float j0(float a) { return j0f(a); }
+inline float j1(float a) { return j1f(a); }
+inline float jn(int order, float a) { return jnf(order, a); }
+inline float y0(float a) { return y0f(a); }
+inline float y1(float a) { return y1f(a); }
+inline float yn(int order, float a) { return ynf(order, a); }
+inline void sincos(float a, float* sine, float* cosine) { sincosf(a, sine, cosine); }
 #define EMULATOR_NORMS(T, f)                                                                         \
     inline T rhypot##f(T a, T b) { return 1 / hypot##f(a, b); }                                      \
-    inline T norm3d##f(T a, T b, T c) { return sqrt##f(a * a + b * b + c * c); }                     \
+    inline T norm3d##f(T a, T b, T c) { return hypot##f(hypot##f(a, b), c); }                        \
     inline T rnorm3d##f(T a, T b, T c) { return 1 / norm3d##f(a, b, c); }                            \
-    inline T norm4d##f(T a, T b, T c, T d) { return sqrt##f(a * a + b * b + c * c + d * d); }        \
+    inline T norm4d##f(T a, T b, T c, T d) { return hypot##f(norm3d##f(a, b, c), d); }               \
     inline T rnorm4d##f(T a, T b, T c, T d) { return 1 / norm4d##f(a, b, c, d); }                    \
+    __forceinline__ T norm##f(int count, const T* from) { return emulator::length(count, from); }    \
+    __forceinline__ T rnorm##f(int count, const T* from) { return 1 / norm##f(count, from); }        \
     inline void sincospi##f(T a, T* sine, T* cosine) { *sine = sinpi##f(a), *cosine = cospi##f(a); } \
     inline T fdivide##f(T a, T b) { return a / b; }
 EMULATOR_NORMS(float, f)
 EMULATOR_NORMS(double, )
 #undef EMULATOR_NORMS
+inline void sincospi(float a, float* sine, float* cosine) { sincospif(a, sine, cosine); }
 
 __forceinline__ int __float_as_int(float a) { return emulator::bits_of<int>(a); }
 __forceinline__ unsigned __float_as_uint(float a) { return emulator::bits_of<unsigned>(a); }

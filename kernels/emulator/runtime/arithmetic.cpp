@@ -60,5 +60,31 @@ double inverse_error(double a)
     for (int step = 0; step < 4; ++step) x -= (std::erf(x) - a) / (2 / std::sqrt(M_PI) * std::exp(-x * x));
     return x;
 }
+double scaled_complement(double a)
+{
+    if (a < 5) return std::exp(a * a) * std::erfc(a);
+    double rest = a;  // Laplace's continued fraction: the two factors overflow and underflow
+    for (int k = 60; k > 0; --k) rest = a + k / 2.0 / rest;
+    return 1 / (std::sqrt(M_PI) * rest);
+}
+double inverse_complement(double a)
+{
+    if (!(a > 0 && a < 0.5)) return a == 0 ? HUGE_VAL : inverse_error(1 - a);
+    double x = std::sqrt(-std::log(a));  // Newton's method, of the logarithm: it is almost a parabola
+    for (int step = 0; step < 6; ++step) {
+        const double scaled = scaled_complement(x);
+        x += (std::log(scaled) - x * x - std::log(a)) * std::sqrt(M_PI) / 2 * scaled;
+    }
+    return x;
+}
+double modified_bessel(int order, double a)
+{
+    double term = order ? a / 2 : 1, sum = term;
+    for (int k = 1; std::fabs(term) > 1e-17 * std::fabs(sum); ++k) {
+        term *= a * a / 4 / (k * (k + order));
+        sum += term;
+    }
+    return sum;
+}
 
 }  // namespace emulator

@@ -247,11 +247,13 @@ HIDDEN = """int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t ui
     strstr memmove memcmp fprintf sprintf snprintf puts putchar fputs scanf fopen fclose fflush stdout stderr stdin
     realloc calloc alloca uchar __builtin_memcpy __builtin_memset""".split()
 _LACKS = "nvrtc_lacks_"
-#: A GPU has a heap for its threads.
+#: A GPU has a heap for its threads. At a place that it has, a kernel makes an object in both.
 _NO_HEAP = """#define EMULATOR_LACKS __attribute__((error("the emulator has no heap for malloc and new; use an array")))
 extern "C" void* malloc(std::size_t) noexcept EMULATOR_LACKS;
 void* operator new(std::size_t) EMULATOR_LACKS;
 void* operator new[](std::size_t) EMULATOR_LACKS;
+inline void* operator new(std::size_t, void* place) noexcept { return place; }
+inline void* operator new[](std::size_t, void* place) noexcept { return place; }
 #undef EMULATOR_LACKS
 """
 #: What a kernel calls by the C library's names, so that it is watched, or shown as the kernel's own.
@@ -260,9 +262,7 @@ _WATCHED = """#define memcpy(...) emulator::copied(__VA_ARGS__)
 #define printf(...) emulator::print(__VA_ARGS__)
 """
 #: Names that look as those of CUDA's own functions, types and variables do.
-_CUDAS_OWN = (
-    r"__\w+|(?:tex|surf)(?:[123]D|Cubemap)\w*|cyl_bessel\w*|\w+_sync|atomic\w+|(?:cooperative_groups|cuda|nvcuda)::\w+"
-)
+_CUDAS_OWN = r"__\w+|(?:tex|surf)(?:[123]D|Cubemap)\w*|\w+_sync|atomic\w+|(?:cooperative_groups|cuda|nvcuda)::\w+"
 
 
 def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
