@@ -46,18 +46,20 @@ void run_atom(const Instruction& i, Frame& f)
     char* at = pointer(i, address(i.operands[first], f));
     const unsigned bytes = i.type.bytes();
     if (i.has("release") || i.has("acq_rel")) watch::fence(scope_of(i), true, false);
-    asks(at, bytes, f.pc);
-    watch::atomic(at, bytes, true, f.pc, {true, true, i.has("cta"), i.code == cas});
+    asks(at, bytes * i.width, f.pc);
+    watch::atomic(at, bytes * i.width, true, f.pc, {true, true, i.has("cta"), i.code == cas});
     if (i.has("acquire") || i.has("acq_rel")) watch::fence(scope_of(i), false, true);
-    std::uint64_t before = 0, after;
-    std::memcpy(&before, at, bytes);
-    const std::uint64_t b = cut(get(i.operands[first + 1], f), i.type.bits);
-    if (i.code == cas)
-        after = before == b ? get(i.operands[first + 2], f) : before;
-    else
-        after = calculate(i.code, i.type, before, b);
-    std::memcpy(at, &after, bytes);
-    if (returns) set(i.operands[0], f, before);
+    for (unsigned k = 0; k < i.width; ++k, at += bytes) {
+        std::uint64_t before = 0, after;
+        std::memcpy(&before, at, bytes);
+        const std::uint64_t b = cut(get(part(i.operands[first + 1], k), f), i.type.bits);
+        if (i.code == cas)
+            after = before == b ? get(i.operands[first + 2], f) : before;
+        else
+            after = calculate(i.code, i.type, before, b);
+        std::memcpy(at, &after, bytes);
+        if (returns) set(part(i.operands[0], k), f, before);
+    }
 }
 void run_cvta(const Instruction& i, Frame& f)
 {

@@ -109,35 +109,50 @@ void run_multiply_add(const Instruction& i, Frame& f)
         set(i.operands[0], f, cut(calculate(i.code, i.type, a, b) + c, bits));
     }
 }
+// d = a + b with a carry from the instruction before, for the one after, or both; of mad, a is a half of a product.
+void run_carry(const Instruction& i, Frame& f)
+{
+    const bool is_sum_of_product = i.operands.size() > 3;
+    const std::uint64_t a = get(i.operands[1], f), b = get(i.operands[2], f);
+    const std::uint64_t first = is_sum_of_product ? calculate(i.code, i.type, a, b) : a;
+    const std::uint64_t second = is_sum_of_product ? get(i.operands[3], f) : b;
+    using Wide = unsigned __int128;
+    const Wide x = cut(first, i.type.bits), y = Wide(cut(second, i.type.bits)) + (i.flag && carry());
+    const Wide result = i.code == sub ? x - y : x + y;
+    if (i.other) carry() = result >> i.type.bits & 1;
+    set(i.operands[0], f, cut(std::uint64_t(result), i.type.bits));
+}
+static std::uint64_t changed(const std::string& name, Type t, std::uint64_t a)
+{
+    if (t.kind == 'H' || t.kind == 'G') {
+        const Type half{t.kind == 'H' ? 'h' : 'g', 16};
+        return changed(name, half, a & 0xffff) | changed(name, half, a >> 16 & 0xffff) << 16;
+    }
+    const unsigned bits = t.bits;
+    if (name == "not") return t.kind == 'p' ? !a : cut(~a, bits);
+    if (name == "neg") return is_real(t) ? a ^ 1ull << (bits - 1) : cut(-a, bits);
+    if (name == "abs") return is_real(t) ? a & ~(1ull << (bits - 1)) : cut(std::llabs(extended(a, bits)), bits);
+    if (name == "popc") return __builtin_popcountll(cut(a, bits));
+    if (name == "clz") return cut(a, bits) ? __builtin_clzll(cut(a, bits)) - (64 - bits) : bits;
+    if (name == "brev") {
+        std::uint64_t r = 0;
+        for (unsigned k = 0; k < bits; ++k) r |= (a >> k & 1) << (bits - 1 - k);
+        return r;
+    }
+    const double x = real(a, t);
+    return bits_of_real(name == "rcp"     ? 1 / x
+                        : name == "sqrt"  ? std::sqrt(x)
+                        : name == "rsqrt" ? 1 / std::sqrt(x)
+                        : name == "ex2"   ? std::exp2(x)
+                        : name == "lg2"   ? std::log2(x)
+                        : name == "sin"   ? std::sin(x)
+                        : name == "cos"   ? std::cos(x)
+                                          : std::tanh(x),
+                        t);
+}
 void run_unary(const Instruction& i, Frame& f)
 {
-    const std::uint64_t a = get(i.operands[1], f);
-    const std::string& name = i.words[0];
-    const unsigned bits = i.type.bits;
-    std::uint64_t r = 0;
-    if (name == "not")
-        r = i.type.kind == 'p' ? !a : cut(~a, bits);
-    else if (name == "neg")
-        r = is_real(i.type) ? a ^ 1ull << (bits - 1) : cut(-a, bits);
-    else if (name == "abs")
-        r = is_real(i.type) ? a & ~(1ull << (bits - 1)) : cut(std::llabs(extended(a, bits)), bits);
-    else if (name == "popc")
-        r = __builtin_popcountll(cut(a, bits));
-    else if (name == "clz")
-        r = cut(a, bits) ? __builtin_clzll(cut(a, bits)) - (64 - bits) : bits;
-    else if (name == "brev") {
-        for (unsigned k = 0; k < bits; ++k) r |= (a >> k & 1) << (bits - 1 - k);
-    } else if (name == "rcp")
-        r = bits_of_real(1 / real(a, i.type), i.type);
-    else if (name == "sqrt")
-        r = bits_of_real(std::sqrt(real(a, i.type)), i.type);
-    else if (name == "rsqrt")
-        r = bits_of_real(1 / std::sqrt(real(a, i.type)), i.type);
-    else if (name == "ex2")
-        r = bits_of_real(std::exp2(real(a, i.type)), i.type);
-    else if (name == "lg2")
-        r = bits_of_real(std::log2(real(a, i.type)), i.type);
-    set(i.operands[0], f, r);
+    set(i.operands[0], f, changed(i.words[0], i.type, get(i.operands[1], f)));
 }
 void run_mov(const Instruction& i, Frame& f)
 {

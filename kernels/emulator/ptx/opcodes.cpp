@@ -38,6 +38,13 @@ struct Opcode {
 
 void read_product(const Reading& r) { r.i.code = r.i.has("hi") ? mul_hi : r.i.has("wide") ? mul_wide : mul; }
 
+void read_carry(const Reading& r)
+{
+    r.require(r.types.size() == 1 && (r.i.type.kind == 'u' || r.i.type.kind == 's') && r.i.type.bits >= 32);
+    r.i.flag = r.i.words[0].back() == 'c';  // addc, subc, madc
+    r.i.other = r.i.has("cc");
+}
+
 void read_conversion(const Reading& r)
 {
     r.require(r.types.size() >= 2);
@@ -64,9 +71,13 @@ void read_atomic(const Reading& r)
                                               {"or", or_},  {"xor", xor_}, {"exch", exch}, {"inc", inc},
                                               {"dec", dec}, {"cas", cas}};
     r.i.code = -1;
-    for (const auto& word : r.i.words)
+    for (const auto& word : r.i.words) {
         if (const auto found = codes.find(word); found != codes.end()) r.i.code = found->second;
-    r.require(r.i.code >= 0 && !r.i.has("v2") && !r.i.has("v4") && !r.i.has("async"));
+        if (word == "v2" || word == "v4" || word == "v8") r.i.width = word[1] - '0';
+    }
+    r.require(r.i.code >= 0 && !r.i.has("async"));
+    const bool is_vector = r.i.width > 1;
+    r.require(!is_vector || (r.i.code == add && r.i.has("global") && r.i.width * r.i.type.bytes() <= 16));
 }
 
 void read_mbarrier(const Reading& r) { r.require(!r.i.has("noComplete")); }
@@ -180,6 +191,14 @@ const Opcode opcodes[] = {
     {"mul24", run_binary, 3, multiplies, mul, read_product},
     {"mad", run_multiply_add, 4, multiplies, mul, read_product},
     {"fma", run_multiply_add, 4, multiplies, mul, read_product},
+    {"add.cc", run_carry, 3, "cc", add, read_carry},
+    {"addc", run_carry, 3, "cc", add, read_carry},
+    {"sub.cc", run_carry, 3, "cc", sub, read_carry},
+    {"subc", run_carry, 3, "cc", sub, read_carry},
+    {"mad.lo.cc", run_carry, 4, "lo cc", mul, read_carry},
+    {"mad.hi.cc", run_carry, 4, "hi cc", mul_hi, read_carry},
+    {"madc.lo", run_carry, 4, "lo cc", mul, read_carry},
+    {"madc.hi", run_carry, 4, "hi cc", mul_hi, read_carry},
     {"not", run_unary, 2, one},
     {"neg", run_unary, 2, one},
     {"abs", run_unary, 2, one},
@@ -191,6 +210,9 @@ const Opcode opcodes[] = {
     {"rsqrt", run_unary, 2, one},
     {"ex2", run_unary, 2, one},
     {"lg2", run_unary, 2, one},
+    {"sin", run_unary, 2, one},
+    {"cos", run_unary, 2, one},
+    {"tanh", run_unary, 2, one},
     {"mov", run_mov, 2, nullptr},
     {"cvt", run_cvt, 2, "rn rz rna rni rzi rmi rpi ftz relu sat", 0, read_conversion},
     {"setp", run_setp, 3, nullptr},

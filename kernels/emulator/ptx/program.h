@@ -193,6 +193,7 @@ inline const Operand& part(const Operand& o, unsigned k) { return o.kind == Oper
 // numbers.cpp
 void run_binary(const Instruction&, Frame&);
 void run_multiply_add(const Instruction&, Frame&);
+void run_carry(const Instruction&, Frame&);
 void run_unary(const Instruction&, Frame&);
 void run_mov(const Instruction&, Frame&);
 void run_cvt(const Instruction&, Frame&);

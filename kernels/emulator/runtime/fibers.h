@@ -42,6 +42,7 @@ struct Fiber {
     const void* asked = nullptr;  // where it looks again and again, what it finds there, and how often it has
     std::uint64_t found = 0;
     unsigned times = 0;
+    bool carry = false;  // of PTX
 
     Fiber(std::size_t number, void (*entry)());
     Fiber(const Fiber&) = delete;

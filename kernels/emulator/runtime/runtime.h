@@ -34,6 +34,7 @@ extern unsigned cluster_size;    // blocks of a cluster
 extern dim3 clusterDim;
 bool is_random();  // whether threads run in a random order: then units that work by themselves may, too
 std::uint64_t random_number();
+bool& carry();  // the running thread's, which instructions of PTX with .cc leave for those that add it
 
 /// Why a thread sleeps, in words, called only if it sleeps for ever: "barrier at 0x400: 3 of 4 threads have arrived".
 using Why = std::string (*)(const void* object, std::uint64_t detail);

@@ -293,6 +293,8 @@ bool is_cooperative() { return cooperative; }
 bool is_random() { return seed != 0; }
 std::uint64_t random_number() { return (seed = seed * 6364136223846793005u + 1442695040888963407u) >> 33; }
 
+bool& carry() { return current->carry; }
+
 unsigned synchronise(bool predicate, const char* file, int line, unsigned column)
 {
     Fiber* self = current;
