@@ -7,7 +7,14 @@ namespace cooperative_groups {
 
 class thread_block {
 public:
+    struct arrival_token {};
     static void sync(EMULATOR_POINT) { __syncthreads(file, line, column); }
+    static arrival_token barrier_arrive(EMULATOR_PLACE)
+    {
+        emulator::arrive_in_block(file, line);
+        return {};
+    }
+    static void barrier_wait(arrival_token&&, EMULATOR_PLACE) { emulator::wait_in_block(file, line); }
     static unsigned thread_rank() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
     static unsigned num_threads() { return blockDim.x * blockDim.y * blockDim.z; }
     static unsigned size() { return num_threads(); }
@@ -51,8 +58,15 @@ inline cluster_group this_cluster() { return {}; }
 
 class grid_group {
 public:
+    using arrival_token = unsigned;
     static bool is_valid() { return emulator::is_cooperative(); }
-    static void sync(EMULATOR_PLACE) { emulator::synchronise_grid(file, line); }
+    static void sync(EMULATOR_PLACE) { barrier_wait(barrier_arrive(file, line), file, line); }
+    static arrival_token barrier_arrive(EMULATOR_PLACE)
+    {
+        emulator::arrive_in_grid(file, line);
+        return 0;
+    }
+    static void barrier_wait(arrival_token&&, EMULATOR_PLACE) { emulator::wait_in_grid(file, line); }
     static unsigned long long num_blocks() { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
     static unsigned long long block_rank()
     {
@@ -137,7 +151,7 @@ class thread_block_tile;
 /// A tile whose type does not say of which group it is a part.
 template <unsigned SIZE>
 class thread_block_tile<SIZE, void> {
-    static_assert(SIZE <= 32 && (SIZE & (SIZE - 1)) == 0, "the emulator has tiles of up to 32 threads");
+    static_assert(SIZE && (SIZE & (SIZE - 1)) == 0, "the size of a tile must be a power of 2");
 
 public:
     static void sync(EMULATOR_PLACE) { __syncwarp(mask(), file, line); }
@@ -191,7 +205,20 @@ private:
 template <unsigned SIZE, typename Parent>
 class thread_block_tile : public thread_block_tile<SIZE, void> {};
 template <unsigned SIZE, typename Parent>
-thread_block_tile<SIZE, Parent> tiled_partition(const Parent&)
+emulator::If<SIZE <= 32, thread_block_tile<SIZE, Parent>> tiled_partition(const Parent&)
+{
+    return {};
+}
+template <unsigned SIZE, typename Parent>
+__attribute__((error("the emulator has no tiles of more than 32 threads; use the block, or its warps")))
+emulator::If<(SIZE > 32), thread_block_tile<SIZE, Parent>>
+tiled_partition(const Parent&);
+
+/// On a GPU, tiles of more than 32 threads use it.
+template <unsigned MOST_THREADS>
+struct block_tile_memory {};
+template <unsigned MOST_THREADS>
+inline thread_block this_thread_block(block_tile_memory<MOST_THREADS>&)
 {
     return {};
 }
@@ -213,8 +240,10 @@ private:
     bool block;
     coalesced_group lanes;
 };
-inline coalesced_group tiled_partition(const thread_group&, unsigned size)
+inline coalesced_group tiled_partition(const thread_group&, unsigned size, EMULATOR_PLACE)
 {
+    if (size == 0 || size > 32 || (size & (size - 1)))
+        emulator::trap(" asks for tiles of another size than 1, 2, 4, 8, 16 or 32; a GPU traps", file, line);
     const unsigned first = thread_block::thread_rank() % 32 / size * size;
     return coalesced_group((size == 32 ? ~0u : (1u << size) - 1) << first);
 }

@@ -72,6 +72,8 @@ using namespace ::std;
 // What headers of the emulator use that a kernel includes itself: there the standard library's names are hidden.
 template <typename T>
 using IfNumber = std::enable_if_t<std::is_arithmetic_v<T>>;
+template <bool condition, typename T>
+using If = std::enable_if_t<condition, T>;
 template <typename A, typename B>
 inline constexpr bool is_same = std::is_same_v<A, B>;
 

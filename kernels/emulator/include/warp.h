@@ -69,9 +69,12 @@ inline T from_word(std::uint64_t word)
 // ---- The blocks of a cluster ----------------------------------------------------------------------------------------
 
 namespace emulator {
+void arrive_in_block(const char* file, int line);
+void wait_in_block(const char* file, int line);
 void arrive_in_cluster(bool relaxed, const char* file, int line);
 void wait_in_cluster(const char* file, int line);
-void synchronise_grid(const char* file, int line);
+void arrive_in_grid(const char* file, int line);
+void wait_in_grid(const char* file, int line);
 bool is_cooperative();
 void* map_shared(const void* address, unsigned rank, const char* file, int line);
 unsigned rank_of_address(const void* address);

@@ -1,4 +1,4 @@
-// Barriers of the blocks that run together: of a cluster, and of the grid.
+// Barriers at which threads arrive first and wait later: of a block, of a cluster, and of the grid.
 #include "ends.h"
 #include "scheduler.h"
 
@@ -28,7 +28,7 @@ struct BlocksBarrier {
     {}
     unsigned place(unsigned thread) const { return thread - first_thread; }
 };
-std::vector<BlocksBarrier> blocks_barriers;  // of each cluster, and then of the grid
+std::vector<BlocksBarrier> blocks_barriers;  // of each block, of each cluster, and then of the grid
 
 void look_at_barrier(BlocksBarrier& b)
 {
@@ -43,15 +43,29 @@ void look_at_barrier(BlocksBarrier& b)
     wake(&b);
 }
 
-BlocksBarrier& own_barrier() { return blocks_barriers[block_rank() / cluster_size]; }
+BlocksBarrier& barrier_of_block() { return blocks_barriers[block_rank()]; }
+BlocksBarrier& barrier_of_cluster() { return blocks_barriers[cluster_blocks + block_rank() / cluster_size]; }
+BlocksBarrier& barrier_of_grid(const char* file, int line)
+{
+    if (!cooperative)
+        watch::trap(thread_name(current->thread) +
+                        " synchronises the grid in a launch that is not cooperative; a GPU ends it there "
+                        "(`cooperative` of the registry, --cooperative)",
+                    file, line);
+    if (cluster_blocks != grid_blocks()) {
+        current->file = file;
+        current->line = line;
+        stop(End::waits, 0);
+    }
+    return blocks_barriers.back();
+}
 
 void arrive_at(BlocksBarrier& b, bool relaxed, const char* file, int line)
 {
     const unsigned self = b.place(current->thread);
     if (b.open[self])
-        watch::divergence(thread_name(current->thread) + " arrives twice at " + b.name +
-                              ", with no barrier.cluster.wait between",
-                          file, line);
+        watch::divergence(thread_name(current->thread) + " arrives twice at " + b.name + ", with no wait between", file,
+                          line);
     if (!relaxed) watch::release(b.coming);
     watch::finished(b.here, current->thread);
     b.phases[self] = b.phase + 1;
@@ -77,32 +91,22 @@ void wait_at(BlocksBarrier& b, const char* file, int line, const void* pc)
     if (mine <= b.phase) sleep_for(&b, why, 0, file, line, pc, true);
     while (mine > b.phase) sleep_for(&b, why, 0, file, line, pc);
     watch::acquire(b.known);
-    watch::meet(b.there);
+    if (b.phases.size() > slots_of_block) watch::meet(b.there);  // a block by itself meets no other
 }
 }  // namespace
 
-void cluster_arrive(bool relaxed, const char* file, int line) { arrive_at(own_barrier(), relaxed, file, line); }
-void cluster_wait(const char* file, int line, const void* pc) { wait_at(own_barrier(), file, line, pc); }
-
-void grid_synchronise(const char* file, int line)
-{
-    if (!cooperative)
-        watch::trap(thread_name(current->thread) +
-                        " synchronises the grid in a launch that is not cooperative; a GPU ends it there "
-                        "(`cooperative` of the registry, --cooperative)",
-                    file, line);
-    if (cluster_blocks != grid_blocks()) {
-        current->file = file;
-        current->line = line;
-        stop(End::waits, 0);
-    }
-    arrive_at(blocks_barriers.back(), false, file, line);
-    wait_at(blocks_barriers.back(), file, line, nullptr);
-}
+void block_arrive(const char* file, int line) { arrive_at(barrier_of_block(), false, file, line); }
+void block_wait(const char* file, int line) { wait_at(barrier_of_block(), file, line, nullptr); }
+void cluster_arrive(bool relaxed, const char* file, int line) { arrive_at(barrier_of_cluster(), relaxed, file, line); }
+void cluster_wait(const char* file, int line, const void* pc) { wait_at(barrier_of_cluster(), file, line, pc); }
+void grid_arrive(const char* file, int line) { arrive_at(barrier_of_grid(file, line), false, file, line); }
+void grid_wait(const char* file, int line) { wait_at(barrier_of_grid(file, line), file, line, nullptr); }
 
 void start_blocks_barriers()
 {
     blocks_barriers.clear();
+    for (unsigned rank = 0; rank < cluster_blocks; ++rank)
+        blocks_barriers.emplace_back("the block's barrier", rank, 1, 0);
     for (unsigned rank = 0; rank < cluster_blocks; rank += cluster_size)
         blocks_barriers.emplace_back("the cluster's barrier", rank, cluster_size, 0);
     // CUDA's barrier of the grid counts whole blocks; a thread that has ended does not arrive for it.

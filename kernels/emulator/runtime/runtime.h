@@ -62,13 +62,15 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
 unsigned synchronise(bool predicate, const char* file, int line, unsigned column);
 void rounds(unsigned number);  // the next barrier of the running thread is in this round of the loops around it
 
-/// The barrier of a cluster: threads arrive, and wait until all that have not ended have arrived. Who arrives `relaxed`
-/// shows nothing of what it did before.
+/// The barriers of a block (besides __syncthreads()), a cluster and the grid: threads arrive, and wait until all that
+/// have not ended have arrived; at the grid's, all. Who arrives `relaxed` shows nothing of what it did before. At the
+/// grid's, the run is given up if the blocks do not run together.
+void block_arrive(const char* file, int line);
+void block_wait(const char* file, int line);
 void cluster_arrive(bool relaxed, const char* file, int line);
 void cluster_wait(const char* file, int line, const void* pc);
-
-/// The barrier of the whole grid. Gives the run up if the blocks do not run together.
-void grid_synchronise(const char* file, int line);
+void grid_arrive(const char* file, int line);
+void grid_wait(const char* file, int line);
 
 /// What the scheduler asks of the asynchronous units (ptx/).
 struct Units {

@@ -70,6 +70,9 @@ unsigned rank_in_cluster() { return block_rank() % cluster_size; }
 dim3 cluster_dimensions() { return clusterDim; }
 void arrive_in_cluster(bool relaxed, const char* file, int line) { cluster_arrive(relaxed, file, line); }
 void wait_in_cluster(const char* file, int line) { cluster_wait(file, line, nullptr); }
-void synchronise_grid(const char* file, int line) { grid_synchronise(file, line); }
+void arrive_in_block(const char* file, int line) { block_arrive(file, line); }
+void wait_in_block(const char* file, int line) { block_wait(file, line); }
+void arrive_in_grid(const char* file, int line) { grid_arrive(file, line); }
+void wait_in_grid(const char* file, int line) { grid_wait(file, line); }
 
 }  // namespace emulator
