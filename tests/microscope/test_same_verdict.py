@@ -45,6 +45,16 @@ ATOMIC = """cuda::atomic_ref<float, cuda::thread_scope_block> x(C[0]); x.fetch_a
     __shared__ cuda::atomic<int, cuda::thread_scope_block> s; s.store(1); s += 2; ++s; s++; s |= 1; int old = s.load();
     while (!s.compare_exchange_weak(old, 5, cuda::memory_order_acq_rel, cuda::memory_order_relaxed)) {}
     cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device); C[1] = s;"""
+GROUPS = "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;"
+TILES = "C[0] = cg::tiled_partition<64>(cg::this_thread_block()).size();"
+SPLIT = """auto block = cg::this_thread_block(); block.barrier_wait(block.barrier_arrive());
+    auto grid = cg::this_grid(); auto token = grid.barrier_arrive(); C[0] = 1;
+    grid.barrier_wait(static_cast<cg::grid_group::arrival_token&&>(token));"""
+COMPLETION = "#include <cuda/barrier>\nstruct F { int x; __device__ void operator()() const noexcept {} };"
+COMPLETED = """__shared__ cuda::barrier<cuda::thread_scope_block, F> b;
+    if (threadIdx.x == 0) init(&b, 32, F{n}); __syncthreads(); b.arrive_and_wait();"""
+LENGTHS = "C[0] = normf(3, A) + rnorm4d(1, 2, 3, 4) + cyl_bessel_i0f(n) + llmax(1, n);"
+OF_FLOAT = "float s, c; sincos(A[0], &s, &c); static_assert(sizeof(sinpi(s)) == 4); C[0] = c;"
 NAMED_OPERAND = 'unsigned x; asm("mov.u32 %[to], 1;" : [to] "=r"(x)); C[0] = x;'
 ROWS = [  # the construct in words, what stands before the kernel, what in it, what NVRTC and what the emulator does
     ("`uint`, `ushort`", "", "uint x = n; ushort y = x; C[0] = y;", TAKEN, TAKEN),
@@ -117,6 +127,7 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`__clusterRelativeBlockRank`, `__cluster_map_shared_rank`", "", CLUSTER, TAKEN, TAKEN),
     ("`atomicAdd`, `atomicCAS`", "", "atomicAdd(C, 1.0f); atomicCAS((int*)C, 1, 2);", TAKEN, TAKEN),
     ("`atomicAdd` of `half2`", "#include <cuda_fp16.h>", "atomicAdd((half2*)C, half2(1, 1));", TAKEN, TAKEN),
+    ("`atomicAdd` of `float4`", "", "atomicAdd((float4*)C, make_float4(1, 2, 3, 4));", TAKEN, TAKEN),
     ("a function without `__device__`", "int f() { return 1; }", "C[0] = 1;", REFUSED, REFUSED),
     ("a `constexpr` function without it", "constexpr int f() { return 1; }", "C[0] = 1;", REFUSED, REFUSED),
     ("a member without it", "struct S { int x; int f() { return x; } };", "C[0] = 1;", REFUSED, REFUSED),
@@ -128,15 +139,22 @@ ROWS = [  # the construct in words, what stands before the kernel, what in it, w
     ("`__managed__`, `__maxnreg__`", MANAGED, "C[0] = x;", TAKEN, TAKEN),
     ("`int1`, `ulong2`", "", "int1 x{1}; ulong2 y{1, 2}; C[0] = x.x + y.y;", TAKEN, TAKEN),
     ("`isnan`, `sinpif`, `rhypotf`, `normcdff`", "", "C[0] = isnan(sinpif(rhypotf(1, normcdff(1))));", TAKEN, TAKEN),
+    ("`normf`, `rnorm4d`, `cyl_bessel_i0f`, `llmax`", "", LENGTHS, TAKEN, TAKEN),
+    ("`sincos`, `sinpi` of float", "", OF_FLOAT, TAKEN, TAKEN),
+    ("`sinpi`, `rsqrt` of int", "", "C[0] = sinpi(n);", REFUSED, REFUSED),
     ("`__fadd_rz`, `__dmul_ru`, `__int2float_rd`", "", ROUNDED, TAKEN, TAKEN),
     ("`__vadd4`, `__vmaxs2`, `__funnelshift_lc`", "", PARTS, TAKEN, TAKEN),
     ("`__vavgu4`, `__vabs2`", "", "C[0] = __vabs2(n);", TAKEN, LACKING),
     ("`hexp`, `__hmax2`, `__hgt2`", "#include <cuda_bf16.h>\n#include <cuda_fp16.h>", HALVES, TAKEN, TAKEN),
     ("`malloc`, `new`", "", "float* x = new float[4]; x[0] = n; C[0] = x[p];", TAKEN, LACKING),
+    ("`new` at a place", "", "C[0] = *new (C + n) float(p);", TAKEN, TAKEN),
     ("textures", "", "C[0] = tex1Dfetch<float>(0ull, n);", TAKEN, LACKING),
     ("`<cuda_fp8.h>`", "#include <cuda_fp8.h>", "C[0] = 1;", TAKEN, LACKING),
     ("`<device_launch_parameters.h>`, `<math_constants.h>`", CONSTANTS, "C[0] = CUDART_PI_F;", TAKEN, TAKEN),
     ("`<cooperative_groups/scan.h>`", "#include <cooperative_groups/scan.h>", "C[0] = 1;", TAKEN, TAKEN),
+    ("`barrier_arrive` of a `thread_block`, of a `grid_group`", GROUPS, SPLIT, TAKEN, TAKEN),
+    ("a `thread_block_tile` of more than 32 threads", GROUPS, TILES, TAKEN, LACKING),
+    ("`cuda::barrier` with a function at the end of a phase", COMPLETION, COMPLETED, TAKEN, TAKEN),
 ]  # fmt: skip
 HEAD = "(const float* A, const float* B, float* C, int n, int p, int m)"
 
@@ -155,7 +173,8 @@ def test_verdict(tmp_path, construct, before, body, nvrtc, emulator):
     if emulator == TAKEN:
         assert not found
     else:
-        assert f"{tmp_path}/mine.cu:{1 if before and body == 'C[0] = 1;' else 4}: " in found, found
+        line = 1 if before and body == "C[0] = 1;" else 4 + before.count("\n")
+        assert f"{tmp_path}/mine.cu:{line}: " in found, found
         assert ("the emulator has no" in found) == (emulator == LACKING), found
 
 
