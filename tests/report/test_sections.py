@@ -1,6 +1,8 @@
 """The language of the sections: what a writer may do, and what is said if it goes wrong."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import synthetic
@@ -23,6 +25,16 @@ def gpu(tmp_path_factory):
     [
         ("{{ figrue('task1a', 'x') }}", "there is no function 'figrue'; did you mean 'figure'"),
         ("{% for gpu in gpus('tasc3') %}x{% endfor %}", "there is no task 'tasc3'; did you mean 'task3'"),
+        ("{{ figure('tsak3', 'x') }}", "there is no figure 'tsak3'; did you mean 'task3'"),
+        ("{{ figure('rooflien', 'x') }}", "there is no figure 'rooflien'; did you mean 'roofline'"),
+        ("{{ figure('shape_mpa', 'x') }}", "there is no figure 'shape_mpa'; did you mean 'shape_map'"),
+        ("{{ table('squrae', 'x') }}", "there is no table 'squrae'; did you mean 'squares'"),
+        ("{{ rows('squrae') | length }}", "there is no table 'squrae'; did you mean 'squares'"),
+        ("{{ row('tsak3', kernel='naive').time_ms }}", "there is no table 'tsak3'; did you mean 'task3'"),
+        ("{% if has('cuonters') %}x{% endif %}", "there is no task or table 'cuonters'; did you mean 'counters'"),
+        ("{% call(a, b, c) rung('tield') %}x{% endcall %}", "there is no kernel 'tield'; did you mean 'tiled'"),
+        ("{{ tiles('tield') }}", "there is no kernel 'tield'; did you mean 'tiled'"),
+        ("{{ 1.4 | tmies }}", "No filter named 'tmies'"),
         ("{{ gpu.tmie(kernel='naive') }}", "there is no function 'tmie'; did you mean 'time'"),
         ("{{ gpu.time(kernl='naive') }}", "there is no column 'kernl'; did you mean 'kernel'"),
         ("{% sentence if %}x{% endsentence %}", "unexpected 'end of statement block'"),
@@ -39,6 +51,12 @@ def test_a_mistake_is_one_message_with_file_and_line(tmp_path, kernels, words, m
 
 def test_the_studys_own_sections_are_right(kernels):
     sections.check(kernels, synthetic.config()["tasks"])
+
+
+def test_the_check_does_not_load_matplotlib():
+    """A run checks the sections at its start, which should take no second more."""
+    words = "import sys; import tilewise.report.sections; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 
 def test_lines_are_as_long_as_those_of_the_code():

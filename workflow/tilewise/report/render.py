@@ -274,7 +274,7 @@ class Page:
             if self.drawn:
                 return Path(self.drawn, f"{name}.svg").read_text()
             return figures.svg(figures.task(name, self.evidence))
-        return figures.svg(FIGURES[name](self) if name in FIGURES else figures.OVERVIEW[name](self.evidence))
+        return figures.svg(figures.draw(*(FIGURES[name](self) if name in FIGURES else (name, self.evidence))))
 
     def _tasks(self, name: str) -> tuple[str, ...]:
         """The tasks and files that a table or figure shows."""

@@ -26,7 +26,9 @@ from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import QUERIES, Choice, Spread, Untestable
 from tilewise.explain.quantities import Machine as ClaimsMachine
 from tilewise.report import notes
-from tilewise.study.columns import COLUMNS
+from tilewise.report.contents import FIGURES, TABLES
+from tilewise.report.specs import SPECS
+from tilewise.study.columns import COLUMNS, FACTS, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters
 from tilewise.study.schema import meant
@@ -183,28 +185,53 @@ def names_of(page: str = "*", folder: Path = FOLDER) -> list[str]:
 
 
 def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = FOLDER) -> None:
-    """Raise UserError, with file and line, if a section names an unknown function, column or task."""
+    """Raise UserError, with file and line, if a section names what does not exist.
+
+    That is a function, a filter, a column, a task, a table, a figure or a kernel.
+    """
     compiler, columns = Language(folder=folder), {*COLUMNS, *parameters(kernels), "cube"}
+    known = _known(kernels, tasks)
     for name in names_of(folder=folder):
         try:
             tree = compiler.parse((folder / name).read_text(encoding="utf-8"), name)
+            calls = list(tree.find_all(nodes.Call))  # compiling may change the tree
+            compiler.compile(tree, name)  # finds the unknown filters
         except TemplateSyntaxError as error:
             raise UserError(f"report/sections/{name}:{error.lineno}: {error.message}") from None
-        for call in tree.find_all(nodes.Call):
-            wrong = _wrong(call, columns, tasks)
+        for call in calls:
+            wrong = _wrong(call, columns, known)
             if wrong:
                 raise UserError(f"report/sections/{name}:{call.lineno}: there is no {wrong}")
 
 
-def _wrong(call: nodes.Call, columns: Collection[str], tasks: Collection[str]) -> str:
+def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, tuple[str, Collection[str]]]:
+    """What the functions take as their first argument: function -> (what it is, all names of it)."""
+    of_tasks, of_kernels = ("task", tasks), ("kernel", kernels)
+    of_tables = ("table", {*tasks, *TABLES})
+    return {
+        "figure": ("figure", {*tasks, *SPECS["study"], *FIGURES}),
+        "gpus": of_tasks,
+        "has": ("task or table", {*tasks, *TABLES, *FACTS, *WHOLE}),
+        "machines": of_tasks,
+        "row": of_tables,
+        "rows": of_tables,
+        "rung": of_kernels,
+        "table": of_tables,
+        "tiles": of_kernels,
+    }
+
+
+def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple[str, Collection[str]]]) -> str:
     """What a call names that does not exist, in words; "" if all of it does."""
     called = call.node
-    first = [each.value for each in call.args if isinstance(each, nodes.Const)]
     if isinstance(called, nodes.Name):
         if called.name not in {*NAMES, "ceil_div", "caller"}:
             return f"function '{called.name}'; {meant(called.name, NAMES)}"
-        if called.name in ("gpus", "machines"):
-            return next((f"task '{task}'; {meant(task, tasks)}" for task in first if task not in tasks), "")
+        if called.name in known:
+            what, names = known[called.name]
+            given = call.args if called.name in ("gpus", "machines") else call.args[:1]
+            first = [each.value for each in given if isinstance(each, nodes.Const)]
+            return next((f"{what} '{name}'; {meant(name, sorted(names))}" for name in first if name not in names), "")
     if isinstance(called, nodes.Getattr):
         if called.attr not in {*QUERIES, "of", "items", "known", "peak"}:
             return f"function '{called.attr}'; {meant(called.attr, QUERIES)}"
