@@ -210,6 +210,8 @@ def test_a_count_is_not_endless(config, place):
     [
         ("seed: 1\nseed: 2\n", r"more.yaml:2: the key 'seed' occurs twice"),
         ("seed: [1\n", r"more.yaml:2: .*brackets"),
+        ("seed: 1\nrepeats:\t1\n", r"more.yaml:2: .*found character '\\t' that cannot start any token; look at keys"),
+        ("timing:\n\trepeats: 1\n", r"more.yaml:2: .*found character '\\t' that cannot start any token; look at"),
         ("seed: 2020-13-45\n", r"more.yaml:1: a malformed value of type timestamp: month must be"),
         ("? [a]\n: b\n", r"more.yaml:1: a key must be text"),
         ("- 1\n", r"more.yaml: a config holds keys with values"),
@@ -223,6 +225,11 @@ def test_a_broken_configfile_is_named(tmp_path, text, says):
     with pytest.raises(UserError, match=says) as raised:
         configfiles.check(["task3", "--configfile", str(tmp_path / "more.yaml")])
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_json_may_be_indented_by_tabs(tmp_path):
+    (tmp_path / "more.json").write_text('{\n\t"seed":\t1\n}\n')
+    configfiles.check(["task3", "--configfile", str(tmp_path / "more.json")])
 
 
 def test_a_target_that_is_taken_for_a_configfile_is_named():

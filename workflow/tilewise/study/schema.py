@@ -62,6 +62,7 @@ def read_yaml(path: Path | str) -> Any:
         raise UserError(f"{path}: it cannot be read: {error.strerror}; correct the name, or restore the file") from None
     try:
         text = content.decode("utf-8")
+        _check_tabs(text)
         _check_extent(text, path)
         return yaml.load(text, _Strict)
     except yaml.MarkedYAMLError as error:
@@ -74,6 +75,17 @@ def read_yaml(path: Path | str) -> Any:
         raise UserError(
             f"{path}:{line}: this is not text in UTF-8, or has control characters; correct it, or restore the file"
         ) from None
+
+
+def _check_tabs(text: str) -> None:
+    """Let PyYAML's own scanner find a misplaced tab: libyaml's takes some that Snakemake refuses."""
+    if "\t" not in text:
+        return
+    try:
+        json.loads(text)  # whose indentation may be tabs
+    except (ValueError, RecursionError):
+        for _ in yaml.scan(text, yaml.SafeLoader):
+            pass
 
 
 def _check_extent(text: str, path: Path | str) -> None:
