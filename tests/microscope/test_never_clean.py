@@ -53,6 +53,22 @@ LOADED = """    using namespace nvcuda;
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> f;
     wmma::load_matrix_sync(f, s, 16, wmma::mem_row_major);
     C[threadIdx.x] = A[0] * B[threadIdx.x] * f.x[0];"""
+BULK = (
+    MAKE
+    + """    __shared__ alignas(16) T s[32];
+    if (threadIdx.x == 0) {
+        asm volatile("fence.proxy.async;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], BYTES;" :: "r"(at) : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], BYTES, [%2];"
+                     :: "r"(static_cast<unsigned>(__cvta_generic_to_shared(s))), "l"(B), "r"(at) : "memory");
+    }
+    unsigned done = 0;
+    for (int k = 0; !done && k < 1000; ++k)
+        asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}"
+                     : "=r"(done) : "r"(at) : "memory");
+    """
+    + PRODUCT
+)
 PRODUCTS = """    __shared__ alignas(1024) half tile[64 * 64];
     for (int k = threadIdx.x; k < 64 * 64; k += 128) tile[k] = __float2half(0.f);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -274,6 +290,27 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         "writes bar[3] of shared memory, where the mbarrier made at line 7 is still in use",
         {},
     ),
+    "a barrier that no block has": (
+        'asm volatile("bar.sync 15;" ::: "memory");' + PRODUCT,
+        'asm volatile("bar.sync 16;" ::: "memory");' + PRODUCT,
+        "invalid",
+        "error: invalid use of an instruction: thread (0, 0): a block has 16 barriers, 0 to 15, not number 16",
+        {},
+    ),
+    "a barrier of one warp and a half": (
+        'asm volatile("bar.sync 1, 32;" ::: "memory");' + PRODUCT,
+        'asm volatile("bar.sync 1, 48;" ::: "memory");' + PRODUCT,
+        "invalid",
+        "error: invalid use of an instruction: thread (0, 0): a barrier takes whole warps, not 48 threads",
+        {},
+    ),
+    "a bulk copy of 100 bytes": (
+        BULK.replace("BYTES", "112"),
+        BULK.replace("BYTES", "100"),
+        "invalid",
+        "error: invalid use of an instruction: thread (0, 0): both addresses and the size of cp.async.bulk must be",
+        {},
+    ),
     "lanes that have ended": (
         "if (threadIdx.x >= 16) return; C[threadIdx.x] = A[0] * B[threadIdx.x] * __shfl_sync(0xffff, 1, 0);",
         "if (threadIdx.x >= 16) return; C[threadIdx.x] = A[0] * B[threadIdx.x] * __shfl_sync(0xffffffff, 1, 0);",
@@ -350,6 +387,14 @@ def test_a_volatile_store_reads_nothing(tmp_path):
     assert report.ok, report.faults
     report = calls.trace(path, "f", 1, 32, {"c": "int[32]", "d": "int[32]"})
     assert [fault.kind for fault in report.faults] == ["uninitialised"], report.faults
+
+
+def test_a_mask_without_its_own_lane_is_one_fault(tmp_path):
+    """No remark beside it speaks of a mask that nobody wrote, or of lanes that have ended since."""
+    body = f"__syncwarp(0x1ffff); {PRODUCT}"
+    kinds, faults = kinds_of(tmp_path, body, shape=(1, 1, 32))
+    assert kinds == {"divergence"}, faults
+    assert "calls with the mask 0x1ffff, which does not name its own lane 17" in faults[0]
 
 
 def test_a_block_without_whole_warps_has_no_lanes_that_ended(tmp_path):

@@ -19,7 +19,7 @@ MBarrier* barrier_at(std::uint32_t number, Frame& f, bool quietly)
         char text[96];
         std::snprintf(text, sizeof text, "there is no mbarrier at 0x%x of shared memory (mbarrier.init makes one)",
                       number);
-        complain(f, text, true);
+        refuse(f, text, true);
         return nullptr;
     }
     if (!quietly) watch::uses(shared_pointer(number), 8, false, f.pc);
@@ -50,7 +50,7 @@ static void arrive(MBarrier& b, int count, Frame& f)
 {
     watch::release(b.coming);
     if (count > b.pending) {
-        complain(f, "arrives at " + describe(b) + ": more arrivals than it was made for");
+        refuse(f, "arrives at " + describe(b) + ": more arrivals than it was made for");
         count = b.pending;
     }
     b.pending -= count;
@@ -69,7 +69,7 @@ void run_mbarrier(const Instruction& i, Frame& f)
         return first + k < i.operands.size() ? get(i.operands[first + k], f) : otherwise;
     };
     if (what == "init") {
-        if (at % 8) return complain(f, "makes an mbarrier at an address that 8 does not divide");
+        if (at % 8) return refuse(f, "makes an mbarrier at an address that 8 does not divide");
         watch::uses(shared_pointer(at), 8, true, f.pc);
         const unsigned worker = copies_of_barrier + barriers.size() % 64;
         MBarrier& b = barriers[at] = MBarrier{};
@@ -148,13 +148,13 @@ void run_bar(const Instruction& i, Frame& f)
         synchronise(false, f.source->file, f.source->line, statement(f));
         return;
     }
-    if (number >= 16) return complain(f, "a block has 16 barriers, 0 to 15, not number " + std::to_string(number));
-    if (wanted % 32) return complain(f, "a barrier takes whole warps, not " + std::to_string(wanted) + " threads");
+    if (number >= 16) return refuse(f, "a block has 16 barriers, 0 to 15, not number " + std::to_string(number));
+    if (wanted % 32) return refuse(f, "a barrier takes whole warps, not " + std::to_string(wanted) + " threads");
     Named& n = named[16 * block_rank() + number];
     n.number = number;
     if (n.arrived && n.wanted != wanted)
-        complain(f, "comes to barrier " + std::to_string(number) + " with " + std::to_string(wanted) +
-                        " threads, others came with " + std::to_string(n.wanted));
+        refuse(f, "comes to barrier " + std::to_string(number) + " with " + std::to_string(wanted) +
+                      " threads, others came with " + std::to_string(n.wanted));
     n.wanted = wanted;
     watch::release(n.coming);
     const bool complete = ++n.arrived >= wanted;

@@ -65,7 +65,7 @@ void run_cp_async(const Instruction& i, Frame& f)
         return;
     }
     if (given > bytes) {
-        complain(f, "cp.async reads " + std::to_string(given) + " bytes and writes " + std::to_string(bytes));
+        refuse(f, "cp.async reads " + std::to_string(given) + " bytes and writes " + std::to_string(bytes));
         given = bytes;
     }
     Piece piece{to, std::vector<char>(bytes)};
@@ -191,12 +191,12 @@ static void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::ui
                  const std::vector<Read>& reads = {})
 {
     if (!mask && rank_of_shared(to) != rank_of_shared(barrier))
-        return complain(f, "a copy goes into one block of the cluster and counts at an mbarrier of another");
+        return refuse(f, "a copy goes into one block of the cluster and counts at an mbarrier of another");
     if (mask >> cluster_size)
-        return complain(f,
-                        "the mask of .multicast names blocks that a cluster of " + std::to_string(cluster_size) +
-                            " does not have",
-                        true);
+        return refuse(f,
+                      "the mask of .multicast names blocks that a cluster of " + std::to_string(cluster_size) +
+                          " does not have",
+                      true);
     const unsigned first = rank_of_shared(to) / cluster_size * cluster_size;
     const unsigned ranks = mask ? mask : 1u << rank_of_shared(to) % cluster_size;
     for (unsigned rank = first; ranks >> (rank - first); ++rank) {
@@ -224,7 +224,7 @@ void run_bulk_load(const Instruction& i, Frame& f)  // [to], [from], bytes, [bar
     const std::uint32_t to = address(i.operands[0], f), bytes = get(i.operands[2], f);
     const auto* from = reinterpret_cast<const char*>(address(i.operands[1], f));
     if (to % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes % 16)
-        return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
+        return refuse(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
     const std::uint32_t barrier = address(i.operands[3], f);
     if (!watch::unit_loads(from, bytes, f.pc, worker_of(barrier))) return;
     const unsigned mask = mask_of_blocks(i, 4, f);
@@ -239,7 +239,7 @@ void run_bulk_between(const Instruction& i, Frame& f)  // [to], [from], bytes, [
     const std::uint32_t to = address(i.operands[0], f), from = address(i.operands[1], f), bytes = get(i.operands[2], f);
     const std::uint32_t barrier = address(i.operands[3], f);
     if (to % 16 || from % 16 || bytes % 16)
-        return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
+        return refuse(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
     watch::unit_reads(shared_pointer(from), bytes, f.pc, worker_of(barrier));
     watch::block_request(shared_pointer(to), bytes);
     send(to, barrier, 0, bytes, {{0, {nullptr, std::vector<char>(bytes), shared_pointer(from)}}}, f);
@@ -269,9 +269,9 @@ void run_box_load(const Instruction& i, Frame& f)  // [to], [map, {c}], [barrier
     if (!map) return;
     const auto at = coordinates(i.operands[1], f);
     if (at.size() != map->rank)
-        return complain(f, "the box has " + std::to_string(at.size()) + " coordinates, the tensor map " +
-                               std::to_string(map->rank) + " dimensions");
-    if (to % 128) return complain(f, "the box goes to an address of shared memory that 128 does not divide");
+        return refuse(f, "the box has " + std::to_string(at.size()) + " coordinates, the tensor map " +
+                             std::to_string(map->rank) + " dimensions");
+    if (to % 128) return refuse(f, "the box goes to an address of shared memory that 128 does not divide");
     std::vector<char> box(1);
     unsigned rows = 1;
     for (unsigned d = 1; d < map->rank; ++d) rows *= map->box[d];

@@ -84,7 +84,7 @@ void run_mapa(const Instruction& i, Frame& f)
     const unsigned rank = get(i.operands[2], f);
     const std::uint64_t a = get(i.operands[1], f);
     if (rank >= cluster_size)
-        return complain(
+        return refuse(
             f, "mapa asks for block " + std::to_string(rank) + " of a cluster of " + std::to_string(cluster_size),
             true);
     const bool is_number = i.starts("shared");

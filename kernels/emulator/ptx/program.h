@@ -146,12 +146,22 @@ inline char* pointer(const Instruction& i, std::uint64_t at)
     return i.starts("shared") ? shared_pointer(at) : reinterpret_cast<char*>(at);
 }
 
-inline void complain(Frame& f, const std::string& text, bool last = false)
+inline std::string by_thread(const std::string& text)
 {
     const unsigned t = thread_in_block();
     char who[64];
     std::snprintf(who, sizeof who, "thread (%u, %u): ", t % blockDim.x, t / blockDim.x % blockDim.y);
-    watch::asynchrony(who + text, f.source->file, f.source->line, f.pc, last);
+    return who + text;
+}
+// Asynchronous work lacks something.
+inline void complain(Frame& f, const std::string& text)
+{
+    watch::asynchrony(by_thread(text), f.source->file, f.source->line, f.pc);
+}
+// An instruction does not take what it is given; if it is the `last`, the run cannot go on.
+inline void refuse(Frame& f, const std::string& text, bool last = false)
+{
+    watch::invalid(by_thread(text), f.source->file, f.source->line, f.pc, last);
 }
 
 inline bool is_strong(const Instruction& i)

@@ -12,7 +12,7 @@ const TensorMap* map_at(std::uint64_t at, Frame& f)
 {
     const auto* map = reinterpret_cast<const TensorMap*>(at);
     if (map->magic == map_magic) return map;
-    complain(f, "this is no tensor map of the launch; give it to the kernel as an argument {tensor_map: ...}");
+    refuse(f, "this is no tensor map of the launch; give it to the kernel as an argument {tensor_map: ...}");
     return nullptr;
 }
 
@@ -131,7 +131,7 @@ void run_bulk_store(const Instruction& i, Frame& f)  // [to], [from], bytes
             reduction_of(i),
             i.type};
     if (s.from % 16 || s.to % 16 || s.bytes % 16)
-        return complain(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
+        return refuse(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
     begin(std::move(s));
 }
 void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
@@ -149,7 +149,7 @@ void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
             reduction_of(i),
             i.type};
     if (s.reduce >= 0) s.type = map->bytes == 8 ? Type{'f', 64} : map->bytes == 4 ? Type{'f', 32} : Type{'g', 16};
-    if (s.from % 128) return complain(f, "the box comes from an address of shared memory that 128 does not divide");
+    if (s.from % 128) return refuse(f, "the box comes from an address of shared memory that 128 does not divide");
     begin(std::move(s));
 }
 void run_bulk_commit(const Instruction&, Frame&)

@@ -86,9 +86,9 @@ void global_request(const void* address, unsigned bytes, bool write, unsigned bl
 /// The same to shared memory, counted if it is another block's.
 void block_request(const void* address, unsigned bytes);
 void goes_by(Way way);  // the accesses that are reported from now on
-void asynchrony(const std::string& text, const char* file, int line, const void* pc,
-                bool last = false);                             // last: gives up
-std::string place(const void* pc, const char* file, int line);  // in words
+void asynchrony(const std::string& text, const char* file, int line, const void* pc);
+void invalid(const std::string& text, const char* file, int line, const void* pc, bool last);  // last: gives up
+std::string place(const void* pc, const char* file, int line);                                 // in words
 void deadlock(const std::string& text, const char* file, int line, const void* pc);
 void divergence(const std::string& text, const char* file, int line);
 void misaligned(const std::string& text, const char* file, int line);

@@ -128,9 +128,13 @@ std::string place(const void* pc, const char*, int)
     return text;
 }
 
-void asynchrony(const std::string& text, const char* file, int line, const void* pc, bool last)
+void asynchrony(const std::string& text, const char* file, int line, const void* pc)
 {
     report(said(Kind::asynchrony, text, file, line, pc));
+}
+void invalid(const std::string& text, const char* file, int line, const void* pc, bool last)
+{
+    report(said(Kind::invalid, text, file, line, pc));
     if (last) abandon();
 }
 void divergence(const std::string& text, const char* file, int line)

@@ -43,7 +43,8 @@ void proxy_fence(bool, bool) {}
 void global_request(const void*, unsigned, bool, unsigned) {}
 void block_request(const void*, unsigned) {}
 void goes_by(Way) {}
-void asynchrony(const std::string& text, const char* file, int line, const void*, bool last)
+void asynchrony(const std::string&, const char*, int, const void*) {}
+void invalid(const std::string& text, const char* file, int line, const void*, bool last)
 {
     if (last) give_up(text, file, line);
 }

@@ -63,6 +63,7 @@ class FaultKind(StrEnum):
     WRONG = "wrong", "incorrect", "wrong result"
     STOPPED = "stopped", "stopped", "run that does not come to its end"
     ASYNCHRONY = "asynchrony", "asynchrony", "asynchronous work not waited for"
+    INVALID = "invalid", "invalid", "invalid use of an instruction"
     DEADLOCK = "deadlock", "deadlocks", "deadlock"
     TRAP = "trap", "traps", "trap"
     UNUSED = "unused", "unused_reads", "read before it was written"
