@@ -375,7 +375,7 @@ void together(unsigned mask, const void* kind, void* record, void (*act)(void* c
         char text[96];
         std::snprintf(text, sizeof text, " calls with the mask 0x%x, which does not name its own lane %u", mask, lane);
         watch::divergence(thread_name(self->thread) + text, file, line);
-        mask |= 1u << lane;
+        mask = 1u << lane;  // it goes on alone: of a mask that nobody wrote there is nothing more to say
     }
     std::size_t i = 0;
     while (i < groups.size() && !(groups[i].warp == warp && groups[i].kind == kind && groups[i].mask == mask &&
