@@ -311,6 +311,15 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         "error: invalid use of an instruction: thread (0, 0): both addresses and the size of cp.async.bulk must be",
         {},
     ),
+    "another thread's local variable is read": (
+        "__shared__ T s; T own = B[threadIdx.x]; if (threadIdx.x == 5) s = own; __syncthreads();"
+        " C[threadIdx.x] = A[0] * own + (s - s);",
+        "__shared__ T* s; T own = B[threadIdx.x]; if (threadIdx.x == 5) s = &own; __syncthreads();"
+        " C[threadIdx.x] = A[0] * own + (*s - *s);",
+        "out_of_bounds",
+        "thread (0, 0) reads a local variable of another thread; on a GPU the address is one of its own local memory",
+        {},
+    ),
     "lanes that have ended": (
         "if (threadIdx.x >= 16) return; C[threadIdx.x] = A[0] * B[threadIdx.x] * __shfl_sync(0xffff, 1, 0);",
         "if (threadIdx.x >= 16) return; C[threadIdx.x] = A[0] * B[threadIdx.x] * __shfl_sync(0xffffffff, 1, 0);",

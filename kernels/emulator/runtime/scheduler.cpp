@@ -251,6 +251,13 @@ void run_cluster(Thread called, void* const* with)
     yield(main_context, nullptr);
 }
 
+bool on_any_stack(std::uintptr_t address)
+{
+    return std::any_of(fibers.begin(), fibers.end(), [&](const auto& fiber) {
+        return address - reinterpret_cast<std::uintptr_t>(fiber->stack) < stack_bytes;
+    });
+}
+
 void forget_fibers()
 {
     for (auto* list : {&ready, &waiting, &warp_ready, &sleeping, &asking}) list->clear();

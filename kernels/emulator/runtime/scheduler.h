@@ -35,6 +35,8 @@ unsigned live_threads(unsigned first, unsigned end);  // of those with these num
 void run_cluster(Thread kernel, void* const* arguments);
 /// After a launch that was given up: its fibers hang in the middle of their threads.
 void forget_fibers();
+/// Whether an address lies on the stack of any thread.
+bool on_any_stack(std::uintptr_t address);
 /// Gives up the launch in the middle of it: emulator_run returns.
 void abandon();
 /// The running thread waits at a place in the source, until `next` finds that it may go on.

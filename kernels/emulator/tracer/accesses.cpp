@@ -198,6 +198,16 @@ bool find_shared(Access& access)
         return;
     }
     if (access.address - reinterpret_cast<std::uintptr_t>(elsewhere) < elsewhere_bytes) return;
+    if (on_any_stack(access.address)) {
+        Fault fault = fault_of(Kind::out_of_bounds, access);
+        (thread_name(running) + (access.write ? " writes" : " reads") +
+         " a local variable of another thread; on a GPU the address is one of its own local memory; pass the value in "
+         "shared memory instead")
+            .copy(fault.text, sizeof fault.text - 1);
+        stopping = true;
+        report(fault);
+        return;
+    }
     if (shared_begin - access.address <= window_bytes ||
         access.address - shared_begin < cluster_blocks * window_alignment)
         access.space = shared;  // a negative index
