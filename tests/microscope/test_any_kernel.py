@@ -253,9 +253,12 @@ tolerance: 1e-5
         (several + "grid: 4", "mine.yaml: describe one launch by function, grid and block, or several by launches"),
         (one.replace("data.npy", "date.npy"), "date.npy; did you mean data.npy?"),
         (one + "file: mien.cu", "mien.cu; did you mean"),
-        (several.replace("partial, n]", "partial, m]"), "sums is called with m, which is not given; there are data,"),
+        (one.replace("n: 1000", "n: [1]"), "mine.yaml: arg.n: [1] is not of type 'string', 'number'; expected an"),
+        (one.replace("float[1000]:zero", "float["), "mine.yaml: argument out: 'float[' is not understood; write"),
+        (several.replace("launches:", "launches:\n- 4"), "mine.yaml: launches.0: 4 is not of type 'object'; expected"),
+        (several.replace("partial, n]", "partial, m]"), "mine.yaml: sums is called with m, which is not given; there"),
         (several.replace("partial, n]", "partial]"), "sums has 3 parameters, and is called with 2 arguments"),
-        (several.replace("1e-5", "little"), "mine.yaml: tolerance: 'little'"),
+        (several.replace("1e-5", "little"), "mine.yaml: tolerance: 'little' does not match"),
     ):
         (tmp_path / "mine.yaml").write_text(text)
         assert main(["trace", str(tmp_path / "mine.yaml")]) == 2

@@ -87,17 +87,23 @@ def _of_file(options: argparse.Namespace) -> Report:
     if bool(alone) == ("launches" in told) or ("block" not in alone and "launches" not in told):
         raise UserError(f"{shown(path)}: describe one launch by function, grid and block, or several by launches")
     calls = [Call(**call) for call in told.get("launches", ())] or alone.pop("function", None)
-    return trace(
-        path.parent / told.get("file", f"{path.stem}.cu"),
-        calls,
-        **({} if "launches" in told else alone),
-        arguments=told.get("arg"),
-        variables=told.get("variable"),
-        expect=told.get("expect"),
-        tolerance=float(told.get("tolerance", 0.0)),
-        limit=options.limit,
-        folder=path.parent,
-    )
+    source = path.parent / told.get("file", f"{path.stem}.cu")
+    try:
+        return trace(
+            source,
+            calls,
+            **({} if "launches" in told else alone),
+            arguments=told.get("arg"),
+            variables=told.get("variable"),
+            expect=told.get("expect"),
+            tolerance=float(told.get("tolerance", 0.0)),
+            limit=options.limit,
+            folder=path.parent,
+        )
+    except UserError as error:
+        if str(error).startswith(shown(source)):  # it names a place in the kernel's file
+            raise
+        raise UserError(f"{shown(path)}: {error}") from None
 
 
 def _pairs(option: str, words: list[str] | None) -> dict[str, str]:
