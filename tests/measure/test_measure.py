@@ -18,9 +18,10 @@ from waiting import has_ended, wait_until
 
 from tilewise.measure import task as measure
 from tilewise.measure.methods import maximum_size as maximum
-from tilewise.measure.rows import median_run, timing
+from tilewise.measure.rows import failed, median_run, timing
 from tilewise.study import columns, registry
 from tilewise.study.points import point
+from tilewise.study.status import Status
 from tilewise.study.sweeps import Reading, Target, expand
 
 KERNEL = """
@@ -241,6 +242,23 @@ def test_columns_of_the_timing_are_median_and_quartiles():
     assert (found["time_q1_ms"], found["time_q3_ms"]) == (2, 4)
     assert found["gflops"] == pytest.approx(1000)
     assert found["noise"] == pytest.approx(np.std([1, 2, 3, 4, 5]) / 3)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "hint"),
+    [
+        ("tiled", "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered", True),
+        ("tiled", "cudaErrorMisalignedAddress: misaligned address", True),
+        ("tiled", "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", True),
+        ("tiled", "CUDA_ERROR_INVALID_VALUE: invalid argument", False),
+        ("cublas", "cudaErrorIllegalAddress: an illegal memory access was encountered", False),
+    ],
+)
+def test_a_faulty_access_on_a_gpu_leads_to_the_microscope(kernels, kernel, error, hint):
+    row = failed(SimpleNamespace(kernel=kernels[kernel], row={}), Status.ERROR, error)
+    remedy = "; `tilewise trace kernels/textbook/tiled.cu`, with a small --shape, names a faulty access"
+    assert row["message"] == error + remedy * hint
+    assert len(row["message"]) < 200, "a log shows no more"
 
 
 def test_the_row_of_several_runs_is_that_of_the_median_run():

@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 
 from tilewise import UserError
+from tilewise.compile.cpp import shown
 from tilewise.measure.job import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 from tilewise.study.verify import Check
+
+#: CUDA's words for an access that a kernel must not make; the last are those of one to shared memory, among others.
+_OF_ACCESSES = ("illegal memory access", "misaligned address", "unspecified launch failure")
 
 
 def outcome(job: Job, found: Check, note: str = "", also: str = "") -> Row:
@@ -67,7 +71,14 @@ def median_run(runs: Sequence[Row]) -> Row:
 
 def failed(job: Job, status: Status, message: Any) -> Row:
     """The row of a job that could not be run."""
-    return job.row | {"status": status, "message": str(message)}
+    return job.row | {"status": status, "message": f"{message}{_hint(job.kernel, str(message))}"}
+
+
+def _hint(kernel: Kernel, message: str) -> str:
+    """How to find the access that a GPU does not name, if the message is about one and the emulator runs the kernel."""
+    if not kernel.source or not kernel.emulated or not any(words in message for words in _OF_ACCESSES):
+        return ""
+    return f"; `tilewise trace {shown(kernel.path)}`, with a small --shape, names a faulty access"
 
 
 def message_of(error: Exception) -> str:
