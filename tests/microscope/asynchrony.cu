@@ -234,6 +234,19 @@ KERNEL(faulty_bulk_store_read_back_too_early)
     tile[ME] = C[63 - ME];  // FAULT
 }
 
+KERNEL(faulty_bulk_store_read_back_beside_another)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0) {
+        store_run(C, tile, 64 * sizeof(T));
+        store_run(C + 4, tile + 4, 4 * sizeof(T));
+        C[40] = T(1);  // FAULT
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+}
 // ---- Copies of what the kernel has written ------------------------------------------------------------------------------------
 
 KERNEL(faulty_source_of_a_copy_overwritten)

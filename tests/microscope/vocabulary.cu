@@ -196,3 +196,20 @@ __global__ void length_of_what_is_not_there(const float* x, float* out)
 {
     out[0] = normf(4, x);  // FAULT
 }
+__global__ void sums_of_copies(float* sums)
+{
+    __shared__ alignas(16) float one[64];
+    one[threadIdx.x] = 1;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x == 0)
+        asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 256;\n"
+                     "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::"l"(sums),
+                     "r"(static_cast<unsigned>(__cvta_generic_to_shared(one))) : "memory");
+}
+__global__ void carry_at_the_start(unsigned* out)
+{
+    unsigned rest;
+    asm volatile("addc.u32 %0, 0, 0;" : "=r"(out[blockIdx.x * 64 + threadIdx.x]));
+    asm volatile("add.cc.u32 %0, 0xffffffff, 1;" : "=r"(rest));
+}

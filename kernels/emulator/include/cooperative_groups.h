@@ -243,7 +243,9 @@ private:
 inline coalesced_group tiled_partition(const thread_group&, unsigned size, EMULATOR_PLACE)
 {
     if (size == 0 || size > 32 || (size & (size - 1)))
-        emulator::trap(" asks for tiles of another size than 1, 2, 4, 8, 16 or 32; a GPU traps", file, line);
+        emulator::trap(
+            " asks for tiles of another size than 1, 2, 4, 8, 16 or 32, where a GPU traps; take one of these", file,
+            line);
     const unsigned first = thread_block::thread_rank() % 32 / size * size;
     return coalesced_group((size == 32 ? ~0u : (1u << size) - 1) << first);
 }

@@ -24,8 +24,10 @@ static void compare(const std::vector<Read>& reads, const Origin& origin)
 {
     const auto same = [](const Read& r) { return std::memcmp(r.from, r.bytes.data(), r.bytes.size()) == 0; };
     if (std::all_of(reads.begin(), reads.end(), same)) return;
-    watch::asynchrony("what the copy that starts here reads is written before anything has waited for the copy",
-                      origin.source->file, origin.source->line, origin.pc);
+    watch::asynchrony(
+        "what the copy that starts here reads is written before anything has waited for the copy; write it "
+        "after the wait",
+        origin.source->file, origin.source->line, origin.pc);
 }
 
 // cp.async: of each thread, by group. An mbarrier may wait for the same pieces, so whoever comes first brings them.
@@ -109,7 +111,7 @@ struct Coming {
     int thread = -1;  // whose cp.async these are; it arrives with them
     std::vector<Pieces> of_thread;
     Origin origin{};
-    std::vector<Read> reads{};
+    std::shared_ptr<std::vector<Read>> reads{};  // of all blocks that a copy goes to
 };
 static std::deque<Coming> under_way;
 
@@ -145,7 +147,7 @@ bool deliver()
     Coming copy = std::move(under_way[which]);
     under_way.erase(under_way.begin() + which);
     const auto found = barriers.find(copy.barrier);
-    compare(copy.reads, copy.origin);
+    if (copy.reads) compare(std::exchange(*copy.reads, {}), copy.origin);
     for (Piece& piece : copy.pieces) {
         if (piece.from) std::copy_n(piece.from, piece.bytes.size(), piece.bytes.begin());
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
@@ -187,9 +189,9 @@ static MBarrier* barrier_of_copy(std::uint32_t at, Frame& f)
 // Into the blocks of the cluster that `mask` names, or to `to` alone (mask 0): a copy of these pieces, whose places
 // count from `to`, and whose barrier lies in the same block.
 static void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::uint32_t bytes,
-                 const std::vector<std::pair<std::uint32_t, Piece>>& pieces, Frame& f,
-                 const std::vector<Read>& reads = {})
+                 const std::vector<std::pair<std::uint32_t, Piece>>& pieces, Frame& f, std::vector<Read> reads = {})
 {
+    const auto of_all = std::make_shared<std::vector<Read>>(std::move(reads));
     if (!mask && rank_of_shared(to) != rank_of_shared(barrier))
         return refuse(f, "a copy goes into one block of the cluster and counts at an mbarrier of another");
     if (mask >> cluster_size)
@@ -205,7 +207,7 @@ static void send(std::uint32_t to, std::uint32_t barrier, unsigned mask, std::ui
         if (!b) return;
         char* const begin = shared_pointer(in_block_of(to, rank));
         watch::copy_begins(begin, bytes, f.pc, true);
-        Coming copy{b->at, bytes, {}, -1, {}, {f.source, f.pc}, reads};
+        Coming copy{b->at, bytes, {}, -1, {}, {f.source, f.pc}, of_all};
         for (const auto& [at, piece] : pieces) {
             copy.pieces.push_back(piece);
             copy.pieces.back().to = begin + at;

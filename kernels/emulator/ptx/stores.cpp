@@ -40,17 +40,17 @@ struct Store {
     Origin origin;
     int reduce;  // -1, or the Code
     Type type;
-    std::vector<char> data{};  // what it has read
-    bool inside = true;        // whether it may write where it is told to
+    std::vector<char> data{};    // what it has read
+    std::vector<bool> inside{};  // whether it may write a run where it is told to
 };
-struct Stores {
-    std::vector<Store> stores;
+struct StoreGroup {
+    std::vector<Store> members;
     std::uint32_t closed = 0;  // when the group was
     bool have_read = false;
 };
 struct Leaving {
     std::vector<Store> open;
-    std::deque<Stores> groups;
+    std::deque<StoreGroup> groups;
 };
 static std::map<unsigned, Leaving> leaving;
 
@@ -73,10 +73,10 @@ static void begin(Store&& s)
     leaving[thread_number()].open.push_back(std::move(s));
 }
 
-static void read(Stores& group)
+static void read_sources(StoreGroup& group)
 {
     if (std::exchange(group.have_read, true)) return;
-    for (Store& s : group.stores) {
+    for (Store& s : group.members) {
         s.data.resize(s.bytes);
         for (unsigned k = 0; k < s.bytes; k += 16) {
             const unsigned from = s.map ? swizzled(s.from + k, s.map->swizzle) : s.from + k;
@@ -84,20 +84,20 @@ static void read(Stores& group)
         }
         // For the order of accesses it writes now, when its thread waits, although the data may come later.
         for_runs(s, [&](unsigned, std::uint64_t to, unsigned bytes) {
-            s.inside &= watch::unit_writes(reinterpret_cast<void*>(to), bytes, s.origin.pc);
+            s.inside.push_back(watch::unit_writes(reinterpret_cast<void*>(to), bytes, s.origin.pc, s.reduce >= 0));
             watch::global_request(reinterpret_cast<void*>(to), bytes, true);
         });
     }
 }
 
-static void write(Stores& group)
+static void write_out(StoreGroup& group)
 {
-    read(group);
-    for (const Store& s : group.stores)
-        for_runs(s, [&](unsigned offset, std::uint64_t at, unsigned bytes) {
+    read_sources(group);
+    for (const Store& s : group.members)
+        for_runs(s, [&, run = std::size_t(0)](unsigned offset, std::uint64_t at, unsigned bytes) mutable {
             char* const to = reinterpret_cast<char*>(at);
             watch::store_ends(to, bytes, s.origin.pc);
-            if (!s.inside) return;
+            if (!s.inside[run++]) return;
             const char* const from = s.data.data() + offset;
             if (s.reduce < 0) std::memcpy(to, from, bytes);
             for (unsigned k = 0; s.reduce >= 0 && k < bytes; k += s.type.bytes()) {
@@ -162,12 +162,12 @@ void run_bulk_wait(const Instruction& i, Frame& f)
     auto& groups = leaving[thread_number()].groups;
     const std::size_t left = get(i.operands[0], f);
     for (std::size_t k = 0; k + left < groups.size(); ++k) {
-        read(groups[k]);
+        read_sources(groups[k]);
         watch::learn(stores, groups[k].closed);
     }
     if (i.has("read")) return;  // what they write may come later
     while (groups.size() > left) {
-        write(groups.front());
+        write_out(groups.front());
         groups.pop_front();
     }
 }
@@ -178,10 +178,10 @@ void end_stores()
 {
     for (auto& [thread, mine] : leaving) {
         mine.groups.push_back({std::move(mine.open)});
-        for (Stores& group : mine.groups) {
-            if (!group.have_read && !group.stores.empty())
-                still_under_way(group.stores[0].origin, "may still read shared memory");
-            write(group);
+        for (StoreGroup& group : mine.groups) {
+            if (!group.have_read && !group.members.empty())
+                still_under_way(group.members[0].origin, "may still read shared memory");
+            write_out(group);
         }
     }
 }

@@ -117,8 +117,11 @@ void start_blocks_barriers()
 
 void ends_at_blocks_barriers(unsigned thread)
 {
-    for (BlocksBarrier& b : blocks_barriers)
+    const std::size_t rank = thread / slots_of_block;
+    for (std::size_t own : {rank, cluster_blocks + rank / cluster_size, blocks_barriers.size() - 1}) {
+        BlocksBarrier& b = blocks_barriers[own];
         if (b.arrived && b.first_thread <= thread && thread < b.end_thread) look_at_barrier(b);
+    }
 }
 
 }  // namespace emulator

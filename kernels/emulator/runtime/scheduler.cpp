@@ -227,6 +227,7 @@ void run_threads()
             self->thread = order[started++];
             const unsigned number = self->thread % slots_of_block, row = number / blockDim.x;
             self->index = {number % blockDim.x, row % blockDim.y, row / blockDim.y};
+            self->carry = false;
             goes_on(self);
             mark_stack();
             kernel(arguments);

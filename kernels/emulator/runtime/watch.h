@@ -36,7 +36,6 @@ void block_ends();
 // ---- From the threads and from the units beside them ----------------------------------------------------------------
 
 bool accesses(const void* address, unsigned size, bool write, const void* pc);  // false: it is no place to touch
-bool uses(const void* address, unsigned bytes, bool write, const void* pc);  // accesses that are not counted, of units
 /// How an access differs from a plain one. Strong accesses do not race with each other; those of a block's scope not
 /// with those of the same block. An exchange also reads what it writes over. One that takes something (a
 /// compare-and-swap) knows what others did before only after a fence.
@@ -45,6 +44,8 @@ struct Strength {
     bool stores = false;  // a thread's own store, which is done before anything else happens
 };
 constexpr Strength weak{}, strong{true}, exchange{true, true}, store{false, false, false, false, true};
+/// Accesses that are not counted, of units.
+bool uses(const void* address, unsigned bytes, bool write, const void* pc, Strength strength = weak);
 void atomic(const void* address, unsigned size, bool write, const void* pc, Strength strength = exchange);
 /// A load by the path of what nobody writes while the kernel runs.
 void reads_only(const void* address, unsigned bytes, const void* pc);
@@ -70,12 +71,12 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit);
 void copy_ends(const void* to, unsigned bytes, unsigned worker);
 /// A unit reads shared memory that threads may have written. It has read it when learn(worker) says so.
 void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);
-/// The same of global memory; false if it is no place to read.
+/// The same of global memory, where it must read at once; false if it is no place to read.
 bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worker);
-/// A unit is going to write global memory: until the store ends nobody may touch that. It writes in between; false if
-/// it is no place to write.
+/// A unit is going to write global memory: until the store ends nobody may touch that. It writes, or adds, in between;
+/// false if it is no place to write.
 void store_begins(const void* to, unsigned bytes, const void* pc);
-bool unit_writes(const void* to, unsigned bytes, const void* pc);
+bool unit_writes(const void* to, unsigned bytes, const void* pc, bool adds);
 void store_ends(const void* to, unsigned bytes, const void* pc);
 /// __threadfence, 0: of the block, 1: of the device, 2: of the system. It shows what the thread did before, and lets it
 /// know what it has taken.

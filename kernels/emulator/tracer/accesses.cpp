@@ -350,7 +350,7 @@ bool accesses(const void* address, unsigned size, bool write, const void* pc)
     return accessed(address, size, write, pc);
 }
 
-bool uses(const void* address, unsigned bytes, bool write, const void* pc)
+bool uses(const void* address, unsigned bytes, bool write, const void* pc, Strength strength)
 {
     const bool counts = counting;
     counting = false;
@@ -360,7 +360,7 @@ bool uses(const void* address, unsigned bytes, bool write, const void* pc)
     for (unsigned offset = 0; inside && offset < bytes;) {
         const auto rest = (at + offset) | (bytes - offset) | 16;
         const unsigned piece = rest & -rest;
-        inside = accessed(static_cast<const char*>(address) + offset, piece, write, pc);
+        inside = accessed(static_cast<const char*>(address) + offset, piece, write, pc, strength);
         offset += piece;
     }
     unknown_is_fine = false;

@@ -1,4 +1,4 @@
-// Asynchronous units: copies to shared memory, TMA, and products of wgmma.
+// Asynchronous units: copies to shared and to global memory, TMA, and products of wgmma.
 #include "accesses.h"
 #include "races.h"
 
@@ -84,11 +84,12 @@ void start_units()
 
 [[gnu::noinline]] void examine_stores(const Access& access)
 {
-    const auto after = destinations.lower_bound(access.address + access.size);
-    if (after == destinations.begin()) return;
-    const Destination& nearest = std::prev(after)->second;
-    if (access.address < nearest.end)
-        report_beside(Kind::asynchrony, access, Case::destination, number_of(nearest.pc) - 1);
+    for (auto each = destinations.lower_bound(access.address + access.size); each != destinations.begin();) {
+        --each;
+        if (access.address >= each->first + shared_bytes) return;  // no copy is longer than its source
+        if (access.address >= each->second.end) continue;
+        return report_beside(Kind::asynchrony, access, Case::destination, number_of(each->second.pc) - 1);
+    }
 }
 
 }  // namespace tracer
@@ -237,15 +238,15 @@ bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worke
 
 void store_begins(const void* to, unsigned bytes, const void* pc)
 {
-    if (!watching) return;
+    if (!watching || !bytes) return;
     destinations.insert({number_of(to), {number_of(to) + bytes, pc}});
     stores_leave = true;
 }
 
-bool unit_writes(const void* to, unsigned bytes, const void* pc)
+bool unit_writes(const void* to, unsigned bytes, const void* pc, bool adds)
 {
     stores_leave = false;  // this is one of them
-    const bool inside = uses(to, bytes, true, pc);
+    const bool inside = uses(to, bytes, true, pc, adds ? exchange : weak);
     stores_leave = !destinations.empty();
     const auto at = number_of(to);
     for (const Array& array : arrays)

@@ -30,13 +30,13 @@ void finished(Known&, unsigned) {}
 void meet(const Known&) {}
 std::uint32_t now() { return 0; }
 void learn(unsigned, std::uint32_t) {}
-bool uses(const void*, unsigned, bool, const void*) { return true; }
+bool uses(const void*, unsigned, bool, const void*, Strength) { return true; }
 void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
 bool unit_loads(const void*, unsigned, const void*, unsigned) { return true; }
 void store_begins(const void*, unsigned, const void*) {}
-bool unit_writes(const void*, unsigned, const void*) { return true; }
+bool unit_writes(const void*, unsigned, const void*, bool) { return true; }
 void store_ends(const void*, unsigned, const void*) {}
 void fence(int, bool, bool) {}
 void proxy_fence(bool, bool) {}

@@ -12,7 +12,7 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 from tilewise.study.verify import Check
 
-#: CUDA's words for an access that a kernel must not make; the last are those of one to shared memory, among others.
+#: CUDA's words for an access that a kernel must not make. The last stand for other failures, too.
 _OF_ACCESSES = ("illegal memory access", "misaligned address", "unspecified launch failure")
 
 

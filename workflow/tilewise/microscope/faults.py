@@ -206,7 +206,7 @@ class Words:
             unit, thread = ("overwrites", "reads") if fault.write else ("reads", "writes")
             return f"the asynchronous unit {unit} {what} {thread} at {at}, with no fence.proxy.async between"
         if self.case(fault) == "destination":
-            still = "is going to write; nothing has waited for that (wait_group.read waits for what a copy reads)"
+            still = "is going to write; wait for that by cp.async.bulk.wait_group, without .read"
             return f"{self.access(fault)}, which the copy that {at} started {still}"
         return f"{self.access(fault)} of shared memory while the copy that {at} started is under way"
 

@@ -83,8 +83,8 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     "tuned": lambda page: tuned.tuned(page.frame("tuning")),
     "verdicts": lambda page: page.verdicts,
 }
-#: The figures beside those of tasks and of the whole study: what `figures.draw` makes each of. Nothing here draws: a
-#: run needs their names at its start.
+#: The figures beside those of tasks and of the whole study: for each the arguments of `figures.draw`. Nothing here
+#: draws, because a run needs their names at its start.
 FIGURES: dict[str, Callable[[Any], tuple]] = {
     "lines_and_share": lambda page: ("lines_and_share", page.evidence),
     "platforms": lambda page: ("platforms", page.both),
