@@ -213,3 +213,19 @@ __global__ void carry_at_the_start(unsigned* out)
     asm volatile("addc.u32 %0, 0, 0;" : "=r"(out[blockIdx.x * 64 + threadIdx.x]));
     asm volatile("add.cc.u32 %0, 0xffffffff, 1;" : "=r"(rest));
 }
+__global__ void completed_by_a_lambda(int* out)
+{
+    __shared__ int phases;
+    auto count = [at = &phases] { ++*at; };
+    using Barrier = cuda::barrier<cuda::thread_scope_block, decltype(count)>;
+    __shared__ alignas(Barrier) char storage[sizeof(Barrier)];  // a lambda with a capture has no default
+    Barrier* const bar = reinterpret_cast<Barrier*>(storage);
+    if (threadIdx.x == 0) {
+        phases = 0;
+        init(bar, blockDim.x, count);
+    }
+    __syncthreads();
+    bar->arrive_and_wait();
+    bar->arrive_and_wait();
+    out[threadIdx.x] = phases;
+}

@@ -8,4 +8,4 @@ typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
-typedef unsigned long uintptr_t;
+typedef unsigned long long uintptr_t;  // as in the headers of CUDA that define it, too

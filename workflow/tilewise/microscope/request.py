@@ -101,7 +101,7 @@ def _of_file(options: argparse.Namespace) -> Report:
             folder=path.parent,
         )
     except UserError as error:
-        if re.match(r"\S+:\d+: ", str(error)) or str(error).startswith(shown(source)):  # a place in the kernel's sources
+        if re.match(r"\S+:\d+: ", str(error)) or str(error).startswith(shown(source)):  # it names a place in a source
             raise
         raise UserError(f"{shown(path)}: {error}") from None
 
