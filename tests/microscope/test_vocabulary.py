@@ -26,6 +26,8 @@ CLEAN = [
     ),
     ("sums_of_copies", 3, 64, {"sums": "float[64]:zero"}, {}, {"sums": np.full(64, 3)}),
     ("completed_by_a_lambda", 1, 64, {"out": "int32[64]"}, {}, {"out": np.full(64, 2)}),
+    ("in_turn<false>", 3, 32, {"turn": "int32[1]:zero", "out": "int32[1]:zero"}, {}, {"out": [7]}),
+    ("in_turn<true>", 2, 32, {"turn": "int32[1]:zero", "out": "int32[1]:zero"}, {}, {"out": [3]}),
     ("carry_at_the_start", 3, 64, {"out": "uint32[192]"}, {}, {"out": np.zeros(192)}),
     ("arrived_and_waited", 1, 64, OUT, {}, {"out": 2 + ME[::-1]}),
     (

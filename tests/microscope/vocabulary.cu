@@ -229,3 +229,19 @@ __global__ void completed_by_a_lambda(int* out)
     bar->arrive_and_wait();
     out[threadIdx.x] = phases;
 }
+// As CUTLASS's semaphore waits: one lane looks, and all meet before they look again.
+template <bool barrier>
+__global__ void in_turn(int* turn, int* out)
+{
+    int now;
+    do {
+        now = threadIdx.x == 0 ? atomicAdd(turn, 0) : 0;
+        now = barrier ? __syncthreads_or(now) : __shfl_sync(~0u, now, 0);
+    } while (now != static_cast<int>(blockIdx.x));
+    if (threadIdx.x == 0) {
+        __threadfence();
+        *out = 2 * *out + 1;
+        __threadfence();
+        atomicExch(turn, blockIdx.x + 1);
+    }
+}

@@ -105,7 +105,6 @@ void go_on(std::size_t number)
     if (seed) shuffle(lanes);
     auto& to = seed ? ready : warp_ready;
     to.insert(to.end(), lanes.begin(), lanes.end());
-    something_happened = true;
 }
 
 constexpr unsigned most_looks = 1000;
@@ -307,7 +306,6 @@ unsigned synchronise(bool predicate, const char* file, int line, unsigned column
 {
     Fiber* self = current;
     self->column = column;
-    self->asked = nullptr;
     self->predicate = predicate;
     self->pc = nullptr;
     self->why = nullptr;
@@ -363,6 +361,7 @@ void asks(const void* address, unsigned size, const void* pc)
     Fiber* self = current;
     std::uint64_t value = 0;
     if (self->asked == address) std::memcpy(&value, address, std::min<unsigned>(size, sizeof value));
+    if (self->asked == address && self->found != value) something_happened = true;  // by another thread
     if (self->asked != address || self->found != value) {
         self->asked = address;
         self->found = value;
