@@ -317,7 +317,7 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         "__shared__ T* s; T own = B[threadIdx.x]; if (threadIdx.x == 5) s = &own; __syncthreads();"
         " C[threadIdx.x] = A[0] * own + (*s - *s);",
         "out_of_bounds",
-        "thread (0, 0) reads a local variable of another thread; on a GPU the address is one of its own local memory",
+        "thread (0, 0) reads a local variable of another thread; on a GPU, the address refers to its own local memory",
         {},
     ),
     "lanes that have ended": (

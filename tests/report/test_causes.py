@@ -84,7 +84,7 @@ def test_everything_shows_the_same_ceiling(recorded, rungs):
     for kernel in ("register_tile", "vector_loads", "warp_tile", "tma_ring"):
         ceiling = rungs.loc[kernel, "ceiling_gflops"]
         assert loops.loc[kernel, "ceiling_gflops"] == limits.loc[kernel, "ceiling_gflops"] == ceiling
-        drawn = figures.svg(figures.rungs(rungs.reset_index(), recorded))
+        drawn = figures.svg(figures.draw("rungs", recorded, rungs.reset_index()))
         assert f"{kernel}: its instructions allow {ceiling / 1000:.3g} TFLOP/s" in drawn
     # 73 % of the slots of a scheduler at 1980 MHz, of which ncu saw 71.
     slots = limits.loc["warp_tile", "gflops"] / 64 / (4 * 132 * limits.loc["warp_tile", "sm_clock_mhz"] / 1000)

@@ -176,7 +176,7 @@ def test_a_run_without_machine_code_still_climbs(gpu):
     assert rungs["gflops"].notna().all() and rungs["ceiling_gflops"].isna().all()
     words = story(bare, "tiled", sentence("{{ this.multiply_add_percent }} % of the loop."))
     assert "TFLOP/s" in words and "of the loop" not in words
-    assert figures.svg(figures.rungs(rungs, bare)).count("<path") > 10
+    assert figures.svg(figures.draw("rungs", bare, rungs)).count("<path") > 10
     assert "No machine code was read" in figures.svg(figures.draw("instructions", bare, climb.loops(bare)))
 
 
@@ -203,12 +203,12 @@ def test_how_near_the_top_is(gpu):
     assert "80 % of the rate that the tensor cores alone reach" in said(measured, on_tensor_cores)
     tensor = tensor.assign(dtype="float")
     measured = dataclasses.replace(gpu, facts=gpu.facts | {"bandwidth": pd.concat([roofs, tensor], ignore_index=True)})
-    drawn = figures.svg(figures.rungs(rungs.assign(multiply_add="DMMA.16x8x4"), measured))
+    drawn = figures.svg(figures.draw("rungs", measured, rungs.assign(multiply_add="DMMA.16x8x4")))
     assert f"tensor cores alone, measured: {best / 800:.1f}" in drawn
 
 
 def test_the_ladder_has_its_lines(gpu):
-    drawn = figures.svg(figures.rungs(climb.rungs(climb.climb(gpu, "ladder_float"), gpu), gpu))
+    drawn = figures.svg(figures.draw("rungs", gpu, climb.rungs(climb.climb(gpu, "ladder_float"), gpu)))
     for words in (
         "cuBLAS: ",
         "multiply-adds alone, measured: 61",
@@ -227,4 +227,4 @@ def test_two_gpus_climb_side_by_side(gpu, tmp_path):
     assert rungs["platform"].nunique() == 2
     said = story(both, "tiled", "{this('multiply_add_percent')} %.")
     assert said.count("TFLOP/s") == 2 and "nvidia-other" in said
-    assert figures.svg(figures.rungs(rungs, both)).count("Invented H200") == 2
+    assert figures.svg(figures.draw("rungs", both, rungs)).count("Invented H200") == 2

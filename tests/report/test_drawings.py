@@ -242,7 +242,7 @@ def test_a_legend_has_four_entries_at_most_and_fits(tmp_path):
     drawn = [figures.task(name, evidence) for name in names.split()]
     drawn += [figures.OVERVIEW[name](evidence) for name in ("rungs", "instructions", "cache_lines")]
     rows = climb.climb(evidence, "ladder_double")
-    drawn.append(figures.rungs(climb.rungs(rows, evidence), evidence))
+    drawn.append(figures.draw("rungs", evidence, climb.rungs(rows, evidence)))
     legends = [legend for figure in drawn for legend in (*figure.legends, *(axis.get_legend() for axis in figure.axes))]
     legends = [legend for legend in legends if legend]
     assert len(legends) > 10

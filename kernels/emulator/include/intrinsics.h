@@ -136,7 +136,7 @@ EMULATOR_ATOMIC(atomicInc, old >= value ? T(0) : T(old + 1))
 EMULATOR_ATOMIC(atomicDec, old == 0 || old > value ? value : T(old - 1))
 #undef EMULATOR_ATOMIC
 
-// Of a vector, each element is added by itself, but as one request.
+// Each element of a vector is added by itself, but the vector is one request.
 #define EMULATOR_ATOMIC_VECTOR(name, T, sum, of_block)                                                              \
     __forceinline__ T name(T* address, T value, EMULATOR_PLACE)                                                     \
     {                                                                                                               \

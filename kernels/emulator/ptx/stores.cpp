@@ -41,7 +41,7 @@ struct Store {
     int reduce;  // -1, or the Code
     Type type;
     std::vector<char> data{};    // what it has read
-    std::vector<bool> inside{};  // whether it may write a run where it is told to
+    std::vector<bool> inside{};  // whether each run lies where it may write
 };
 struct StoreGroup {
     std::vector<Store> members;

@@ -201,7 +201,7 @@ bool find_shared(Access& access)
     if (on_any_stack(access.address)) {
         Fault fault = fault_of(Kind::out_of_bounds, access);
         (thread_name(running) + (access.write ? " writes" : " reads") +
-         " a local variable of another thread; on a GPU the address is one of its own local memory; pass the value in "
+         " a local variable of another thread; on a GPU, the address refers to its own local memory; pass the value in "
          "shared memory instead")
             .copy(fault.text, sizeof fault.text - 1);
         stopping = true;
@@ -220,11 +220,10 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength st
 // A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
 [[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
 {
-    for (std::size_t k = 0; k < arrays.size(); ++k)
-        if (access.address - arrays[k].begin < arrays[k].bytes) {
-            access.array = k;
-            access.begin = arrays[k].begin;
-        }
+    if (const Array* array = array_at(access.address)) {
+        access.array = array - arrays.data();
+        access.begin = array->begin;
+    }
     if (is_shared(access.address)) {
         access.space = shared;
         const std::uint64_t offset = offset_at(access.address);

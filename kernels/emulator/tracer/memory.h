@@ -5,6 +5,8 @@
 #include "../runtime/scheduler.h"
 #include "../runtime/shared_window.h"
 
+#include <algorithm>
+
 #pragma GCC visibility push(hidden)
 namespace emulator::tracer {
 
@@ -59,6 +61,14 @@ inline bool in_arrays(std::uintptr_t address) { return is_shared(address) && off
 inline Cell* shared_cell(std::uintptr_t address)
 {
     return shared_cells.data() + rank_at(address) * block_cells + cell_at(offset_at(address));
+}
+
+/// The array in which an address lies, or null.
+inline const Array* array_at(std::uintptr_t address)
+{
+    const auto holds = [&](const Array& array) { return address - array.begin < array.bytes; };
+    const auto found = std::find_if(arrays.begin(), arrays.end(), holds);
+    return found == arrays.end() ? nullptr : &*found;
 }
 
 /// The kernel's variables are again what they were before the first run.

@@ -208,30 +208,27 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
         } else {
             faulty = false;
         }
-        const unsigned self = running;
         mark_read(cell, worker, site, shared);
-        running = self;
     }
 }
 
 bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worker)
 {
     if (!uses(from, bytes, false, pc)) return false;
-    const auto at = number_of(from);
+    const std::uintptr_t at = number_of(from);
+    const Array* const array = array_at(at);
+    if (!watching || !array) return true;
     bool faulty = false;
-    for (const Array& array : arrays) {
-        if (!watching || at - array.begin >= array.bytes) continue;
-        for (std::size_t offset = 0; offset < bytes; offset += unit) {
-            Cell& cell = array.cells[cell_at(at - array.begin + offset)];
-            mark_read(cell, worker, cell.read_site, global);
-            if (faulty || !needs_proxy_fence(global, cell.write_stamp, cell.writer, cell.write_site)) continue;
-            Access access = of_unit(static_cast<const char*>(from) + offset, false, pc);
-            access.space = global;
-            access.array = &array - arrays.data();
-            access.begin = array.begin;
-            report_unfenced(access, cell.writer, cell.write_site);
-            faulty = true;
-        }
+    for (std::size_t offset = 0; offset < bytes; offset += unit) {
+        Cell& cell = array->cells[cell_at(at - array->begin + offset)];
+        mark_read(cell, worker, cell.read_site, global);
+        if (faulty || !needs_proxy_fence(global, cell.write_stamp, cell.writer, cell.write_site)) continue;
+        Access access = of_unit(static_cast<const char*>(from) + offset, false, pc);
+        access.space = global;
+        access.array = array - arrays.data();
+        access.begin = array->begin;
+        report_unfenced(access, cell.writer, cell.write_site);
+        faulty = true;
     }
     return true;
 }
@@ -248,11 +245,10 @@ bool unit_writes(const void* to, unsigned bytes, const void* pc, bool adds)
     stores_leave = false;  // this is one of them
     const bool inside = uses(to, bytes, true, pc, adds ? exchange : weak);
     stores_leave = !destinations.empty();
-    const auto at = number_of(to);
-    for (const Array& array : arrays)
-        if (watching && inside && at - array.begin < array.bytes)
-            for (std::size_t offset = 0; offset < bytes; offset += unit)
-                sites[array.cells[cell_at(at - array.begin + offset)].write_site].unit = true;
+    const std::uintptr_t at = number_of(to);
+    const Array* const array = array_at(at);
+    for (std::size_t offset = 0; watching && inside && array && offset < bytes; offset += unit)
+        sites[array->cells[cell_at(at - array->begin + offset)].write_site].unit = true;
     return inside;
 }
 

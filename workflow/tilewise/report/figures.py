@@ -17,7 +17,7 @@ from tilewise.report import charts, notes, rows, special
 from tilewise.report.specs import SPECS, Spec, table_of
 from tilewise.report.svg import inline, missing, nothing, style, svg
 
-__all__ = ["OVERVIEW", "draw", "inline", "missing", "nothing", "rungs", "save", "svg", "task"]
+__all__ = ["OVERVIEW", "draw", "inline", "missing", "nothing", "save", "svg", "task"]
 
 #: A figure of curves has at most so many lines; more cannot be told apart.
 _MOST_CURVES = 12
@@ -51,11 +51,6 @@ def _drawn(spec: Spec, table: pd.DataFrame, evidence: Evidence) -> Figure:
 
 #: The figures of the whole study, in addition to those of its tasks: file name -> function of the evidence.
 OVERVIEW: dict[str, Callable[[Evidence], Figure]] = {name: functools.partial(draw, name) for name in SPECS["study"]}
-
-
-def rungs(rungs: pd.DataFrame, evidence: Evidence) -> Figure:
-    """The ladder: the rate of every rung, and as lines the library, multiply-adds alone, and the computed peak."""
-    return draw("rungs", evidence, rungs)
 
 
 def save(draw: Callable[[], Figure], path: Path | str) -> None:
