@@ -32,6 +32,22 @@ KERNEL(clean_copies)
     assert(tile[1][ME ^ 1] == T(0) && tile[0][63 - ME] == A[63 - ME]);
     C[ME] = 0;
 }
+KERNEL(clean_copy_counted_by_an_mbarrier_and_waited_for)
+{
+    __shared__ T tile[32];
+    __shared__ unsigned long long full;
+    if (ME == 0) make(&full, 32), show();
+    __syncthreads();
+    if (ME < 32) {
+        copy(&tile[ME], A + ME);
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(number(&full)) : "memory");
+        asm volatile("cp.async.wait_all;" ::: "memory");
+        assert(tile[ME] == A[ME]);
+    } else {
+        wait_for(&full, 0);
+        assert(tile[63 - ME] == A[63 - ME]);
+    }
+}
 KERNEL(faulty_copy_not_waited_for)
 {
     __shared__ T tile[64];
@@ -244,6 +260,85 @@ KERNEL(faulty_bulk_store_read_back_beside_another)
         store_run(C, tile, 64 * sizeof(T));
         store_run(C + 4, tile + 4, 4 * sizeof(T));
         C[40] = T(1);  // FAULT
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+}
+KERNEL(faulty_bulk_store_twice)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0) {
+        store_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        store_run(C, tile + 32, 32 * sizeof(T));  // FAULT
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+}
+__device__ unsigned told;  // set by the first block when it has stored
+KERNEL(clean_bulk_store_told_between_blocks)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0 && blockIdx.x == 0) {
+        store_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        __threadfence();
+        atomicExch(&told, 1u);
+    }
+    if (blockIdx.x == 0) return;
+    if (ME == 0) while (atomicExch(&told, 0u) == 0) {}
+    __syncthreads();
+    assert(C[63 - ME] == T(63 - ME));
+}
+KERNEL(faulty_bulk_store_told_too_early_between_blocks)
+{
+    __shared__ alignas(16) T tile[64];
+    tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0 && blockIdx.x == 0) {
+        store_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        __threadfence();
+        atomicExch(&told, 1u);
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+    if (blockIdx.x == 0) return;
+    if (ME == 0) while (atomicExch(&told, 0u) == 0) {}
+    __syncthreads();
+    C[64 + ME] = C[63 - ME];  // FAULT
+}
+__device__ __forceinline__ void add_run(void* to, const void* from, int bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;" ::"l"(to), "r"(number(from)), "r"(bytes) : "memory");
+}
+KERNEL(clean_bulk_sum_twice)
+{
+    __shared__ alignas(16) T tile[64];
+    C[ME] = tile[ME] = T(ME);
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncthreads();
+    if (ME == 0) {
+        add_run(C, tile, 64 * sizeof(T));
+        add_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+    __syncthreads();
+    assert(C[63 - ME] == T(3 * (63 - ME)));
+}
+KERNEL(faulty_bulk_sum_onto_what_was_not_shown)
+{
+    __shared__ alignas(16) T tile[64];
+    C[ME] = tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0) {
+        add_run(C, tile, 64 * sizeof(T));  // FAULT
         asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     }
 }

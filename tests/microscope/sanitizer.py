@@ -32,6 +32,8 @@ COLUMNS = ("file", "kernel", "tool", "verdict", "message")
 #: Verdicts of a run: "clean"; "found", with a message of the tool's own; "failed", if CUDA itself ended the launch and
 #: the tool says no more than that; "no end".
 CLEAN, FOUND, FAILED, NO_END = "clean", "found", "failed", "no end"
+#: The microscope's verdict if it has only a remark.
+REMARK = "remark"
 #: Lines of a tool before its first message.
 NO_MESSAGE = ("COMPUTE-SANITIZER", "Target application", "ERROR SUMMARY", "RACECHECK SUMMARY")
 #: Kinds of faults that tell nothing of a kernel that computes no product.
@@ -99,7 +101,7 @@ def by_kernel() -> dict[tuple[str, str], dict[str, dict[str, str]]]:
 def kinds(faults) -> str:
     """The verdict of the microscope on a kernel in words: the kinds of its faults."""
     found = {fault.kind for fault in faults if not fault.is_remark}
-    return ", ".join(sorted(found - set(UNINTERESTING) or found)) or CLEAN
+    return ", ".join(sorted(found - set(UNINTERESTING) or found)) or (REMARK if faults else CLEAN)
 
 
 def recorded(file: str, kernel: str) -> str:

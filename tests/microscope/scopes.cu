@@ -318,6 +318,27 @@ __global__ void last_block_fenced_for_its_block(float* sums, unsigned* count, fl
     if (last) sum[threadIdx.x] = sums[threadIdx.x] + sums[blockDim.x + threadIdx.x];  // FAULT
 }
 
+__global__ void last_block_of_sums_unfenced(float* sums, unsigned* count, float* sum)  // its own sums hide the others'
+{
+    __shared__ bool last;
+    atomicAdd(&sums[threadIdx.x], 1.f);
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(count, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (last) sum[threadIdx.x] = sums[blockDim.x - 1 - threadIdx.x];  // FAULT
+}
+
+__global__ void last_block_of_sums(float* sums, unsigned* count, float* sum)
+{
+    __shared__ bool last;
+    atomicAdd(&sums[threadIdx.x], 1.f);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(count, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (last) sum[threadIdx.x] = sums[blockDim.x - 1 - threadIdx.x];
+}
+
 __global__ void one_value(int* found)  // many threads write it, and all the same, but other data could make it differ
 {
     if (threadIdx.x % 2) found[0] = blockDim.x;  // FAULT

@@ -45,6 +45,8 @@ KIND = {  # of the fault, by words in the kernel's name
     "neighbour_may": "asynchrony",
     "multicast": "asynchrony",
     "two_copies": "asynchrony",
+    "store_twice": "asynchrony",
+    "tile_not_fenced": "unfenced_reuse",
     "read_back": "asynchrony",
     "source_of": "asynchrony",
     "was_not_shown": "asynchrony",

@@ -69,6 +69,9 @@ BULK = (
     """
     + PRODUCT
 )
+#: The memory that is copied to has been written before.
+BULK_ONTO = BULK.replace("BYTES", "128").replace("    __shared__ alignas(16) T s[32];\n", "")
+BULK_ONTO = "    __shared__ alignas(16) T s[32];\n    s[threadIdx.x] = 1;\n" + BULK_ONTO
 PRODUCTS = """    __shared__ alignas(1024) half tile[64 * 64];
     for (int k = threadIdx.x; k < 64 * 64; k += 128) tile[k] = __float2half(0.f);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -308,7 +311,14 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         BULK.replace("BYTES", "112"),
         BULK.replace("BYTES", "100"),
         "invalid",
-        "error: invalid use of an instruction: thread (0, 0): both addresses and the size of cp.async.bulk must be",
+        "error: invalid use of an instruction: thread (0, 0): the size of cp.async.bulk must be a multiple of 16 bytes",
+        {},
+    ),
+    "a bulk copy onto what threads have written": (
+        BULK_ONTO,
+        BULK_ONTO.replace("fence.proxy.async", "fence.mbarrier_init.release.cluster"),
+        "unfenced_reuse",
+        "overwrites s[0] of shared memory, which thread (0, 0) writes at line",
         {},
     ),
     "another thread's local variable is read": (

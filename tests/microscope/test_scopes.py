@@ -13,7 +13,7 @@ PARTS = re.findall(r"^__global__ void (\w+)\(([^)]*)\)(.*?)^}$", FILE.read_text(
 GIVEN = {
     "value": "int[64]:zero",
     "out": "int[128]",
-    "sums": "float[128]",
+    "sums": "float[128]:zero",
     "sum": "float[64]",
     **dict.fromkeys(("flag", "lock", "count", "found"), "unsigned[2]:zero"),
 }
@@ -24,7 +24,7 @@ WHY = {
     "flag_unfenced": "does not order them without __threadfence() before it",
     "flag_fenced_for_its_block": "does not order them with only a __threadfence_block() before it",
     "flag_of_its_block": BLOCK,
-    "flag_of_volatile": "before it; both are volatile, so it is no race, but either may come first",
+    "flag_of_volatile": "before it; both are volatile or atomic, so it is no race, but either may come first",
     "flag_by_reference_relaxed": "does not order them without __threadfence() before it",
     "flag_by_reference_of_its_block": BLOCK,
     "flag_by_ptx_of_its_block": BLOCK,
@@ -40,6 +40,7 @@ WHY = {
     "counter_of_its_block": NARROW,
     "counter_by_reference_of_its_block": NARROW,
     "last_block_fenced_for_its_block": "does not order them with only a __threadfence_block() before it",
+    "last_block_of_sums_unfenced": "does not order them without __threadfence() before it",
     "volatile_value_in_a_lock_unfenced_when_taken": "does not order them without __threadfence() after it",
     "volatile_value_in_a_lock_unfenced_when_given_back": "does not order them without __threadfence() before it",
     "flag_of_volatile_fenced_for_its_block": "does not order them with only a __threadfence_block() before it",

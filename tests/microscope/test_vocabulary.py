@@ -54,6 +54,7 @@ FAULTY = [
     ("vector_in_shared_memory", 1, 1, {"out": "float[1]"}, "trap", ""),
     ("written_after_arrival", 1, 64, OUT, "race", "between_arrival_and_wait"),
     ("arrived_twice", 1, 64, OUT, "divergence", ""),
+    ("arrived_and_left", 1, 64, OUT, "divergence", ""),
     ("completed<false>", 1, 64, {"out": "float[128]"}, "race", "operator()"),
     ("tiles", 1, 64, {**OUT, "size": 64}, "trap", ""),
     ("placed_outside", 1, 64, {"points": "float[128]"}, "out_of_bounds", ""),

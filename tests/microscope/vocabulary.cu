@@ -54,6 +54,13 @@ __global__ void arrived_twice(float* out)
     block.barrier_wait(block.barrier_arrive());  // FAULT
     out[threadIdx.x] = 0;
 }
+__global__ void arrived_and_left(float* out)
+{
+    const cg::thread_block block = cg::this_thread_block();
+    block.barrier_arrive();  // FAULT
+    block.sync();
+    out[threadIdx.x] = 0;
+}
 __global__ void arrived_in_grid(float* data, float* out)
 {
     const cg::grid_group grid = cg::this_grid();

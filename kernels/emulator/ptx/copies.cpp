@@ -34,7 +34,8 @@ static void compare(const std::vector<Read>& reads, const Origin& origin)
 struct Group {
     std::vector<Piece> pieces;
     std::vector<Read> reads;
-    Origin origin;  // of the last of them
+    Origin origin;              // of the last of them
+    std::uint32_t brought = 0;  // when their thread waited for them, if it came first
 };
 using Pieces = std::shared_ptr<Group>;
 struct Own {
@@ -53,6 +54,13 @@ static void bring(const Pieces& pieces, unsigned worker)
         watch::copy_ends(piece.to, piece.bytes.size(), worker);
     }
     pieces->pieces.clear();
+}
+
+static void wait_for(const Pieces& pieces)
+{
+    if (pieces->pieces.empty()) return;
+    bring(pieces, thread_number());
+    pieces->brought = watch::now();
 }
 
 void run_cp_async(const Instruction& i, Frame& f)
@@ -95,12 +103,12 @@ void run_wait_group(const Instruction& i, Frame& f)
     Own& mine = own[thread_number()];
     if (i.flag) {  // wait_all
         run_commit(i, f);
-        while (!mine.groups.empty()) bring(mine.groups.front(), thread_number()), mine.groups.pop_front();
-        for (const Pieces& pieces : std::exchange(mine.counted, {})) bring(pieces, thread_number());
+        while (!mine.groups.empty()) wait_for(mine.groups.front()), mine.groups.pop_front();
+        for (const Pieces& pieces : std::exchange(mine.counted, {})) wait_for(pieces);
         return;
     }
     const std::size_t left = get(i.operands[0], f);
-    while (mine.groups.size() > left) bring(mine.groups.front(), thread_number()), mine.groups.pop_front();
+    while (mine.groups.size() > left) wait_for(mine.groups.front()), mine.groups.pop_front();
 }
 
 // Copies that an mbarrier counts.
@@ -161,6 +169,8 @@ bool deliver()
         b.bytes -= copy.bytes;
         if (copy.thread >= 0) {
             for (unsigned worker : own[copy.thread].workers) watch::finished(b.coming, worker);
+            for (const Pieces& pieces : copy.of_thread)
+                b.coming[copy.thread] = std::max(b.coming[copy.thread], pieces->brought);
             if (b.pending) --b.pending;
         }
         look(b);
@@ -225,8 +235,7 @@ void run_bulk_load(const Instruction& i, Frame& f)  // [to], [from], bytes, [bar
 {
     const std::uint32_t to = address(i.operands[0], f), bytes = get(i.operands[2], f);
     const auto* from = reinterpret_cast<const char*>(address(i.operands[1], f));
-    if (to % 16 || reinterpret_cast<std::uintptr_t>(from) % 16 || bytes % 16)
-        return refuse(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
+    if (!is_bulk(reinterpret_cast<std::uintptr_t>(from), to, bytes, f)) return;
     const std::uint32_t barrier = address(i.operands[3], f);
     if (!watch::unit_loads(from, bytes, f.pc, worker_of(barrier))) return;
     const unsigned mask = mask_of_blocks(i, 4, f);
@@ -240,8 +249,7 @@ void run_bulk_between(const Instruction& i, Frame& f)  // [to], [from], bytes, [
 {
     const std::uint32_t to = address(i.operands[0], f), from = address(i.operands[1], f), bytes = get(i.operands[2], f);
     const std::uint32_t barrier = address(i.operands[3], f);
-    if (to % 16 || from % 16 || bytes % 16)
-        return refuse(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
+    if (!is_bulk(from, to, bytes, f)) return;
     watch::unit_reads(shared_pointer(from), bytes, f.pc, worker_of(barrier));
     watch::block_request(shared_pointer(to), bytes);
     send(to, barrier, 0, bytes, {{0, {nullptr, std::vector<char>(bytes), shared_pointer(from)}}}, f);

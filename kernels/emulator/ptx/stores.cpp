@@ -23,6 +23,18 @@ std::vector<std::int64_t> coordinates(const Operand& map, Frame& f)
     return at;
 }
 
+bool is_bulk(std::uint64_t from, std::uint64_t to, unsigned bytes, Frame& f)
+{
+    const auto refused = [&](const char* what, std::uint64_t number) {
+        if (number % 16)
+            refuse(f, std::string(what) + " of cp.async.bulk must be a multiple of 16 bytes; this one is " +
+                          std::to_string(number % 16) + " past one");
+        return number % 16 != 0;
+    };
+    return !refused("the source's address", from) && !refused("the destination's address", to) &&
+           !refused("the size", bytes);
+}
+
 void still_under_way(const Origin& origin, const char* what)
 {
     watch::asynchrony(std::string("the block ends, and nothing has waited for the copy that starts here; it ") + what,
@@ -68,7 +80,7 @@ static void begin(Store&& s)
 {
     watch::unit_reads(shared_pointer(s.from), s.bytes, s.origin.pc, stores);
     for_runs(s, [&](unsigned, std::uint64_t to, unsigned bytes) {
-        watch::store_begins(reinterpret_cast<void*>(to), bytes, s.origin.pc);
+        watch::store_begins(reinterpret_cast<void*>(to), bytes, s.origin.pc, s.reduce >= 0);
     });
     leaving[thread_number()].open.push_back(std::move(s));
 }
@@ -130,8 +142,7 @@ void run_bulk_store(const Instruction& i, Frame& f)  // [to], [from], bytes
             {f.source, f.pc},
             reduction_of(i),
             i.type};
-    if (s.from % 16 || s.to % 16 || s.bytes % 16)
-        return refuse(f, "both addresses and the size of cp.async.bulk must be multiples of 16 bytes");
+    if (!is_bulk(s.from, s.to, s.bytes, f)) return;
     begin(std::move(s));
 }
 void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]

@@ -15,6 +15,8 @@ struct BlocksBarrier {
     std::vector<bool> open;        // whether it has not waited since
     Known coming, known;           // what those who arrived show
     Known here, there;             // that they arrived at all
+    const char* file = "";         // of the last arrival
+    int line = 0;
 
     BlocksBarrier(const char* name, unsigned first, unsigned blocks, unsigned needed)
         : name(name),
@@ -70,6 +72,8 @@ void arrive_at(BlocksBarrier& b, bool relaxed, const char* file, int line)
     watch::finished(b.here, current->thread);
     b.phases[self] = b.phase + 1;
     b.open[self] = true;
+    b.file = file;
+    b.line = line;
     ++b.arrived;
     look_at_barrier(b);
 }
@@ -118,6 +122,10 @@ void start_blocks_barriers()
 void ends_at_blocks_barriers(unsigned thread)
 {
     const std::size_t rank = thread / slots_of_block;
+    BlocksBarrier& of_block = blocks_barriers[rank];
+    if (of_block.open[of_block.place(thread)])
+        watch::divergence(thread_name(thread) + " arrives at " + of_block.name + ", and ends without waiting there",
+                          of_block.file, of_block.line);
     for (std::size_t own : {rank, cluster_blocks + rank / cluster_size, blocks_barriers.size() - 1}) {
         BlocksBarrier& b = blocks_barriers[own];
         if (b.arrived && b.first_thread <= thread && thread < b.end_thread) look_at_barrier(b);

@@ -73,9 +73,9 @@ void copy_ends(const void* to, unsigned bytes, unsigned worker);
 void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worker);
 /// The same of global memory, where it must read at once; false if it is no place to read.
 bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worker);
-/// A unit is going to write global memory: until the store ends nobody may touch that. It writes, or adds, in between;
-/// false if it is no place to write.
-void store_begins(const void* to, unsigned bytes, const void* pc);
+/// A unit is going to write global memory, or to add to it: until the store ends nobody may touch that. It writes in
+/// between; false if it is no place to write.
+void store_begins(const void* to, unsigned bytes, const void* pc, bool adds);
 bool unit_writes(const void* to, unsigned bytes, const void* pc, bool adds);
 void store_ends(const void* to, unsigned bytes, const void* pc);
 /// __threadfence, 0: of the block, 1: of the device, 2: of the system. It shows what the thread did before, and lets it

@@ -11,7 +11,8 @@ bool watching, unknown_is_fine;
 
 namespace {
 
-// A thread's plain write to global memory that its own atomic operation has followed: other blocks may know of neither.
+// A write to global memory that an atomic operation has followed: a thread's plain one and its own, of which other
+// blocks may know neither; or an atomic one of a block of which the block of the next does not know.
 struct Covered {
     std::uint32_t stamp;
     std::uint16_t writer, site;
@@ -20,17 +21,22 @@ std::unordered_map<const Cell*, Covered> covered;
 
 void cover(const Access& access, const Cell& cell)
 {
+    const bool is_own = cell.writer == running && cell.write_stamp >= block_start;
+    const bool is_strange = cell.write_stamp < block_start && at_the_same_time(cell.write_stamp, cell.writer, global);
     if (!access.strength.exchange)
         covered.erase(&cell);
-    else if (cell.writer == running && cell.write_stamp >= block_start && !sites[cell.write_site].strength.strong)
+    else if (sites[cell.write_site].strength.strong ? is_strange : is_own)
         covered[&cell] = {cell.write_stamp, cell.writer, cell.write_site};
 }
 
 bool report_covered(const Access& access, const Cell& cell)
 {
     const auto found = covered.find(&cell);
-    if (found == covered.end() || !at_the_same_time(found->second.stamp, found->second.writer, global)) return false;
-    report_race(access, found->second.stamp, found->second.writer, sites[found->second.site], true);
+    if (found == covered.end()) return false;
+    const auto [stamp, writer, site] = found->second;
+    if (!at_the_same_time(stamp, writer, global)) return false;
+    if (hold_for_each_other(access.strength, sites[site].strength, stamp, writer)) return false;
+    report_race(access, stamp, writer, sites[site], true);
     return true;
 }
 

@@ -69,12 +69,14 @@ bool is_guess(std::uint64_t load_pc)
     return load_pc && std::any_of(sites.begin(), sites.end(),
                                   [&](const Site& site) { return site.guesses && site.pc == library_begin + load_pc; });
 }
+
+bool is_remark(Kind kind) { return kind == Kind::ended || kind == Kind::unordered || kind == Kind::unfenced_reuse; }
 }  // namespace
 
 void report(const Fault& fault)
 {
     keep(fault);
-    if (stopping && fault.kind != Kind::ended && fault.kind != Kind::unordered) abandon();
+    if (stopping && !is_remark(fault.kind)) abandon();
 }
 
 Fault fault_of(Kind kind, const Access& access, Case which)

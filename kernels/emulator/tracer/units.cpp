@@ -25,8 +25,20 @@ std::vector<std::vector<Sums>> sums_of;  // of each thread
 struct Destination {
     std::uintptr_t end;
     const void* pc;
+    bool adds;
 };
 std::multimap<std::uintptr_t, Destination> destinations;
+
+// The first of them that has bytes of [begin, end), or null; two that add to one place are not in each other's way.
+const Destination* leaving_for(std::uintptr_t begin, std::uintptr_t end, bool adds = false)
+{
+    for (auto each = destinations.lower_bound(end); each != destinations.begin();) {
+        --each;
+        if (begin >= each->first + shared_bytes) return nullptr;  // no copy is longer than its source
+        if (begin < each->second.end && !(adds && each->second.adds)) return &each->second;
+    }
+    return nullptr;
+}
 
 unsigned asynchronous_site(const void* pc, bool write)
 {
@@ -55,12 +67,46 @@ bool needs_proxy_fence(Space space, std::uint32_t stamp, unsigned thread, unsign
            fenced[running] <= stamp;
 }
 
-void report_unfenced(const Access& access, unsigned thread, unsigned site)
+void report_unfenced(Kind kind, const Access& access, bool other_write, unsigned thread, unsigned site)
 {
-    Fault fault = fault_of(Kind::asynchrony, access, Case::no_proxy_fence);
+    Fault fault = fault_of(kind, access, Case::no_proxy_fence);
     fault.other_pc = sites[site].pc - library_begin;
     fault.other_thread = in_words(thread);
+    fault.other_write = other_write;
     report(fault);
+}
+
+// Calls f(cell, address) for each unit of bytes in one of the arrays of global memory.
+template <typename F>
+void for_cells(const void* begin, unsigned bytes, F&& f)
+{
+    const std::uintptr_t at = number_of(begin);
+    const Array* const array = array_at(at);
+    for (std::size_t offset = 0; watching && array && offset < bytes; offset += unit)
+        f(array->cells[cell_at(at - array->begin + offset)], at + offset);
+}
+
+Access of_unit_in_global(const void* address, bool write, const void* pc)
+{
+    Access access = of_unit(address, write, pc);
+    access.space = global;
+    if (const Array* const array = array_at(access.address)) {
+        access.array = array - arrays.data();
+        access.begin = array->begin;
+    }
+    return access;
+}
+
+// What a unit reads of global memory: threads of the block may have written it.
+void examine_unfenced(const void* from, unsigned bytes, const void* pc)
+{
+    bool faulty = false;
+    for_cells(from, bytes, [&](const Cell& cell, std::uintptr_t at) {
+        if (faulty || !needs_proxy_fence(global, cell.write_stamp, cell.writer, cell.write_site)) return;
+        const Access access = of_unit_in_global(reinterpret_cast<void*>(at), false, pc);
+        report_unfenced(Kind::asynchrony, access, true, cell.writer, cell.write_site);
+        faulty = true;
+    });
 }
 
 }  // namespace
@@ -84,12 +130,8 @@ void start_units()
 
 [[gnu::noinline]] void examine_stores(const Access& access)
 {
-    for (auto each = destinations.lower_bound(access.address + access.size); each != destinations.begin();) {
-        --each;
-        if (access.address >= each->first + shared_bytes) return;  // no copy is longer than its source
-        if (access.address >= each->second.end) continue;
-        return report_beside(Kind::asynchrony, access, Case::destination, number_of(each->second.pc) - 1);
-    }
+    if (const Destination* const to = leaving_for(access.address, access.address + access.size))
+        report_beside(Kind::asynchrony, access, Case::destination, number_of(to->pc) - 1);
 }
 
 }  // namespace tracer
@@ -155,7 +197,11 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
         examine(access, cell, site, false);
         bool faulty = faults_before != (faults.empty() ? 0 : faults.size() + faults.back().count);
         if (!faulty && by_unit && needs_proxy_fence(shared, before.read_stamp, before.reader, before.read_site)) {
-            report_unfenced(access, before.reader, before.read_site);
+            report_unfenced(Kind::unfenced_reuse, access, false, before.reader, before.read_site);
+            faulty = true;
+        } else if (!faulty && by_unit &&
+                   needs_proxy_fence(shared, before.write_stamp, before.writer, before.write_site)) {
+            report_unfenced(Kind::unfenced_reuse, access, true, before.writer, before.write_site);
             faulty = true;
         }
         cell->write_stamp = before.write_stamp;
@@ -204,7 +250,7 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
         } else if (at_the_same_time(cell.write_stamp, cell.writer, shared)) {
             report_race(access, cell.write_stamp, cell.writer, sites[cell.write_site], true);
         } else if (needs_proxy_fence(shared, cell.write_stamp, cell.writer, cell.write_site)) {
-            report_unfenced(access, cell.writer, cell.write_site);
+            report_unfenced(Kind::asynchrony, access, true, cell.writer, cell.write_site);
         } else {
             faulty = false;
         }
@@ -215,28 +261,19 @@ void unit_reads(const void* from, unsigned bytes, const void* pc, unsigned worke
 bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worker)
 {
     if (!uses(from, bytes, false, pc)) return false;
-    const std::uintptr_t at = number_of(from);
-    const Array* const array = array_at(at);
-    if (!watching || !array) return true;
-    bool faulty = false;
-    for (std::size_t offset = 0; offset < bytes; offset += unit) {
-        Cell& cell = array->cells[cell_at(at - array->begin + offset)];
-        mark_read(cell, worker, cell.read_site, global);
-        if (faulty || !needs_proxy_fence(global, cell.write_stamp, cell.writer, cell.write_site)) continue;
-        Access access = of_unit(static_cast<const char*>(from) + offset, false, pc);
-        access.space = global;
-        access.array = array - arrays.data();
-        access.begin = array->begin;
-        report_unfenced(access, cell.writer, cell.write_site);
-        faulty = true;
-    }
+    examine_unfenced(from, bytes, pc);
+    for_cells(from, bytes, [&](Cell& cell, std::uintptr_t) { mark_read(cell, worker, cell.read_site, global); });
     return true;
 }
 
-void store_begins(const void* to, unsigned bytes, const void* pc)
+void store_begins(const void* to, unsigned bytes, const void* pc, bool adds)
 {
     if (!watching || !bytes) return;
-    destinations.insert({number_of(to), {number_of(to) + bytes, pc}});
+    const std::uintptr_t begin = number_of(to), end = begin + bytes;
+    if (const Destination* const other = leaving_for(begin, end, adds))
+        report_beside(Kind::asynchrony, of_unit_in_global(to, true, pc), Case::destination, number_of(other->pc) - 1);
+    if (adds) examine_unfenced(to, bytes, pc);
+    destinations.insert({begin, {end, pc, adds}});
     stores_leave = true;
 }
 
@@ -245,10 +282,7 @@ bool unit_writes(const void* to, unsigned bytes, const void* pc, bool adds)
     stores_leave = false;  // this is one of them
     const bool inside = uses(to, bytes, true, pc, adds ? exchange : weak);
     stores_leave = !destinations.empty();
-    const std::uintptr_t at = number_of(to);
-    const Array* const array = array_at(at);
-    for (std::size_t offset = 0; watching && inside && array && offset < bytes; offset += unit)
-        sites[array->cells[cell_at(at - array->begin + offset)].write_site].unit = true;
+    if (inside) for_cells(to, bytes, [](const Cell& cell, std::uintptr_t) { sites[cell.write_site].unit = true; });
     return inside;
 }
 
@@ -260,6 +294,11 @@ void store_ends(const void* to, unsigned bytes, const void* pc)
     });
     if (own != last) destinations.erase(own);
     stores_leave = !destinations.empty();
+    // It is there only now: who was told of it before does not know.
+    ++clock_now;
+    for_cells(to, bytes, [](Cell& cell, std::uintptr_t) {
+        if (cell.write_stamp >= block_start && sites[cell.write_site].unit) cell.write_stamp = clock_now;
+    });
 }
 
 }  // namespace watch

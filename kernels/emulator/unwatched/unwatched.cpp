@@ -35,7 +35,7 @@ void copy_begins(const void*, unsigned, const void*, bool) {}
 void copy_ends(const void*, unsigned, unsigned) {}
 void unit_reads(const void*, unsigned, const void*, unsigned) {}
 bool unit_loads(const void*, unsigned, const void*, unsigned) { return true; }
-void store_begins(const void*, unsigned, const void*) {}
+void store_begins(const void*, unsigned, const void*, bool) {}
 bool unit_writes(const void*, unsigned, const void*, bool) { return true; }
 void store_ends(const void*, unsigned, const void*) {}
 void fence(int, bool, bool) {}

@@ -140,7 +140,7 @@ class Words:
         return f"{self.race(fault)}, whatever the data, so that nothing depends on who is last"
 
     def unordered(self, fault: RawFault) -> str:
-        return f"{self.race(fault)}; both are volatile, so it is no race, but either may come first"
+        return f"{self.race(fault)}; both are volatile or atomic, so it is no race, but either may come first"
 
     def lacking(self, fault: RawFault) -> str:
         """What would order the two sides of a race and is not there; "" if no instruction is to do it."""
@@ -161,6 +161,9 @@ class Words:
             return f"and {atomic} does not order them without {fence} after it"
         if self.case(fault) == "taken_narrow":
             return f"and {atomic} does not order them with only a __threadfence_block() after it"
+        if self.case(fault) == "stored":
+            waited = "cp.async.bulk.wait_group, without .read"
+            return f"and blocks run in any order; before a flag, wait for the copy by {waited}"
         if self.case(fault) == "lanes":
             return (
                 "with no __syncthreads() between; a warp's lanes run in step only on GPUs before Volta; newer ones "
@@ -203,12 +206,18 @@ class Words:
         if self.case(fault) == "no_proxy_fence":
             memory = " of shared memory" if fault.space else ""
             what = f"{self.element(fault)}{memory}, which {self.name_thread(fault.other_thread)}"
-            unit, thread = ("overwrites", "reads") if fault.write else ("reads", "writes")
+            unit, thread = "overwrites" if fault.write else "reads", "writes" if fault.other_write else "reads"
             return f"the asynchronous unit {unit} {what} {thread} at {at}, with no fence.proxy.async between"
         if self.case(fault) == "destination":
             still = "is going to write; wait for that by cp.async.bulk.wait_group, without .read"
             return f"{self.access(fault)}, which the copy that {at} started {still}"
         return f"{self.access(fault)} of shared memory while the copy that {at} started is under way"
+
+    def unfenced_reuse(self, fault: RawFault) -> str:
+        return (
+            f"{self.asynchrony(fault)}; GPUs keep this order if the access is over before the barrier, but PTX's "
+            "memory model does not promise it"
+        )
 
     def divergence(self, fault: RawFault) -> str:
         where = f"waits at line {fault.other_line}" if fault.other_line else "has ended"

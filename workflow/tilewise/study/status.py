@@ -68,7 +68,8 @@ class FaultKind(StrEnum):
     TRAP = "trap", "traps", "trap"
     UNUSED = "unused", "unused_reads", "read before it was written"
     ENDED = "ended", "", "lanes that have ended"
-    UNORDERED = "unordered", "", "volatile accesses without an order"
+    UNORDERED = "unordered", "", "accesses without an order"
+    UNFENCED_REUSE = "unfenced_reuse", "", "memory reused without a proxy fence"
     SAME_VALUE = "same_value", "", "one constant that several threads write"
 
     def __new__(cls, name: str, column: str, words: str) -> "FaultKind":
@@ -79,4 +80,4 @@ class FaultKind(StrEnum):
     @property
     def is_remark(self) -> bool:
         """Whether it is no fault after all."""
-        return self in (FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED, FaultKind.SAME_VALUE)
+        return self == FaultKind.UNUSED or not self.column
