@@ -48,6 +48,22 @@ KERNEL(clean_copy_counted_by_an_mbarrier_and_waited_for)
         assert(tile[63 - ME] == A[63 - ME]);
     }
 }
+KERNEL(faulty_write_after_arrival_with_copies)
+{
+    __shared__ T tile[32], late[32];
+    __shared__ unsigned long long full;
+    if (ME == 0) make(&full, 32), show();
+    __syncthreads();
+    if (ME < 32) {
+        copy(&tile[ME], A + ME);
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(number(&full)) : "memory");
+        late[ME] = 3;
+        asm volatile("cp.async.wait_all;" ::: "memory");
+    } else {
+        wait_for(&full, 0);
+        C[ME] = tile[63 - ME] + late[63 - ME];  // FAULT
+    }
+}
 KERNEL(faulty_copy_not_waited_for)
 {
     __shared__ T tile[64];
@@ -183,6 +199,24 @@ KERNEL(faulty_stage_overwritten)
         __syncwarp();
         if (ME == 0) arrive(&empty);
     }
+}
+KERNEL(faulty_stage_given_back_by_half)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ unsigned long long full, empty;
+    if (ME == 0) make(&full, 1), make(&empty, 32), show();
+    __syncthreads();
+    if (ME == 0) expect(&full, 64 * sizeof(T)), bulk(tile, A, 64 * sizeof(T), &full);
+    wait_for(&full, 0);
+    const T first = tile[ME];
+    if (ME < 32) arrive(&empty);
+    if (ME == 0) {
+        wait_for(&empty, 0);
+        expect(&full, 64 * sizeof(T));
+        bulk(tile, A, 64 * sizeof(T), &full);  // FAULT
+    }
+    wait_for(&full, 1);
+    C[ME] = first + tile[ME];
 }
 __device__ __forceinline__ void store_run(void* to, const void* from, int bytes)
 {
@@ -330,6 +364,25 @@ KERNEL(clean_bulk_sum_twice)
     }
     __syncthreads();
     assert(C[63 - ME] == T(3 * (63 - ME)));
+}
+__device__ unsigned tickets;
+KERNEL(faulty_bulk_sum_told_too_early_to_the_last_block)
+{
+    __shared__ alignas(16) T tile[64];
+    __shared__ bool last;
+    tile[ME] = T(ME);
+    show_to_units();
+    __syncthreads();
+    if (ME == 0) {
+        add_run(C, tile, 64 * sizeof(T));
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        __threadfence();
+        last = atomicInc(&tickets, 1) == 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (last) C[64 + ME] = C[63 - ME];  // FAULT
+    if (ME == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 KERNEL(faulty_bulk_sum_onto_what_was_not_shown)
 {

@@ -45,14 +45,19 @@ WHY = {
     " global memory": """
         faulty_exchange_by_relaxed_barrier faulty_lock_given_back_too_early faulty_write_after_read
         faulty_multicast_overwrites faulty_last_block_without_fence race_blocks_share_a_row_of_c
-        race_last_block_without_fence race_counter_read_plainly race_in_place_row_of_c""",
+        race_last_block_without_fence race_counter_read_plainly race_in_place_row_of_c
+        faulty_no_fence_between_blocks faulty_grid_written_again_between_blocks""",
     "racecheck does not report a plain access concurrent with an atomic operation": """
         faulty_atomic_and_plain faulty_byte_of_a_counter faulty_histogram_read_early""",
     "no tool checks the fences that asynchronous units need": """
         faulty_mbarrier_not_shown faulty_mbarrier_tile_not_fenced faulty_bulk_store_without_fence
-        asynchrony_no_proxy_fence asynchrony_wgmma_without_fence""",
+        asynchrony_no_proxy_fence asynchrony_wgmma_without_fence faulty_bulk_copy_of_what_was_not_shown
+        faulty_bulk_sum_onto_what_was_not_shown""",
     "no tool sees that a copy to global memory still reads its source": """
         faulty_bulk_store_not_waited_for race_bulk_store_source_reused""",
+    "no tool sees that a copy has still to write global memory, or that a copy from there is not over": """
+        faulty_bulk_store_read_back_beside_another faulty_bulk_store_twice faulty_source_of_a_copy_overwritten
+        faulty_source_of_a_bulk_copy_overwritten""",
     "no tool checks that a block waits for its copies before it ends": """
         faulty_copy_not_waited_for_at_all faulty_bulk_copy_not_waited_for_at_all
         faulty_bulk_store_without_wait_at_all""",
@@ -78,6 +83,8 @@ WHY = {
     "a false report of racecheck, which does not follow a warp that meets in __syncwarp before one lane arrives at a "
     "barrier in shared memory for all, nor threads that meet at a named barrier": """
         clean_mbarrier clean_named_barriers_of_producers""",
+    "a false report of initcheck, which does not see what cp.async.bulk writes to global memory": """
+        clean_bulk_store_read_back clean_bulk_store_told_between_blocks""",
     "a false report of synccheck, which requires that each thread that arrives at a barrier of cuda::barrier "
     "waits there, too": """
         clean_pipeline_of_a_block clean_pipeline_of_producers_and_consumers clean_barrier_and_its_copies""",

@@ -251,6 +251,27 @@ __global__ void in_turns_unfenced(int* value, volatile unsigned* flag)  // the b
     }
 }
 
+__global__ void in_turns_of_blocks(float* sums, unsigned* flag)  // as blocks that add one after the other
+{
+    if (threadIdx.x == 0) while (atomicAdd(flag, 0u) != blockIdx.x) {}
+    __threadfence();
+    __syncthreads();
+    sums[63 - threadIdx.x] += 1;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(flag, 1u);
+}
+
+__global__ void in_turns_of_blocks_fenced_too_early(float* sums, unsigned* flag)
+{
+    if (threadIdx.x == 0) while (atomicAdd(flag, 0u) != blockIdx.x) {}
+    __threadfence();
+    __syncthreads();
+    sums[63 - threadIdx.x] += 1;  // FAULT
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(flag, 1u);
+}
+
 __global__ void lock_by_reference(int* value, int* lock)
 {
     if (threadIdx.x) return;
@@ -337,6 +358,18 @@ __global__ void last_block_of_sums(float* sums, unsigned* count, float* sum)
     if (threadIdx.x == 0) last = atomicAdd(count, 1u) == gridDim.x - 1;
     __syncthreads();
     if (last) sum[threadIdx.x] = sums[blockDim.x - 1 - threadIdx.x];
+}
+
+__global__ void last_block_resets(float* sums, unsigned* count, float* sum)  // whoever took the last ticket has seen all
+{
+    __shared__ bool last;
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicInc(count, gridDim.x) == gridDim.x - 1;
+    __syncthreads();
+    if (last) sum[threadIdx.x] = sums[threadIdx.x] + sums[blockDim.x + threadIdx.x];
+    if (last && threadIdx.x == 0) *count = 0;
 }
 
 __global__ void one_value(int* found)  // many threads write it, and all the same, but other data could make it differ
@@ -440,6 +473,17 @@ __global__ void guess_and_read_again(unsigned* count, int* out)
         assumed = old;
         old = atomicCAS(count, assumed, assumed + 1);  // FAULT
     } while (assumed != old);
+    out[blockIdx.x * 64 + threadIdx.x] = *count;
+}
+
+__global__ void guess_and_read_the_sum(unsigned* count, int* out)
+{
+    unsigned old = *count, assumed;
+    do {
+        assumed = old;
+        old = atomicCAS(count, assumed, assumed + 1);  // FAULT
+    } while (assumed != old);
+    __syncthreads();
     out[blockIdx.x * 64 + threadIdx.x] = *count;
 }
 

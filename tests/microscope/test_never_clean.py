@@ -311,7 +311,7 @@ CASES = {  # the clean body, the faulty one, the kind of its fault, words of its
         BULK.replace("BYTES", "112"),
         BULK.replace("BYTES", "100"),
         "invalid",
-        "error: invalid use of an instruction: thread (0, 0): the size of cp.async.bulk must be a multiple of 16 bytes",
+        "error: invalid use of an instruction: thread (0, 0): 16 does not divide the size of cp.async.bulk, 100 bytes",
         {},
     ),
     "a bulk copy onto what threads have written": (

@@ -55,6 +55,7 @@ FAULTY = [
     ("written_after_arrival", 1, 64, OUT, "race", "between_arrival_and_wait"),
     ("arrived_twice", 1, 64, OUT, "divergence", ""),
     ("arrived_and_left", 1, 64, OUT, "divergence", ""),
+    ("arrived_in_grid_and_left", 1, 64, OUT, "divergence", ""),
     ("completed<false>", 1, 64, {"out": "float[128]"}, "race", "operator()"),
     ("tiles", 1, 64, {**OUT, "size": 64}, "trap", ""),
     ("placed_outside", 1, 64, {"points": "float[128]"}, "out_of_bounds", ""),
@@ -78,7 +79,7 @@ def test_clean(name, grid, block, arguments, others, expect, library):
 
 @pytest.mark.parametrize("name, grid, block, arguments, kind, where", FAULTY, ids=[case[0] for case in FAULTY])
 def test_faulty(name, grid, block, arguments, kind, where, library):
-    report = trace(library, name, grid, block, arguments)
+    report = trace(library, name, grid, block, arguments, cooperative="grid" in name)
     begin = next(k for k, line in enumerate(LINES) if f" {where or name.split('<')[0]}(" in line)
     wanted = next(k for k, line in enumerate(LINES[begin:], begin + 1) if "// FAULT" in line)
     found = [(fault.kind, fault.line == wanted or f":{wanted}" in fault.text) for fault in report.faults]

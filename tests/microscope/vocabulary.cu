@@ -61,6 +61,11 @@ __global__ void arrived_and_left(float* out)
     block.sync();
     out[threadIdx.x] = 0;
 }
+__global__ void arrived_in_grid_and_left(float* out)
+{
+    cg::this_grid().barrier_arrive();  // FAULT
+    out[threadIdx.x] = 0;
+}
 __global__ void arrived_in_grid(float* data, float* out)
 {
     const cg::grid_group grid = cg::this_grid();

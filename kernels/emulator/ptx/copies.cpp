@@ -35,7 +35,8 @@ struct Group {
     std::vector<Piece> pieces;
     std::vector<Read> reads;
     Origin origin;              // of the last of them
-    std::uint32_t brought = 0;  // when their thread waited for them, if it came first
+    int worker = -1;            // who brings them for an mbarrier
+    std::uint32_t brought = 0;  // when
 };
 using Pieces = std::shared_ptr<Group>;
 struct Own {
@@ -46,21 +47,22 @@ struct Own {
 };
 static std::vector<Own> own;
 
-static void bring(const Pieces& pieces, unsigned worker)
+static void bring(const Pieces& pieces, unsigned thread)
 {
+    if (pieces->pieces.empty()) return;
     compare(std::exchange(pieces->reads, {}), pieces->origin);
     for (Piece& piece : pieces->pieces) {
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
-        watch::copy_ends(piece.to, piece.bytes.size(), worker);
+        watch::copy_ends(piece.to, piece.bytes.size(), pieces->worker < 0 ? thread : pieces->worker);
     }
     pieces->pieces.clear();
+    pieces->brought = watch::now();
 }
 
 static void wait_for(const Pieces& pieces)
 {
-    if (pieces->pieces.empty()) return;
     bring(pieces, thread_number());
-    pieces->brought = watch::now();
+    if (pieces->worker >= 0) watch::learn(pieces->worker, pieces->brought);
 }
 
 void run_cp_async(const Instruction& i, Frame& f)
@@ -138,6 +140,8 @@ void run_cp_async_arrive(const Instruction& i, Frame& f)
     std::vector<Pieces> all(mine.groups.begin(), mine.groups.end());
     all.push_back(std::exchange(mine.open, std::make_shared<Group>()));
     mine.counted.insert(mine.counted.end(), all.begin(), all.end());
+    for (const Pieces& pieces : all)
+        if (!pieces->pieces.empty()) pieces->worker = b->worker;
     if (std::find(mine.workers.begin(), mine.workers.end(), b->worker) == mine.workers.end())
         mine.workers.push_back(b->worker);
     under_way.push_back({at, 0, {}, int(thread_number()), all, {f.source, f.pc}});
@@ -161,16 +165,13 @@ bool deliver()
         std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
         watch::copy_ends(piece.to, piece.bytes.size(), found == barriers.end() ? 0u + stores : found->second.worker);
     }
-    for (const Pieces& pieces : copy.of_thread)
-        bring(pieces, found == barriers.end() ? 0u + stores : found->second.worker);
+    for (const Pieces& pieces : copy.of_thread) bring(pieces, copy.thread);
     if (found != barriers.end()) {
         MBarrier& b = found->second;
         watch::finished(b.coming, b.worker);
         b.bytes -= copy.bytes;
         if (copy.thread >= 0) {
             for (unsigned worker : own[copy.thread].workers) watch::finished(b.coming, worker);
-            for (const Pieces& pieces : copy.of_thread)
-                b.coming[copy.thread] = std::max(b.coming[copy.thread], pieces->brought);
             if (b.pending) --b.pending;
         }
         look(b);
@@ -235,7 +236,7 @@ void run_bulk_load(const Instruction& i, Frame& f)  // [to], [from], bytes, [bar
 {
     const std::uint32_t to = address(i.operands[0], f), bytes = get(i.operands[2], f);
     const auto* from = reinterpret_cast<const char*>(address(i.operands[1], f));
-    if (!is_bulk(reinterpret_cast<std::uintptr_t>(from), to, bytes, f)) return;
+    if (!takes_bulk(reinterpret_cast<std::uintptr_t>(from), to, bytes, f)) return;
     const std::uint32_t barrier = address(i.operands[3], f);
     if (!watch::unit_loads(from, bytes, f.pc, worker_of(barrier))) return;
     const unsigned mask = mask_of_blocks(i, 4, f);
@@ -249,7 +250,7 @@ void run_bulk_between(const Instruction& i, Frame& f)  // [to], [from], bytes, [
 {
     const std::uint32_t to = address(i.operands[0], f), from = address(i.operands[1], f), bytes = get(i.operands[2], f);
     const std::uint32_t barrier = address(i.operands[3], f);
-    if (!is_bulk(from, to, bytes, f)) return;
+    if (!takes_bulk(from, to, bytes, f)) return;
     watch::unit_reads(shared_pointer(from), bytes, f.pc, worker_of(barrier));
     watch::block_request(shared_pointer(to), bytes);
     send(to, barrier, 0, bytes, {{0, {nullptr, std::vector<char>(bytes), shared_pointer(from)}}}, f);

@@ -50,7 +50,7 @@ unsigned for_rows(const TensorMap& map, const std::int64_t* at, F&& each)
 }
 
 /// Whether cp.async.bulk takes both addresses and the size; if not, says which it refuses.
-bool is_bulk(std::uint64_t from, std::uint64_t to, unsigned bytes, Frame& f);
+bool takes_bulk(std::uint64_t from, std::uint64_t to, unsigned bytes, Frame& f);
 /// Work that nobody has waited for outlives the block, whose shared memory is another's then.
 void still_under_way(const Origin& origin, const char* what);
 

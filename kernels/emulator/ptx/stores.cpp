@@ -2,6 +2,7 @@
 #include "copies.h"
 
 #include <deque>
+#include <optional>
 #include <utility>
 
 namespace emulator::ptx {
@@ -23,16 +24,13 @@ std::vector<std::int64_t> coordinates(const Operand& map, Frame& f)
     return at;
 }
 
-bool is_bulk(std::uint64_t from, std::uint64_t to, unsigned bytes, Frame& f)
+bool takes_bulk(std::uint64_t from, std::uint64_t to, unsigned bytes, Frame& f)
 {
-    const auto refused = [&](const char* what, std::uint64_t number) {
-        if (number % 16)
-            refuse(f, std::string(what) + " of cp.async.bulk must be a multiple of 16 bytes; this one is " +
-                          std::to_string(number % 16) + " past one");
-        return number % 16 != 0;
-    };
-    return !refused("the source's address", from) && !refused("the destination's address", to) &&
-           !refused("the size", bytes);
+    if (from % 16 == 0 && to % 16 == 0 && bytes % 16 == 0) return true;
+    refuse(f, from % 16 ? "16 does not divide the address from which cp.async.bulk copies"
+              : to % 16 ? "16 does not divide the address to which cp.async.bulk copies"
+                        : "16 does not divide the size of cp.async.bulk, " + std::to_string(bytes) + " bytes");
+    return false;
 }
 
 void still_under_way(const Origin& origin, const char* what)
@@ -47,7 +45,7 @@ struct Store {
     std::uint32_t from;
     std::uint64_t to;
     unsigned bytes;
-    const TensorMap* map;
+    std::optional<TensorMap> map;  // a copy: the kernel's parameters end with the thread
     std::vector<std::int64_t> at;
     Origin origin;
     int reduce;  // -1, or the Code
@@ -102,13 +100,13 @@ static void read_sources(StoreGroup& group)
     }
 }
 
-static void write_out(StoreGroup& group)
+static void write_out(StoreGroup& group, unsigned thread)
 {
     read_sources(group);
     for (const Store& s : group.members)
         for_runs(s, [&, run = std::size_t(0)](unsigned offset, std::uint64_t at, unsigned bytes) mutable {
             char* const to = reinterpret_cast<char*>(at);
-            watch::store_ends(to, bytes, s.origin.pc);
+            watch::store_ends(to, bytes, s.origin.pc, thread);
             if (!s.inside[run++]) return;
             const char* const from = s.data.data() + offset;
             if (s.reduce < 0) std::memcpy(to, from, bytes);
@@ -137,12 +135,12 @@ void run_bulk_store(const Instruction& i, Frame& f)  // [to], [from], bytes
     Store s{std::uint32_t(address(i.operands[1], f)),
             address(i.operands[0], f),
             unsigned(get(i.operands[2], f)),
-            nullptr,
+            {},
             {},
             {f.source, f.pc},
             reduction_of(i),
             i.type};
-    if (!is_bulk(s.from, s.to, s.bytes, f)) return;
+    if (!takes_bulk(s.from, s.to, s.bytes, f)) return;
     begin(std::move(s));
 }
 void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
@@ -154,7 +152,7 @@ void run_box_store(const Instruction& i, Frame& f)  // [map, {c}], [from]
     Store s{std::uint32_t(address(i.operands[1], f)),
             0,
             bytes,
-            map,
+            *map,
             coordinates(i.operands[0], f),
             {f.source, f.pc},
             reduction_of(i),
@@ -178,7 +176,7 @@ void run_bulk_wait(const Instruction& i, Frame& f)
     }
     if (i.has("read")) return;  // what they write may come later
     while (groups.size() > left) {
-        write_out(groups.front());
+        write_out(groups.front(), thread_number());
         groups.pop_front();
     }
 }
@@ -192,7 +190,7 @@ void end_stores()
         for (StoreGroup& group : mine.groups) {
             if (!group.have_read && !group.members.empty())
                 still_under_way(group.members[0].origin, "may still read shared memory");
-            write_out(group);
+            write_out(group, thread);
         }
     }
 }

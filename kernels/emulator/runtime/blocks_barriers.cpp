@@ -2,8 +2,15 @@
 #include "ends.h"
 #include "scheduler.h"
 
+#include <utility>
+
 namespace emulator {
 namespace {
+
+struct Place {
+    const char* file = nullptr;
+    int line = 0;
+};
 
 // One of `blocks` blocks from `first` on.
 struct BlocksBarrier {
@@ -12,11 +19,9 @@ struct BlocksBarrier {
     unsigned needed;  // how many threads must arrive, whether they have ended or not; 0: those that have not
     unsigned arrived, phase;
     std::vector<unsigned> phases;  // of each thread's last arrival, counted from 1
-    std::vector<bool> open;        // whether it has not waited since
+    std::vector<Place> open;       // of an arrival after which it has not waited yet
     Known coming, known;           // what those who arrived show
     Known here, there;             // that they arrived at all
-    const char* file = "";         // of the last arrival
-    int line = 0;
 
     BlocksBarrier(const char* name, unsigned first, unsigned blocks, unsigned needed)
         : name(name),
@@ -65,15 +70,13 @@ BlocksBarrier& barrier_of_grid(const char* file, int line)
 void arrive_at(BlocksBarrier& b, bool relaxed, const char* file, int line)
 {
     const unsigned self = b.place(current->thread);
-    if (b.open[self])
+    if (b.open[self].file)
         watch::divergence(thread_name(current->thread) + " arrives twice at " + b.name + ", with no wait between", file,
                           line);
     if (!relaxed) watch::release(b.coming);
     watch::finished(b.here, current->thread);
     b.phases[self] = b.phase + 1;
-    b.open[self] = true;
-    b.file = file;
-    b.line = line;
+    b.open[self] = {file, line};
     ++b.arrived;
     look_at_barrier(b);
 }
@@ -81,10 +84,10 @@ void arrive_at(BlocksBarrier& b, bool relaxed, const char* file, int line)
 void wait_at(BlocksBarrier& b, const char* file, int line, const void* pc)
 {
     const unsigned self = b.place(current->thread), mine = b.phases[self];
-    if (!b.open[self])
+    if (!b.open[self].file)
         watch::divergence(thread_name(current->thread) + " waits at " + b.name + ", at which it has not arrived", file,
                           line);
-    b.open[self] = false;
+    b.open[self] = {};
     const Why why = [](const void* object, std::uint64_t) {
         const auto& b = *static_cast<const BlocksBarrier*>(object);
         const unsigned all = b.needed ? b.needed : live_threads(b.first_thread, b.end_thread);
@@ -122,13 +125,15 @@ void start_blocks_barriers()
 void ends_at_blocks_barriers(unsigned thread)
 {
     const std::size_t rank = thread / slots_of_block;
-    BlocksBarrier& of_block = blocks_barriers[rank];
-    if (of_block.open[of_block.place(thread)])
-        watch::divergence(thread_name(thread) + " arrives at " + of_block.name + ", and ends without waiting there",
-                          of_block.file, of_block.line);
-    for (std::size_t own : {rank, cluster_blocks + rank / cluster_size, blocks_barriers.size() - 1}) {
+    const std::size_t of_cluster = cluster_blocks + rank / cluster_size;
+    for (std::size_t own : {rank, of_cluster, blocks_barriers.size() - 1}) {
         BlocksBarrier& b = blocks_barriers[own];
-        if (b.arrived && b.first_thread <= thread && thread < b.end_thread) look_at_barrier(b);
+        if (thread < b.first_thread || thread >= b.end_thread) continue;
+        if (b.arrived) look_at_barrier(b);
+        const Place place = std::exchange(b.open[b.place(thread)], {});
+        if (place.file && own != of_cluster)
+            watch::divergence(thread_name(thread) + " arrives at " + b.name + ", and ends without waiting there",
+                              place.file, place.line);
     }
 }
 

@@ -77,7 +77,7 @@ bool unit_loads(const void* from, unsigned bytes, const void* pc, unsigned worke
 /// between; false if it is no place to write.
 void store_begins(const void* to, unsigned bytes, const void* pc, bool adds);
 bool unit_writes(const void* to, unsigned bytes, const void* pc, bool adds);
-void store_ends(const void* to, unsigned bytes, const void* pc);
+void store_ends(const void* to, unsigned bytes, const void* pc, unsigned thread);
 /// __threadfence, 0: of the block, 1: of the device, 2: of the system. It shows what the thread did before, and lets it
 /// know what it has taken.
 void fence(int scope, bool shows = true, bool learns = true);

@@ -11,8 +11,8 @@ bool watching, unknown_is_fine;
 
 namespace {
 
-// A write to global memory that an atomic operation has followed: a thread's plain one and its own, of which other
-// blocks may know neither; or an atomic one of a block of which the block of the next does not know.
+// A write to global memory that an atomic operation has followed, so that the cell no longer shows it: a thread's plain
+// write before its own atomic operation, or another block's atomic operation.
 struct Covered {
     std::uint32_t stamp;
     std::uint16_t writer, site;
@@ -21,11 +21,14 @@ std::unordered_map<const Cell*, Covered> covered;
 
 void cover(const Access& access, const Cell& cell)
 {
-    const bool is_own = cell.writer == running && cell.write_stamp >= block_start;
-    const bool is_strange = cell.write_stamp < block_start && at_the_same_time(cell.write_stamp, cell.writer, global);
-    if (!access.strength.exchange)
+    if (!access.strength.exchange) {
         covered.erase(&cell);
-    else if (sites[cell.write_site].strength.strong ? is_strange : is_own)
+        return;
+    }
+    const bool is_atomic = sites[cell.write_site].strength.strong;
+    const bool is_of_block = cell.write_stamp >= block_start;
+    if (is_atomic ? !is_of_block && at_the_same_time(cell.write_stamp, cell.writer, global)
+                  : is_of_block && cell.writer == running)
         covered[&cell] = {cell.write_stamp, cell.writer, cell.write_site};
 }
 
@@ -36,6 +39,11 @@ bool report_covered(const Access& access, const Cell& cell)
     const auto [stamp, writer, site] = found->second;
     if (!at_the_same_time(stamp, writer, global)) return false;
     if (hold_for_each_other(access.strength, sites[site].strength, stamp, writer)) return false;
+    // Whoever adds after others has seen their sums there, as with a ticket, unless a flag elsewhere came too early.
+    const bool is_told_early = sites[site].unit && knows_of_block(stamp);
+    if (sites[site].strength.strong && !is_told_early &&
+        unordered_by_meeting(access.address, stamp, writer).which == Case::plain)
+        return false;
     report_race(access, stamp, writer, sites[site], true);
     return true;
 }
@@ -54,7 +62,7 @@ void start_covered() { covered.clear(); }
     return true;
 }
 
-void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
+bool examine(const Access& access, Cell* cell, unsigned site, bool initialised)
 {
     Cell* const end = cell + units(access.size);
     bool faulty = false;
@@ -110,10 +118,11 @@ void examine(const Access& access, Cell* cell, unsigned site, bool initialised)
             cell->write_stamp = clock_now;
             cell->writer = running;
             cell->write_site = site;
-        } else if (whole && !access.strength.strong) {  // a strong read and a strong write are no race
+        } else if (whole && !access.strength.strong && !sites[site].guesses) {  // two strong ones are no race
             mark_read(*cell, running, site, access.space);
         }
     }
+    return faulty;
 }
 
 // Whether an access lies in one of the arrays from `first` on; then it is counted and examined.

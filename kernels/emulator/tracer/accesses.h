@@ -32,8 +32,9 @@ inline void mark_read(Cell& cell, unsigned reader, unsigned site, Space space)
     cell.read_site = site;
 }
 
-/// Looks the units of an access up in their cells and marks them. One fault per access is enough.
-void examine(const Access& access, Cell* cell, unsigned site, bool initialised);
+/// Looks the units of an access up in their cells and marks them. One fault per access is enough; true if there
+/// is one.
+bool examine(const Access& access, Cell* cell, unsigned site, bool initialised);
 void start_covered();  // of a launch
 /// Finds the array of an access to shared memory; reports it if it is in none. False also for what does not count.
 bool find_shared(Access& access);

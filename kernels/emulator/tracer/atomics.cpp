@@ -18,7 +18,7 @@ struct Taken {
 };
 std::unordered_map<unsigned, Taken> taken;  // of each thread that has some
 
-// The last atomic write to an address: when, by whom, and up to when it had shown its writes by then.
+// The last atomic write to an address: when, by whom, and up to when it had shown its block's writes by then.
 struct Told {
     std::uint32_t stamp, fenced_in_block, fenced, barrier;  // barrier: its block's last one
     unsigned thread;
@@ -88,14 +88,23 @@ void tell(Known& here, std::uint32_t shown)
     here[running] = std::max(here[running], shown);
 }
 
+// Up to when what the block did is shown by the running thread: by its own fence after the last barrier, or by those
+// of the block's threads before it.
+std::uint32_t shown_until(const std::vector<std::uint32_t>& fences)
+{
+    const std::uint32_t own = fences[running];
+    if (own < block_start || own >= last_barrier) return own;
+    const auto first = fences.begin() + rank_of(running) * slots_of_block;
+    return *std::max_element(first, first + slots_of_block);
+}
+
 void write_told(std::uintptr_t at, const watch::Strength& strength)
 {
-    const std::uint32_t shown = fenced[running];
+    const std::uint32_t shown = shown_until(fenced);
     if (!strength.of_block && shown >= block_start) {
         if (!in_arrays(at)) {
             take(told[at], known_blocks[running]);
-            // Also what the other threads did before the last barrier: they, or this one, have shown it.
-            take(told[at], {{block_start, std::max(shown, last_barrier)}});
+            take(told[at], {{block_start, shown}});
         }
         if (cluster_blocks > 1) tell(told_here[at], shown);
     }
@@ -117,8 +126,8 @@ void meet_at_atomic(std::uintptr_t at, bool write, watch::Strength strength, con
     }
     if (!write) return;
     write_told(at, strength);
-    last_told[at] = {clock_now++, fenced_in_block[running], fenced[running], last_barrier, running,
-                     site,        strength.of_block};
+    last_told[at] = {clock_now++,      shown_until(fenced_in_block), shown_until(fenced), last_barrier, running, site,
+                     strength.of_block};
 }
 
 void share_what_is_taken(const std::vector<unsigned>& threads)
@@ -148,9 +157,7 @@ Unordered unordered_by_meeting(std::uintptr_t at, std::uint32_t stamp, unsigned 
         if (meeting->at == at || rank_of(worker) != rank_of(told.thread) || start_of_block(told.stamp) != start ||
             stamp > (worker == told.thread ? told.stamp : told.barrier))
             continue;
-        const auto is_shown = [&](std::uint32_t fence) {
-            return fence >= start && stamp <= std::max(fence, told.barrier);
-        };
+        const auto is_shown = [&](std::uint32_t fence) { return fence >= start && stamp <= fence; };
         const auto lacks = [&](Case which, std::uintptr_t pc) { return Unordered{which, pc, meeting->takes}; };
         if (!own && told.of_block) return lacks(Case::meets_narrow, told.pc);
         if (!is_shown(own ? told.fenced_in_block : told.fenced))

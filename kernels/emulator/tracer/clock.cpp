@@ -43,10 +43,12 @@ void take(Known& to, const Known& from)
     for (std::size_t i = 0; i < from.size(); ++i) to[i] = std::max(to[i], from[i]);
 }
 
+bool knows_of_block(std::uint32_t stamp) { return knows_blocks && known_blocks[running].count(start_of_block(stamp)); }
+
 bool unknown_of_another_block(std::uint32_t stamp)
 {
     if (!knows_blocks) return true;
-    const auto found = known_blocks[running].find(block_of(stamp).first);
+    const auto found = known_blocks[running].find(start_of_block(stamp));
     return found == known_blocks[running].end() || stamp > found->second;
 }
 

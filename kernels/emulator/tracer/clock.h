@@ -37,6 +37,9 @@ std::uint32_t start_of_block(std::uint32_t stamp);
 /// Whether a block that ran before did something at that time that the running thread does not know.
 bool unknown_of_another_block(std::uint32_t stamp);
 
+/// Whether the running thread knows some of what the block that ran at that time did.
+bool knows_of_block(std::uint32_t stamp);
+
 /// Whether nothing orders what `thread` (or a unit) did at that time and what the running thread does now.
 inline bool at_the_same_time(std::uint32_t stamp, unsigned thread, Space space)
 {

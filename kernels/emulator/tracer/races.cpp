@@ -27,8 +27,8 @@ Fault race_with(Kind kind, const Access& access, unsigned thread, const Site& si
     if (unordered.pc) fault.meeting_pc = unordered.pc - library_begin;
     if (fault.which == Case::plain && stamp >= block_start && thread / 32 == running / 32 && site.pc != access.pc)
         fault.which = Case::lanes;
-    if (fault.which == Case::plain && stamp < block_start && site.unit && site.space == global)
-        fault.which = Case::stored;
+    if (fault.which == Case::plain && stamp < block_start && site.unit && knows_of_block(stamp))
+        fault.which = Case::told_early;
     return fault;
 }
 

@@ -76,6 +76,16 @@ void report_unfenced(Kind kind, const Access& access, bool other_write, unsigned
     report(fault);
 }
 
+// Remarks on what a unit overwrites if a thread has read or written it, and no fence has shown that.
+bool reuses_unfenced(const Access& access, const Cell& cell)
+{
+    const bool is_read = needs_proxy_fence(shared, cell.read_stamp, cell.reader, cell.read_site);
+    if (!is_read && !needs_proxy_fence(shared, cell.write_stamp, cell.writer, cell.write_site)) return false;
+    report_unfenced(Kind::unfenced_reuse, access, !is_read, is_read ? cell.reader : cell.writer,
+                    is_read ? cell.read_site : cell.write_site);
+    return true;
+}
+
 // Calls f(cell, address) for each unit of bytes in one of the arrays of global memory.
 template <typename F>
 void for_cells(const void* begin, unsigned bytes, F&& f)
@@ -97,7 +107,7 @@ Access of_unit_in_global(const void* address, bool write, const void* pc)
     return access;
 }
 
-// What a unit reads of global memory: threads of the block may have written it.
+// What a unit reads of global memory, or adds to: threads of the block may have written it.
 void examine_unfenced(const void* from, unsigned bytes, const void* pc)
 {
     bool faulty = false;
@@ -182,6 +192,7 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
     }
     if (!watching) return;
     const char* at = static_cast<const char*>(to);
+    bool faulty = false, remarked = !by_unit;
     for (unsigned offset = 0; offset < bytes; offset += unit) {
         Access access = of_unit(at + offset, true, pc);
         if (!in_arrays(access.address)) {
@@ -193,28 +204,12 @@ void copy_begins(const void* to, unsigned bytes, const void* pc, bool by_unit)
         if (!find_shared(access)) return;
         Cell* cell = shared_cell(access.address);
         const Cell before = *cell;
-        const std::size_t faults_before = faults.empty() ? 0 : faults.size() + faults.back().count;
-        examine(access, cell, site, false);
-        bool faulty = faults_before != (faults.empty() ? 0 : faults.size() + faults.back().count);
-        if (!faulty && by_unit && needs_proxy_fence(shared, before.read_stamp, before.reader, before.read_site)) {
-            report_unfenced(Kind::unfenced_reuse, access, false, before.reader, before.read_site);
-            faulty = true;
-        } else if (!faulty && by_unit &&
-                   needs_proxy_fence(shared, before.write_stamp, before.writer, before.write_site)) {
-            report_unfenced(Kind::unfenced_reuse, access, true, before.writer, before.write_site);
-            faulty = true;
-        }
+        if (!faulty) faulty = examine(access, cell, site, false);
+        if (!faulty && !remarked) remarked = reuses_unfenced(access, before);
         cell->write_stamp = before.write_stamp;
         cell->writer = before.writer;
         cell->write_site = before.write_site;
         cell->coming = site + 1;
-        if (faulty) {
-            for (; offset < bytes; offset += unit) {
-                const auto place = reinterpret_cast<std::uintptr_t>(at + offset);
-                if (in_arrays(place)) shared_cell(place)->coming = site + 1;
-            }
-            return;
-        }
     }
 }
 
@@ -286,7 +281,7 @@ bool unit_writes(const void* to, unsigned bytes, const void* pc, bool adds)
     return inside;
 }
 
-void store_ends(const void* to, unsigned bytes, const void* pc)
+void store_ends(const void* to, unsigned bytes, const void* pc, unsigned thread)
 {
     const auto [first, last] = destinations.equal_range(number_of(to));
     const auto own = std::find_if(first, last, [&](const auto& entry) {
@@ -296,8 +291,9 @@ void store_ends(const void* to, unsigned bytes, const void* pc)
     stores_leave = !destinations.empty();
     // It is there only now: who was told of it before does not know.
     ++clock_now;
-    for_cells(to, bytes, [](Cell& cell, std::uintptr_t) {
-        if (cell.write_stamp >= block_start && sites[cell.write_site].unit) cell.write_stamp = clock_now;
+    for_cells(to, bytes, [thread](Cell& cell, std::uintptr_t) {
+        if (cell.write_stamp >= block_start && cell.writer == thread && sites[cell.write_site].unit)
+            cell.write_stamp = clock_now;
     });
 }
 

@@ -37,7 +37,7 @@ void unit_reads(const void*, unsigned, const void*, unsigned) {}
 bool unit_loads(const void*, unsigned, const void*, unsigned) { return true; }
 void store_begins(const void*, unsigned, const void*, bool) {}
 bool unit_writes(const void*, unsigned, const void*, bool) { return true; }
-void store_ends(const void*, unsigned, const void*) {}
+void store_ends(const void*, unsigned, const void*, unsigned) {}
 void fence(int, bool, bool) {}
 void proxy_fence(bool, bool) {}
 void global_request(const void*, unsigned, bool, unsigned) {}

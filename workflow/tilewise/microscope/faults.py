@@ -161,9 +161,8 @@ class Words:
             return f"and {atomic} does not order them without {fence} after it"
         if self.case(fault) == "taken_narrow":
             return f"and {atomic} does not order them with only a __threadfence_block() after it"
-        if self.case(fault) == "stored":
-            waited = "cp.async.bulk.wait_group, without .read"
-            return f"and blocks run in any order; before a flag, wait for the copy by {waited}"
+        if self.case(fault) == "told_early":
+            return "and the flag between comes before the copy's cp.async.bulk.wait_group, without .read"
         if self.case(fault) == "lanes":
             return (
                 "with no __syncthreads() between; a warp's lanes run in step only on GPUs before Volta; newer ones "
@@ -215,8 +214,8 @@ class Words:
 
     def unfenced_reuse(self, fault: RawFault) -> str:
         return (
-            f"{self.asynchrony(fault)}; GPUs keep this order if the access is over before the barrier, but PTX's "
-            "memory model does not promise it"
+            f"{self.asynchrony(fault)}; without it, GPUs keep this order only if the access is over, its value "
+            "used, when the copy starts"
         )
 
     def divergence(self, fault: RawFault) -> str:

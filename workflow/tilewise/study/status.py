@@ -80,4 +80,7 @@ class FaultKind(StrEnum):
     @property
     def is_remark(self) -> bool:
         """Whether it is no fault after all."""
-        return self == FaultKind.UNUSED or not self.column
+        return self in (
+            *(FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED),
+            *(FaultKind.UNFENCED_REUSE, FaultKind.SAME_VALUE),
+        )
