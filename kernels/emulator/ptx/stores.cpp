@@ -88,9 +88,10 @@ static void read_sources(StoreGroup& group)
     if (std::exchange(group.have_read, true)) return;
     for (Store& s : group.members) {
         s.data.resize(s.bytes);
+        const unsigned swizzle = s.map ? s.map->swizzle : 0;
         for (unsigned k = 0; k < s.bytes; k += 16) {
-            const unsigned from = s.map ? swizzled(s.from + k, s.map->swizzle) : s.from + k;
-            std::memcpy(s.data.data() + k, shared_pointer(from), std::min(16u, s.bytes - k));
+            const char* const from = shared_pointer(swizzled(s.from + k, swizzle));
+            std::memcpy(s.data.data() + k, from, std::min(16u, s.bytes - k));
         }
         // For the order of accesses it writes now, when its thread waits, although the data may come later.
         for_runs(s, [&](unsigned, std::uint64_t to, unsigned bytes) {
