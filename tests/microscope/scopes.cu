@@ -251,6 +251,70 @@ __global__ void in_turns_unfenced(int* value, volatile unsigned* flag)  // the b
     }
 }
 
+__global__ void two_flags(int* value, unsigned* flag, int* out)  // a loop looks at both
+{
+    if (threadIdx.x) return;
+    value[blockIdx.x] = 42;
+    __threadfence();
+    atomicExch(&flag[blockIdx.x], 1u);
+    while (atomicAdd(&flag[0], 0u) + atomicAdd(&flag[1], 0u) < 2) {}
+    __threadfence();
+    out[blockIdx.x] = value[1 - blockIdx.x];
+}
+
+__global__ void flag_of_a_thread_without_a_fence(int* value, unsigned* flag, int* out)  // whoever wrote has one
+{
+    if (blockIdx.x == 0) {
+        if (threadIdx.x == 32) {
+            value[0] = 42;
+            __threadfence();
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) atomicExch(flag, 1u);
+    } else if (threadIdx.x == 0) {
+        while (atomicAdd(flag, 0u) == 0) {}
+        __threadfence();
+        out[0] = value[0];
+    }
+}
+
+__global__ void flag_of_a_warp(int* value, unsigned* flag, int* out)  // its lanes have met
+{
+    if (threadIdx.x >= 32) return;
+    if (blockIdx.x == 0) {
+        value[threadIdx.x] = 42;
+        __threadfence();
+        __syncwarp();
+        if (threadIdx.x == 0) atomicExch(flag, 1u);
+    } else {
+        if (threadIdx.x == 0) while (atomicAdd(flag, 0u) == 0) {}
+        __threadfence();
+        __syncwarp();
+        out[threadIdx.x] = value[31 - threadIdx.x];
+    }
+}
+
+__global__ void flag_passed_on_in_the_block(int* value, unsigned* flag, int* out)
+{
+    __shared__ cuda::atomic<int, cuda::thread_scope_block> seen;
+    if (threadIdx.x == 0) seen.store(0, cuda::memory_order_relaxed);
+    __syncthreads();
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        value[0] = 42;
+        __threadfence();
+        atomicExch(flag, 1u);
+    }
+    if (blockIdx.x == 0 || threadIdx.x > 1) return;
+    if (threadIdx.x == 0) {
+        while (atomicAdd(flag, 0u) == 0) {}
+        __threadfence();
+        seen.store(1, cuda::memory_order_release);
+    } else {
+        while (seen.load(cuda::memory_order_acquire) == 0) {}
+        out[threadIdx.x] = value[0];
+    }
+}
+
 __global__ void in_turns_of_blocks(float* sums, unsigned* flag)  // as blocks that add one after the other
 {
     if (threadIdx.x == 0) while (atomicAdd(flag, 0u) != blockIdx.x) {}

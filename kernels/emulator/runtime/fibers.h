@@ -25,6 +25,12 @@ struct Context {
 // not fit ends at the guard below a stack.
 constexpr std::size_t stack_bytes = 640 << 10, page = 4096, guard_bytes = 16 * page;
 
+// What a thread has found at a place at which it may look again and again.
+struct Look {
+    const void* address = nullptr;
+    std::uint64_t found = 0;
+};
+
 struct Fiber {
     Context context;
     char* stack;
@@ -39,10 +45,10 @@ struct Fiber {
     const void* object = nullptr;  // what it waits for, if that is no barrier of the block
     Why why = nullptr;
     std::uint64_t detail = 0;
-    const void* asked = nullptr;  // where it looks again and again, what it finds there, and how often it has
-    std::uint64_t found = 0;
-    unsigned times = 0;
-    bool carry = false;  // of PTX
+    const void* asked = nullptr;  // where it looked last
+    unsigned times = 0;           // how many of its last looks found nothing new
+    std::vector<Look> looks;      // the last ones, by their address
+    bool carry = false;           // of PTX
 
     Fiber(std::size_t number, void (*entry)());
     Fiber(const Fiber&) = delete;

@@ -4,19 +4,23 @@ namespace emulator {
 namespace tracer {
 namespace {
 
-// When each thread last showed its writes to its block, to the device.
-std::vector<std::uint32_t> fenced_in_block, fenced;
+// When each thread last showed its writes, and any of them.
+struct Fences {
+    std::vector<std::uint32_t> of;
+    std::uint32_t last;
+};
+Fences fenced_in_block, fenced;  // to its block, to the device
+
+void fence_now(Fences& fences) { fences.of[running] = fences.last = clock_now; }
 // What an atomic operation on an address was told by threads that had shown their writes before: by those of other
 // blocks, and by those of this one, or of its cluster.
 std::unordered_map<std::uintptr_t, KnownBlocks> told;
-std::unordered_map<std::uintptr_t, Known> told_here;
-
-// What a thread has taken, and will know after its next fence.
-struct Taken {
+struct Shown {
     Known threads;
-    KnownBlocks blocks;
+    KnownBlocks blocks;  // other ones
 };
-std::unordered_map<unsigned, Taken> taken;  // of each thread that has some
+std::unordered_map<std::uintptr_t, Shown> told_here;
+std::unordered_map<unsigned, Shown> taken;  // what a thread has been told, and will know after its next fence
 
 // The last atomic write to an address: when, by whom, and up to when it had shown its block's writes by then.
 struct Told {
@@ -73,29 +77,40 @@ void read_told(std::uintptr_t at, const watch::Strength& strength)
     const auto own = told_here.find(place_of_block(at));
     const auto all = strength.of_block || cluster_blocks == 1 ? told_here.end() : told_here.find(at);
     if (blocks == told.end() && own == told_here.end() && all == told_here.end()) return;
-    Taken* const later = strength.takes ? &taken[running] : nullptr;
+    Shown* const later = strength.takes ? &taken[running] : nullptr;
     if (blocks != told.end()) later ? take(later->blocks, blocks->second) : learn_of_blocks(blocks->second);
-    for (const auto& here : {own, all})
-        if (here != told_here.end()) take(later ? later->threads : row_of(running), here->second);
+    for (const auto& here : {own, all}) {
+        if (here == told_here.end()) continue;
+        take(later ? later->threads : row_of(running), here->second.threads);
+        later ? take(later->blocks, here->second.blocks) : learn_of_blocks(here->second.blocks);
+    }
 }
 
-void tell(Known& here, std::uint32_t shown)
+void tell(Shown& here, std::uint32_t shown)
 {
-    here.resize(workers);
-    take(here, known[running]);
+    here.threads.resize(workers);
+    take(here.threads, known[running]);
+    take(here.blocks, known_blocks[running]);
     const unsigned first = rank_of(running) * slots_of_block;
-    for (unsigned t = first; t < first + slots_of_block; ++t) here[t] = std::max(here[t], last_barrier - 1);
-    here[running] = std::max(here[running], shown);
+    for (unsigned t = first; t < first + slots_of_block; ++t)
+        here.threads[t] = std::max(here.threads[t], last_barrier - 1);
+    here.threads[running] = std::max(here.threads[running], shown);
 }
 
-// Up to when what the block did is shown by the running thread: by its own fence after the last barrier, or by those
-// of the block's threads before it.
-std::uint32_t shown_until(const std::vector<std::uint32_t>& fences)
+// Up to when what the block did is shown: by the last fence of the running thread, or of one with which it has met
+// since.
+std::uint32_t shown_until(const Fences& fences)
 {
-    const std::uint32_t own = fences[running];
-    if (own < block_start || own >= last_barrier) return own;
-    const auto first = fences.begin() + rank_of(running) * slots_of_block;
-    return *std::max_element(first, first + slots_of_block);
+    std::uint32_t until = fences.of[running];
+    if (fences.last < block_start || fences.last == until) return until;
+    const Known& row = known[running];
+    const unsigned first = rank_of(running) / cluster_size * cluster_size * slots_of_block;
+    for (unsigned t = first; t < first + cluster_size * slots_of_block; ++t) {
+        const std::uint32_t fence = fences.of[t];
+        const bool is_before_barrier = fence < last_barrier && rank_of(t) == rank_of(running);
+        if (is_before_barrier || (t < row.size() && fence <= row[t])) until = std::max(until, fence);
+    }
+    return until;
 }
 
 void write_told(std::uintptr_t at, const watch::Strength& strength)
@@ -108,7 +123,9 @@ void write_told(std::uintptr_t at, const watch::Strength& strength)
         }
         if (cluster_blocks > 1) tell(told_here[at], shown);
     }
-    if (fenced_in_block[running] >= block_start) tell(told_here[place_of_block(at)], fenced_in_block[running]);
+    const std::uint32_t shown_in_block = fenced_in_block.of[running];
+    if (shown_in_block < block_start) return;
+    tell(told_here[place_of_block(at)], shown_in_block);
 }
 
 }  // namespace
@@ -133,7 +150,7 @@ void meet_at_atomic(std::uintptr_t at, bool write, watch::Strength strength, con
 void share_what_is_taken(const std::vector<unsigned>& threads)
 {
     if (taken.empty()) return;
-    Taken all;
+    Shown all;
     for (const unsigned thread : threads)
         if (const auto own = taken.find(thread); own != taken.end()) {
             take(all.threads, own->second.threads);
@@ -173,15 +190,13 @@ void start_meetings_of_launch()
 {
     told.clear();
     last_told.clear();
-    fenced.clear();
+    fenced = {};
 }
 
 void start_meetings_of_block()
 {
-    if (fenced.size() < wgmma_of_warp) {
-        fenced.resize(wgmma_of_warp);
-        fenced_in_block.resize(wgmma_of_warp);
-    }
+    for (Fences* fences : {&fenced_in_block, &fenced})
+        if (fences->of.size() < wgmma_of_warp) fences->of.resize(wgmma_of_warp);
     told_here.clear();
     taken.clear();
     meetings.clear();
@@ -197,8 +212,8 @@ using namespace tracer;
 void fence(int scope, bool shows, bool learns)
 {
     if (shows) {
-        fenced_in_block[running] = clock_now;
-        if (scope > 0) fenced[running] = clock_now;
+        fence_now(fenced_in_block);
+        if (scope > 0) fence_now(fenced);
         ++clock_now;
     }
     if (!learns) return;
