@@ -235,10 +235,7 @@ bool access_any(std::uintptr_t at, unsigned size, bool write, watch::Strength st
 // A GPU takes a value of 2, 4, 8 or 16 bytes only from an address that its size divides.
 [[gnu::noinline, gnu::cold]] void access_misaligned(Access access)
 {
-    if (const Array* array = array_at(access.address)) {
-        access.array = array - arrays.data();
-        access.begin = array->begin;
-    }
+    name_array(access);
     if (is_shared(access.address)) {
         access.space = shared;
         const std::uint64_t offset = offset_at(access.address);

@@ -42,6 +42,15 @@ bool find_shared(Access& access);
 template <unsigned size, bool write>
 bool access_sized(std::uintptr_t at);
 
+/// Says in which array of global memory an access lies, if in one.
+inline void name_array(Access& access)
+{
+    const Array* const array = array_at(access.address);
+    if (!array) return;
+    access.array = array - arrays.data();
+    access.begin = array->begin;
+}
+
 void report_below_frame(std::uintptr_t at, unsigned size, bool write);
 void start_units();  // of a block
 /// units.cpp: an access to a register that a product is going to write.

@@ -12,6 +12,7 @@ struct Fences {
 Fences fenced_in_block, fenced;  // to its block, to the device
 
 void fence_now(Fences& fences) { fences.of[running] = fences.last = clock_now; }
+
 // What an atomic operation on an address was told by threads that had shown their writes before: by those of other
 // blocks, and by those of this one, or of its cluster.
 std::unordered_map<std::uintptr_t, KnownBlocks> told;
@@ -113,9 +114,8 @@ std::uint32_t shown_until(const Fences& fences)
     return until;
 }
 
-void write_told(std::uintptr_t at, const watch::Strength& strength)
+void write_told(std::uintptr_t at, const watch::Strength& strength, std::uint32_t shown)
 {
-    const std::uint32_t shown = shown_until(fenced);
     if (!strength.of_block && shown >= block_start) {
         if (!in_arrays(at)) {
             take(told[at], known_blocks[running]);
@@ -142,9 +142,9 @@ void meet_at_atomic(std::uintptr_t at, bool write, watch::Strength strength, con
         keep(meetings_of_block[rank_of(running)], meeting);
     }
     if (!write) return;
-    write_told(at, strength);
-    last_told[at] = {clock_now++,      shown_until(fenced_in_block), shown_until(fenced), last_barrier, running, site,
-                     strength.of_block};
+    const std::uint32_t shown = shown_until(fenced);
+    write_told(at, strength, shown);
+    last_told[at] = {clock_now++, shown_until(fenced_in_block), shown, last_barrier, running, site, strength.of_block};
 }
 
 void share_what_is_taken(const std::vector<unsigned>& threads)

@@ -100,10 +100,7 @@ Access of_unit_in_global(const void* address, bool write, const void* pc)
 {
     Access access = of_unit(address, write, pc);
     access.space = global;
-    if (const Array* const array = array_at(access.address)) {
-        access.array = array - arrays.data();
-        access.begin = array->begin;
-    }
+    name_array(access);
     return access;
 }
 

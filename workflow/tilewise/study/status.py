@@ -80,7 +80,4 @@ class FaultKind(StrEnum):
     @property
     def is_remark(self) -> bool:
         """Whether it is no fault after all."""
-        return self in (
-            *(FaultKind.UNUSED, FaultKind.ENDED, FaultKind.UNORDERED),
-            *(FaultKind.UNFENCED_REUSE, FaultKind.SAME_VALUE),
-        )
+        return self == FaultKind.UNUSED or not self.column
