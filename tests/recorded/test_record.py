@@ -173,6 +173,17 @@ def test_the_entry_has_the_cards_and_machines_of_a_run_that_was_resumed(results,
     assert git("rev-parse", "--short=10", "HEAD") in entry
 
 
+def test_the_tuner_ran_before_the_commit_that_has_its_choices(results, tmp_path, capsys):
+    edited(results, lambda rows: rows.assign(commit="0123456789"), "tune/register_tile.csv")
+    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 0
+    entry = (tmp_path / "kept" / NAME / "README.md").read_text()
+    assert re.search(r"Measured by commit `\w{10}` from", entry)
+    assert "measured by commit `0123456789`." in entry
+    edited(results, put("build_sha256", "1" * 64, n=8192), "tune/register_tile.csv")
+    assert main(["record", str(results), "--into", str(tmp_path / "kept")]) == 1
+    assert re.search(r"hashes: tune: \d+ rows of register_tile are of other sources", capsys.readouterr().out)
+
+
 def put(column, value, **where):
     """An edit that sets a column of the rows with some values; `value` may be a function of the column."""
 

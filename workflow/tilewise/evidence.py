@@ -82,17 +82,29 @@ class Platform:
         """The tasks that were measured with each state of the sources, which is a commit and what differed from it.
 
         Rows without a commit were recorded when device.json alone had one, or measured in a copy without git's history.
+        The tuner does not count: it ran before the commit that has its choices.
         """
-        tables = [self.measurements, *(self.facts[name] for name in FACTS if name in self.facts)]
-        stated = [table[["task", "status", "commit", "changes"]] for table in tables if "commit" in table]
-        rows = pd.concat(stated, ignore_index=True)
-        before = self.device.commit or "unknown"
+        names = [name for name in FACTS if name in self.facts and name != "tune"]
+        return self._states([self.measurements, *(self.facts[name] for name in names)]) or {self._unstated: []}
+
+    @property
+    def tuner_commits(self) -> list[str]:
+        """The states of the sources with which the tuner's variants were measured; rows without a commit have none."""
+        return [state for state in self._states([self.facts.get("tune", pd.DataFrame())]) if state != self._unstated]
+
+    @property
+    def _unstated(self) -> str:
+        return self.device.commit or "unknown"
+
+    def _states(self, tables: Iterable[pd.DataFrame]) -> dict[str, list[str]]:
+        names = ["task", "status", "commit", "changes"]
+        rows = pd.concat([pd.DataFrame(columns=names), *(table[names] for table in tables if "commit" in table)])
         found: dict[str, list[str]] = {}
         states = rows.loc[~rows["status"].isin(NOT_BUILT), ["task", "commit", "changes"]].drop_duplicates()
         for task, commit, changes in states.itertuples(index=False):
-            state = commit + f" with changes in {changes}" * bool(changes) if commit else before
+            state = commit + f" with changes in {changes}" * bool(changes) if commit else self._unstated
             found.setdefault(state, []).append(task)
-        return {state: list(dict.fromkeys(tasks)) for state, tasks in found.items()} or {before: []}
+        return {state: list(dict.fromkeys(tasks)) for state, tasks in found.items()}
 
 
 @dataclass(frozen=True, eq=False)  # so that functools can keep what follows from it

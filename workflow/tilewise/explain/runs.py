@@ -222,6 +222,8 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
     facts["commit"] = "; ".join(
         state if len(commits) == 1 else f"{state} ({_some(tasks)})" for state, tasks in commits.items()
     )
+    if platform.tuner_commits:
+        facts["commit of the tuner's variants"] = "; ".join(platform.tuner_commits)
     return facts
 
 

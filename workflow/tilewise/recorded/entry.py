@@ -1,6 +1,6 @@
 """The README.md of a recorded run: what it is, from its own data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -35,7 +35,7 @@ def text(folder: Path, platform: Platform) -> str:
         *_cards(rows),
         "",
         f"The hardware's counters: {_count(platform.facts['counters'], 'launch', 'launches')}. The tuner: "
-        f"{_count(platform.facts['tune'], 'variant', 'variants')}.",
+        f"{_count(platform.facts['tune'], 'variant', 'variants')}{_tuner(platform.tuner_commits)}.",
     ]
     if (folder / samples.DIGEST).is_file():
         digest = (folder / samples.DIGEST).read_text().split()[0]
@@ -45,6 +45,11 @@ def text(folder: Path, platform: Platform) -> str:
             f"run, not kept in the repository; its sha256 is\n`{digest}`.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _tuner(states: Sequence[str]) -> str:
+    """Its commits: the tuner ran before the commit that has its choices."""
+    return ", measured by commit " + ", ".join(f"`{state}`" for state in states) if states else ""
 
 
 def _tasks(platform: Platform) -> list[str]:
