@@ -297,6 +297,16 @@ PLANTED = {
         lambda run: edited(run, put("status", "great", kernel="tiled", tile=8, dtype="float", n=1024)),
         "statuses: .*: 'great' is no status",
     ),
+    "beside other work": (
+        lambda run: edited(run, lambda rows: rows.assign(alone=rows["task"] != "task3")),
+        "alone: task3: 144 of 144 points were measured beside other processes",
+    ),
+    "a roof that did not have the GPU for itself": (
+        lambda run: edited(
+            run, put("measured", 600.0, quantity="multiply_add_rate", dtype="float"), "facts/bandwidth.csv"
+        ),
+        r"possible: bandwidth: multiply_add_rate float: 600 GFLOP/s, but task\w+ \w+ float .* reached [\d,]+$",
+    ),
     "two commits": (
         lambda run: edited(run, put("commit", "0123456789", task="task3")),
         r"commit: it was measured by 2 states of the sources: \w{10} \(.*\); 0123456789 \(task3\)",

@@ -313,6 +313,13 @@ def _statuses(kept: Kept) -> Iterator[str]:
                 yield f"{name}: {about(row)}: {row['status']}: {' '.join(row['message'].split())[:120]}"
 
 
+def _alone(kept: Kept) -> Iterator[str]:
+    """Tasks that were measured beside other processes on the GPU, or other Slurm jobs on the node."""
+    for task, known in kept.platform.measurements.groupby("task", sort=False)["alone"]:
+        if beside := (known == False).sum():  # noqa: E712 (it is empty where nothing is known)
+            yield f"{task}: {beside} of {len(known)} points were measured beside other processes"
+
+
 def _some(names: Iterable[str]) -> str:
     names = list(names)
     return ", ".join([*names[:LISTED], *([f"{len(names) - LISTED} more"] if len(names) > LISTED else [])])
@@ -332,6 +339,7 @@ CHECKS: dict[str, Callable[[Kept], Iterator[str]]] = {
     "hashes": _hashes,
     "cards": lambda kept: iter(cards.damage(kept.platform)),
     "statuses": _statuses,
+    "alone": _alone,
     "entry": _entry,
     "possible": lambda kept: possible.wrong(kept.platform, kept.kernels),
 }

@@ -20,6 +20,8 @@ READING, PRINTED = 1.01, 1.15
 ROUNDED = 1e-6
 #: The board may take more than its limit for a moment.
 OVER_THE_LIMIT = 1.1
+#: A kernel may run at a higher clock than the probe of its roof.
+OVER_THE_PROBE = 1.1
 
 
 def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
@@ -47,6 +49,7 @@ def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
             if roof and row["gflops"] > roof:
                 yield f"{name}: {about(row)}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof:,.0f}"
     yield from _of_facts(platform)
+    yield from _slow_probes(platform, kernels)
 
 
 def _ordered(row: Mapping[str, Any]) -> bool:
@@ -66,6 +69,23 @@ def _of_facts(platform: Platform) -> Iterator[str]:
     for row in platform.facts["energy"].to_dict("records"):
         if limit and row["watts"] > OVER_THE_LIMIT * limit:
             yield f"energy: {about(row)}: {row['watts']:.0f} W, with a limit of {limit:.0f}"
+
+
+def _slow_probes(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
+    """Measured roofs that a kernel exceeds: the probe of that type did not have the GPU for itself."""
+    measured = platform.facts["bandwidth"].set_index(["dtype", "quantity"])["measured"]
+    found: dict[str, Mapping[str, Any]] = {}
+    for row in platform.measurements[platform.measurements["gflops"].notna()].to_dict("records"):
+        if (kernel := kernels.get(row["kernel"])) is None or not kernel.on_gpu:
+            continue
+        dtype, products = short_products(row, kernel)
+        # Without a probe of its tensor cores, a GPU has no measured roof for a type that they may multiply.
+        quantity = "tensor_rate" if (dtype, "tensor_rate") in measured.index else "multiply_add_rate"
+        roof = measured.get((dtype, quantity), math.nan)
+        if row["gflops"] * products > OVER_THE_PROBE * roof:
+            found.setdefault(f"bandwidth: {quantity} {dtype}: {roof:,.0f} GFLOP/s", row)
+    for words, row in found.items():
+        yield f"{words}, but {about(row)} reached {row['gflops']:,.0f}"
 
 
 def _peaks(platform: Platform) -> dict[str, float]:
