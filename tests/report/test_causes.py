@@ -510,6 +510,12 @@ def test_the_assignments_questions_are_answered(recorded):
     assert without.endswith("No GPU has timed the tasks of the assignment, in this run or in a recorded one.")
 
 
+def test_the_best_block_is_told_without_medians(recorded):
+    name = "assignment/00-assignment.md"
+    said = section(recorded, name, naive_blocks=timings.largest_square(climb.climb(recorded, "task1a")).head(0))
+    assert "cannot be made" not in said and "The median of" not in said and " is best, with " in said
+
+
 def test_small_products_turn_in_a_batch(recorded):
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
     rows = rows[(rows["task"] == "ladder_float") & (rows["n"] == 1024) & (rows["m"] == 1024) & (rows["p"] == 1024)]
