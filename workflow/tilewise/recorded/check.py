@@ -316,7 +316,7 @@ def _statuses(kept: Kept) -> Iterator[str]:
 def _alone(kept: Kept) -> Iterator[str]:
     """Tasks that were measured beside other processes on the GPU, or other Slurm jobs on the node."""
     for task, known in kept.platform.measurements.groupby("task", sort=False)["alone"]:
-        if beside := (known == False).sum():  # noqa: E712 (it is empty where nothing is known)
+        if beside := known.eq(False).sum():  # it is empty where nothing is known
             yield f"{task}: {beside} of {len(known)} points were measured beside other processes"
 
 

@@ -45,7 +45,7 @@ def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
     tables = {name: platform.facts[name] for name in ("energy", "sizes", "batches", "tune")}
     for name, table in ({"measurements.csv": platform.measurements} | tables).items():
         for row in table[table["gflops"].notna()].to_dict("records"):
-            roof = _roof(row, kernels.get(row["kernel"]), peaks)
+            roof = _roof(row, kernels, peaks)
             if roof and row["gflops"] > roof:
                 yield f"{name}: {about(row)}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof:,.0f}"
     yield from _of_facts(platform)
@@ -76,10 +76,10 @@ def _slow_probes(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[
     measured = platform.facts["bandwidth"].set_index(["dtype", "quantity"])["measured"]
     found: dict[str, Mapping[str, Any]] = {}
     for row in platform.measurements[platform.measurements["gflops"].notna()].to_dict("records"):
-        if (kernel := kernels.get(row["kernel"])) is None or not kernel.on_gpu:
+        if (multiplied := _multiplied(row, kernels)) is None:
             continue
-        dtype, products = short_products(row, kernel)
-        # Without a probe of its tensor cores, a GPU has no measured roof for a type that they may multiply.
+        dtype, products = multiplied
+        # A probe of the tensor cores that did not run has a row without a rate, which no kernel exceeds.
         quantity = "tensor_rate" if (dtype, "tensor_rate") in measured.index else "multiply_add_rate"
         roof = measured.get((dtype, quantity), math.nan)
         if row["gflops"] * products > OVER_THE_PROBE * roof:
@@ -101,12 +101,16 @@ def _peaks(platform: Platform) -> dict[str, float]:
     return of_type
 
 
-def _roof(row: Mapping[str, Any], kernel: Kernel | None, peaks: Mapping[str, float]) -> float | None:
+def _roof(row: Mapping[str, Any], kernels: Mapping[str, Kernel], peaks: Mapping[str, float]) -> float | None:
     """The rate that no run of a row's kernel exceeds, in GFLOP/s; None where that is not known, as on a CPU."""
-    if kernel is None or not kernel.on_gpu:
-        return None
-    dtype, products = short_products(row, kernel)
+    dtype, products = _multiplied(row, kernels) or ("", 1)
     return peaks[dtype] / products if dtype in peaks else None
+
+
+def _multiplied(row: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> tuple[str, float] | None:
+    """The type that the units multiply for a row of a GPU, and how many products make one; None on a CPU."""
+    kernel = kernels.get(row["kernel"])
+    return short_products(row, kernel) if kernel and kernel.on_gpu else None
 
 
 def about(row: Mapping[str, Any]) -> str:
