@@ -319,61 +319,33 @@ def test_dmma_waits_for_global_memory(recorded):
     assert "issued instruction" not in in_double(nothing)
 
 
-def test_the_first_screen_names_the_part_of_each_of_its_numbers(recorded):
-    """In this run, part 2 measured the ladder and the split floats, and part 1 the roofs and the naive kernel."""
+def test_the_first_screen_says_if_several_cards_measured_a_run(recorded):
     [gpu] = recorded.gpus
-    own = ("ladder_float", "float_accuracy")
-    others = " ".join(task for task in recorded.config["tasks"] if task not in own)
-    columns = ["part", "tasks", "kernels", "commit", "started", "ended", "machine"]
-    rows = [
-        (1, others, "", "05d58e8", "2026-11-22T10:27", "2026-11-22T10:38", "4 cards"),
-        (2, " ".join(own), "", "fbfba88", "2026-11-22T13:52", "2026-11-22T13:58", "4 other cards"),
-    ]
-    gpu = dataclasses.replace(gpu, recorded=True, parts=pd.DataFrame(rows, columns=columns))
     here = dataclasses.replace(gpu, name="emulator", device=dataclasses.replace(gpu.device, backend="emulator"))
-    parted = dataclasses.replace(recorded, gpus=(gpu,))
-    shown = dataclasses.replace(parted, platforms=(here,))
-    said = findings.origin(shown)
-    first, second = said.index("05d58e8"), said.index("fbfba88")
-    assert second < first and "part 2 (2026-11-22 13:52 to 13:58" in said
-    assert "holds the ladder and floats made of short numbers" in said
-    assert "part 1 (2026-11-22 10:27 to 10:38" in said and "holds the measured roofs and the naive kernel's" in said
-    assert (
-        "come from other cards" not in said
-        and "[Where the numbers come from](tables.html#Where-the-numbers-come-from)" in said
-    )
-    assert findings.part(parted, "ladder_float") == "Recorded in part 2 of the run."
-    assert findings.part(parted, "task1a") == "Recorded in part 1 of the run."
-    assert findings.part(parted, "task1a", "float_accuracy") == "Recorded in parts 1 and 2 of the run."
+
+    def said(rows):
+        kept = dataclasses.replace(gpu, recorded=True, measurements=rows)
+        return findings.origin(dataclasses.replace(recorded, gpus=(kept,), platforms=(here,)))
+
+    one = gpu.measurements.assign(gpu_uuid="GPU-aaaa1111-0000")
+    assert "recorded on an NVIDIA H200 at " in said(one) and "each card" not in said(one)
+    two = one.assign(gpu_uuid=one["gpu_uuid"].where(one["task"] != "task3", "GPU-bbbb2222-0000"))
+    assert "recorded on two cards of the model NVIDIA H200 at " in said(two)
+    assert "[Where the numbers come from](tables.html#Where-the-numbers-come-from) lists what each card" in said(two)
 
 
-def test_every_measured_row_belongs_to_a_part_with_its_card(recorded):
+def test_every_measured_row_is_told_of_its_card(recorded):
     [gpu] = recorded.gpus
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    numbers = {(task, kernel): gpu.part(task, kernel) for task, kernel in zip(rows["task"], rows["kernel"])}
-    assert None not in numbers.values() and set(numbers.values()) <= set(gpu.parts["part"])
-    assert all(gpu.part(task) for task in recorded.config["tasks"])
-    table = runs.parts(recorded)
-    cards = {int(part): set() for part in table["part"].unique()}
-    for part, words in zip(table["part"], table["cards"]):
-        cards[int(part)] |= set(filter(None, words.split(", ")))
-    for number, own in cards.items():
-        of_part = rows[[numbers[pair] == number for pair in zip(rows["task"], rows["kernel"])]]
-        assert own == {uuid[4:12] for uuid in of_part["gpu_uuid"].dropna()}
+    table = runs.by_card([gpu])
+    assert table["points"].sum() == len(rows)
+    for row in table.to_dict("records"):
+        own = rows[rows["gpu_uuid"].fillna("").str.contains(row["card"]) & rows["task"].isin(row["tasks"].split(", "))]
+        assert len(own) >= row["points"] > 0 and set(own["commit"]) == {row["commit"]}
+    assert set(table["card"]) == {uuid[4:12] for uuid in rows["gpu_uuid"].fillna("")}
     described = timings.describe(recorded.of("ladder_float").gpu, recorded)
     own = rows.loc[rows["task"] == "ladder_float", "gpu_uuid"]
     assert set(described["card"]) == {uuid[4:12] for uuid in own.dropna()}
-
-
-def test_a_run_in_one_piece_is_one_part(recorded):
-    [gpu] = recorded.gpus
-    whole = dataclasses.replace(gpu, parts=gpu.parts.head(0))
-    evidence = dataclasses.replace(recorded, gpus=(whole,))
-    row = next(row for row in runs.parts(evidence).to_dict("records") if "ladder_float" in row["tasks"])
-    stated = pd.read_csv(FOLDER / "measurements.csv", usecols=["task", "commit"], dtype=str).set_index("task")["commit"]
-    assert row["commit"] == stated["ladder_float"].iloc[0]
-    assert f"{gpu.device.cpu['cores']} cores" in row["machine"]
-    assert findings.part(evidence, "ladder_float") == ""
 
 
 def test_what_look_ups_explain_of_the_blocks_and_what_not(recorded):

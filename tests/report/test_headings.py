@@ -29,7 +29,7 @@ def edited(tmp_path):
             "not_emulated: there is no column 'titel'; did you mean 'title'?",
         ),
         ("kernel title reason", "kernel qqq", "there is no column 'qqq'; add it to study/columns.yaml"),
-        ("brief: part tasks", "brief: prat tasks", "parts: there is no column 'prat'; did you mean 'part'?"),
+        ("[platform card node", "[platform crad node", "by_card: there is no column 'crad'; did you mean 'card'?"),
         ("{points: all}", "{point: all}", "verification: there is no column 'point'; did you mean 'points'?"),
         ("  suffix: _ms", "  sufix: _ms", "cold_start: unknown key 'sufix'; did you mean 'suffix'?"),
         ("[kernel title reason]", "[[kernel, title]]", "not_emulated.columns.0: .* is not of type 'string', 'object'"),

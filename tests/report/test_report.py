@@ -30,7 +30,7 @@ Kernels that the emulator does not run. Variants.
 Roofs. The ladder. Best choices. Memory traffic. Counted against hardware. Where they differ. Points that are not ok.
 Own kernels and the library at every size. Every kernel at every size. Every kernel at every batch. Calls.
 Grades and rates. Grades, test by test.
-Verified points. Provenance. Parts of the run. How long it took. Limited by. Counters at full size."""
+Verified points. Provenance. What each card measured. How long it took. Limited by. Counters at full size."""
 FIGURES = """
 Rates on the CPU. Rate over the shape of the block, float. Rate over the shape of the block, double.
 The largest n in theory, allocated and timed. Rate over the width of the tile, float.
@@ -210,24 +210,6 @@ def test_recorded_times_are_labelled(rendered):
     assert "were not measured on this machine" in text
     assert "recorded on an Invented H200 at 2026-11-21 03:20 UTC" in text
     assert "timeout" in text and "one run would take longer than 5 s" in text
-
-
-def test_a_recorded_run_in_parts_says_so(tmp_path):
-    synthetic.write(tmp_path / "nvidia-h200")
-    evidence = load_evidence([], recorded=tmp_path)
-    [gpu] = evidence.gpus
-    cards = pd.Series("GPU-1", index=gpu.measurements.index)
-    device = dataclasses.replace(gpu.device, gpu=gpu.device.gpu | {"all_uuids": ["GPU-1"]})
-
-    here = dataclasses.replace(gpu, device=dataclasses.replace(device, backend="emulator"))
-
-    def words(uuids):
-        shown = dataclasses.replace(gpu, measurements=gpu.measurements.assign(gpu_uuid=uuids), device=device)
-        return findings.origin(dataclasses.replace(evidence, platforms=(here,), gpus=(shown,)))
-
-    parts = cards.mask(cards.index.isin(cards.index[:3]), "GPU-2")
-    assert f"3 of its {len(cards):,} rows come from other cards" in words(parts)
-    assert "other cards" not in words(cards)
 
 
 def test_a_gpu_run_does_not_claim_to_be_recorded(tmp_path):

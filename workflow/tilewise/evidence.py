@@ -53,7 +53,6 @@ class Platform:
     measurements: pd.DataFrame
     facts: dict[str, pd.DataFrame]
     recorded: bool = False
-    parts: pd.DataFrame = field(default_factory=lambda: columns.empty("parts"))
     cards: pd.DataFrame = field(default_factory=lambda: columns.empty("cards"))  # what further cards of the model took
 
     @property
@@ -66,16 +65,6 @@ class Platform:
         """The processor in words; for recorded data it also says so, and when it was recorded."""
         name = self.device.gpu["name"] if self.has_gpu else "this machine, no GPU"
         return f"{name}, recorded {self.device.captured[:10]}" if self.recorded else name
-
-    def part(self, task: str, kernel: str = "") -> int | None:
-        """The part of a recorded run that measured a task, or one kernel of it; None if it was not recorded in parts.
-
-        Files of counts, such as `instructions`, count as tasks.
-        """
-        named = [row for row in self.parts.to_dict("records") if task in row["tasks"].split()]
-        own = [row for row in named if kernel in row["kernels"].split()]
-        found = own or [row for row in named if not row["kernels"]]
-        return int(found[0]["part"]) if found else None
 
     @property
     def commits(self) -> dict[str, list[str]]:
@@ -319,7 +308,6 @@ def load_platform(
         measurements=measured[measured["task"] == task] if task else measured,
         facts=facts | whole,
         recorded=recorded,
-        parts=read(folder / "parts.csv", "parts"),
         cards=read(folder / "cards.csv", "cards"),
     )
 

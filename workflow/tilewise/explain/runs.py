@@ -127,34 +127,18 @@ def pairs(compared: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     return found.reset_index()
 
 
-def parts(evidence: Evidence) -> pd.DataFrame:
-    """The parts of the runs with GPU times that are shown: tasks, commit, time, cards and machine of each.
+def by_card(platforms: Iterable[Platform]) -> pd.DataFrame:
+    """What each card of a machine measured with each commit: the tasks and number of its rows in measurements.csv.
 
-    Those of a recorded run in parts are as its parts.csv has them; any other run has a part per state of the sources.
+    The rows of CPU loops have no card.
     """
     rows = []
-    for gpu in evidence.gpus:
-        measured = gpu.measurements
-        listed = gpu.parts.to_dict("records") or [
-            {
-                "part": number,
-                "tasks": " ".join(tasks),
-                "kernels": "",
-                "commit": state,
-                "started": gpu.device.captured[:16],
-            }
-            | {"ended": "", "machine": f"{gpu.device.cpu['cores']} cores, {gpu.device.cpu['name']}"}
-            for number, (state, tasks) in enumerate(gpu.commits.items(), 1)
-        ]
-        pairs = list(zip(measured["task"], measured["kernel"]))
-        numbers = {pair: gpu.part(*pair) for pair in dict.fromkeys(pairs)}
-        own = pd.Series([numbers[pair] for pair in pairs], measured.index, "Int64")
-        for row in listed:
-            mine = measured[measured["task"].isin(row["tasks"].split()) & (own.isna() | (own == row["part"]))]
-            cards = dict.fromkeys(short_card(uuid) for uuid in mine["gpu_uuid"].dropna() if uuid)
-            times = {name: row[name].replace("T", " ") for name in ("started", "ended")}
-            rows.append({"platform": gpu.name} | row | times | {"cards": ", ".join(cards)})
-    return columns.typed(pd.DataFrame(rows, columns=["platform", *columns.FILES["parts"], "cards"]))
+    for platform in platforms:
+        measured = platform.measurements.fillna({"gpu_uuid": "", "node": "", "commit": ""})
+        for (uuid, node, commit), own in measured.groupby(["gpu_uuid", "node", "commit"], sort=False):
+            where = {"platform": platform.name, "card": short_card(uuid), "node": node, "commit": commit}
+            rows.append(where | {"tasks": ", ".join(own["task"].unique()), "points": len(own)})
+    return columns.typed(pd.DataFrame(rows, columns=["platform", "card", "node", "commit", "tasks", "points"]))
 
 
 def overheads(platforms: Iterable[Platform]) -> dict[str, float]:
@@ -193,15 +177,13 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "peak at that clock": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
             "driver": str(gpu["driver"]),
             "power limit": f"{gpu['power_limit_w']:.0f} W" if gpu.get("power_limit_w") else "unknown",
-            "GPU's UUID": "several cards, see Parts of the run" if len(platform.parts) else gpu.get("uuid", "unknown"),
+            "GPU's UUID": _uuid(platform),
         }
         if "busy" in gpu:  # a run from before says nothing
             facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     for overhead in overheads([platform]).values():
         facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
     facts["CPU"] = f"{cpu['name']}, {cpu['cores']} cores, {cpu['memory_gib']} GiB"
-    if len(platform.parts):
-        facts["CPU"] += " (part 1; Parts of the run has the others)"
     if device.node:
         facts["node"] = device.node
     others = {name for name in platform.measurements["processor"] if name} - {cpu["name"]}
@@ -215,16 +197,19 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             f"edited since: {', '.join(edited)}" if edited else "as measured, by the hash of every source"
         )
     commits = platform.commits
-    if len(platform.parts):
-        commits = {}
-        for commit, part in zip(platform.parts["commit"], platform.parts["part"]):
-            commits.setdefault(commit, [f"part {part}"])
     facts["commit"] = "; ".join(
         state if len(commits) == 1 else f"{state} ({_some(tasks)})" for state, tasks in commits.items()
     )
     if platform.tuner_commits:
         facts["commit of the tuner's variants"] = "; ".join(platform.tuner_commits)
     return facts
+
+
+def _uuid(platform: Platform) -> str:
+    cards = {uuid for uuid in platform.measurements["gpu_uuid"].dropna() if uuid}
+    if len(cards) > 1:
+        return f"{len(cards)} cards, see What each card measured"
+    return platform.device.gpu.get("uuid", "unknown")
 
 
 def _some(tasks: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ from tilewise.study.sweeps import Target
 EXCEPTIONS = "exceptions.yaml"
 #: Files that only a run has for which they were named as targets, and those that recording adds.
 ON_REQUEST = ("counters.csv",)
-BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, "parts.csv", cards.FILE, samples.DIGEST, samples.ARCHIVE)
+BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, cards.FILE, samples.DIGEST, samples.ARCHIVE)
 #: A message names so many of a kind.
 LISTED = 3
 #: What nobody hands in: an absolute path, an address of mail.
@@ -247,11 +247,7 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
 
 def _of_one_commit(kept: Kept) -> Iterator[str]:
     """States of the sources, if there are several, or if they are no commit."""
-    states, parts = kept.platform.commits, kept.platform.parts
-    listed = parts.groupby("commit", sort=False)["tasks"].agg(" ".join) if len(parts) else pd.Series(dtype=str)
-    if len(listed) > 1:
-        named = "; ".join(f"{commit} ({_some(list(dict.fromkeys(tasks.split())))})" for commit, tasks in listed.items())
-        yield f"parts.csv: it was measured by {len(listed)} states of the sources: {named}"
+    states = kept.platform.commits
     if len(states) > 1:
         named = "; ".join(f"{state} ({_some(tasks)})" for state, tasks in states.items())
         yield f"it was measured by {len(states)} states of the sources: {named}"

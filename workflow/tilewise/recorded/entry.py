@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Platform
-from tilewise.explain.timings import short_card
+from tilewise.explain.runs import by_card
 from tilewise.recorded import samples
 
 README = "README.md"
@@ -32,7 +32,7 @@ def text(folder: Path, platform: Platform) -> str:
         "",
         "| card | machine | tasks |",
         "| --- | --- | --- |",
-        *_cards(rows),
+        *_cards(platform),
         "",
         f"The hardware's counters: {_count(platform.facts['counters'], 'launch', 'launches')}. The tuner: "
         f"{_count(platform.facts['tune'], 'variant', 'variants')}{_tuner(platform.tuner_commits)}.",
@@ -57,11 +57,10 @@ def _tasks(platform: Platform) -> list[str]:
     return sorted({task for column in (platform.measurements["task"], *facts) for task in column})
 
 
-def _cards(rows: pd.DataFrame) -> Iterable[str]:
+def _cards(platform: Platform) -> Iterable[str]:
     """A line for each card of each machine, with its tasks: a run resumed on another one says so."""
-    for (card, machine), own in rows.fillna({"gpu_uuid": "", "node": ""}).groupby(["gpu_uuid", "node"], sort=False):
-        tasks = ", ".join(dict.fromkeys(own["task"]))
-        yield f"| {short_card(card) if card else 'none: CPU loops'} | {machine} | {tasks} |"
+    for row in by_card([platform]).to_dict("records"):
+        yield f"| {row['card'] or 'none: CPU loops'} | {row['node']} | {row['tasks']} |"
 
 
 def _count(table: pd.DataFrame, one: str, many: str) -> str:

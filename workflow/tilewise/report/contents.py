@@ -38,7 +38,7 @@ _OF_EVIDENCE = {
     languages: ("by_language",),
     grades: ("spread_of_exponents",),
     profiles: ("profiled",),
-    runs: ("cards", "company", "durations", "failures", "not_emulated", "parts", "provenance", "verification"),
+    runs: ("cards", "company", "durations", "failures", "not_emulated", "provenance", "verification"),
     scatter: ("between_cards", "between_runs", "cards_differ", "clocks"),
     sizes: ("beyond_naive", "probes"),
     tables: ("occupancy",),
@@ -51,6 +51,7 @@ TABLES: dict[str, Callable[[Any], pd.DataFrame]] = {
     **{name: _of_evidence(module, name) for module, names in _OF_EVIDENCE.items() for name in names},
     "best_of_each": lambda page: page.ladder,
     "broken_claims": lambda page: accuracy.broken_claims(tables.accuracy(page.evidence)),
+    "by_card": lambda page: runs.by_card(page.evidence.gpus),
     "causes": lambda page: runs.causes(page.frame("failures")),
     "choices": lambda page: tables.choices(page.evidence, *page.tasks),
     "checked": lambda page: runs.checked(page.evidence, page.frame("verification")),
@@ -97,19 +98,3 @@ FIGURES: dict[str, Callable[[Any], tuple]] = {
 }
 #: Names of layouts that are not those of their tables.
 LAYOUTS: dict[str, str] = {"provenance": ""}
-#: Of a table or figure, the tasks and files that it shows, if its name is not one.
-TASKS: dict[str, tuple[str, ...]] = {
-    "rungs": (climb.CLIMB,),
-    "past_the_peak": (climb.CLIMB, "float_accuracy"),
-    "tuning": ("tune",),
-    "at_every_size": ("sizes",),
-    "by_language": (languages.TASK,),
-    "lines_and_share": (languages.TASK,),
-    "size_ranges": ("sizes",),
-    "rate_over_size": ("sizes",),
-    "shape_map": ("sizes",),
-    "spread_of_exponents": ("grading",),
-    "profiled": ("counters",),
-}
-#: The figures and tables of the best of every kernel, in all tasks.
-OF_THE_LADDER = {"accuracy_and_rate", "choices", "ladder", "limited_by", "peak", "speedup"}

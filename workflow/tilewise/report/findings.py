@@ -1,13 +1,12 @@
 """What captions, rungs and the first screen say besides the sections: where numbers come from, how they compare."""
 
 import pandas as pd
-from markupsafe import Markup
 
 from tilewise.evidence import Evidence
-from tilewise.explain import climb, runs
+from tilewise.explain import runs
 from tilewise.explain.digits import rounded
 from tilewise.report.notes import plain
-from tilewise.report.sections import listed, number_of, percent, times
+from tilewise.report.sections import number_of, percent, times
 from tilewise.vendor import VENDOR
 
 
@@ -35,62 +34,13 @@ def _when(platform):
     return platform.device.captured.replace("T", " ")[:16] + " UTC"
 
 
-#: What the first screen shows, by the task that measured it.
-_SCREEN = {
-    climb.CLIMB: "the ladder",
-    "float_accuracy": "floats made of short numbers",
-    "bandwidth": "the measured roofs",
-    "task1a": "the naive kernel's other blocks",
-}
-
-
-def _recorded_in_parts(gpu):
-    """Which part of a recorded run each number of the first screen comes from."""
-    found = {}
-    for task, words in _SCREEN.items():
-        if (number := gpu.part(task)) is not None:
-            found.setdefault(number, []).append(words)
-    said = [f"{_part(gpu, number)} holds {listed(map(Markup, words))}" for number, words in found.items()]
-    numbers = gpu.parts["part"].nunique()
-    return (
-        f"they were recorded on several cards of the model {plain(gpu.device.gpu['name'])} (`{gpu.name}`) in "
-        f"{number_of(numbers, 'part')}; {'; '.join(said)}. "
-        "[Where the numbers come from](tables.html#Where-the-numbers-come-from) lists all parts"
-    )
-
-
-def _part(gpu, number):
-    row = gpu.parts[gpu.parts["part"] == number].iloc[0]
-    when = " to ".join(filter(None, (row["started"].replace("T", " "), row["ended"].partition("T")[2])))
-    return f"part {number} ({f'{when} UTC, ' * bool(when)}commit `{row['commit']}`)"
-
-
-def part(evidence: Evidence, *tasks: str) -> str:
-    """Which parts of a recorded run a table or figure of some tasks comes from."""
-    lines = []
-    for gpu in evidence.gpus:
-        numbers = sorted({number for task in tasks if (number := gpu.part(task)) is not None})
-        if numbers:
-            words = listed([str(number) for number in numbers])
-            lines.append(f"Recorded in part{'s' * (len(numbers) > 1)} {words} of the run.")
-    return " ".join(dict.fromkeys(lines))
-
-
 def _recorded(gpu):
-    if len(gpu.parts):
-        return _recorded_in_parts(gpu)
     commits = dict.fromkeys(f"`{state.partition(' ')[0][:10]}`" for state in gpu.commits)
-    said = (
-        f"they were recorded on an {plain(gpu.device.gpu['name'])} at {_when(gpu)} (`{gpu.name}`, "
-        f"commit {' and '.join(commits)})"
-    )
-    cards = gpu.measurements["gpu_uuid"]
-    cards = cards[cards != ""].dropna()
-    others = (~cards.isin(gpu.device.gpu.get("all_uuids", cards.unique()))).sum()
-    if others:  # a run in parts
-        said += (
-            f"; {others:,} of its {len(cards):,} rows come from other cards, and `report/recorded/README.md` says when"
-        )
+    name, cards = plain(gpu.device.gpu["name"]), {uuid for uuid in gpu.measurements["gpu_uuid"].dropna() if uuid}
+    where = f"{number_of(len(cards), 'card')} of the model {name}" if len(cards) > 1 else f"an {name}"
+    said = f"they were recorded on {where} at {_when(gpu)} (`{gpu.name}`, commit {' and '.join(commits)})"
+    if len(cards) > 1:
+        said += "; [Where the numbers come from](tables.html#Where-the-numbers-come-from) lists what each card measured"
     return said
 
 

@@ -36,7 +36,7 @@ _WIDE_FROM = 14
 #: A table of so many columns fits into one of the two columns of a printed page.
 _NARROW = 6
 #: Columns of long text.
-_LONG_TEXT = {"cards", "kernels", "machine", "message", "note", "reason", "tasks"}
+_LONG_TEXT = {"message", "note", "reason", "tasks"}
 #: Columns of some words, which break between them if the page is narrow.
 _WRAPPED = {"choice", "runner_up", "instance", "platform", "title", "limited_by", "second_limit", "waits"}
 #: The words of a verdict, here or on a recorded platform -> the class of its mark.

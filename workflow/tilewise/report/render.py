@@ -27,7 +27,7 @@ from tilewise.explain.tiling import tiling
 from tilewise.files import replacing, write_json
 from tilewise.measure.accuracy import MEANING
 from tilewise.report import claims, figures, findings, headings, markup, notes, sections, tables
-from tilewise.report.contents import FIGURES, LAYOUTS, OF_THE_LADDER, TABLES, TASKS
+from tilewise.report.contents import FIGURES, LAYOUTS, TABLES
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
 from tilewise.study.expressions import ceil_div
@@ -165,7 +165,7 @@ class Page:
 
         def made() -> str:
             found = timings.largest(self.frame(name)) if rows else self.frame(name)
-            words = self._caption(title, caption, *self._tasks(name))
+            words = self._caption(title, caption)
             if anchor:
                 words = " ".join(filter(None, (words, findings.overhead(found, self.evidence))))
             hidden = hide.replace("parameters", " ".join(self.evidence.parameters)).split()
@@ -276,17 +276,13 @@ class Page:
             return figures.svg(figures.task(name, self.evidence))
         return figures.svg(figures.draw(*(FIGURES[name](self) if name in FIGURES else (name, self.evidence))))
 
-    def _tasks(self, name: str) -> tuple[str, ...]:
-        """The tasks and files that a table or figure shows."""
-        return tuple(self.ladder["task"].unique()) if name in OF_THE_LADDER else TASKS.get(name, (name,))
-
-    def _caption(self, title: str, caption: str, *tasks: str) -> str:
-        """The title and caption of a table or figure as HTML, with the parts of a recorded run that it comes from."""
+    def _caption(self, title: str, caption: str) -> str:
+        """The title and caption of a table or figure as HTML."""
         words = self._markdown.renderInline(" ".join(caption.split()))
-        return " ".join(filter(None, (f"<b>{escape(title)}.</b>", words, findings.part(self.evidence, *tasks))))
+        return f"<b>{escape(title)}.</b> {words}".rstrip()
 
     def _framed(self, figure: Any, title: str, caption: str, name: str, anchor: str) -> str:
-        words = self._caption(title, caption, *self._tasks(name))
+        words = self._caption(title, caption)
         if missing := figures.missing(figure):
             return markup.missing_html(missing, title, anchor)
         made, name, drawing = markup.figure_html(figure, words, anchor, next(self._numbers["Figure"]))

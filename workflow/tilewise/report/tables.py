@@ -266,7 +266,7 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "failures": runs.failures,
     "verification": runs.verification,
     "provenance": runs.provenance,
-    "parts": runs.parts,
+    "by_card": lambda evidence: runs.by_card(evidence.gpus),
     "occupancy": occupancy,
     "limited_by": bottleneck.limits,
     "rungs": lambda evidence: climb.rungs(climb.climb(evidence, climb.CLIMB), evidence),
