@@ -12,8 +12,8 @@
 // one k land in registers whose numbers are all even or all odd: one bank of the register file.
 // What the machine code shows: with TILE_K 16, 468 of 2048 multiply-adds need three registers anew (pipelined.cu: 178),
 // 2.28 reads per multiply-add although only two are free, and 255 registers.
-// Measured on an H200 at 8192^3: 43.6 TFLOP/s, 0.85 of cuBLAS; 46.6, 0.91, with TILE_K 32 (2.15 reads), where
-// pipelined.cu has 0.998.
+// Measured on an H200 at 8192^3: 43.6 TFLOP/s, 0.85 of cuBLAS; 46.3, 0.90, with TILE_K 32 (2.15 reads), where
+// pipelined.cu has 0.988.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launch: block (TILE_N / ROWS * TILE_M / COLS); grid (ceil(m / TILE_M), ceil(n / TILE_N));

@@ -8,10 +8,11 @@
 //  - results go through shared memory (stmatrix, swizzled) and out by TMA in rows of 128 bytes: written straight from
 //    registers they would be pieces of 16 bytes, half a sector.
 //
-// Measured on an H200, bfloat16: 0.88 to 0.96 of cuBLAS (warp_specialised) becomes 1.01 at 4096^3 and 1.01 to 1.03 at
-// 8192^3; 1.0 at 1024^3 with TILE_M = 64. The last two ideas bring it: CLUSTER = 1 is as fast as CLUSTER = 2 (within
-// 2 %; 5 % faster at 1024^3), since the L2 cache serves both blocks well enough. Under load the chip lowers its clock
-// (to about 1.4 GHz at 690 W), so the rate depends on how warm it is; compare only what was measured in turns.
+// Measured on an H200, bfloat16: 0.88 to 0.96 of cuBLAS (warp_specialised) becomes 0.96 to 1.01 at 4096^3 and 1.01 to
+// 1.03 at 8192^3; 0.97 to 1.0 at 1024^3 with TILE_M = 64. The last two ideas bring it: CLUSTER = 1 is as fast as
+// CLUSTER = 2 (within 2 %; 5 % faster at 1024^3), since the L2 cache serves both blocks well enough. Under load the
+// chip lowers its clock (to about 1.4 GHz at 690 W), so the rate depends on how warm it is; compare only what was
+// measured in turns.
 // Machine code: 47 instructions per 64 of k, 4 HGMMA (64 x 256 x 16); 168 registers at the launch (151 in use), no
 // spills.
 //

@@ -18,7 +18,7 @@
 //
 // The shape of the instruction matters: nothing but 8 x 8 x 4 runs at 33.2 TFLOP/s on an H200, the rate of the CUDA
 // cores; 16 x 8 x 4, x 8 and x 16 run at 65.9, 66.1 and 66.2. This kernel cannot feed them: 20.1 TFLOP/s with 8 x 8 x
-// 4, 23.7, 19.0 and 19.6 with the others at 8192^3 (cuBLAS: 56). The larger k needs more registers (128, 138, 164 per
+// 4, 24.0, 19.0 and 19.6 with the others at 8192^3 (cuBLAS: 56). The larger k needs more registers (128, 138, 164 per
 // thread), so fewer blocks share a multiprocessor, and that is all that hides the copies here: loads, barrier,
 // products, barrier. The loop is 459 instructions, 32 of them DMMA and 32 8-byte shared loads; most of the others
 // compute addresses and guards.

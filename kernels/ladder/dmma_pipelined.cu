@@ -24,11 +24,11 @@
 //
 // Measured on an H200 beside cuBLAS, L2 flushed, each run by itself (both throttle to 1650 to 1900 MHz; the
 // rates of cuBLAS itself spread by 4 %):
-//    8192^3   128 x 128 x 16, warps 64 x 32, k 8, 5 stages     55.2 TFLOP/s, cuBLAS 54.1: 1.02
-//    4096^3   the same                                        52.4, cuBLAS 54.6: 0.96
-//    1024^3   64 x 64 x 16, warps 32 x 16, k 8, 4 stages      48.6, cuBLAS 46.1: 1.05
-//    p = 8192 128 x 64 x 32, warps 64 x 16, k 16, 4 stages    56.8, cuBLAS 55.1: 1.03, for n = m = 1024
-//    1100^3   64 x 32 x 16, warps 32 x 16, k 8, 5 stages      38.3, cuBLAS 37.5: 1.02
+//    8192^3   128 x 128 x 16, warps 64 x 32, k 8, 5 stages     56.5 TFLOP/s, cuBLAS 56.3: 1.00
+//    4096^3   the same                                        57.8, cuBLAS 55.6: 1.04
+//    1024^3   64 x 64 x 16, warps 32 x 16, k 8, 4 stages      50.9, cuBLAS 47.9: 1.06
+//    p = 8192 128 x 64 x 32, warps 64 x 16, k 16, 4 stages    58.1, cuBLAS 56.2: 1.03, for n = m = 1024
+//    1100^3   64 x 32 x 16, warps 32 x 16, k 8, 5 stages      39.6, cuBLAS 39.4: 1.01
 // If the clock stays at 1980 MHz and no wave is half empty (1536 x 1408, p = 8192), the fourth gives 61.1, cuBLAS 59.2,
 // and DMMA alone 66.2: the loop runs at 92 %. At 8192^3 power decides.
 // What lost at that shape: 128 x 128 x 16 (56 to 59 with k 4, 8, 16); 4 warps of 32 x 64 twice per multiprocessor

@@ -12,8 +12,8 @@
 // infinite element makes results of its row or column NaN although IEEE would say infinity (infinity times a part of 0
 // or of the other sign). Tile, ring, and promotion as in include/parts.cuh.
 //
-// Measured on an H200, splitting counted: 122 TFLOP/s at 8192^3 (2.4 times cuBLAS's SGEMM), 116 at 4096 (2.3 times),
-// 68 at 1024 (2.0 times); error in the Frobenius norm 0.14, 0.15 and 0.19 of SGEMM's (mixed signs). More accurate than
+// Measured on an H200, splitting counted: 127 TFLOP/s at 8192^3 (2.5 times cuBLAS's SGEMM), 119 at 4096 (2.3 times),
+// 71 at 1024 (2.1 times); error in the Frobenius norm 0.14, 0.15 and 0.19 of SGEMM's (mixed signs). More accurate than
 // float_from_half, probably because a product of two bfloat16 has 16 bits only, which leaves a tensor core room to add.
 // A single product (p = 1) may be off by 1.4 times float's rounding bound.
 //

@@ -21,8 +21,8 @@
 // magnitude along p = 1024 are, 12 within 64 are not, and give NaN.
 //
 // What it costs: the split reads 4 bytes per element and writes 4: 0.27 ms at 8192^3, 92 % of copy speed, where the
-// product takes 5.3 ms. Measured on an H200, everything counted: 196 TFLOP/s at 8192^3 (3.8 times cuBLAS's SGEMM), 201
-// at 4096 (3.9 times), 77 at 1024 (2.3 times), with 0.15, 0.17 and 0.27 of SGEMM's error in the Frobenius norm (mixed
+// product takes 4.6 ms. Measured on an H200, everything counted: 227 TFLOP/s at 8192^3 (4.4 times cuBLAS's SGEMM), 204
+// at 4096 (4.0 times), 81 at 1024 (2.4 times), with 0.15, 0.17 and 0.27 of SGEMM's error in the Frobenius norm (mixed
 // signs). Short sums are its weak side: at p = 256 and on positive operands, or on operands graded along k at p = 1024,
 // SGEMM is more accurate, probably because a tensor core truncates sums of the 22-bit products of two halves. Sums of
 // fewer than 4 products are not even within float's rounding bound: the parts have only 22 bits.

@@ -22,12 +22,12 @@
 // Measured on an H200, TFLOP/s and share of cuBLAS; 128 x 256 per block, 8 warps, 128 bytes of k per stage, 4 stages,
 // one block per multiprocessor:
 //                 8192^3       4096^3       1024^3 (see below)
-//    bfloat16     448, 0.57    449, 0.60    166, 0.80
-//    half         485, 0.64    445, 0.61
-//    TF32         191, 0.52    194, 0.50    103, 0.75
+//    bfloat16     448, 0.64    455, 0.60    192, 0.77
+//    half         485, 0.64    452, 0.64
+//    TF32         189, 0.52    189, 0.50    103, 0.75
 // At 1024^3: bfloat16 with tiles of 64 x 64, warps of 32 x 32, 4 stages, 3 blocks per multiprocessor; TF32 with 64 x
 // 128, 32 x 64, 4 and 2. mma.sync itself limits it: alone it runs at 592 TFLOP/s in bfloat16 and half, 309 in TF32;
-// the datasheet, with wgmma, has 989 and 494. This kernel is at 0.76 and 0.62 of that (3 % go in the last wave). TF32
+// the datasheet, with wgmma, has 989 and 494. This kernel is at 0.76 and 0.61 of that (3 % go in the last wave). TF32
 // without the rounding: 216 instead of 199 at 4096^3, but 9e-4 of the largest element away from cuBLAS's product
 // instead of 3e-5. What lost: all blocks reading the same tile, so all from L2 (no faster); mbarriers instead of the
 // barrier (4 to 9 % slower); B's floats by 16 bytes per thread (64 moves more per tile). What the machine code shows:

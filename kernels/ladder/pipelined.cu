@@ -16,7 +16,7 @@
 // multiply-add needs three registers and the register file delivers two per cycle, one even and one odd: the third
 // must be kept from the instruction before. In serpentine order (ORDER 0) 178 of the 2048 need all three anew, row by
 // row (ORDER 80) 241, and the compiler can place the sums in better banks. Measured on an H200 at 8192^3: 50.4
-// TFLOP/s, 0.985 of cuBLAS, in serpentine order; 47.5 row by row; 51.2, 0.998, with TILE_K 32 and ORDER 79. In double
+// TFLOP/s, 0.985 of cuBLAS, in serpentine order; 47.5 row by row; 50.6, 0.988, with TILE_K 32 and ORDER 79. In double
 // (128 x 128 x 8, 8 x 8 per thread): 24.0 of the 33.5 TFLOP/s of the vector units; there shared memory delivers 16
 // numbers of 8 bytes for 64 multiply-adds, as many cycles as the multiply-adds themselves take, and larger thread tiles
 // do not fit the registers.

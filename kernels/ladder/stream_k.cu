@@ -20,9 +20,9 @@
 // What the machine code shows (128 x 256 x 16): the loop is that of tma_ring.cu, 2048 of 2165 instructions are
 // multiply-adds, 94.6 %; no spills, since the producers, who keep the schedule, have 72 registers. (Adding the shares
 // in this kernel, behind flags, made the compiler place the consumers' registers worse.)
-// On an H200: 57.6 TFLOP/s at 8192^3, 1.13 of cuBLAS; 56.4, 1.10, at 4096^3 (in tiles of 256 x 128 x 8, which the
-// tuner found); 36.4, 1.10, at 1024^3; 50.5, 1.12, for n = m = 1024 and p = 8192; 54.1, 1.06, for
-// m = 1024. At 1100^3 tiles of 128 x 256 are 22 % larger than C: 31.7, 0.98; those of 128 x 192 10 %: 35.8, 1.10.
+// On an H200: 57.2 TFLOP/s at 8192^3, 1.12 of cuBLAS; 56.5, 1.10, at 4096^3 (in tiles of 256 x 128 x 8, which the
+// tuner found); 37.5, 1.11, at 1024^3; 51.1, 1.12, for n = m = 1024 and p = 8192; 54.2, 1.06, for
+// m = 1024. At 1100^3 tiles of 128 x 256 are 22 % larger than C: 31.7, 0.98; those of 128 x 192 10 %: 36.7, 1.10.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.
 // Launches: transpose, only if BEFOREHAND: block (32, 8), grid (ceil(n / 64), ceil(p / 32)); pad, only if m % 4 != 0:

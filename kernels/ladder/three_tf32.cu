@@ -10,8 +10,8 @@
 // wgmma takes TF32 only with k contiguous in both operands, so the split also transposes B. PRODUCTS = 1 keeps the high
 // parts only: a plain TF32 product, rounded to nearest.
 //
-// Measured on an H200, splitting counted: 121 TFLOP/s at 8192^3 (2.4 times SGEMM), 119 at 4096; PRODUCTS = 1: 332 to
-// 379 at 8192, 335 at 4096 (0.93 and 0.86 of cuBLAS's TF32, which has no split pass).
+// Measured on an H200, splitting counted: 124 TFLOP/s at 8192^3 (2.4 times SGEMM), 130 at 4096; PRODUCTS = 1: 332 to
+// 379 at 8192, 324 at 4096 (0.93 and 0.86 of cuBLAS's TF32, which has no split pass).
 // Machine code, three products: 76 instructions per 32 of k, 12 HGMMA (64 x 128 x 8), no spills.
 //
 //   A row i   [ 32 high ][ 32 low ] ...     B column j (a row of b_parts)   [ 32 high ][ 32 low ] ...

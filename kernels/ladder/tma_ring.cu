@@ -16,7 +16,7 @@
 // What the machine code shows (128 x 256 x 16, ORDER 7): 2048 of 2165 instructions are multiply-adds, 94.6 %; 96
 // loads of 16 bytes; 21 for the ring. 2.01 register reads per multiply-add, and the two banks deliver two. How well
 // the compiler lays the registers depends on the order: 32 orders made 52 to 56 TFLOP/s at 4096^3. No spills.
-// Measured on an H200, all launches: 56.9 TFLOP/s at 8192^3, 1.11 of cuBLAS; 55.8, 1.09, at 4096^3; but 12.9 at
+// Measured on an H200, all launches: 56.9 TFLOP/s at 8192^3, 1.11 of cuBLAS; 55.9, 1.09, at 4096^3; but 12.9 at
 // 1024^3, where 32 tiles meet 132 multiprocessors.
 //
 // A is n x p, B is p x m, C is n x m, all row-major.

@@ -8,9 +8,9 @@
 //      a warp's 32 threads store side by side: no bank conflicts
 //
 // What it costs: 20 memory instructions per thread and stage on the same four schedulers, about 0.7 % of the issue
-// slots, and stores that compete for shared memory; 16 registers more for a producer. Measured on an H200: 55.3
-// TFLOP/s at 8192^3 (tma_ring.cu 56.9) and 55.3 at 4096^3 (55.8), so for square operands the separate launch is
-// cheaper; but 54.8, 1.07 of cuBLAS, at m = 1024, where that launch has little product to hide behind (3 % slower in
+// slots, and stores that compete for shared memory; 16 registers more for a producer. Measured on an H200: 55.7
+// TFLOP/s at 8192^3 (tma_ring.cu 56.9) and 55.3 at 4096^3 (55.9), so for square operands the separate launch is
+// cheaper; but 55.4, 1.08 of cuBLAS, at m = 1024, where that launch has little product to hide behind (3 % slower in
 // an earlier version of both), and no workspace. A's pitch does not matter: rows that begin anywhere are read element
 // by element.
 // What the machine code shows: the consumers' loop is the same, instruction by instruction (2048 of 2165, 94.6 %).

@@ -360,24 +360,8 @@ def test_a_run_of_two_commits_is_not_recorded_and_the_old_one_stays(results, tmp
     assert [path.name for path in into.iterdir()] == [NAME], "nothing is left over"
 
 
-def test_the_recorded_runs_are_right_but_for_what_is_known(capsys):
+def test_the_recorded_runs_are_right(capsys):
     assert main(["record", "--check"]) == 0, capsys.readouterr().out
-
-
-def test_an_exception_holds_for_its_line_alone_and_not_for_ever(recorded):
-    def found():
-        return [(each.says, each.why) for each in check.check(recorded)]
-
-    (recorded / "occupancy.csv").unlink()
-    [(says, why)] = found()
-    assert why == ""
-    known = [{"says": says, "why": "lost"}]
-    (recorded.parent / "exceptions.yaml").write_text(yaml.dump({NAME: known, "another": known}))
-    assert found() == [(says, "lost")]
-    (recorded / "tile_choice.csv").unlink()
-    assert [why for _, why in found()] == ["lost", ""]
-    (recorded.parent / "exceptions.yaml").write_text(yaml.dump({NAME: [*known, {"says": "x", "why": "y"}]}))
-    assert found()[2:] == [("exceptions.yaml: nothing says any longer: x", "")]
 
 
 @pytest.mark.parametrize(

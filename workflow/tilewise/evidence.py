@@ -373,8 +373,9 @@ def load_evidence(
 ) -> Evidence:
     """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
 
-    If no platform of the run has a GPU, the recorded platforms supply the times, and are marked as recorded. `beside`
-    adds those of other names in any case, to compare with. `kernels` is the registry (default: that of the study).
+    If no platform of the run has a GPU, the recorded platforms supply the times, in the order of their recording, and
+    are marked as recorded. `beside` adds those of other names in any case, to compare with. `kernels` is the registry
+    (default: that of the study).
     """
     if folders is None:
         folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
@@ -384,7 +385,8 @@ def load_evidence(
     if not gpus or beside:
         kept = sorted(Path(recorded).glob("*/device.json"))
         kept = [path for path in kept if path.parent.name not in {platform.name for platform in platforms}]
-        gpus += tuple(load_platform(path.parent, task, True, kernels) for path in kept)
+        loaded = [load_platform(path.parent, task, True, kernels) for path in kept]
+        gpus += tuple(sorted(loaded, key=lambda gpu: gpu.device.captured))
     everyone = list({platform.name: platform for platform in (*gpus, *platforms)}.values())
     on_cpu = {name for name, kernel in kernels.items() if not kernel.on_gpu}
 

@@ -285,7 +285,7 @@ def fastest(rungs: pd.DataFrame) -> pd.DataFrame:
 
 
 def reasons(rungs: pd.DataFrame) -> pd.DataFrame:
-    """Why the fastest rung in float is faster than the textbook's kernel, on the GPU that came highest.
+    """Why the fastest rung in float is faster than the textbook's kernel, on the first GPU that has both.
 
     Up to three rows. `cause` is loads (requests per 100 multiply-adds), arithmetic (the share of multiply-adds in %) or
     waits (the share of the ceiling in %); `kernel` has it `before`, the fastest rung, `best`, has it `after`. Waits are
@@ -299,8 +299,8 @@ def reasons(rungs: pd.DataFrame) -> pd.DataFrame:
     own = own[climbed.astype(bool)]
     if own.empty:
         return pd.DataFrame(columns=columns)
+    own = own[own["platform"] == own["platform"].iloc[0]]
     best = own.loc[own["gflops"].idxmax()]
-    own = own[own["platform"] == best["platform"]]
     naive = own[own["kernel"] == "naive"].iloc[0]
     free = own[(own["accesses_per_100"] < FREE) & (own["hardware_wavefronts_per_100"] < FREE) & (own["waves"] >= 1)]
     free = free[free["percent_of_ceiling"].notna() & free["executed_each"].notna()]

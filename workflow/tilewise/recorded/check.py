@@ -1,7 +1,6 @@
 """Checks a run that is kept, or is to be: whether it is whole, of one commit, possible, and free of what is private.
 
-Every check says what it finds in lines that name the place. report/recorded/exceptions.yaml has
-what is known of a recorded run, with the reason; a line there that no check says any longer is a finding, too.
+Every check says what it finds in lines that name the place.
 """
 
 import contextlib
@@ -30,8 +29,6 @@ from tilewise.study.schema import meant, read_yaml
 from tilewise.study.status import Status
 from tilewise.study.sweeps import Target
 
-#: What is known of the recorded runs in its folder, by platform: lines of checks, each with the reason.
-EXCEPTIONS = "exceptions.yaml"
 #: Files that only a run has for which they were named as targets, and those that recording adds.
 ON_REQUEST = ("counters.csv",)
 BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, cards.FILE, samples.DIGEST, samples.ARCHIVE)
@@ -45,14 +42,13 @@ MACHINE = re.compile(r"machine \d+")
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check says; `why` is the reason if it is known."""
+    """What a check says."""
 
     check: str
     says: str
-    why: str = ""
 
     def __str__(self) -> str:
-        return f"{'known' if self.why else 'refused'}: {self.check}: {self.says}{f' ({self.why})' if self.why else ''}"
+        return f"refused: {self.check}: {self.says}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +74,10 @@ class Kept:
 def check(folder: Path) -> list[Finding]:
     """What there is to say about a run in a folder such as report/recorded/nvidia-h200; nothing if all is right.
 
-    What EXCEPTIONS next to the folder knows has a reason. Raises UserError if the folder is no run.
+    Raises UserError if the folder is no run.
     """
     refuse_no_run(folder)
-    beside = folder.parent / EXCEPTIONS
-    exceptions = (read_yaml(beside) or {}) if beside.is_file() else {}
-    known = {each["says"]: each["why"] for each in exceptions.get(folder.name, ())}
-    found = [replace(each, why=known.pop(each.says, "")) for each in _findings(folder)]
-    return found + [Finding("exceptions", f"{EXCEPTIONS}: nothing says any longer: {says}") for says in known]
+    return list(_findings(folder))
 
 
 def _findings(folder: Path) -> Iterator[Finding]:

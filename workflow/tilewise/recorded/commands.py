@@ -109,10 +109,8 @@ def _checked(folders: Iterable[Path]) -> tuple[list[str], int]:
     lines, status = [], 0
     for folder in folders:
         found = check.check(folder.resolve())
-        refused = [each for each in found if not each.why]
-        lines += [f"{folder}: {'refused' if refused else 'right, but for what is known' if found else 'right'}"]
-        lines += [f"  {each}" for each in found]
-        status |= bool(refused)
+        lines += [f"{folder}: {'refused' if found else 'right'}", *(f"  {each}" for each in found)]
+        status |= bool(found)
     return lines, int(status)
 
 

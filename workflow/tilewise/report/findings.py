@@ -18,7 +18,10 @@ def origin(evidence: Evidence) -> str:
         lines.append("**No GPU times.** This machine has no GPU, and the repository does not hold a recorded run.")
     elif here:
         source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
-        lines.append(f"**The GPU times on this page were not measured on this machine**, which has no GPU: {source}.")
+        said = "**The GPU times on this page were not measured on this machine**, which has no GPU:"
+        where = "[Where the numbers come from](tables.html#Where-the-numbers-come-from)"
+        several = any(len(_cards(gpu)) > 1 for gpu in evidence.gpus)
+        lines.append(f"{said} they were recorded on {source}." + f" {where} lists what each card measured." * several)
     for platform in evidence.platforms:
         if platform.has_gpu:
             lines.append(f"**Measured on {plain(platform.label)}**, {_when(platform)}, by this run.")
@@ -34,14 +37,15 @@ def _when(platform):
     return platform.device.captured.replace("T", " ")[:16] + " UTC"
 
 
+def _cards(gpu):
+    return {uuid for uuid in gpu.measurements["gpu_uuid"].dropna() if uuid}
+
+
 def _recorded(gpu):
     commits = dict.fromkeys(f"`{state.partition(' ')[0][:10]}`" for state in gpu.commits)
-    name, cards = plain(gpu.device.gpu["name"]), {uuid for uuid in gpu.measurements["gpu_uuid"].dropna() if uuid}
+    name, cards = plain(gpu.device.gpu["name"]), _cards(gpu)
     where = f"{number_of(len(cards), 'card')} of the model {name}" if len(cards) > 1 else f"an {name}"
-    said = f"they were recorded on {where} at {_when(gpu)} (`{gpu.name}`, commit {' and '.join(commits)})"
-    if len(cards) > 1:
-        said += "; [Where the numbers come from](tables.html#Where-the-numbers-come-from) lists what each card measured"
-    return said
+    return f"{where} at {_when(gpu)} (`{gpu.name}`, commit {' and '.join(commits)})"
 
 
 def _with_block(row):
@@ -50,27 +54,33 @@ def _with_block(row):
 
 
 def step(evidence: Evidence, rungs: pd.DataFrame, this: pd.Series) -> list[tuple[str, str]]:
-    """What arithmetic allows a rung, what it reaches beside the fastest rung before and the library, and what it waits
-    for: (term, words in Markdown), as far as it is known."""
-    gpu = next(gpu for gpu in evidence.gpus if gpu.name == this["platform"])
-    own = rungs[(rungs["platform"] == gpu.name) & (rungs["dtype"] == this["dtype"])].set_index("kernel", drop=False)
-    found = [("On", plain(evidence.labels[gpu.name]))] if len(evidence.gpus) > 1 else []
+    """What arithmetic allows a rung, what it reaches and what it waits for, as far as it is known.
+
+    The items are (term, words in Markdown).
+    """
+    found = [("On", plain(evidence.names[this["platform"]]))] if len(evidence.gpus) > 1 else []
     if this["gflops"] <= 1.02 * this["bound_gflops"]:
         words = f"{rounded(this['bound_gflops'] / 1000)}\u00a0TFLOP/s, limited by {this['bound_by']}"
         gain = f": {times(this['bound_gain'])} the limit of `{this['before']}`" if pd.notna(this["bound_gain"]) else ""
         found.append(("Arithmetic allows", words + gain))
-    words = f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
-    if this["before"] and this["as_fast"]:
-        words += f", as fast as `{this['before']}`: their runs overlap"
-    elif this["before"]:
-        words += f", {times(this['gain'])} the rate of {_with_block(own.loc[this['before']])}"
-    if pd.notna(this["percent_of_anchor"]):
-        words += f", {percent(this['percent_of_anchor'])} of {VENDOR.library}"
-    found.append(("Measured", words))
+    found.append(("Measured", reached(rungs, this)))
     if pd.notna(this["top_wait_each"]):
         each = rounded(this["top_wait_each"])
         found.append(("Top stall, counted by ncu", f"warps wait {this['top_wait']}: {each} per issued instruction"))
     return found
+
+
+def reached(rungs: pd.DataFrame, this: pd.Series) -> str:
+    """What a rung reaches, beside the fastest rung before it and the library, in Markdown."""
+    words = f"**{rounded(this['gflops'] / 1000)}\u00a0TFLOP/s**"
+    if this["before"] and this["as_fast"]:
+        words += f", as fast as `{this['before']}`: their runs overlap"
+    elif this["before"]:
+        same = rungs[(rungs["platform"] == this["platform"]) & (rungs["dtype"] == this["dtype"])]
+        words += f", {times(this['gain'])} the rate of {_with_block(same[same['kernel'] == this['before']].iloc[-1])}"
+    if pd.notna(this["percent_of_anchor"]):
+        words += f", {percent(this['percent_of_anchor'])} of {VENDOR.library}"
+    return words
 
 
 #: Less of a time than this is not worth a remark, when it is the machine's.

@@ -53,9 +53,14 @@ def panels(count: int, width: float = 7.6, height: float = 3.4, columns: int = 2
 
 
 def titles(figure: Any, axes: Any, words: Sequence[str], platforms: Sequence[str], evidence: Evidence) -> None:
-    """Title each panel with its platform, if there are any, and its words; a platform of all panels is named once."""
-    labels = [evidence.labels[platform] for platform in platforms] or [""] * len(axes)
-    if len(axes) > 1 and len(set(labels)) == 1 and labels[0]:
+    """Title each panel with its platform, if there are any, and its words; a platform of all panels is named once.
+
+    Where only recorded platforms are shown, and several, their names do without the date.
+    """
+    shown, recorded = set(platforms), {gpu.name for gpu in evidence.gpus if gpu.recorded}
+    known = evidence.names if len(shown) > 1 and shown <= recorded else evidence.labels
+    labels = [known[platform] for platform in platforms] or [""] * len(axes)
+    if len(axes) > 1 and len(shown) == 1:
         figure.suptitle(labels[0], fontsize="medium")
         labels = [""] * len(axes)
     narrow = len({axis.get_subplotspec().colspan.start for axis in axes}) > 1

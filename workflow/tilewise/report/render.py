@@ -194,17 +194,18 @@ class Page:
     def rung(
         self, name: str, idea: str = "", title: str = "", task: str = climb.CLIMB, caller: Callable | None = None
     ) -> Markup:
-        """A rung, if it was timed: on each GPU what it gains and what a section says; in float with its picture.
+        """A rung, if it was timed: what it gains on each GPU, and what a section says; in float with its picture.
 
-        The block that calls this gets the row of the rung, that of the fastest rung before, and the machine.
+        The block that calls this gets the row of the rung on the first GPU, that of the fastest rung before, and the
+        machine.
         """
         self._told.add(name)
         rungs = self.rungs(task)
         own = rungs[rungs["kernel"] == name]
         if own.empty or caller is None:
             return Markup("")
-        said = (self._step(row, rungs) + _one_line(self._about(row, rungs, caller)) for row in _rows(own))
-        text = "\n\n".join(said)
+        first, *others = _rows(own)
+        text = self._steps(first, others, rungs) + _one_line(self._about(first, rungs, caller))
         if task != climb.CLIMB:
             return Markup(f"### `{name}`\n\n{text}\n\n")
         kernel = self.evidence.kernels[name]
@@ -213,9 +214,11 @@ class Page:
             f"### {notes.plain(heading.replace(' x ', ' × '))}\n\n{self._tiles(own.iloc[0], idea, title)}\n\n{text}\n\n"
         )
 
-    def _step(self, row: pd.Series, rungs: pd.DataFrame) -> str:
-        """What arithmetic allows a rung, what it reaches, and what it waits for, as a list of HTML."""
+    def _steps(self, row: pd.Series, others: Iterable[pd.Series], rungs: pd.DataFrame) -> str:
+        """What arithmetic allows a rung, what it reaches and waits for, and what it reaches elsewhere, in HTML."""
         steps = findings.step(self.evidence, rungs, row)
+        names = self.evidence.names
+        steps += [(f"On the {names[other['platform']]}", findings.reached(rungs, other)) for other in others]
         said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
         return f"{pieces().step(said)}\n\n"
 

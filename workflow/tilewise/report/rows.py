@@ -104,7 +104,7 @@ def climb(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Of the largest square products in float, each kernel that is faster than all before it in the registry's order,
     then the fastest that makes floats of short numbers; `idea` has the kernel in words, `library` its rate."""
     rows = largest_square(rows[(rows["dtype"] == "float") & rows["gflops"].notna()], evidence)
-    rows = in_order(rows, evidence).sort_values(["platform", "short", "kernel"], kind="stable")
+    rows = in_order(rows, evidence).sort_values(["short", "kernel"], kind="stable")
     own = rows[~rows["anchor"]]
     rates = own.groupby(["platform", "short"])["gflops"]
     kept = own[own["gflops"] == rates.transform("max").where(own["short"], rates.cummax())]
