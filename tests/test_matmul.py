@@ -111,7 +111,7 @@ def test_what_was_recorded_is_never_slower_than_the_library(kernels):
 
 
 def test_an_unknown_gpu_takes_the_first_recorded_run():
-    assert recorded_times("nvidia-x1").equals(recorded_times("nvidia-h200"))
+    assert recorded_times("nvidia-x1").equals(recorded_times("nvidia-h100-80gb-hbm3"))
 
 
 def test_without_a_recorded_run_the_message_says_so(tmp_path):
