@@ -67,6 +67,11 @@ class Platform:
         return f"{name}, recorded {self.device.captured[:10]}" if self.recorded else name
 
     @property
+    def own_cards(self) -> set[str]:
+        """The UUIDs of the cards that measured its points."""
+        return {uuid for uuid in self.measurements["gpu_uuid"].dropna() if uuid}
+
+    @property
     def commits(self) -> dict[str, list[str]]:
         """The tasks that were measured with each state of the sources, which is a commit and what differed from it.
 

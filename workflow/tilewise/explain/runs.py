@@ -168,7 +168,7 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
         "GPU": "none: CUDA kernels ran on the CPU emulator and were not timed",
     }
     if gpu:
-        peak = gpu["peak_gflops"] or {}
+        peak, cards = gpu["peak_gflops"] or {}, len(platform.own_cards)
         facts |= {
             "GPU": f"{gpu['name']}, {gpu['sms']} SMs, compute capability {gpu['compute_capability']}",
             "clocks": f"SM {gpu['sm_clock_mhz']} MHz, memory {gpu['memory_clock_mhz']} MHz",
@@ -177,7 +177,7 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "peak at that clock": ", ".join(f"{name} {value / 1000:.1f} TFLOP/s" for name, value in peak.items()),
             "driver": str(gpu["driver"]),
             "power limit": f"{gpu['power_limit_w']:.0f} W" if gpu.get("power_limit_w") else "unknown",
-            "GPU's UUID": _uuid(platform),
+            "GPU's UUID": f"{cards} cards, see What each card measured" if cards > 1 else gpu.get("uuid", "unknown"),
         }
         if "busy" in gpu:  # a run from before says nothing
             facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
@@ -203,13 +203,6 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
     if platform.tuner_commits:
         facts["commit of the tuner's variants"] = "; ".join(platform.tuner_commits)
     return facts
-
-
-def _uuid(platform: Platform) -> str:
-    cards = {uuid for uuid in platform.measurements["gpu_uuid"].dropna() if uuid}
-    if len(cards) > 1:
-        return f"{len(cards)} cards, see What each card measured"
-    return platform.device.gpu.get("uuid", "unknown")
 
 
 def _some(tasks: Sequence[str]) -> str:

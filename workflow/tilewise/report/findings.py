@@ -4,6 +4,7 @@ import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain import runs
+from tilewise.explain.climb import same_ladder
 from tilewise.explain.digits import rounded
 from tilewise.report.notes import plain
 from tilewise.report.sections import number_of, percent, times
@@ -20,7 +21,7 @@ def origin(evidence: Evidence) -> str:
         source = " and ".join(_recorded(gpu) for gpu in evidence.gpus)
         said = "**The GPU times on this page were not measured on this machine**, which has no GPU:"
         where = "[Where the numbers come from](tables.html#Where-the-numbers-come-from)"
-        several = any(len(_cards(gpu)) > 1 for gpu in evidence.gpus)
+        several = any(len(gpu.own_cards) > 1 for gpu in evidence.gpus)
         lines.append(f"{said} they were recorded on {source}." + f" {where} lists what each card measured." * several)
     for platform in evidence.platforms:
         if platform.has_gpu:
@@ -37,14 +38,10 @@ def _when(platform):
     return platform.device.captured.replace("T", " ")[:16] + " UTC"
 
 
-def _cards(gpu):
-    return {uuid for uuid in gpu.measurements["gpu_uuid"].dropna() if uuid}
-
-
 def _recorded(gpu):
     commits = dict.fromkeys(f"`{state.partition(' ')[0][:10]}`" for state in gpu.commits)
-    name, cards = plain(gpu.device.gpu["name"]), _cards(gpu)
-    where = f"{number_of(len(cards), 'card')} of the model {name}" if len(cards) > 1 else f"an {name}"
+    name, cards = plain(gpu.device.gpu["name"]), len(gpu.own_cards)
+    where = f"{number_of(cards, 'card')} of the model {name}" if cards > 1 else f"an {name}"
     return f"{where} at {_when(gpu)} (`{gpu.name}`, commit {' and '.join(commits)})"
 
 
@@ -76,8 +73,8 @@ def reached(rungs: pd.DataFrame, this: pd.Series) -> str:
     if this["before"] and this["as_fast"]:
         words += f", as fast as `{this['before']}`: their runs overlap"
     elif this["before"]:
-        same = rungs[(rungs["platform"] == this["platform"]) & (rungs["dtype"] == this["dtype"])]
-        words += f", {times(this['gain'])} the rate of {_with_block(same[same['kernel'] == this['before']].iloc[-1])}"
+        own = same_ladder(rungs, this).set_index("kernel", drop=False)
+        words += f", {times(this['gain'])} the rate of {_with_block(own.loc[this['before']])}"
     if pd.notna(this["percent_of_anchor"]):
         words += f", {percent(this['percent_of_anchor'])} of {VENDOR.library}"
     return words

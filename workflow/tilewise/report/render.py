@@ -310,7 +310,7 @@ class Page:
     def _about(self, row: pd.Series, rungs: pd.DataFrame, caller: Callable) -> str:
         """What a section says of a rung on one platform."""
         gpu = next(each for each in self.evidence.gpus if each.name == row["platform"])
-        same = rungs[(rungs["platform"] == row["platform"]) & (rungs["dtype"] == row["dtype"])]
+        same = climb.same_ladder(rungs, row)
         last = same[same["kernel"] == row["before"]]
         machine = Machine(self.evidence, gpu, same)
         return caller(Row(row), Row(last.iloc[0] if len(last) else pd.Series()), machine)
