@@ -1,6 +1,7 @@
 """What docs/ladder.md and the heads of the ladder's kernels say of measurements agrees with the recorded run."""
 
 import dataclasses
+import functools
 import os
 import re
 import subprocess
@@ -9,8 +10,9 @@ import sys
 import pandas as pd
 import pytest
 
-from tilewise import ROOT
-from tilewise.explain import climb, ladder
+from tilewise import RECORDED, ROOT
+from tilewise.evidence import load_evidence
+from tilewise.explain import by_size, climb, ladder
 
 DOCS = "docs/ladder.md"
 #: The heads quote experiments on several cards: so much they may differ from the recorded run.
@@ -32,6 +34,7 @@ def rungs(evidence):
 
 F = "ladder_float"
 BF16, FLOATS = {"task": "ladder_short", "dtype": "bfloat16"}, {"task": "float_accuracy"}
+DOUBLES = {"task": "double_accuracy"}
 
 
 class Recorded:
@@ -75,6 +78,16 @@ class Recorded:
         rows = rows[(rows["kernel"] == kernel) & (rows["n"] == n) & (rows["p"] == n) & (rows["m"] == n)]
         return 2e-9 * n**3 / rows["time_ms"]
 
+    def per_joule(self, kernel):
+        """GFLOP of a joule in double."""
+        rows = self.evidence.facts["energy"]
+        return rows[(rows["kernel"] == kernel) & (rows["dtype"] == "double")]["gflop_per_joule"].iloc[0]
+
+    def batched(self, dtype):
+        """The best share of the library's rate at 8 products of 1024."""
+        rows = by_size.batches(self.evidence)
+        return rows[(rows["batch"] == 8) & (rows["dtype"] == dtype) & ~rows["anchor"]]["percent_of_anchor"].max() / 100
+
     def error(self, kernel, p=8192, operands="mixed"):
         """The error in the Frobenius norm over SGEMM's."""
         rows = self.evidence.facts["accuracy"]
@@ -85,6 +98,17 @@ class Recorded:
 
 def _of_library(kernel, *shape, library="cublas", **where):
     return lambda r: r.rate(kernel, *shape, **where) / r.rate(library, *shape, **where)
+
+
+def _from_bytes(n):
+    """DGEMM's rate; that of double_from_int8 with 15 moduli, and its share of DGEMM's, by norms and accurately."""
+    found = [lambda r: r.rate("cublas", n, **DOUBLES)]
+    for accurate in (0, 1):
+        where = {"moduli": 15, "accurate": accurate} | DOUBLES
+        own = functools.partial(lambda where, r: r.rate("double_from_int8", n, **where), where)
+        share = functools.partial(lambda own, r: own(r) / r.rate("cublas", n, **DOUBLES), own)
+        found += [own, share]
+    return found
 
 
 #: Statements of docs/ladder.md as they stand there; each number in braces is what its function makes of the record.
@@ -174,6 +198,37 @@ STATED = {
     ],
     "It is {4.4} times as fast as SGEMM there": [_of_library("float_from_half", **FLOATS)],
     "its error is {35} times SGEMM's": [lambda r: r.error("three_tf32")],
+    "it reaches {0.83} of `float_from_half`'s rate at 8192³, {0.89} at 4096³, {0.79} at 1100³ and {0.74} at 1024³": [
+        _of_library("float_always", n, library="float_from_half", **FLOATS) for n in (8192, 4096, 1100, 1024)
+    ],
+    "at 8192³ the clock falls from {1.98} to {1.49} GHz": [
+        lambda r: r.evidence.gpus[0].device.gpu["sm_clock_mhz"] / 1000,
+        lambda r: r.ghz("wgmma_int8", task="ladder_int8"),
+    ],
+    "| 1024 | {48.0} | {19.0}: {0.40} | {16.1}: {0.34} |": _from_bytes(1024),
+    "| 1100 | {39.3} | {16.0}: {0.41} | {14.0}: {0.36} |": _from_bytes(1100),
+    "| 4096 | {56.0} | {64.4}: {1.15} | {58.9}: {1.05} |": _from_bytes(4096),
+    "| 8192 | {58.0} | {74.2}: {1.28} | {69.2}: {1.19} |": _from_bytes(8192),
+    "13 moduli reach {78.6}, 14 reach {73.8}, 16 reach {65.1}, 17 reach {62.2} and 18 reach {59.6}": [
+        lambda r, moduli=moduli: r.rate("double_from_int8", moduli=moduli, accurate=1, **DOUBLES)
+        for moduli in (13, 14, 16, 17, 18)
+    ],
+    "norm is {3.0}e-15 there (DGEMM: {4.1}e-15)": [
+        lambda r: r.row("double_from_int8", moduli=15, **DOUBLES)["relative_error"] * 1e15,
+        lambda r: r.row("cublas", **DOUBLES)["relative_error"] * 1e15,
+    ],
+    "A joule yields {98} GFLOP, and {79} in DGEMM": [
+        lambda r: r.per_joule("double_from_int8"),
+        lambda r: r.per_joule("cublas"),
+    ],
+    "with 55 bits it reaches {13.3}, {30.3} and {27.8} TFLOP/s at 1024³, 4096³ and 8192³": [
+        lambda r, n=n: r.rate("cublas_emulated", n, **DOUBLES) for n in (1024, 4096, 8192)
+    ],
+    "`batched_ring` reaches {1.07} of cuBLAS's strided batched call at 8 × 1024³ in float, and `batched_wgmma` {0.976} "
+    "in bfloat16": [
+        lambda r: r.batched("float"),
+        lambda r: r.batched("bfloat16"),
+    ],
 }
 #: Statements of heads: kernel -> as above.
 HEAD = {
@@ -227,6 +282,28 @@ HEAD = {
         "{192}, {0.77}": ["mma_sync", 1024],
     },
 }
+#: The recorded runs by the heads of their columns in the table of causes.
+RUNS = {"H200": "nvidia-h200", "H100": "nvidia-h100-80gb-hbm3"}
+#: What the table's lines are about: the products of a line, as it begins, and whether a row is one of them.
+CAUSES = {
+    "bfloat16 and int8, 16³ to 768³ and 512 × 128 × 512": lambda r: (
+        r.dtype in ("bfloat16", "int8") and r.n == r.m <= 768 and r.p <= r.n and r.n % 16 == 0
+    ),
+    "half, up to 1024³": lambda r: r.dtype == "half" and r.n <= 1024,
+    "n odd: float to 2047³, double to 1025³, TF32 to 1023³, bfloat16 to 509³": lambda r: r.n % 2 == 1,
+    "double, 64³ to 768³": lambda r: r.dtype == "double" and r.n % 2 == 0 and r.n <= 768,
+    "float, 256³ to 512³ and 512 × 128 × 512": lambda r: (
+        r.dtype == "float" and r.n == r.m <= 512 and r.p <= r.n and r.n % 2 == 0
+    ),
+    "float and bfloat16, C of 128 × 128 and 512 × 512, long sums": lambda r: r.n == r.m <= 512 and r.p > r.n,
+    "TF32, 128³ to 8192³": lambda r: r.dtype == "tf32" and r.n % 2 == 0,
+    "bfloat16, half and double, 1536³": lambda r: r.dtype in ("bfloat16", "half", "double") and r.n == r.m == 1536,
+    "int8, 4096³": lambda r: r.dtype == "int8" and r.n == 4096,
+    "bfloat16, 16384 × 2048 × 512": lambda r: r.dtype == "bfloat16" and (r.n, r.p, r.m) == (16384, 2048, 512),
+    "float, 2048 × 512 × 2048 and 2048 × 8192 × 2048": lambda r: r.dtype == "float" and r.n == r.m == 2048 != r.p,
+    "float and bfloat16, C of 64 rows or columns": lambda r: min(r.n, r.m) == 64 < max(r.n, r.m),
+}
+UNEXPLAINED = "Not explained: double at 2048³ on the H100 (0.94)."
 
 
 def _text(path):
@@ -242,7 +319,7 @@ def test_the_tables_of_the_ladders_page_are_those_of_the_recorded_run(evidence):
     """`python -m tilewise.explain.ladder` after a run was recorded."""
     text = ladder.FILE.read_text()
     assert ladder.with_tables(text, evidence) == text
-    assert text.count("<!-- rates: ") == 6 and text.count("<!-- errors: ") == 1
+    assert text.count("<!-- rates: ") == 7 and text.count("<!-- errors: ") == 1
 
 
 def test_the_tables_are_the_same_on_every_processor():
@@ -296,3 +373,35 @@ def test_the_head_of_a_kernel_states_what_was_recorded(kernel, statement, eviden
     for number, digits in _numbers(statement):
         found = rate if number > 5 else share
         assert abs(found - number) <= max(HEADS * number, 0.5001 * 10**-digits), f"{rate:.1f} TFLOP/s, {share:.2f}"
+
+
+@pytest.fixture(scope="module")
+def slow():
+    """The share of the library's rate that the best own kernel reaches: (H200 or H100, row of the table of causes) ->
+    shares below 0.95; those of no row are of \"\"."""
+    found = {}
+    for name, run in RUNS.items():
+        rows = by_size.at_every_size(load_evidence([RECORDED / run], recorded=RECORDED / run))
+        for row in rows[rows["percent_of_anchor"] < 95].itertuples():
+            [cause, *more] = [products for products, holds in CAUSES.items() if holds(row)] or [""]
+            assert not more, row
+            found.setdefault((name, cause), []).append(row.percent_of_anchor / 100)
+    return found
+
+
+def test_every_product_at_which_the_library_is_faster_has_its_cause_and_its_share(slow):
+    lines = [re.split(r" ?\| ?", line) for line in ladder.FILE.read_text().splitlines() if line.startswith("|")]
+    stated = {line[1]: line[2:4] for line in lines}
+    for products in CAUSES:
+        cells = []
+        for name in RUNS:
+            shares = sorted({f"{share:.2f}" for share in slow.get((name, products), [])})
+            cells.append(" to ".join(dict.fromkeys([shares[0], shares[-1]])) if shares else "")
+        assert stated.get(products) == cells, products
+
+
+def test_what_has_no_cause_is_said(slow):
+    assert UNEXPLAINED in _text(ladder.FILE)
+    assert {key: [f"{share:.2f}" for share in shares] for key, shares in slow.items() if not key[1]} == {
+        ("H100", ""): ["0.94"]
+    }
