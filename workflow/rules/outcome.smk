@@ -2,6 +2,7 @@
 rule outcome:
     input:
         page="results/report.html",
+        shown=SHOWN,
         measured=expand("results/{platform}/measurements.csv", platform=study.platforms),
     output:
         "results/outcome.txt",
@@ -14,13 +15,30 @@ rule outcome:
         "../scripts/outcome.py"
 
 
+# The same for a task by its name.
+rule outcome_of_task:
+    input:
+        tables=expand("results/{platform}/tables/{{task}}.csv", platform=study.platforms),
+        figures=expand("results/{platform}/figures/{{task}}.svg", platform=study.platforms),
+    output:
+        "results/outcomes/{task}.txt",
+    wildcard_constraints:
+        task="|".join([*study.tasks, *study.tunings]),
+    log:
+        "logs/outcome/{task}.log",
+    localrule: True
+    params:
+        task=lambda wildcards: wildcards.task,
+        strict=config.get("strict", False),
+    script:
+        "../scripts/outcome.py"
+
+
 # Describes the run and the files that it made, for archives: results/ is then an RO-Crate.
 rule crate:
     input:
         pages=expand("results/{page}.html", page=sections.PAGES),
-        tables=expand(
-            "results/{platform}/tables/{name}.csv", platform=study.platforms, name=[*study.tasks, *tables.OVERVIEW]
-        ),
+        shown=SHOWN,
         measured=expand("results/{platform}/measurements.csv", platform=study.platforms),
         workflow=of_project("workflow/Snakefile"),
     output:

@@ -35,6 +35,12 @@ with exiting():
         reserved={*tables.OVERVIEW, *specs.SPECS["study"]},
     )
 
+# All tables and figures of the platforms: those of their tasks, and those over all of them.
+SHOWN = expand(
+    "results/{platform}/tables/{name}.csv", platform=study.platforms, name=[*study.tasks, *tables.OVERVIEW]
+) + expand(
+    "results/{platform}/figures/{name}.svg", platform=study.platforms, name=[*study.tasks, *specs.SPECS["study"]]
+)
 config["tasks"] = study.config["tasks"]
 conditions, resources = Conditions(study), JobResources(study)
 
@@ -42,6 +48,8 @@ if workflow.exec_mode == ExecMode.DEFAULT:  # not a job under Slurm, whose progr
     progress.EXPECTED |= resources.expected()
     if study.remark:
         print(study.remark, file=sys.stderr)
+    outcome.TASKS |= config["tasks"]
+    outcome.TARGETS.append(lambda: workflow.dag_settings.targets if workflow.dag_settings else ())  # known after rules
     outcome.ON_PURPOSE |= {os.path.relpath(kernel.path) for kernel in study.kernels.values() if kernel.faulty}
 
 

@@ -1,8 +1,7 @@
-from tilewise.evidence import kept_files
 from tilewise.study import durations
 
 # Tuning: not part of `all`. `snakemake --cores all tune` builds every variant of the kernels' spaces, finds the best, and
-# writes them as data; `tilewise tuned` brings the choices into the registry.
+# writes them as data; `tilewise tuned` brings the choices into the registry. report.smk draws them.
 for task in study.tunings:
 
     rule:
@@ -28,26 +27,3 @@ for task in study.tunings:
             journal=f"results/{{platform}}/journal/{task}.jsonl",
         script:
             "../scripts/tune.py"
-
-    rule:
-        name:
-            task
-        input:
-            devices=expand("results/{platform}/device.json", platform=study.platforms),
-            configs=ancient(expand("results/{platform}/config.json", platform=study.platforms)),
-            variants=expand("results/{platform}/tune/{kernel}.csv", platform=study.platforms, kernel=study.tuned[task]),
-            kept=kept_files(),
-        output:
-            tables=expand("results/{platform}/tables/{task}.csv", platform=study.platforms, task=task),
-            figures=report(
-                expand("results/{platform}/figures/{task}.svg", platform=study.platforms, task=task),
-                caption="../../report/captions/tuning.rst",
-                category="Tuning",
-            ),
-        log:
-            f"logs/show/{task}.log",
-        localrule: True
-        params:
-            task=task,
-        script:
-            "../scripts/show_task.py"

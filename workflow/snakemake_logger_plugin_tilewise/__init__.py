@@ -62,7 +62,7 @@ class LogHandler(LogHandlerBase):
             self.screen.start()
         elif event == LogEvent.JOB_INFO:
             self.started = True
-            jobs[record.jobid] = progress.Job(record.rule_name, record.wildcards)
+            jobs[record.jobid] = progress.Job(record.rule_name, record.wildcards, record.input, record.output)
         elif event == LogEvent.JOB_FINISHED and record.job_id in jobs:
             self.run.finished.append(job := jobs.pop(record.job_id))
             self.failed.pop(record.job_id, None)
@@ -100,7 +100,9 @@ class LogHandler(LogHandlerBase):
         if self.run.counts and not self.started:  # refused at its start, which is said on its own
             return []
         platforms = dict.fromkeys(platform for _, platform, _ in progress.EXPECTED if platform)
-        return outcome.words(f"done in {self._clock()}" if self.run.counts else "nothing to be done", platforms)
+        end = f"done in {self._clock()}" if self.run.counts else "nothing to be done"
+        targets = {target for targets in outcome.TARGETS for target in targets()}
+        return outcome.words(end, platforms, targets, self.run.made())
 
     def _say(self, text: str) -> None:
         if text and not stopping.asked():

@@ -4,14 +4,21 @@ These are `params`: when one changes, Snakemake runs the rule again.
 """
 
 import dataclasses
+import functools
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from tilewise import ROOT
 from tilewise.explain import counters
 from tilewise.files import digest
 from tilewise.measure import job
 from tilewise.rules import Study
 from tilewise.study.points import Point
+
+#: The suffixes of the project's files that hold text; compiled modules and packed samples are no condition of anything.
+_TEXT = {".py", ".yaml", ".csv", ".json", ".md", ".j2", ".css", ".js"}
 
 
 class Conditions:
@@ -43,6 +50,29 @@ class Conditions:
         entries += [[kernel.name, kernel.reads_c, kernel.workspaces, kernel.launches] for kernel in kernels]
         keys = ("seed", "shapes", "timing", "tuning", "verification", "emulator")
         return digest([its, entries, [self.study.config[key] for key in keys]])
+
+    def of_drawing(self, wildcards: Any) -> str:
+        """A task's table and figure: its entry, the limit of noise, and what draws them."""
+        config = self.study.config
+        return digest([config["tasks"][wildcards.task], config["timing"]["max_noise_percent"], drawn_with()])
+
+    def of_overview(self, wildcards: Any) -> str:
+        """The tables and figures over all tasks: what draws them. The resolved config is an input."""
+        return drawn_with()
+
+    def of_page(self, wildcards: Any) -> str:
+        """The pages: the same with their sections, template and style, and the variants that were tuned."""
+        return digest([drawn_with(), _contents("report/sections", "report/template"), self._variants()])
+
+    def of_config(self, wildcards: Any) -> str:
+        """The resolved config of a platform."""
+        return digest(self.study.resolved(wildcards))
+
+    def _variants(self) -> str:
+        """All tables of variants. As inputs of the pages they would make a report tune again after an edit of a
+        kernel."""
+        tables = (path for name in self.study.platforms for path in Path(f"results/{name}/tune").glob("*.csv"))
+        return digest([[str(path), path.read_text(errors="replace")] for path in sorted(tables)])
 
     def _target(self, name: str, wildcards: Any) -> Any:
         """What the registry says about compiling a kernel for a platform, and about why it cannot run there."""
@@ -97,3 +127,21 @@ class Conditions:
             + [dataclasses.replace(launch, note="") for launch in kernel.launches]
             for kernel in kernels
         ]
+
+
+@functools.cache
+def drawn_with() -> str:
+    """A digest of the project's own files that tables and figures are made from: code, registry, published and recorded
+    results, and claims."""
+    folders = "workflow/tilewise", "workflow/schemas", "report/published", "report/recorded", "report/claims.yaml"
+    return _contents(*folders, "kernels/registry.yaml", "kernels/tuned.yaml")
+
+
+def _contents(*names: str) -> str:
+    """A digest of files of the project, and of those of its folders, by their names and contents."""
+    found = hashlib.sha256()
+    for place in (ROOT / name for name in names):
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.is_file() and path.suffix in _TEXT:
+                found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()

@@ -256,14 +256,6 @@ def data_sheets() -> pd.DataFrame:
     return columns.read(PUBLISHED / "data_sheets.csv", "published")
 
 
-def kept_files() -> list[str]:
-    """What the report needs in addition to this run's results: published and recorded files, and the claims."""
-    recorded = [
-        path for name in ("*.csv", "facts/*.csv", "tune/*.csv", "*.json") for path in RECORDED.glob(f"*/{name}")
-    ]
-    return sorted(os.path.relpath(path) for path in (*PUBLISHED.glob("*.csv"), *recorded, CLAIMS))
-
-
 def refuse_no_run(folder: Path) -> None:
     """Raise UserError if a folder is no run."""
     if not (folder / "device.json").is_file():
@@ -273,47 +265,54 @@ def refuse_no_run(folder: Path) -> None:
 
 
 def load_platform(
-    folder: Path | str, task: str | None = None, recorded: bool = False, kernels: Mapping[str, Kernel] | None = None
+    folder: Path | str,
+    task: str | None = None,
+    recorded: bool = False,
+    kernels: Mapping[str, Kernel] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Platform:
-    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
+    """The platform in a folder such as results/nvidia-h200, with all that was measured, or with one task alone.
+
+    `config` is the resolved config of the run, by default that of the folder's config.json. With a `task`, the tables
+    of the platform as a whole are empty: they may belong to another run.
+    """
     folder, parameters = Path(folder), registry.parameters(registry.load() if kernels is None else kernels)
-    if recorded and task:  # it has its tasks in one file
-        platform = load_platform(folder, None, True, kernels)
-        measured, facts = _of_tasks(platform.measurements, [task]), _facts_of_tasks(platform.facts, [task])
-        cards = _of_tasks(platform.cards, [task])
-        return dataclasses.replace(platform, measurements=measured, facts=facts, cards=cards)
     file = folder / "device.json"
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
-    # A task shows its own results, even if the results of the other tasks are missing.
-    source = folder / (f"tasks/{task}.csv" if task else "measurements.csv")
+    # A task shows its own results, even if the results of the other tasks are missing; a recorded run has one file.
+    source = folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv")
     read = functools.partial(columns.read, parameters=parameters, partly=recorded)
     measured = read(source, "measurements")
     device = read_device(file)
     # Not all files that exist: an earlier config may have had other tasks. A run that was recorded without its config
     # is one of the study's.
     resolved = folder / "config.json"
-    config = read_yaml(ROOT / "config" / "config.yaml") if recorded and not resolved.exists() else read_json(resolved)
+    if config is None:
+        study = recorded and not resolved.exists()
+        config = read_yaml(ROOT / "config" / "config.yaml") if study else read_json(resolved)
     try:
         methods = {name: entry.get("method", "sweep") for name, entry in config["tasks"].items()}
     except (LookupError, AttributeError):
         raise UserError(f"{resolved}: this is not a config of tasks; {remedy(resolved)}") from None
     methods = {name: method for name, method in methods.items() if task in (None, name)}
     facts = {name: _facts_of_method(folder, name, methods, read) for name in FACTS}
-    tried = _variants(folder, read)
-    facts["tune"] = tried[tried["task"] == task] if task else tried
-    # A task shows nothing of the platform as a whole, of which it would read what happens to be there already.
+    tuned = task is None or methods.get(task) == "tune"
+    facts["tune"] = _variants(folder, read) if tuned else columns.empty("tune", parameters)
+    if task:
+        facts["tune"] = _of_tasks(facts["tune"], [task])
     whole = {name: columns.empty(name, parameters) if task else read(folder / f"{name}.csv", name) for name in WHOLE}
     if not recorded:
         _check_whole(measured, facts["sweep"], source)
+    cards = read(folder / "cards.csv", "cards")
     return Platform(
         name=folder.name,
         device=device,
-        config=config,
-        measurements=measured[measured["task"] == task] if task else measured,
+        config=dict(config),
+        measurements=_of_tasks(measured, [task]) if task else measured,
         facts=facts | whole,
         recorded=recorded,
-        cards=read(folder / "cards.csv", "cards"),
+        cards=_of_tasks(cards, [task]) if task else cards,
     )
 
 
@@ -375,17 +374,18 @@ def load_evidence(
     recorded: Path | str = RECORDED,
     kernels: Mapping[str, Kernel] | None = None,
     beside: bool = False,
+    config: Mapping[str, Any] | None = None,
 ) -> Evidence:
     """Evidence from the folders of this run's platforms (default: all in results/), for one task or for all.
 
     If no platform of the run has a GPU, the recorded platforms supply the times, in the order of their recording, and
     are marked as recorded. `beside` adds those of other names in any case, to compare with. `kernels` is the registry
-    (default: that of the study).
+    (default: that of the study), `config` that of this run (default: the platforms' config.json).
     """
     if folders is None:
         folders = sorted(path.parent for path in RESULTS.glob("*/device.json")) or [RESULTS / "<platform>"]
     kernels = registry.load() if kernels is None else kernels
-    platforms = tuple(load_platform(folder, task, kernels=kernels) for folder in folders)
+    platforms = tuple(load_platform(folder, task, kernels=kernels, config=config) for folder in folders)
     gpus = tuple(platform for platform in platforms if platform.has_gpu)
     if not gpus or beside:
         kept = sorted(Path(recorded).glob("*/device.json"))

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tilewise import ROOT, UserError
-from tilewise.measure.words import gained, is_right, told
+from tilewise.measure.words import gained, is_right, point_words, told
 from tilewise.outcome import BESIDE
 from tilewise.report import notes
 from tilewise.study import registry
@@ -76,20 +76,13 @@ def _task(folder: Path, task: str) -> Entry:
         "finished": True,
         "points": len(rows),
         "statuses": dict(Counter(row["status"] for row in rows)),
-        "not_right": [f"{_point(row)}: {_words(row)}" for row in rows if not is_right(row)],
+        "not_right": [f"{point_words(row)}: {_words(row)}" for row in rows if not is_right(row)],
     }
 
 
 def _rows(table: Path) -> list[dict[str, str]]:
     with table.open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-def _point(row: Mapping[str, str]) -> str:
-    """A row's point in words: kernel, element type, shape, and the parameters, which lie between m and the status."""
-    names = list(row)
-    parameters = names[names.index("m") + 1 : names.index("status")]
-    return " ".join(["{kernel} {dtype} {n}x{p}x{m}".format_map(row), *(f"{x}={row[x]}" for x in parameters if row[x])])
 
 
 def _words(row: Mapping[str, str]) -> str:
@@ -119,7 +112,7 @@ def write_junit(results: Path, path: Path) -> None:
         failures = sum(not is_right(row) for row in rows)
         suite = ElementTree.SubElement(suites, "testsuite", name=name, tests=str(len(rows)), failures=str(failures))
         for number, row in enumerate(rows):
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name=f"{number + 1} {_point(row)}")
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=f"{number + 1} {point_words(row)}")
             if not is_right(row):
                 ElementTree.SubElement(case, "failure", type=row["status"], message=row["message"])
     try:

@@ -5,33 +5,76 @@ import csv
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tilewise import RECORDED, UserError
 from tilewise.files import MESSAGE
-from tilewise.measure.words import is_right
+from tilewise.measure.words import is_right, point_words, told
 from tilewise.recorded import compare
-from tilewise.report import notes
+from tilewise.report import notes, terminal
 
-#: The rule that fails if something is not right, after the page is there.
-RULE = "outcome"
+#: The rules that fail if something is not right, after the page or the task's table is there.
+RULES = ("outcome", "outcome_of_task")
+RESULTS = Path("results")
 #: The other pages of a report, in words.
 BESIDE = ", with tables.html and assignment.html beside it"
 #: What the tracer says of the kernels, and the sources of those that are faulty on purpose, from study.smk.
 TRACE_LOG, ON_PURPOSE = Path("logs/trace.log"), set[str]()
+#: The config's tasks, and functions that return the targets of the command line, from study.smk.
+TASKS, TARGETS = dict[str, Mapping[str, Any]](), list[Callable[[], Collection[str]]]()
+#: The most rows of a task's table, and of its points that are not right, on the terminal.
+ROWS = 10
 
 
-def words(end: str, platforms: Iterable[str], folder: Path = Path("results")) -> Iterator[str]:
-    """The last lines of a run that ended as `end` says."""
-    platforms = list(platforms)
-    yield from filter(None, [wrong(folder / name / "measurements.csv" for name in platforms)])
-    yield from filter(None, (beside_recorded(folder / name) for name in platforms))
-    with contextlib.suppress(OSError, ValueError):  # a damaged file is reported when the page is drawn
-        yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
-    page = folder / "report.html"
-    yield f"{end}; the report is {page.resolve()}{BESIDE}" if page.is_file() else end
+def words(
+    end: str, platforms: Iterable[str], targets: Collection[str], made: Collection[str], folder: Path = RESULTS
+) -> Iterator[str]:
+    """The last lines of a run that ended as `end` says.
+
+    `targets` are those of the command line; `made` are the files that the run made and none of its jobs read. A run
+    without targets, or with `all` or a page among them, is about the report.
+    """
+    folders, page = [folder / name for name in platforms], folder / "report.html"
+    tasks = [task for task in TASKS if task in targets]
+    for task in tasks:
+        yield from task_words(task, TASKS[task], folders, made)
+    if not targets or {"all", "default", str(page)} & set(targets):
+        yield from filter(None, [wrong(each / "measurements.csv" for each in folders)])
+        yield from filter(None, map(beside_recorded, folders))
+        with contextlib.suppress(OSError, ValueError):  # a damaged file is reported when the page is drawn
+            yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
+        yield f"{end}; the report is {page.resolve()}{BESIDE}" if page.is_file() else end
+        return
+    shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
+    yield from (f"wrote {path}" for path in made if Path(path).stem not in tasks)
+    newer = [path for path in {*shown, *made} if page.is_file() and Path(path).stat().st_mtime > page.stat().st_mtime]
+    stale = f"; {page} was made before these results: `make report` brings it up to date"
+    yield end + stale if newer else end
+
+
+def task_words(task: str, entry: Mapping[str, Any], folders: Iterable[Path], made: Collection[str]) -> Iterator[str]:
+    """What a task's target made in the folders of the platforms, or that it was up to date; its table, short; and its
+    points that are not right."""
+    for folder in folders:
+        table, figure = folder / "tables" / f"{task}.csv", folder / "figures" / f"{task}.svg"
+        if not table.is_file():  # the job failed, which is said on its own
+            continue
+        state = "wrote" if {str(table), str(figure)} & set(made) else "is up to date:"
+        yield f"{task}, {entry['title']}, {state} {table} and {figure}"
+        yield from (f"  {line}" for line in terminal.lines(table, entry.get("method", "sweep"), ROWS))
+        rows = [row for row in _rows(folder / "tasks" / f"{task}.csv") if not is_right(row)]
+        yield from (f"not right: {point_words(row)}: {told(row)}" for row in rows[:ROWS])
+        yield from [f"not right: {len(rows) - ROWS} more points of {table}"] if len(rows) > ROWS else []
+
+
+def task_faults(task: str, folders: Iterable[Path], strict: bool) -> Iterator[str]:
+    """Why a task's target fails: a table or figure that could not be made; if `strict`, points that are not right."""
+    for folder in folders:
+        yield from notes.read_files([folder / "tables" / f"{task}.csv", folder / "figures" / f"{task}.svg"])
+        if strict:
+            yield from filter(None, [wrong([folder / "tasks" / f"{task}.csv"])])
 
 
 def beside_recorded(folder: Path) -> str:
@@ -47,17 +90,23 @@ def beside_recorded(folder: Path) -> str:
 def wrong(tables: Iterable[Path]) -> str:
     """A line that counts the points in some tables that are not right, per kernel and status; empty if all are."""
     points, found = 0, Counter[tuple[str, str]]()
-    for path in filter(Path.is_file, tables):
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                points += 1
-                if not is_right(row):
-                    found[row["kernel"], row["status"]] += 1
+    for row in (row for path in tables for row in _rows(path)):
+        points += 1
+        if not is_right(row):
+            found[row["kernel"], row["status"]] += 1
     if not found:
         return ""
     each = ", ".join(f"{kernel} {status} ({count})" for (kernel, status), count in found.most_common(6))
     more = ", …" if len(found) > 6 else ""
     return f"{found.total()} of {points} points are not right: {each}{more}; see What failed and why in the report"
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV as text; none if there is no such file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def faults() -> list[str]:
@@ -72,9 +121,9 @@ def failure(name: str, record: Any, since: float, errors: Iterable[str]) -> tupl
     """Which job failed and why, in the words of Slurm and of its log, or else of Snakemake; and where its logs are.
 
     `record` is Snakemake's JOB_ERROR, `since` when the run began, `errors` what Snakemake said before. Both are empty
-    for the rule that fails at the end: the last words of a run say why.
+    for the rules that fail at the end: the last words of a run say why.
     """
-    if name == RULE:
+    if name.partition(" ")[0] in RULES:
         return "", ""
     slurms = (record.rule_msg or "").partition("\n ")[0]  # sbatch's command follows
     words = filter(None, [slurms, *(cause(Path(path), since) for path in record.log[:1])])

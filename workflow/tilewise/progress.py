@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tilewise.measure.words import gained
@@ -16,12 +16,16 @@ KNOWN = 0.05
 class Job:
     """A job: how many points its journal has gained (`done`), when it did last, and that point in words (`now`).
 
-    `points` is how many it will gain, 0 if that is not known. `waits`: Slurm has not started it.
+    `points` is how many it will gain, 0 if that is not known. `waits`: Slurm has not started it. `inputs` and `outputs`
+    are its files, as Snakemake lists them.
     """
 
     done, grown, now, waits = 0, 0.0, "", False
 
-    def __init__(self, rule: str, wildcards: Mapping[str, str]):
+    def __init__(
+        self, rule: str, wildcards: Mapping[str, str], inputs: Iterable[str] = (), outputs: Iterable[str] = ()
+    ):
+        self.inputs, self.outputs = ([name.partition(" (")[0] for name in files] for files in (inputs, outputs))
         self.rule, platform, task = rule, wildcards.get("platform", ""), wildcards.get("task", "")
         self.task, on = task or rule.removeprefix("measure_"), platform and f"on {platform}"
         self.key, self.name, self.began = (rule, platform, task), " ".join(filter(None, [rule, task, on])), time.time()
@@ -73,6 +77,11 @@ class Run:
             done += job.seconds * job.share(now)
         share = done / (self.seconds() or 1)
         return share, f"{in_words((now - self.began) * (1 - share) / share)} left" if share >= KNOWN else ""
+
+    def made(self) -> list[str]:
+        """The files that its finished jobs made and none of them read; a target without files of its own reads none."""
+        read = {name for job in self.finished if job.outputs for name in job.inputs}
+        return [name for job in self.finished for name in job.outputs if name not in read]
 
     def at_work(self, most: int) -> list[str]:
         """A line per job that runs, first the one whose journal grew last; those beyond `most` are only counted."""

@@ -12,7 +12,6 @@ from typing import Any
 from tilewise import KERNELS, ROOT, UserError
 from tilewise.compile import build
 from tilewise.explain import counters
-from tilewise.files import digest
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.study import registry, slurm, sweeps
@@ -164,6 +163,19 @@ class Study:
 
     # ---- Inputs of rules --------------------------------------------------------------------------------------------
 
+    def files_of_task(self, task: str) -> list[str]:
+        """What a task makes on every platform: its table, its figure, and its facts or its tables of variants."""
+        made = ["tables/{task}.csv", "figures/{task}.svg", *self._facts_of(task)]
+        return [f"results/{name}/{file}".format(task=task) for name in self.platforms for file in made]
+
+    def results_of(self, wildcards: Any) -> list[str]:
+        """What a task's table and figure are drawn from."""
+        task, measured = wildcards.task, [] if wildcards.task in self.tunings else ["tasks/{task}.csv"]
+        return [f"results/{wildcards.platform}/{file}".format(task=task) for file in [*measured, *self._facts_of(task)]]
+
+    def _facts_of(self, task: str) -> list[str]:
+        return [f"tune/{name}.csv" for name in self.tuned[task]] if task in self.tunings else ["facts/{task}.csv"]
+
     def sources_of(self, wildcards: Any) -> list[str]:
         """The files that a task measures with: the sources of its kernels, and those of its method."""
         files = (os.path.relpath(path) for path in self.method(wildcards.task).sources())
@@ -187,12 +199,6 @@ class Study:
         mine = wildcards.get("platform")
         files = [Path(f"results/{name}/counters.csv") for name in ([mine] if mine else self.platforms)]
         return [str(file) for file in files if file.is_file()]
-
-    def variants(self) -> str:
-        """A digest of all tables of variants, if somebody has asked for them. As an input they would make a report tune
-        again whenever something about a kernel has changed."""
-        tables = (path for name in self.platforms for path in Path(f"results/{name}/tune").glob("*.csv"))
-        return digest([[str(path), path.read_text(errors="replace")] for path in sorted(tables)])
 
     def instructions_of(self, wildcards: Any) -> list[str]:
         """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""
@@ -262,7 +268,7 @@ class Study:
         return list(found.values())
 
     def resolved(self, wildcards: Any) -> dict[str, Any]:
-        """The config as a platform's run understands it, without what concerns Slurm or the end: for the report."""
+        """The config of a platform's run, without the settings of Slurm and of the exit status: for the report."""
         config = {name: value for name, value in self.config.items() if name not in ("slurm", "strict")}
         return config | {"platforms": {wildcards.platform: {"backend": self.backend_of(wildcards)}}}
 

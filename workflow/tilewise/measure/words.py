@@ -16,6 +16,14 @@ def is_right(row: Mapping[str, str]) -> bool:
     return row["status"] in RIGHT or row.get("message", "").startswith(BEYOND_BUDGET)
 
 
+def point_words(row: Mapping[str, str]) -> str:
+    """The point of a row of measurements.csv: kernel, element type, shape, and the parameters, whose columns are those
+    between m and the status."""
+    names = list(row)
+    parameters = names[names.index("m") + 1 : names.index("status")]
+    return " ".join(["{kernel} {dtype} {n}x{p}x{m}".format_map(row), *(f"{x}={row[x]}" for x in parameters if row[x])])
+
+
 def told(row: Mapping[str, Any]) -> str:
     """A finished row in a line for a log: status, time, rate, noise, and how near its errors come to their bound."""
     words = [row["status"]]

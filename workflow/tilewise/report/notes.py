@@ -7,7 +7,7 @@ import html
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,7 +64,13 @@ def read(folder: Path | str) -> list[str]:
     """The notes of a finished run in the folder of its results: first those of the page, then those of its files."""
     folder = Path(folder)
     notes = json.loads((folder / FILE).read_text()) if (folder / FILE).is_file() else []
-    for path in sorted([*folder.glob("*/tables/*.csv"), *folder.glob("*/figures/*.svg")]):
+    return [*notes, *read_files(sorted([*folder.glob("*/tables/*.csv"), *folder.glob("*/figures/*.svg")]))]
+
+
+def read_files(paths: Iterable[Path]) -> list[str]:
+    """The notes of those tables (.csv) and figures (.svg) that could not be made."""
+    notes = []
+    for path in paths:
         with path.open(encoding="utf-8") as file:
             head = file.read(4096)
         said = re.match(rf'{COLUMN}\n"?(.*?)"?\n|<svg[^>]* {ATTRIBUTE}="([^"]*)"', head)

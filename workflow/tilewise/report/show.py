@@ -1,27 +1,31 @@
-"""Write the tables and figures of a run as files: one of each per task, and those of the study as a whole."""
+"""Write the tables and figures of a platform as files: those of a task, and those of the study as a whole."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tilewise.evidence import Evidence, load_evidence
 from tilewise.files import processes
 from tilewise.report import figures, tables
+from tilewise.study import registry
 
 
-def show(folder: Path, of_tables: Iterable[str], of_figures: Iterable[str], workers: int) -> None:
-    """Write files of the platform in `folder`, each named after a task or after an entry of OVERVIEW."""
+def task(name: str, folder: Path, config: Mapping[str, Any], table: Path | str, figure: Path | str) -> None:
+    """Write the table (CSV) and the figure (SVG) of a task from its results in `folder` alone.
+
+    Without a GPU, they also have the task's recorded times. `config` is the resolved config of the run.
+    """
+    evidence = load_evidence([folder], name, kernels=registry.load(checked=True), config=config)
+    tables.save(lambda: tables.task(name, evidence), table)
+    figures.save(lambda: figures.task(name, evidence), figure)
+
+
+def overview(folder: Path, paths: Iterable[str], workers: int) -> None:
+    """Write tables (.csv) and figures (.svg) over all tasks of the platform in `folder`, each named as in OVERVIEW."""
     with processes(workers, "drew figures") as pool:
-        for each in [pool.submit(_write, folder, path) for path in (*of_tables, *of_figures)]:
+        for each in [pool.submit(_write, folder, path) for path in paths]:
             each.result()
-
-
-def show_task(task: str, folder: Path) -> None:
-    """Write a task's table and figure from its results alone."""
-    evidence = load_evidence([folder], task)
-    tables.save(lambda: tables.task(task, evidence), folder / f"tables/{task}.csv")
-    figures.save(lambda: figures.task(task, evidence), folder / f"figures/{task}.svg")
 
 
 @functools.cache
@@ -31,10 +35,6 @@ def _loaded(folder: Path) -> Evidence:
 
 
 def _write(folder: Path, path: str) -> None:
-    """Write a table (.csv) or a figure (.svg)."""
     name, evidence = Path(path).stem, _loaded(folder)
     kind: Any = tables if path.endswith(".csv") else figures
-    if name in kind.OVERVIEW:
-        kind.save(lambda: kind.OVERVIEW[name](evidence), path)
-    else:
-        kind.save(lambda: kind.task(name, evidence.of(name)), path)
+    kind.save(lambda: kind.OVERVIEW[name](evidence), path)
