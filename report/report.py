@@ -24,10 +24,11 @@ recorded = None  # the folder of the recorded runs; None: report/recorded
 import pandas as pd
 from IPython.display import HTML, display
 
-from tilewise import RECORDED
+from tilewise import RECORDED, exiting
 from tilewise.report import figures, render, sections, tables
 
-report = render.load(folders, recorded or RECORDED)
+with exiting():
+    report = render.load(folders, recorded or RECORDED)
 evidence = report.evidence
 HTML(f"<style>{render.TEMPLATE.with_name('style.css').read_text()}</style>")
 

@@ -10,7 +10,9 @@ import yaml
 
 from tilewise import ROOT
 from tilewise.__main__ import main
+from tilewise.study.schema import read_yaml
 
+STUDY = read_yaml(ROOT / "config/config.yaml")["tasks"]
 HEAD = {"kernel": "naive", "dtype": "float", "n": 8, "p": 8, "m": 8}
 
 
@@ -41,8 +43,17 @@ def test_a_run_is_told_task_by_task_with_what_is_not_right(results, capsys):
         "  task1a  3 points, finished",
         "            naive float 8x8x8 block_y=4.0: incorrect: 12 elements are <wrong>",
         "  task3   1 points, not finished",
+        f"  left out of this run: {', '.join(name for name in STUDY if name not in ('task1a', 'task3', 'tune'))}",
         "there is no report yet",
     ]
+
+
+def test_a_task_that_the_last_whole_run_left_out_is_not_in_the_report(results, capsys):
+    pd.DataFrame([HEAD | {"status": "ok", "message": ""}]).to_csv(results / "fast/tasks/task4.csv", index=False)
+    main(["status", str(results)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "fast: 1 of 2 tasks are finished"
+    assert "  task4   1 points, finished, not in the report" in lines
 
 
 def test_a_run_without_a_fault_has_the_status_0_and_names_its_report(results, capsys):
@@ -52,7 +63,7 @@ def test_a_run_without_a_fault_has_the_status_0_and_names_its_report(results, ca
     assert main(["status", str(results), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["report"] == str(results / "report.html") and found["lacks"] == ["a sentence cannot be made: no rows"]
-    assert found["platforms"]["fast"]["task1a"] == {"finished": False, "points": 0, "not_right": []}
+    assert found["platforms"]["fast"]["task1a"] == {"finished": False, "points": 0, "not_right": [], "left_out": False}
 
 
 def test_junit_has_a_case_per_point(results, tmp_path, capsys):

@@ -7,7 +7,6 @@ does not measure times.
 
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -346,8 +345,10 @@ def _check_whole(measured: pd.DataFrame, sweeps: pd.DataFrame, source: Path) -> 
     rows = measured["task"].value_counts()
     for task, points in zip(sweeps["task"], sweeps["points"]):
         if rows.get(task, 0) != points:
-            found = rows.get(task, 0)
-            raise UserError(f"{source}: it has {found} rows of {task}, which measured {points}; {remedy(source)}")
+            raise UserError(
+                f"{source}: it has {rows.get(task, 0)} rows of {task}, which has measured {points} since then; make it "
+                "again: `make report`, or the command of your last whole run"
+            )
 
 
 def _variants(folder: Path, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:

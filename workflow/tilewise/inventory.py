@@ -1,7 +1,6 @@
 """What a study has, and how far its results are: the commands `tilewise list` and `tilewise status`."""
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tilewise import ROOT, UserError
+from tilewise.files import read_json
 from tilewise.measure.words import gained, is_right, point_words, told
 from tilewise.outcome import BESIDE
 from tilewise.report import notes
@@ -58,12 +58,14 @@ def status(results: Path) -> dict[str, Any]:
 
 
 def _platform(folder: Path) -> dict[str, Entry]:
-    """The tasks of a platform by name, those that nobody has begun too."""
-    config = folder / "config.json"
-    resolved = json.loads(config.read_text()) if config.is_file() else read_yaml(ROOT / "config/config.yaml")
-    tasks = {name: (_task(folder, name), entry.get("method")) for name, entry in resolved["tasks"].items()}
+    """The tasks of a platform by name: those of its last whole run, or of the study if there was none, and those that
+    this run left out."""
+    config, study = folder / "config.json", read_yaml(ROOT / "config/config.yaml")["tasks"]
+    tasks = read_json(config)["tasks"] if config.is_file() else study
+    found = {name: _task(folder, name) | {"left_out": name not in tasks} for name in {**tasks, **study}}
+    tunings = {name for name, entry in {**tasks, **study}.items() if entry.get("method") == "tune"}
     # Tuning is no part of a run; its points show that somebody has tuned.
-    return {name: task for name, (task, method) in tasks.items() if task["points"] or method != "tune"}
+    return {name: task for name, task in found.items() if task["points"] or name not in tunings}
 
 
 def _task(folder: Path, task: str) -> Entry:
@@ -92,12 +94,17 @@ def _words(row: Mapping[str, str]) -> str:
 def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """What `status` found, a line per task."""
     for platform, tasks in found["platforms"].items():
-        width = max(map(len, tasks))
-        yield f"{platform}: {sum(task['finished'] for task in tasks.values())} of {len(tasks)} tasks are finished"
-        for name, task in tasks.items():
+        asked = [task for task in tasks.values() if not task["left_out"]]
+        yield f"{platform}: {sum(task['finished'] for task in asked)} of {len(asked)} tasks are finished"
+        begun = {name: task for name, task in tasks.items() if not task["left_out"] or task["finished"] or task["points"]}
+        width = max(map(len, begun), default=0)
+        for name, task in begun.items():
             points = [f"{task['points']} points"] if task["points"] else []
-            yield f"  {name:{width}}  {', '.join([*points, 'finished' if task['finished'] else 'not finished'])}"
+            states = ["finished" if task["finished"] else "not finished", *["not in the report"] * task["left_out"]]
+            yield f"  {name:{width}}  {', '.join([*points, *states])}"
             yield from (f"  {'':{width}}    {line}" for line in task["not_right"])
+        if left := [name for name in tasks if name not in begun]:
+            yield f"  left out of this run: {', '.join(left)}"
     yield from (f"the report lacks a piece: {note}" for note in found["lacks"])
     yield f"the report is {found['report']}{BESIDE}" if found["report"] else "there is no report yet"
 
