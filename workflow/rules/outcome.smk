@@ -51,3 +51,9 @@ rule crate:
         platforms=list(study.platforms),
     script:
         "../scripts/crate.py"
+
+
+# A page by its name, as in `snakemake results/report.html`, is kept if it lacks a piece, but the run fails.
+onsuccess:
+    with exiting():
+        outcome.refuse_incomplete(workflow.dag_settings.targets)

@@ -101,6 +101,8 @@ class LogHandler(LogHandlerBase):
             return []
         platforms = dict.fromkeys(platform for _, platform, _ in progress.EXPECTED if platform)
         end = f"done in {self._clock()}" if self.run.counts else "nothing to be done"
+        if self.failed:  # the job that fails at the end, for what these words name
+            end = f"ended after {self._clock()} with exit status 1"
         targets = {target for targets in outcome.TARGETS for target in targets()}
         return outcome.words(end, platforms, targets, self.run.made())
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from tilewise import ROOT, UserError
 from tilewise.files import read_json
-from tilewise.measure.words import gained, is_right, point_words, told
+from tilewise.measure.words import cause_words, gained, is_right, point_words
 from tilewise.outcome import BESIDE
 from tilewise.report import notes
 from tilewise.study import registry
@@ -78,7 +78,7 @@ def _task(folder: Path, task: str) -> Entry:
         "finished": True,
         "points": len(rows),
         "statuses": dict(Counter(row["status"] for row in rows)),
-        "not_right": [f"{point_words(row)}: {_words(row)}" for row in rows if not is_right(row)],
+        "not_right": [f"{point_words(row)}: {cause_words(row)}" for row in rows if not is_right(row)],
     }
 
 
@@ -87,23 +87,20 @@ def _rows(table: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _words(row: Mapping[str, str]) -> str:
-    return told({"status": row["status"], "message": row["message"]})
-
-
 def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """What `status` found, a line per task."""
     for platform, tasks in found["platforms"].items():
         asked = [task for task in tasks.values() if not task["left_out"]]
         yield f"{platform}: {sum(task['finished'] for task in asked)} of {len(asked)} tasks are finished"
-        begun = {name: task for name, task in tasks.items() if not task["left_out"] or task["finished"] or task["points"]}
+        left = [name for name, task in tasks.items() if task["left_out"] and not (task["finished"] or task["points"])]
+        begun = {name: task for name, task in tasks.items() if name not in left}
         width = max(map(len, begun), default=0)
         for name, task in begun.items():
             points = [f"{task['points']} points"] if task["points"] else []
             states = ["finished" if task["finished"] else "not finished", *["not in the report"] * task["left_out"]]
             yield f"  {name:{width}}  {', '.join([*points, *states])}"
             yield from (f"  {'':{width}}    {line}" for line in task["not_right"])
-        if left := [name for name in tasks if name not in begun]:
+        if left:
             yield f"  left out of this run: {', '.join(left)}"
     yield from (f"the report lacks a piece: {note}" for note in found["lacks"])
     yield f"the report is {found['report']}{BESIDE}" if found["report"] else "there is no report yet"

@@ -11,9 +11,9 @@ from typing import Any
 
 from tilewise import RECORDED, UserError
 from tilewise.files import MESSAGE
-from tilewise.measure.words import is_right, point_words, told
+from tilewise.measure.words import cause_words, is_right, point_words
 from tilewise.recorded import compare
-from tilewise.report import notes, terminal
+from tilewise.report import notes, sections, terminal
 
 #: The rules that fail if something is not right, after the page or the task's table is there.
 RULES = ("outcome", "outcome_of_task")
@@ -29,18 +29,18 @@ ROWS = 10
 
 
 def words(
-    end: str, platforms: Iterable[str], targets: Collection[str], made: Collection[str], folder: Path = RESULTS
+    end: str, platforms: Iterable[str], targets: Collection[str], made: Mapping[str, bool], folder: Path = RESULTS
 ) -> Iterator[str]:
     """The last lines of a run that ended as `end` says.
 
-    `targets` are those of the command line; `made` are the files that the run made and none of its jobs read. A run
-    without targets, or with `all` or a page among them, is about the report.
+    `targets` are those of the command line; `made` are the files that the run made, each with whether another of its
+    jobs read it. A run without targets, or with `all` or a page among them, is about the report.
     """
     folders, page = [folder / name for name in platforms], folder / "report.html"
     tasks = [task for task in TASKS if task in targets]
     for task in tasks:
         yield from task_words(task, TASKS[task], folders, made)
-    if not targets or {"all", "default", str(page)} & set(targets):
+    if not targets or {"all", "default", *_pages(folder)} & set(targets):
         yield from filter(None, [wrong(each / "measurements.csv" for each in folders)])
         yield from filter(None, map(beside_recorded, folders))
         with contextlib.suppress(OSError, ValueError):  # a damaged file is reported when the page is drawn
@@ -48,25 +48,31 @@ def words(
         yield f"{end}; the report is {page.resolve()}{BESIDE}" if page.is_file() else end
         return
     shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
-    yield from (f"wrote {path}" for path in made if Path(path).stem not in tasks)
+    yield from (f"wrote {path}" for path, read in made.items() if not read and Path(path).stem not in tasks)
     newer = [path for path in {*shown, *made} if page.is_file() and Path(path).stat().st_mtime > page.stat().st_mtime]
     stale = f"; {page} was made before these results: `make report` brings it up to date"
     yield end + stale if newer else end
 
 
+def _pages(folder: Path) -> set[str]:
+    return {str(folder / f"{name}.html") for name in sections.PAGES}
+
+
 def task_words(task: str, entry: Mapping[str, Any], folders: Iterable[Path], made: Collection[str]) -> Iterator[str]:
-    """What a task's target made in the folders of the platforms, or that it was up to date; its table, short; and its
-    points that are not right."""
+    """Lines about a task: its points by status, its files in the folders of the platforms and whether they are among
+    those `made` by the run, the first rows of its table, and its points that are not right."""
     for folder in folders:
         table, figure = folder / "tables" / f"{task}.csv", folder / "figures" / f"{task}.svg"
         if not table.is_file():  # the job failed, which is said on its own
             continue
+        rows = _rows(folder / "tasks" / f"{task}.csv")
+        points = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
         state = "wrote" if {str(table), str(figure)} & set(made) else "is up to date:"
-        yield f"{task}, {entry['title']}, {state} {table} and {figure}"
+        yield f"{task}, {entry['title']}{f' ({points})' if points else ''}, {state} {table} and {figure}"
         yield from (f"  {line}" for line in terminal.lines(table, entry.get("method", "sweep"), ROWS))
-        rows = [row for row in _rows(folder / "tasks" / f"{task}.csv") if not is_right(row)]
-        yield from (f"not right: {point_words(row)}: {told(row)}" for row in rows[:ROWS])
-        yield from [f"not right: {len(rows) - ROWS} more points of {table}"] if len(rows) > ROWS else []
+        wrong = [f"not right: {point_words(row)}: {cause_words(row)}" for row in rows if not is_right(row)]
+        yield from wrong[:ROWS]
+        yield from [f"not right: {len(wrong) - ROWS} more points of {table}"] if len(wrong) > ROWS else []
 
 
 def task_faults(task: str, folders: Iterable[Path], strict: bool) -> Iterator[str]:
@@ -75,6 +81,12 @@ def task_faults(task: str, folders: Iterable[Path], strict: bool) -> Iterator[st
         yield from notes.read_files([folder / "tables" / f"{task}.csv", folder / "figures" / f"{task}.svg"])
         if strict:
             yield from filter(None, [wrong([folder / "tasks" / f"{task}.csv"])])
+
+
+def refuse_incomplete(targets: Collection[str], folder: Path = RESULTS) -> None:
+    """Raise UserError if a page among the targets lacks a piece; the last words of the run name it."""
+    if _pages(folder) & set(targets) and notes.read(folder):
+        raise UserError("the report lacks a piece, so the exit status is 1")
 
 
 def beside_recorded(folder: Path) -> str:

@@ -78,10 +78,13 @@ class Run:
         share = done / (self.seconds() or 1)
         return share, f"{in_words((now - self.began) * (1 - share) / share)} left" if share >= KNOWN else ""
 
-    def made(self) -> list[str]:
-        """The files that its finished jobs made and none of them read; a target without files of its own reads none."""
+    def made(self) -> dict[str, bool]:
+        """The files that its finished jobs made, each with whether one of them read it.
+
+        A target that makes no file reads none.
+        """
         read = {name for job in self.finished if job.outputs for name in job.inputs}
-        return [name for job in self.finished for name in job.outputs if name not in read]
+        return {name: name in read for job in self.finished for name in job.outputs}
 
     def at_work(self, most: int) -> list[str]:
         """A line per job that runs, first the one whose journal grew last; those beyond `most` are only counted."""

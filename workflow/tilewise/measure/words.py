@@ -24,6 +24,11 @@ def point_words(row: Mapping[str, str]) -> str:
     return " ".join(["{kernel} {dtype} {n}x{p}x{m}".format_map(row), *(f"{x}={row[x]}" for x in parameters if row[x])])
 
 
+def cause_words(row: Mapping[str, str]) -> str:
+    """Why a row of measurements.csv is not right: its status and its message in one line."""
+    return told({"status": row["status"], "message": row["message"]})
+
+
 def told(row: Mapping[str, Any]) -> str:
     """A finished row in a line for a log: status, time, rate, noise, and how near its errors come to their bound."""
     words = [row["status"]]
