@@ -174,7 +174,7 @@ def test_make_help_lists_every_target(tmp_path):
     assert sorted(line.split()[0] for line in listed.splitlines()) == sorted(targets)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_recipe_for_nodes_without_a_network_works_as_written(tmp_path):
     """The commands of docs/cluster.md, without the GPU's packages, in an environment that has pip as venv brings it."""
     recipe = re.search(
@@ -197,7 +197,7 @@ def test_the_recipe_for_nodes_without_a_network_works_as_written(tmp_path):
     assert said.startswith("tilewise ")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("version", ["23.2.1", "26.3"])
 def test_pip_resolves_the_gpu_packages_at_once(tmp_path, record_property, version):
     """By an old and a new pip. Only metadata is fetched: the sizes of the files are asked for, and nothing is kept."""
