@@ -274,13 +274,6 @@ def test_what_lies_behind_plus_minus_is_rounded_up(percent, words):
     assert digits.plus_minus(percent) == f"± {words} %"
 
 
-def test_prose_has_one_way_to_round():
-    """Numbers of the prose go through `rounded`; a format of its own would be a second way."""
-    source = (ROOT / "workflow/tilewise/report/findings.py").read_text()
-    formats = re.findall(r"\{[^{}]+:,?\.\d[gfe%]?\}", source)
-    assert formats == []
-
-
 def test_sentences_are_filled_in_or_left_out(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     ratio = "gpu.time(task='integers', kernel='naive') / gpu.time(task='integers', kernel='tiled')"
