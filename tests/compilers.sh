@@ -47,7 +47,8 @@ microscope=(constructs people scopes declarations structs vocabulary memory_rule
 tests=(tests/compile/test_compilers "${microscope[@]/#/tests/microscope/test_}")
 status=0
 for compiler in "${@:?name a compiler, such as g++-11}"; do
-  echo "== $($compiler --version | head -n 1) =="
+  version=$($compiler --version)
+  echo "== ${version%%$'\n'*} =="
   CXX=$compiler python -m pytest "${tests[@]/%/.py}" -k "not nvrtc" --durations 3 || status=$?
 done
 exit "$status"
