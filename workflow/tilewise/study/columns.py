@@ -44,7 +44,7 @@ _DERIVED = _columns(_DATA["derived"])
 COLUMNS = _columns(_DATA["columns"]) | _DERIVED
 #: The columns of each file under results/<platform>/ and report/; `*` stands for the parameters.
 FILES = {file: facts["columns"].replace("?", "").split() for file, facts in _DATA["files"].items()}
-#: Columns that joined after runs had been recorded, by file.
+#: Columns added after some runs were recorded, by file.
 LATER = {
     file: frozenset(name[:-1] for name in facts["columns"].split() if name.endswith("?"))
     for file, facts in _DATA["files"].items()
@@ -55,7 +55,7 @@ FAULTS = tuple(dict.fromkeys(kind.column for kind in FaultKind if not kind.is_re
 SHAPE = ["n", "p", "m"]
 #: The columns that name a measured point, in addition to its parameters.
 POINT = ("task", "kernel", "dtype", *SHAPE, "block_x", "block_y")
-#: The columns without which nobody knows what a row is about.
+#: Columns that identify a row.
 NAMING = frozenset("platform task kernel dtype n p m status quantity element_bytes instance source".split())
 #: The files that describe a platform or, if they are counts, do not depend on one.
 WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cache_lines")
