@@ -4,13 +4,13 @@ CORES ?= all
 VENV := .venv
 BIN := $(VENV)/bin
 # Tools run as `python -m`: the first line of a script cannot name a Python in every folder.
-# Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too, with PYTEST= .
-PYTEST ?= -m "not slow"
+# Tests marked slow run whole studies through Slurm and wait for minutes; CI runs them too.
+PYTEST ?= -m "not slow and not exhaustive"
 # The GPU packages are large; they are installed if there is a GPU to use them.
 EXTRAS := $(if $(shell command -v nvidia-smi),-gpu)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help quick report test lint clean lock
+.PHONY: help quick report test test-all lint clean lock
 
 # $(call step,what,command): a line with how long it took, and a dot every ten seconds; what the command prints is shown if
 # it fails. pip's warnings, such as those of an index that is not there, are no failures.
@@ -30,8 +30,11 @@ report: $(VENV)/run$(EXTRAS) ## run the whole study of this machine and write re
 quick: $(VENV)/run$(EXTRAS) ## run a short study of this machine and write results/report.html and the pages beside it
 	@exec python -m snakemake --cores $(CORES) --configfile config/quick.yaml -- all
 
-test: $(VENV)/test$(EXTRAS) ## run the tests; with PYTEST= also those that take minutes
+test: $(VENV)/test$(EXTRAS) ## run the tests
 	@python -m pytest $(PYTEST)
+
+test-all: $(VENV)/test$(EXTRAS) ## run also the tests that take minutes or need a network
+	@python -m pytest
 
 lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,ruff check,python -m ruff check .)
@@ -48,7 +51,7 @@ clean: ## remove the results, the logs and what Snakemake keeps; not .venv
 	rm -rf results logs .snakemake
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 lock: ## choose the newest versions and write requirements/; needs uv (pip install uv)
 	uv lock --quiet --upgrade

@@ -71,7 +71,7 @@ report.rungs()[["kernel", "gflops", "gain", "percent_of_anchor", "percent_of_cei
 # %% [markdown]
 # ## Single numbers
 #
-# Sections ask a machine for numbers by functions, and so can you. `docs/columns.md` lists all columns.
+# Sections ask a machine for numbers by functions, and so can you. `python -m tilewise.study.columns` lists all columns.
 
 # %%
 for gpu in report.gpus():

@@ -1,4 +1,4 @@
-"""Damage has a name: every file that is read, damaged in every way, gives one message that names it and the remedy."""
+"""Each damaged input file yields one error message naming the file and the fix."""
 
 import json
 import os

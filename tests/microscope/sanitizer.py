@@ -1,7 +1,7 @@
 """What the microscope and compute-sanitizer say of the small kernels in this folder, side by side.
 
-report/recorded/sanitizer.csv has a row per kernel and tool; docs/sanitizer.md is made of it. `python sanitizer.py`
-brings the microscope's rows up to date, `python sanitizer.py --gpu` those of compute-sanitizer's tools.
+report/recorded/sanitizer.csv has a row per kernel and tool. `python sanitizer.py` brings the microscope's rows up to
+date, `python sanitizer.py --gpu` those of compute-sanitizer's tools; `python sanitizer.py --show` prints a comparison.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA, PAGE = ROOT / "report/recorded/sanitizer.csv", ROOT / "docs/sanitizer.md"
+DATA = ROOT / "report/recorded/sanitizer.csv"
 #: Who judges a kernel.
 JUDGES = MICROSCOPE, *TOOLS = "microscope", "memcheck", "racecheck", "synccheck", "initcheck"
 TIMEOUT_S = 30
@@ -124,7 +124,7 @@ def is_accused(tools: dict[str, dict[str, str]]) -> bool:
 
 
 def page() -> str:
-    """The text of docs/sanitizer.md."""
+    """The comparison, in Markdown."""
     everything = by_kernel()
     both = {key: tools for key, tools in everything.items() if {*TOOLS} <= {*tools}}
     faulty = {key: tools for key, tools in both.items() if not key[1].startswith("clean")}
@@ -141,8 +141,6 @@ def page() -> str:
     false = sum(tools[MICROSCOPE]["verdict"] != CLEAN for tools in clean.values())
     lines = [
         "# The microscope and compute-sanitizer",
-        "",
-        "<!-- Made by tests/microscope/sanitizer.py of report/recorded/sanitizer.csv; do not edit. -->",
         "",
         f"The small kernels of `tests/microscope`, {len(clean)} clean and {len(faulty)} with one mistake each, ran on",
         "an H200 under the four tools of compute-sanitizer, compiled by the same NVRTC, at the same sizes. They are",
@@ -256,11 +254,14 @@ def of_tools() -> Iterator[tuple[str, ...]]:
 
 
 def main() -> None:
-    """Bring one part of the table up to date, and the page that is made of the table."""
+    """Bring one part of the table up to date, or print a comparison of the tools."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--gpu", action="store_true", help="the four tools' part, on this GPU; else the microscope's")
     parser.add_argument("--launch", type=Path, metavar="FILE", help="what --gpu runs under a tool")
+    parser.add_argument("--show", action="store_true", help="print the comparison in Markdown")
     asked = parser.parse_args()
+    if asked.show:
+        return print(page(), end="")
     if asked.launch:
         return launch(asked.launch)
     before = rows()
@@ -272,7 +273,6 @@ def main() -> None:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()
         table.writerows(found[key] for key in keys if key in found)
-    PAGE.write_text(page())
 
 
 if __name__ == "__main__":

@@ -158,7 +158,58 @@ def assert_whole(page):
         assert not unknown, unknown[0]
 
 
+def some(full=(), quick=()):
+    """The study of some tasks at its own shapes, and of others at those of the quick study."""
+    study = synthetic.config()
+    study["tasks"] = {name: FULL["tasks"][name] for name in full} | {name: QUICK["tasks"][name] for name in quick}
+    study["shapes"] = FULL["shapes"] | (QUICK["shapes"] if quick else {})
+    return study
+
+
+#: Evidence of each kind that `test_any_evidence_has_a_page_without_a_note` draws, in four pages.
+CHOSEN = {
+    "failures on the emulator": (
+        some(quick=("task1a", "task4")),
+        ["emulator"],
+        [],
+        _statuses_at_random,
+        _rows_missing,
+        True,
+    ),
+    "ties on a GPU without a peak": (
+        some(full=("task2a", "ladder_float")),
+        ["nvidia-t4"],
+        ["nvidia-h200"],
+        _ties,
+        _kernels_missing,
+        False,
+    ),
+    "random rates on two machines": (
+        some(full=("bandwidth", "ladder_short", "energy")),
+        ["nvidia-a100", "emulator"],
+        ["nvidia-rtx-4090", "nvidia-t4"],
+        _rates_at_random,
+        _sizes_missing,
+        True,
+    ),
+    "three runs of a GPU": (
+        some(full=("task3",), quick=("sizes", "launch_limits")),
+        ["nvidia-h200"],
+        ["nvidia-a100"],
+        _three_runs,
+        _as_it_is,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_chosen_evidence_has_a_page_without_a_note(tmp_path, case):
+    assert_page_is_whole(tmp_path, *CHOSEN[case], seed=1)
+
+
 # Shrinking a page takes minutes; the seed that is printed makes the same one again.
+@pytest.mark.exhaustive
 @settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     study=studies(),
@@ -169,10 +220,15 @@ def assert_whole(page):
     traced=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_evidence_of_every_kind_has_a_page_without_a_note(
-    tmp_path_factory, study, here, recorded, how, lost, traced, seed
-):
-    folder, generator = tmp_path_factory.mktemp("any"), np.random.default_rng(seed)
+def test_any_evidence_has_a_page_without_a_note(tmp_path_factory, study, here, recorded, how, lost, traced, seed):
+    folder = tmp_path_factory.mktemp("any")
+    assert_page_is_whole(folder, study, here, recorded, how, lost, traced, seed)
+    shutil.rmtree(folder)
+
+
+def assert_page_is_whole(folder, study, here, recorded, how, lost, traced, seed):
+    """Write these runs, change them, and check the page that compares them."""
+    generator = np.random.default_rng(seed)
     for name in here:
         backend = "emulator" if name == "emulator" else "gpu"
         synthetic.write(folder / "results" / name, backend, study, traced, **GPUS.get(name, {}))
@@ -182,7 +238,6 @@ def test_evidence_of_every_kind_has_a_page_without_a_note(
         change(folder / "recorded" / name, generator, how, lost)
         damage(folder / "recorded" / name, generator)
     assert_whole(render.load([folder / "results" / name for name in here], folder / "recorded"))
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +250,7 @@ def real_runs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["ladder-h100", "quick-h200"])
+@pytest.mark.parametrize("name", ["ladder-h100", pytest.param("quick-h200", marks=pytest.mark.exhaustive)])
 def test_a_real_run_may_be_the_recorded_one(real_runs, tmp_path, name):
     here = synthetic.write(tmp_path / "emulator", "emulator", QUICK, with_traffic=True)
     assert_whole(render.load([here], real_runs / name / "results"))
@@ -207,18 +262,16 @@ def test_a_real_quick_run_has_a_page_of_its_own(real_runs, tmp_path):
 
 @pytest.fixture
 def small(tmp_path):
-    """A function that renders the page of a study of two tasks; returns its notes and the page."""
+    """A function that loads the page of a study of three tasks, which it may change."""
     study = synthetic.config()
     study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
     study["tasks"]["mine"] = dict(study["tasks"]["task2a"])
 
-    def rendered(**changes):
+    def loaded(**changes):
         study["tasks"]["mine"] |= changes
-        folder = synthetic.write(tmp_path / "results/gpu", study=study)
-        found = render.render(tmp_path / "results/report.html", [folder], recorded=tmp_path / "none")
-        return found, pages(tmp_path / "results/report.html")
+        return render.load([synthetic.write(tmp_path / "results/gpu", study=study)], tmp_path / "none")
 
-    return rendered
+    return loaded
 
 
 def _fail(*_, **__):
@@ -226,28 +279,40 @@ def _fail(*_, **__):
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "piece"),
+    ("module", "name", "piece", "section", "beside"),
     [
-        (rows, "in_order", "Figure: Speed-up over the best naive kernel, float"),
-        (runs, "verification", "Table: Verified points"),
-        (scatter, "clocks", "Text: clocks"),
+        (
+            rows,
+            "in_order",
+            "Figure: Speed-up over the best naive kernel, float",
+            "tables/09-side-by-side.md",
+            "Best choices.",
+        ),
+        (runs, "verification", "Table: Verified points", "tables/17-appendix.md", "Provenance."),
+        (scatter, "clocks", "Text: clocks", "tables/17-appendix.md", "Provenance."),
     ],
 )
-def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(small, tmp_path, monkeypatch, module, name, piece):
+def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
+    small, monkeypatch, module, name, piece, section, beside
+):
     monkeypatch.setattr(module, name, _fail)
-    found, page = small()
+    text = small().section(section)
+    found = notes.found(text)
     assert f"{piece} cannot be made: LookupError: <no> way" in found
     assert all(note.endswith("LookupError: <no> way") for note in found), "and what needs it"
-    assert notes.read(tmp_path / "results") == found == list(dict.fromkeys(notes.found(page)))
-    assert "<b>Best tiles, float.</b>" in page and "<b>Provenance.</b>" in page
+    assert f"<b>{beside}</b>" in text
 
 
-def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, monkeypatch):
+def test_a_claim_that_cannot_be_made_leaves_a_note_in_its_row(small, tmp_path, monkeypatch):
     entries = claims.load()
     entries[3]["quantity"] = "time(kernle='naive')"
     entries[4]["quantity"] = "'words'"
     monkeypatch.setattr(claims, "load", lambda: entries)
-    found, page = small()
+    small()
+    output = tmp_path / "results/report.html"
+    found = render.render(output, [tmp_path / "results/gpu"], recorded=tmp_path / "none")
+    page = pages(output)
+    assert notes.read(tmp_path / "results") == found == list(dict.fromkeys(notes.found(page)))
     assert [note.partition(":")[2].split()[0] for note in found] == [entries[3]["id"], entries[4]["id"]]
     assert "kernle" in found[0] and "ValueError" in found[1]
     assert 'id="claim-' + entries[5]["id"] in page
@@ -290,12 +355,14 @@ NASTY = 'var(--x) `a` *b* _c_ <i>d</i> $e$ [f](#g) </script> & "h" \\ | ~~i~~ &a
 def test_the_text_of_a_user_is_shown_as_it_is(small, tmp_path, monkeypatch):
     kernels = {name: dataclasses.replace(kernel, title=NASTY) for name, kernel in synthetic.KERNELS.items()}
     monkeypatch.setattr(registry, "load", lambda *_, **__: kernels)
-    found, page = small(title=NASTY)
-    assert found == []
+    made = small(title=NASTY)
+    page = made.html("tables")
+    assert notes.found(page) == []
     assert f">{html.escape(NASTY, quote=False)}".replace('"', "&quot;") + "<a class=" in page, "a heading"
     assert f"<b>{markupsafe.escape(NASTY)}.</b>" in page, "a caption"
     assert f">{markupsafe.escape(NASTY)}</a>" in page, "the table of contents"
     assert "<i>d</i>" not in page and 'href="#g"' not in page
+    render.write({tmp_path / "results/tables.html": page}, made.drawings)
     assert "var(--x)" in (tmp_path / "results/figures/mine.svg").read_text()
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from tilewise import RECORDED, ROOT, UserError
+from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import quantities
 from tilewise.report import claims, render
@@ -94,7 +94,6 @@ def test_every_expression_can_be_evaluated(entry, gpu, emulator):
 def test_all_sources_speak():
     assert {entry["source"] for entry in CLAIMS} == set("abcde")
     assert len(CLAIMS) >= 25
-    assert f"verdicts on {len(CLAIMS)} published claims" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from prose import pages, said, section
 from tilewise import ROOT, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import digits, runs
-from tilewise.report import figures, findings, markup, render, sections, tables
+from tilewise.report import figures, findings, markup, notes, render, sections, tables
 
 TABLES = """
 Claims. CPU times. Best blocks, float. Blocks in double. The largest product. Best tiles, float. Best tiles, double.
@@ -274,13 +274,6 @@ def test_what_lies_behind_plus_minus_is_rounded_up(percent, words):
     assert digits.plus_minus(percent) == f"± {words} %"
 
 
-def test_prose_has_one_way_to_round():
-    """Numbers of the prose go through `rounded`; a format of its own would be a second way."""
-    source = (ROOT / "workflow/tilewise/report/findings.py").read_text()
-    formats = re.findall(r"\{[^{}]+:,?\.\d[gfe%]?\}", source)
-    assert formats == []
-
-
 def test_sentences_are_filled_in_or_left_out(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")])
     ratio = "gpu.time(task='integers', kernel='naive') / gpu.time(task='integers', kernel='tiled')"
@@ -295,19 +288,21 @@ def test_a_kernel_of_the_users_own_is_in_the_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic, "KERNELS", kernels)
     study = synthetic.config()
     sweep = {"kernel": ["mine", "cublas"], "dtype": "float", "shapes": "square"}
+    study["tasks"] = {"task2a": study["tasks"]["task2a"]}
     study["tasks"]["my_task"] = {"title": "My own kernel", "sweeps": [sweep | {"kernel": "cublas"}]}
     study["tasks"]["my_task"]["sweeps"].append(sweep | {"kernel": "mine", "tile": [16, 32]})
-    synthetic.write(tmp_path / "gpu", study=study)
-    assert render.render(tmp_path / "report.html", [tmp_path / "gpu"]) == []
-    text = pages(tmp_path / "report.html")
+    page = render.load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none")
+    text = page.html("tables")
+    assert notes.found(text) == []
     assert '<a href="#My-own-kernel">' in text and 'id="My-own-kernel"' in text
-    evidence = load_evidence([tmp_path / "gpu"])
-    assert "mine" in set(tables.ladder(evidence)["kernel"])
+    assert "mine" in set(tables.ladder(page.evidence)["kernel"])
 
 
 def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     """A kernel that leaves elements unwritten has an infinite error; only cuBLAS and the CPU are left to show."""
-    folder = synthetic.write(tmp_path / "gpu")
+    study = synthetic.config()
+    study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a", "ladder_float", "float_accuracy")}
+    folder = synthetic.write(tmp_path / "gpu", study=study)
     rows = pd.read_csv(folder / "measurements.csv")
     own = rows["kernel"].map(lambda name: synthetic.KERNELS[name].launched)
     timed = ["time_ms", "time_min_ms", "time_q1_ms", "time_q3_ms", "noise", "batch_ms", "gflops"]
@@ -315,8 +310,9 @@ def test_a_run_in_which_every_kernel_is_wrong_has_a_report(tmp_path):
     rows.loc[own, "status"] = "incorrect"
     rows.loc[own, "bound_ratio"] = float("inf")
     rows.to_csv(folder / "measurements.csv", index=False)
-    assert render.render(tmp_path / "report.html", [folder]) == []
-    text = pages(tmp_path / "report.html")
+    page = render.load([folder], tmp_path / "none")
+    text = "".join(map(page.section, sections.names_of()))
+    assert notes.found(text) == []
     assert f"{own.sum()} products came out wrong" in text
     assert re.search(r"<td[^>]*>∞[<\n]", text)
 
@@ -342,9 +338,9 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
     (tmp_path / "drawn").mkdir()
     drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"><path id="a" fill="#262626"/><use href="#a"/></svg>'
     (tmp_path / "drawn" / "loop_orders.svg").write_text(drawing)
-    assert render.render(tmp_path / "report.html", [folder], drawn=tmp_path / "drawn") == []
-    page = pages(tmp_path / "report.html")
-    found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', page, re.DOTALL)
+    text = render.load([folder], tmp_path / "none", drawn=tmp_path / "drawn").section("tables/15-cpu.md")
+    assert notes.found(text) == []
+    found = re.search(r'<figure id="figure-loop_orders">.*?</figure>', text, re.DOTALL)
     assert found
     assert '<path id="loop_orders-0" fill="var(--ink)" /><use href="#loop_orders-0" />' in found[0]
     assert "width: 100px" in found[0] and "Rates of the loop orders" in found[0]
@@ -378,7 +374,7 @@ def test_numbers(value, column, words):
 def test_the_report_is_a_notebook_that_runs(tmp_path):
     """Every cell, over a run of a few tasks; it shows every section."""
     study = synthetic.config()
-    study["tasks"] = {name: study["tasks"][name] for name in ("task1a", "task3", "ladder_float")}
+    study["tasks"] = {name: study["tasks"][name] for name in ("task1a", "ladder_float")}
     notebook = jupytext.read(ROOT / "report/report.py")
     assert notebook.cells[0].source.startswith("# ")
     shown = []
@@ -395,8 +391,7 @@ def test_a_study_of_few_tasks(tmp_path):
     """A config without some of the tasks has a report that says so."""
     study = synthetic.config()
     study["tasks"] = {name: study["tasks"][name] for name in ("cpu", "task2a")}
-    synthetic.write(tmp_path / "gpu", study=study)
-    assert render.render(tmp_path / "report.html", [tmp_path / "gpu"]) == []
-    text = pages(tmp_path / "report.html")
+    text = render.load([synthetic.write(tmp_path / "gpu", study=study)], tmp_path / "none").html("tables")
+    assert notes.found(text) == []
     assert "<b>Best tiles, float.</b>" in text and "<b>Tiles per block.</b>" not in text
     assert "The config of this run has no task <code>task3</code>." in text

@@ -59,12 +59,6 @@ def test_the_check_does_not_load_matplotlib():
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 
-def test_lines_are_as_long_as_those_of_the_code():
-    """Markdown and Jinja2 allow a break at every blank."""
-    lines = [(path.name, line) for path in sections.FOLDER.rglob("*.md") for line in path.read_text().splitlines()]
-    assert [(name, line) for name, line in lines if len(line) > 120] == []
-
-
 def test_a_sentence_is_changed_in_one_file(tmp_path, gpu, monkeypatch):
     """A writer edits Markdown; nothing else."""
     folder = tmp_path / "sections"

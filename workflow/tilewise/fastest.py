@@ -1,4 +1,4 @@
-"""Which kernel makes a product the fastest: by what a run recorded, with the parameters that kernels/tuned.yaml has.
+"""Choose the fastest kernel for a product from recorded timings and tuned parameters.
 
 Data in, a point out: nothing here needs a GPU.
 """

@@ -1,4 +1,4 @@
-"""Who makes the GPUs that are measured: what only one vendor's tools can do or say."""
+"""Vendor-specific operations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager

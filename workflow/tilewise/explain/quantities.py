@@ -1,4 +1,4 @@
-"""What claims and sentences read in the measured tables: numbers with the range in which they lie, and choices.
+"""Queries for claims and prose. Results are intervals spanning the repeated runs.
 
 The functions of `Machine` are the one query language, for the expressions of report/claims.yaml and for the sections. A
 measured quantity is an interval, the range of the runs of its points, and arithmetic works on intervals.

@@ -1,4 +1,4 @@
-"""How far the runs of a point and the cards of a model are apart, and at which clocks the chip ran."""
+"""Variation between runs and between cards, and clock frequencies."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How a kernel cuts its product: which part of C a block, a warp and a thread compute, and what they load for it.
+"""Tile sizes: the part of C computed per block, warp and thread, and the operands loaded for it.
 
 Everything follows from the registry's numbers for a point: the launch, what a block covers, and the parameters.
 """

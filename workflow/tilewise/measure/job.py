@@ -1,4 +1,4 @@
-"""A point made concrete for one machine: what to launch, from which build, and what is known of its row before."""
+"""A point bound to a machine: launches, build, and the result columns known before running."""
 
 import dataclasses
 from collections.abc import Mapping

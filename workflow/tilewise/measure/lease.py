@@ -1,4 +1,4 @@
-"""A GPU of one's own: of those of a machine with several, each measuring job takes one that no other job has."""
+"""Give each measuring job exclusive use of one GPU."""
 
 import contextlib
 import os

@@ -57,7 +57,7 @@ def median_run(runs: Sequence[Row]) -> Row:
     """The rows of one point, of several runs, as one: that of the run whose median is the middle one, with what the
     others say of it.
 
-    A run that went wrong takes the place of all others.
+    If any run failed, return the failed run.
     """
     wrong = [row for row in runs if row["status"] != Status.OK]
     timed = sorted((row for row in runs if row.get("time_ms") is not None), key=lambda row: row["time_ms"])

@@ -1,4 +1,4 @@
-"""Where and with what a point is measured, and whether anything else uses the same machine meanwhile."""
+"""Record the machine, software versions and competing load of a measurement."""
 
 import functools
 import os

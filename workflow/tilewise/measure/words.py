@@ -1,4 +1,4 @@
-"""A row in words, and the last one of a journal. It imports nothing heavy: the screen of a run needs it at once."""
+"""Summarise a result row in one line. Imports are light because the progress display loads this at start-up."""
 
 import json
 from collections.abc import Mapping

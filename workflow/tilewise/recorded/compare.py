@@ -161,7 +161,7 @@ def _check_columns(path: Path) -> None:
     if missing := [name for name in wanted if name not in names]:
         raise UserError(
             f"{path}: the column '{missing[0]}' is missing, so another version wrote it, or it is damaged; "
-            "compare files with the columns of docs/columns.md"
+            "`python -m tilewise.study.columns` lists the columns"
         )
 
 

@@ -1,4 +1,4 @@
-"""Notes: what a page says instead of a piece that cannot be made, so that a piece costs only itself.
+"""Placeholders for sentences, figures, tables or claims that fail to render; the rest of the page is unaffected.
 
 A piece is a sentence, a figure, a table or a claim.
 """

@@ -236,7 +236,8 @@ def _wrong(call: nodes.Call, columns: Collection[str], known: Mapping[str, tuple
         if called.attr not in {*QUERIES, "of", "items", "known", "peak"}:
             return f"function '{called.attr}'; {meant(called.attr, QUERIES)}"
         wrong = [each.key for each in call.kwargs if each.key not in columns]
-        return f"column '{wrong[0]}'; {meant(wrong[0], columns, 'docs/columns.md lists all')}" if wrong else ""
+        if wrong:
+            return f"column '{wrong[0]}'; {meant(wrong[0], columns, '`python -m tilewise.study.columns` lists all')}"
     return ""
 
 

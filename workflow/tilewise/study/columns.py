@@ -1,7 +1,7 @@
 """Every column of every file and table, once: columns.yaml has the name, type, unit, heading and meaning of each.
 
-CSVs are written and read by that list, tables take their headings from it, and docs/columns.md is made from it. The
-parameters of the kernels have a column each, named like them; their names come from the registry.
+CSVs are written and read by that list, and tables take their headings from it; `python -m tilewise.study.columns`
+prints it. The parameters of the kernels have a column each, named like them; their names come from the registry.
 """
 
 import io
@@ -44,7 +44,7 @@ _DERIVED = _columns(_DATA["derived"])
 COLUMNS = _columns(_DATA["columns"]) | _DERIVED
 #: The columns of each file under results/<platform>/ and report/; `*` stands for the parameters.
 FILES = {file: facts["columns"].replace("?", "").split() for file, facts in _DATA["files"].items()}
-#: Columns that joined after runs had been recorded, by file.
+#: Columns added after some runs were recorded, by file.
 LATER = {
     file: frozenset(name[:-1] for name in facts["columns"].split() if name.endswith("?"))
     for file, facts in _DATA["files"].items()
@@ -55,7 +55,7 @@ FAULTS = tuple(dict.fromkeys(kind.column for kind in FaultKind if not kind.is_re
 SHAPE = ["n", "p", "m"]
 #: The columns that name a measured point, in addition to its parameters.
 POINT = ("task", "kernel", "dtype", *SHAPE, "block_x", "block_y")
-#: The columns without which nobody knows what a row is about.
+#: Columns that identify a row.
 NAMING = frozenset("platform task kernel dtype n p m status quantity element_bytes instance source".split())
 #: The files that describe a platform or, if they are counts, do not depend on one.
 WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cache_lines")
@@ -155,14 +155,14 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
 
 _INTRODUCTION = """# Columns
 
-Every column of every file, with its unit and its meaning. This page is made by `python -m tilewise.study.columns`.
+Every column of every file, with its unit and its meaning.
 C (n x m) = A (n x p) B (p x m). Every parameter of a kernel in `kernels/registry.yaml` has its own column, named
 like the parameter; the column is empty in the rows of other kernels. An empty cell means that nothing was measured.
 """
 
 
 def markdown() -> str:
-    """docs/columns.md: the columns of every file, then those that only the report's tables have."""
+    """A page in Markdown: the columns of every file, then those that only the report's tables have."""
     parts = [_INTRODUCTION]
     for file in FILES:
         parts.append(f"## {file}\n\n{_DATA['files'][file]['where']}\n\n{_markdown_table(FILES[file])}")

@@ -32,7 +32,7 @@ from tilewise.study.sources import code_of, files_of
 
 
 class Kind(StrEnum):
-    """What a kernel is: CUDA C++ or another language, compiled for the GPU, a loop of the host, or a library's call."""
+    """How a kernel is implemented: CUDA C++, another GPU language, a CPU loop, or a library call."""
 
     CUDA = auto()
     TRITON = auto()

@@ -29,7 +29,7 @@ _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|//[^\n]*|/\*.
 
 @dataclass(frozen=True)
 class Source:
-    """A CUDA file that no registry lists."""
+    """A CUDA file that is not in the registry."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""The words for how something came out: the status of a row, the origin of its errors, and the accuracy gate's verdict.
+"""Enumerations for row status, error origin and accuracy verdict.
 
 It imports nothing heavy: the screen of a run shows statuses from the first second.
 """

@@ -22,7 +22,7 @@ class Method:
 
     reading            how it reads its sweeps
     on_request         whether its tasks run only if they are named on the command line
-    points_per_point   how many points of a sweep take as long as one of its own, roughly
+    points_per_point   approximate cost of one point, in sweep points
     times_host         whether it reads the host's clock, so that nothing else may run on the machine meanwhile
     """
 
