@@ -22,10 +22,10 @@ rule outcome_of_task:
         figures=expand("results/{platform}/figures/{{task}}.svg", platform=study.platforms),
     output:
         "results/outcomes/{task}.txt",
-    wildcard_constraints:
-        task="|".join([*study.tasks, *study.tunings]),
     log:
         "logs/outcome/{task}.log",
+    wildcard_constraints:
+        task="|".join([*study.tasks, *study.tunings]),
     localrule: True
     params:
         task=lambda wildcards: wildcards.task,

@@ -27,10 +27,10 @@ rule draw:
             caption="../../report/captions/figures.rst",
             category="Figures",
         ),
-    wildcard_constraints:
-        task="|".join([*study.tasks, *study.tunings]),
     log:
         "logs/{platform}/draw/{task}.log",
+    wildcard_constraints:
+        task="|".join([*study.tasks, *study.tunings]),
     localrule: True
     params:
         conditions=conditions.of_drawing,

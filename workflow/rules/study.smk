@@ -35,12 +35,13 @@ with exiting():
         reserved={*tables.OVERVIEW, *specs.SPECS["study"]},
     )
 
-# All tables and figures of the platforms: those of their tasks, and those over all of them.
-SHOWN = expand(
-    "results/{platform}/tables/{name}.csv", platform=study.platforms, name=[*study.tasks, *tables.OVERVIEW]
-) + expand(
-    "results/{platform}/figures/{name}.svg", platform=study.platforms, name=[*study.tasks, *specs.SPECS["study"]]
-)
+# What the tasks of a run make, and the tables and figures over all of them.
+SHOWN = [path for task in study.tasks for path in study.files_of_task(task)]
+SHOWN += expand("results/{platform}/tables/{name}.csv", platform=study.platforms, name=tables.OVERVIEW)
+SHOWN += expand("results/{platform}/figures/{name}.svg", platform=study.platforms, name=specs.SPECS["study"])
+# The files that each platform has in addition to those of its tasks.
+OF_PLATFORM = ["device.json", "config.json", "measurements.csv", "accuracy.csv", "occupancy.csv", "tile_choice.csv"]
+OF_PLATFORM += ["traffic.csv", "cache_lines.csv"]
 config["tasks"] = study.config["tasks"]
 conditions, resources = Conditions(study), JobResources(study)
 

@@ -164,17 +164,22 @@ class Study:
     # ---- Inputs of rules --------------------------------------------------------------------------------------------
 
     def files_of_task(self, task: str) -> list[str]:
-        """What a task makes on every platform: its table, its figure, and its facts or its tables of variants."""
-        made = ["tables/{task}.csv", "figures/{task}.svg", *self._facts_of(task)]
-        return [f"results/{name}/{file}".format(task=task) for name in self.platforms for file in made]
+        """What a task makes on every platform: its table and its figure, and the results that they are drawn from."""
+        drawn = [
+            f"results/{name}/{file}"
+            for name in self.platforms
+            for file in (f"tables/{task}.csv", f"figures/{task}.svg")
+        ]
+        return drawn + [path for name in self.platforms for path in self._results(name, task)]
 
     def results_of(self, wildcards: Any) -> list[str]:
         """What a task's table and figure are drawn from."""
-        task, measured = wildcards.task, [] if wildcards.task in self.tunings else ["tasks/{task}.csv"]
-        return [f"results/{wildcards.platform}/{file}".format(task=task) for file in [*measured, *self._facts_of(task)]]
+        return self._results(wildcards.platform, wildcards.task)
 
-    def _facts_of(self, task: str) -> list[str]:
-        return [f"tune/{name}.csv" for name in self.tuned[task]] if task in self.tunings else ["facts/{task}.csv"]
+    def _results(self, platform: str, task: str) -> list[str]:
+        if task in self.tunings:
+            return [f"results/{platform}/tune/{name}.csv" for name in self.tuned[task]]
+        return [f"results/{platform}/{kind}/{task}.csv" for kind in ("tasks", "facts")]
 
     def sources_of(self, wildcards: Any) -> list[str]:
         """The files that a task measures with: the sources of its kernels, and those of its method."""
