@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise import RECORDED, ROOT, UserError
+from tilewise import RECORDED, ROOT, UserError, checksums
 from tilewise.files import read_json, remedy
 from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import FACTS, SHAPE, WHOLE
@@ -238,15 +238,14 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
-    """The figures of the five sources, one row per figure."""
+    """The figures of the five sources, one row per figure.
+
+    Raises UserError if a file in the folder is damaged or differs from its hash in SHA256SUMS.
+    """
+    checksums.check_published(Path(folder))
     parameters = registry.parameters(registry.load() if kernels is None else kernels)
-    tables = {Path(folder, f"{name}.csv"): pd.DataFrame() for name in SOURCES}
-    for file in tables:
-        tables[file] = columns.read(file, "published", parameters)
-        said = tables[file][["source", "place", "quantity", "value"]]
-        if said.empty or (said.isna() | (said == "")).any(axis=None):
-            raise UserError(f"{file}: a figure needs its source, place, quantity and value; {remedy(file)}")
-    return columns.typed(pd.concat(tables.values(), ignore_index=True))
+    tables = [columns.read(Path(folder, f"{name}.csv"), "published", parameters) for name in SOURCES]
+    return columns.typed(pd.concat(tables, ignore_index=True))
 
 
 @functools.cache

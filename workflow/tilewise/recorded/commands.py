@@ -11,8 +11,9 @@ import pandas as pd
 from tilewise import RECORDED, UserError
 from tilewise.files import replacing, write_csv, write_json
 from tilewise.microscope.described import option_type
-from tilewise.recorded import cards, check, compare, record, samples
+from tilewise.recorded import cards, check, compare, record
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
+from tilewise.recorded.entry import ARCHIVE
 from tilewise.study import registry
 
 #: The screen shows so many of the points that differ; the CSV has all.
@@ -100,9 +101,9 @@ def _no_run() -> NoReturn:
 
 
 def _of_samples(target: Path) -> list[str]:
-    if not (target / samples.ARCHIVE).is_file():
+    if not (target / ARCHIVE).is_file():
         return ["there are no samples in the results, so none are kept"]
-    return [f"{target / samples.ARCHIVE}: git ignores it; attach it to the release that brings this run"]
+    return [f"{target / ARCHIVE}: git ignores it; attach it to the release that brings this run"]
 
 
 def _checked(folders: Iterable[Path]) -> tuple[list[str], int]:
@@ -128,7 +129,6 @@ def _data(found: Comparison) -> dict[str, Any]:
         "threshold_percent": found.threshold,
         "overhead": overhead,
         "counts": found.counts,
-        "agreement": found.agreement,
     } | tables
 
 
@@ -165,12 +165,6 @@ def _lines(found: Comparison) -> Iterable[str]:
     if len(changed) > MOST_LISTED:
         yield f"  … and {len(changed) - MOST_LISTED} more, which --csv lists"
     yield ""
-    for row in found.agreement:
-        if row["points"]:
-            yield (
-                f"GPU points over {row['over_us']:3} µs: {row['within']} of {row['points']} "
-                f"({row['within'] / row['points']:.1%}) differ by {found.threshold:g} % or less"
-            )
     yield found.line
 
 
