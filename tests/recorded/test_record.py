@@ -347,7 +347,7 @@ PLANTED = {
     ),
     "marks of a merge": (
         lambda run: replaced(run / "facts/energy.csv", r"\Z", "<<<<<<< HEAD\n"),
-        "files: .*/facts/energy.csv: ",
+        r"files: .*/facts/energy.csv:\d+: this is a mark of a merge conflict",
     ),
     "another platform": (
         lambda run: edited(run, put("platform", "nvidia-b200", task="task3")),
