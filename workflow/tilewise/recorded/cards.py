@@ -6,9 +6,11 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise import RECORDED, UserError
+from tilewise.checksums import METADATA
 from tilewise.evidence import Platform, load_platform
 from tilewise.files import write_csv
 from tilewise.recorded.check import about
+from tilewise.recorded.entry import WORKFLOW
 from tilewise.study import columns, registry
 from tilewise.study.status import Status
 
@@ -22,8 +24,6 @@ def add(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, int, lis
     left out. A card that is there already is replaced. Raises UserError if a folder is no run, if the runs are of
     several platforms or none of the recorded ones, or if they have nothing to add.
     """
-    from tilewise import crate  # loading rocrate takes a fifth of a second
-
     kernels = registry.load()
     read = [load_platform(run, kernels=kernels) for run in runs]
     names = sorted({platform.device.platform for platform in read})
@@ -52,7 +52,10 @@ def add(runs: Sequence[Path], recorded: Path = RECORDED) -> tuple[Path, int, lis
             f"record --cards: no point of {names[0]} was timed on another card than that of its recorded row"
         )
     write_csv(columns.typed(table.reindex(columns=columns.of("cards", registry.parameters(kernels)))), target / FILE)
-    crate.write(target)
+    if (target / METADATA).is_file():
+        from tilewise import crate  # rocrate loads in a fifth of a second; other commands do without
+
+        crate.write(target, workflow=target / WORKFLOW)
     return target / FILE, len(table), left_out
 
 

@@ -46,8 +46,7 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[check.Findin
         platform = load_platform(made, recorded=True)
         (made / README).write_text(entry(made, platform))
         with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it
-            shutil.copyfile((tree or ROOT) / "workflow" / WORKFLOW, made / WORKFLOW)
-        crate.write(made)
+            crate.write(made, workflow=(tree or ROOT) / "workflow" / WORKFLOW)
         if target.exists():
             shutil.rmtree(target)
         made.rename(target)
