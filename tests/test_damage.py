@@ -118,33 +118,28 @@ OF_A_RUN = {
 
 def test_a_damaged_recorded_file_is_named(tmp_path, kernels):
     run = shutil.copytree(RECORDED / "nvidia-h200", tmp_path / "nvidia-h200")
-    load_platform(run, recorded=True, kernels=kernels)
-    checksums.check_recorded(run)
     for name, damages in OF_A_RUN.items():
+        load_platform(run, recorded=True, kernels=kernels)
         for how in damages:
             DAMAGES[how](run / name)
-            for read in (
-                lambda: load_platform(run, recorded=True, kernels=kernels),
-                lambda: checksums.check_recorded(run),
-            ):
+            for recorded in (True, False):  # by its hash, and by what it holds
                 with pytest.raises(UserError, match=f"^{run / name}: [^\n]+; [^\n]+$"):
-                    read()
+                    load_platform(run, recorded=recorded, kernels=kernels)
             shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
             with pytest.raises(UserError, match=f"^{run / name}: there is no such file"):
                 checksums.check_recorded(run)
             shutil.copy(RECORDED / "nvidia-h200" / name, run / name)
-    edits = {
-        "a row removed": lambda lines: lines[:-1],
-        "a row doubled": lambda lines: [*lines, lines[-1]],
-        "a changed digit": lambda lines: [*lines[:-1], lines[-1].replace("1", "2", 1)],
-    }
     lines = (run / "measurements.csv").read_text().splitlines(keepends=True)
-    for edit in edits.values():
-        (run / "measurements.csv").write_text("".join(edit(lines)))
-        with pytest.raises(
-            UserError, match=f"^{run}/measurements.csv: its sha256 is not that in ro-crate-metadata.json; "
-        ):
-            checksums.check_recorded(run)
+    edits = {
+        "a row removed": (lines[:-1], "rows of"),
+        "a row doubled": ([*lines, lines[-1]], "1 rows repeat a point"),
+        "marks of a merge": ([*lines, "<<<<<<< HEAD\n"], "this is a mark of a merge conflict"),
+    }
+    for edit, words in edits.values():
+        (run / "measurements.csv").write_text("".join(edit))
+        for recorded, message in ((True, "its sha256 is not that in ro-crate-metadata.json"), (False, words)):
+            with pytest.raises(UserError, match=rf"^{run}/measurements.csv:[^\n]*{message}[^\n]*; [^\n]+$"):
+                load_platform(run, recorded=recorded, kernels=kernels)
 
 
 def linked_to_zeros(path):

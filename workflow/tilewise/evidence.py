@@ -274,7 +274,10 @@ def refuse_no_run(folder: Path) -> None:
 def load_platform(
     folder: Path | str, task: str | None = None, recorded: bool = False, kernels: Mapping[str, Kernel] | None = None
 ) -> Platform:
-    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all."""
+    """The platform in a folder such as results/nvidia-h200, with the measurements of one task or of all.
+
+    Raises UserError if a file is missing or damaged, or, of a recorded run, differs from the hash in its RO-Crate.
+    """
     folder, parameters = Path(folder), registry.parameters(registry.load() if kernels is None else kernels)
     if recorded and task:  # it has its tasks in one file
         platform = load_platform(folder, None, True, kernels)
@@ -282,6 +285,8 @@ def load_platform(
         cards = _of_tasks(platform.cards, [task])
         return dataclasses.replace(platform, measurements=measured, facts=facts, cards=cards)
     file = folder / "device.json"
+    if recorded:
+        checksums.check_recorded(folder)
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
     # A task shows its own results, even if the results of the other tasks are missing.

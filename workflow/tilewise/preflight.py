@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from tilewise import RECORDED, checksums
+from tilewise import RECORDED
 from tilewise.compile import cpp
 from tilewise.evidence import load_evidence, published
 from tilewise.report import claims, headings, sections, specs
@@ -20,11 +20,8 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
     specs.check()
     entries = claims.load()
     published(kernels=kernels)
-    recorded = sorted(path.parent for path in RECORDED.glob("*/device.json"))
-    if not recorded:
+    if not any(RECORDED.glob("*/device.json")):
         return
-    for folder in recorded:
-        checksums.check_recorded(folder)
     evidence = load_evidence([], kernels=kernels)  # the recorded runs
     claims.check(entries, evidence)
     # A study may have fewer tasks than the page describes; the recorded runs had all.

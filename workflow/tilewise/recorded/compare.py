@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise import RECORDED, UserError
+from tilewise import RECORDED, UserError, checksums
 from tilewise.evidence import refuse_no_run, within
 from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import Spread
@@ -135,6 +135,8 @@ def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
     if not (folder / "measurements.csv").is_file():
         missing = f"{folder}/measurements.csv: there is no such file"
         raise UserError(f"{missing}; let the run end, or name the file as a target if it was deleted")
+    if folder.resolve().parent == RECORDED.resolve():
+        checksums.check_recorded(folder)
     measured = columns.read(folder / "measurements.csv", "measurements", parameters)
     overhead = columns.read(folder / "facts" / "overhead.csv", "overhead")["overhead_us"].median()
     return Run(name, read_device(folder / "device.json"), measured, None if pd.isna(overhead) else float(overhead))
