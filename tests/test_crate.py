@@ -8,7 +8,6 @@ import synthetic
 
 from tilewise import crate
 
-
 #: What is described on the web: the standards, and the pages about Snakemake that rocrate names.
 ELSEWHERE = tuple(f"https://{place}" for place in ("w3id.org/ro/crate/", "bioschemas.org/", "doi.org/", "snakemake."))
 
