@@ -254,6 +254,14 @@ PLANTED = {
         lambda run: edited(run, lambda rows: rows[~((rows["kernel"] == "tiled") & (rows["tile"] == 8))]),
         r"files: .*/measurements.csv: it has 15 rows of task2a, which measured 20",
     ),
+    "a point too many": (
+        lambda run: edited(run, put("n", 12345, task="task1a", kernel="naive", n=1024)),
+        r"whole: task1a: \d+ rows are no points of it: task1a naive float 12345x1024x1024 ",
+    ),
+    "an endless time": (
+        lambda run: edited(run, put("time_ms", np.inf, task="task3")),
+        r"files: .*/measurements.csv: a time is not positive and finite",
+    ),
     "setting": (
         lambda run: (run / "config.json").write_text((run / "config.json").read_text().replace("524", "525")),
         "whole: config.json: 'seed' is not as in config/config.yaml",
@@ -379,7 +387,11 @@ PLANTED = {
     ),
     "a cell of many megabytes": (
         lambda run: edited(run, put("message", "word" * 5_000_000, status="invalid_launch")),
-        "files: measurements.csv: with it the run has more than the 16,777,216 bytes",
+        "files: measurements.csv: with it the run has more than 16,777,216 bytes",
+    ),
+    "no GPU": (
+        lambda run: replaced(run / "device.json", r'"gpu": {', '"gpu": null, "GPU": {'),
+        "whole: it has no times of a GPU",
     ),
     "a pipe": (
         lambda run: (remove(run / "facts/energy.csv"), os.mkfifo(run / "facts/energy.csv")),

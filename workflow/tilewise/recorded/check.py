@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,22 @@ from tilewise.measure.methods import METHODS
 from tilewise.measure.tensor_core import short_products
 from tilewise.measure.words import is_right
 from tilewise.recorded import entry
-from tilewise.study import columns, registry
+from tilewise.study import columns, registry, sweeps
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
 from tilewise.study.schema import read_yaml
 from tilewise.study.status import Status
+from tilewise.study.sweeps import Target
 
 #: Files that only a run has for which they were named as targets.
 ON_REQUEST = ("counters.csv",)
 #: Bounds of a run: the whole study has 80 files of 4 MB with up to 1,500 rows, and samples beside them.
-MOST_FILES, MOST_BYTES, MOST_ROWS, MOST_BYTES_OF_SAMPLES = 500, 16 * 2**20, 10_000, 2**31
+MOST_FILES, MOST_RUN_BYTES, MOST_TABLE_ROWS, MOST_SAMPLES_BYTES = 500, 16 * 2**20, 10_000, 2**31
 #: What recording adds.
-ADDED = (entry.README, entry.WORKFLOW, entry.ARCHIVE, entry.DIGEST, checksums.METADATA)
-#: A message names so many of a kind, in so many characters.
-LISTED, SHOWN = 3, 300
+BY_RECORDING = (entry.README, entry.WORKFLOW, entry.ARCHIVE, entry.DIGEST, checksums.METADATA)
+#: A message names so many of a kind, in so many characters; a check has so many messages.
+LISTED, MOST_CHARACTERS, MOST_FINDINGS = 3, 300, 20
 #: Paths and addresses of mail.
 PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
 #: How recording calls the machines of a run.
@@ -62,7 +64,7 @@ class Finding:
 
     def __str__(self) -> str:
         says = "".join(each if each.isprintable() else " " for each in self.says)
-        return f"refused: {self.check}: {says[:SHOWN]}{' ...' * (len(says) > SHOWN)}"
+        return f"refused: {self.check}: {says[:MOST_CHARACTERS]}{' ...' * (len(says) > MOST_CHARACTERS)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +106,16 @@ def _findings(folder: Path, complete: bool) -> Iterator[Finding]:
         except UserError as error:  # what cannot be read cannot be checked
             yield from [Finding("files", str(error))] * (str(error) not in wrong)
             return
+        if not (platform.has_gpu and platform.device.gpu):
+            yield Finding("whole", "it has no times of a GPU")
+            return
         kept = Kept(folder, platform, commit, tree is not None, kernels, study)
         for name, one in CHECKS.items():
             try:
-                yield from (Finding(name, says) for says in one(kept))
-            except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+                found = list(islice(one(kept), MOST_FINDINGS + 1))
+                yield from (Finding(name, says) for says in found[:MOST_FINDINGS])
+                yield from [Finding(name, "and more of this kind")] * (len(found) > MOST_FINDINGS)
+            except (UserError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
                 cause = f"{type(error).__name__}: {error}"
                 yield Finding(name, f"this cannot be checked ({cause}): device.json or config.json lacks what it needs")
 
@@ -167,21 +174,23 @@ def files_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _unfit(folder: Path) -> Iterator[str]:
     """What is no plain file of a size that a run may have."""
-    paths, total = list(islice(folder.rglob("*"), MOST_FILES + 1)), 0
+    paths = list(islice(folder.rglob("*"), MOST_FILES + 1))
     if len(paths) > MOST_FILES:
         yield f"there are more than {MOST_FILES} files; give the folder of one run"
         return
+    left = {True: MOST_SAMPLES_BYTES, False: MOST_RUN_BYTES}
     for path in sorted(paths):
-        found, place, is_archive = path.lstat(), path.relative_to(folder), path.name == entry.ARCHIVE
-        total += 0 if is_archive else found.st_size
+        found, place = path.lstat(), path.relative_to(folder)
         if stat.S_ISDIR(found.st_mode):
             continue
+        left[path == folder / entry.ARCHIVE] -= found.st_size
         if not stat.S_ISREG(found.st_mode):
             yield f"{place}: this is a link, pipe or device, not a file"
-        elif found.st_size > (limit := MOST_BYTES_OF_SAMPLES if is_archive else MOST_BYTES) or total > MOST_BYTES:
-            yield f"{place}: with it the run has more than the {limit:,} bytes that it may have"
-        elif path.suffix == ".csv" and path.read_bytes().count(b"\n") > MOST_ROWS:
-            yield f"{place}: it has more than the {MOST_ROWS:,} rows that a table may have"
+        elif min(left.values()) < 0:
+            yield f"{place}: with it the run has more than {MOST_RUN_BYTES:,} bytes, or its samples have too many"
+            return
+        elif path.suffix == ".csv" and path.read_bytes().count(b"\n") > MOST_TABLE_ROWS:
+            yield f"{place}: it has more than the {MOST_TABLE_ROWS:,} rows that a table may have"
 
 
 def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
@@ -191,7 +200,7 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
     for name in wanted:
         if name not in there and name not in ON_REQUEST:
             yield f"{name}: there is no such file"
-    kinds = dict.fromkeys(ADDED, "") | {f"tune/{kernel}.csv": "tune" for kernel in kernels} | wanted
+    kinds = dict.fromkeys(BY_RECORDING, "") | {f"tune/{kernel}.csv": "tune" for kernel in kernels} | wanted
     kinds["cards.csv"] = "cards"
     yield from (f"{name}: this does not belong to a run that is kept" for name in sorted(there - set(kinds)))
     for name in sorted(there & set(kinds)):
@@ -220,7 +229,9 @@ def _described(folder: Path, snakefile: bytes) -> Iterator[str]:
     if (folder / entry.WORKFLOW).read_bytes() != snakefile:
         yield f"{entry.WORKFLOW}: it is not workflow/Snakefile of the run's commit"
     with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
-        yield from checksums.differences(folder)
+        changed = list(checksums.differences(folder))
+        yield from changed[:MOST_FINDINGS]
+        yield from [f"{len(changed) - MOST_FINDINGS} more files differ"] * (len(changed) > MOST_FINDINGS)
 
 
 def private(folder: Path) -> Iterator[str]:
@@ -243,10 +254,8 @@ def private(folder: Path) -> Iterator[str]:
 
 
 def _whole(kept: Kept) -> Iterator[str]:
-    """Another platform, and tasks and settings that differ from the study's."""
+    """Another platform, other tasks and settings than the study's, points without a row, and rows of no point."""
     asked, wanted, device = kept.platform.config, kept.study, kept.platform.device
-    if not kept.platform.has_gpu:
-        yield "it has no times of a GPU"
     names = {device.platform, *kept.platform.measurements["platform"]} - {kept.folder.name}
     if names:
         yield f"device.json and measurements.csv: the platform is '{_some(sorted(names))}', not '{kept.folder.name}'"
@@ -257,6 +266,27 @@ def _whole(kept: Kept) -> Iterator[str]:
             yield f"config.json: '{name}' is not as in config/config.yaml"
     if changed := [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task) != its]:
         yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml"
+    for task, its in wanted["tasks"].items():
+        if asked["tasks"].get(task) == its and its.get("method", "sweep") == "sweep":
+            yield from _points(kept, task)
+
+
+def _points(kept: Kept, task: str) -> Iterator[str]:
+    """Points of a sweep without a row, and rows that are no points of it."""
+    target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels))
+    asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
+    measured, there = kept.platform.measurements, {}
+    for row in measured[measured["task"] == task].to_dict("records"):
+        point = point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None
+        there[_sorted(point) if point else about(row)] = about(row)
+    if lacking := [label for point, label in asked.items() if point not in there]:
+        yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
+    if strange := [words for point, words in there.items() if point not in asked]:
+        yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
+
+
+def _sorted(point: Point) -> Point:
+    return replace(point, parameters=tuple(sorted(point.parameters)))
 
 
 def _of_one_commit(kept: Kept) -> Iterator[str]:

@@ -18,7 +18,7 @@ from tilewise.recorded.entry import ARCHIVE, DIGEST, README, WORKFLOW, entry, sh
 from tilewise.study import columns
 
 #: What NVBench wrote: its tables, and every time and clock. The workers' logs name paths.
-SAMPLES = (".json", ".bin")
+SAMPLE_ENDINGS = (".json", ".bin")
 #: A name of a machine that is shorter may be a word, such as `gpu`.
 SHORTEST = 4
 _TEXTS = [name for name, column in columns.COLUMNS.items() if column.type == "text"]
@@ -109,7 +109,7 @@ def _pack(source: Path, folder: Path) -> None:
 
     The same samples make the same bytes: the archive has no owners and no times.
     """
-    paths = sorted(path for path in source.rglob("*") if path.suffix in SAMPLES and path.is_file())
+    paths = sorted(path for path in source.rglob("*") if path.suffix in SAMPLE_ENDINGS and path.is_file())
     if not paths:
         return
     with tarfile.open(folder / ARCHIVE, "w:xz", preset=6) as archive:

@@ -5,6 +5,7 @@ parameters of the kernels have a column each, named like them; their names come 
 """
 
 import io
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
     stays. Raises UserError if another column is missing (`partly` allows that, except of those that name the rows), if
-    the file is damaged, or if two rows of measurements are of one point.
+    the file is damaged, or if measurements repeat a point or have an impossible time.
     """
     path = Path(path)
     if not path.exists():
@@ -162,6 +163,9 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
         if len(doubled):
             said = " ".join(str(doubled[name].iloc[0]) for name in ("task", "kernel", "dtype", *SHAPE))
             raise UserError(f"{path}: {len(doubled)} rows repeat a point, the first of them {said}; {remedy(path)}")
+        times = table["time_ms"].dropna()
+        if not times.between(0, math.inf, inclusive="neither").all():
+            raise UserError(f"{path}: a time is not positive and finite; {remedy(path)}")
     return table
 
 
