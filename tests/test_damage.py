@@ -9,7 +9,7 @@ import pytest
 import yaml
 from builders import work_of
 
-from tilewise import ROOT, UserError, configfiles, files, preflight
+from tilewise import RECORDED, ROOT, UserError, checksums, configfiles, files, preflight
 from tilewise.evidence import PUBLISHED, load_platform, published
 from tilewise.measure import task as measure
 from tilewise.measure.journal import Journal
@@ -65,24 +65,11 @@ READ = {
     "kernels/registry.yaml": lambda path: registry.load(path.parent),
     "kernels/textbook/tiled.cu": lambda path: registry.load(path.parents[1]),
     "claims.yaml": claims.load,
-    "published/a.csv": lambda path: published(path.parent),
-    "nvidia-h200/device.json": lambda path: load_platform(path.parent, recorded=True),
-    "nvidia-h200/config.json": lambda path: load_platform(path.parent, recorded=True),
-    "nvidia-h200/measurements.csv": lambda path: load_platform(path.parent, recorded=True),
-    "nvidia-h200/facts/task1a.csv": lambda path: load_platform(path.parent.parent, recorded=True),
-    "nvidia-h200/facts/cold_start.csv": lambda path: load_platform(path.parent.parent, recorded=True),
-    "nvidia-h200/traffic.csv": lambda path: load_platform(path.parent, recorded=True),
-    "nvidia-h200/occupancy.csv": lambda path: load_platform(path.parent, recorded=True),
-    "nvidia-h200/instructions.csv": lambda path: load_platform(path.parent, recorded=True),
     "platform.json": devices.read,
 }
-#: What may be so: a file that need not be there, and what others notice.
-ALLOWED = {("nvidia-h200/facts/cold_start.csv", "missing"), ("nvidia-h200/facts/task1a.csv", "missing")}
+#: What may be so, because others notice.
 # The compiler names the line; a registry that ends early may be valid; the config then names kernels in vain.
-ALLOWED |= {("kernels/textbook/tiled.cu", "truncated"), ("kernels/registry.yaml", "truncated")}
-ALLOWED |= {(f"nvidia-h200/{name}.csv", "missing") for name in ("traffic", "occupancy", "instructions")}
-# A recorded run may lack these too; its tasks are then those of the study.
-ALLOWED |= {("nvidia-h200/config.json", "missing"), ("nvidia-h200/measurements.csv", "missing")}
+ALLOWED = {("kernels/textbook/tiled.cu", "truncated"), ("kernels/registry.yaml", "truncated")}
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +79,8 @@ def whole(tmp_path_factory):
     for name in ("config", "quick"):
         shutil.copy(ROOT / f"config/{name}.yaml", place)
     shutil.copy(ROOT / "report/claims.yaml", place)
-    for name in ("kernels", "report/published", "report/recorded/nvidia-h200"):
-        shutil.copytree(ROOT / name, place / name.split("/")[-1])
-    shutil.copy(place / "nvidia-h200/device.json", place / "platform.json")
+    shutil.copytree(ROOT / "kernels", place / "kernels")
+    shutil.copy(RECORDED / "nvidia-h200/device.json", place / "platform.json")
     return place
 
 
@@ -116,6 +102,73 @@ def test_a_damaged_file_is_named(whole, tmp_path, name, how):
         assert str(place / name) in message or name in message, message
         assert "\n" not in message and "Traceback" not in message and len(message) < 600, message
         assert ";" in message or ":" in message.partition(name)[2], "what is wrong, and the remedy"
+
+
+#: Damages of a recorded run. At the start its hashes show any other; these are found where a run has none.
+OF_A_RUN = {
+    "device.json": ("truncated", "a list"),
+    "config.json": ("binary", "emptied"),
+    "measurements.csv": ("truncated", "a folder"),
+    "facts/cold_start.csv": ("a number",),
+    "tune/triton.csv": ("emptied",),
+    "traffic.csv": ("binary",),
+    "instructions.csv": ("a list",),
+}
+
+
+def test_a_damaged_recorded_file_is_named(tmp_path, kernels):
+    run = shutil.copytree(RECORDED / "nvidia-h200", tmp_path / "nvidia-h200")
+    for name, damages in OF_A_RUN.items():
+        load_platform(run, recorded=True, kernels=kernels)
+        for how in damages:
+            DAMAGES[how](run / name)
+            for recorded in (True, False):  # by its hash, and by what it holds
+                with pytest.raises(UserError, match=f"^{run / name}: [^\n]+; [^\n]+$"):
+                    load_platform(run, recorded=recorded, kernels=kernels)
+            shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
+            with pytest.raises(UserError, match=f"^{run / name}: there is no such file"):
+                checksums.check_recorded(run)
+            shutil.copy(RECORDED / "nvidia-h200" / name, run / name)
+    lines = (run / "measurements.csv").read_text().splitlines(keepends=True)
+    edits = {
+        "a row removed": (lines[:-1], "rows of"),
+        "a row doubled": ([*lines, lines[-1]], "1 rows repeat a point"),
+        "marks of a merge": ([*lines, "<<<<<<< HEAD\n"], "this is a mark of a merge conflict"),
+    }
+    for edit, words in edits.values():
+        (run / "measurements.csv").write_text("".join(edit))
+        for recorded, message in ((True, "its sha256 is not that in ro-crate-metadata.json"), (False, words)):
+            with pytest.raises(UserError, match=rf"^{run}/measurements.csv:[^\n]*{message}[^\n]*; [^\n]+$"):
+                load_platform(run, recorded=recorded, kernels=kernels)
+
+
+def linked_to_zeros(path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def test_a_changed_published_figure_is_refused(tmp_path, kernels):
+    folder = shutil.copytree(PUBLISHED, tmp_path / "published")
+    published(folder, kernels)
+    first = (PUBLISHED / "a.csv").read_text().splitlines(keepends=True)
+    changes = {
+        "a letter": lambda path: path.write_text(path.read_text().replace("3.628693", "3.6Z8693")),
+        "negative": lambda path: path.write_text(path.read_text().replace("3.628693", "-3.628693")),
+        "a row removed": lambda path: path.write_text("".join(first[:-1])),
+        "a row doubled": lambda path: path.write_text("".join([*first, first[-1]])),
+        "missing": remove,
+        "a folder": DAMAGES["a folder"],
+        "a link": linked_to_zeros,
+    }
+    for change in changes.values():
+        change(folder / "a.csv")
+        with pytest.raises(UserError, match=rf"^{folder}/a.csv: [^\n]+; [^\n]+$"):
+            published(folder, kernels)
+        shutil.rmtree(folder)
+        shutil.copytree(PUBLISHED, folder)
+    (folder / "f.csv").write_text((folder / "e.csv").read_text())
+    with pytest.raises(UserError, match=r"f\.csv: remove this file, which has no sha256 in SHA256SUMS"):
+        published(folder, kernels)
 
 
 SPOILT = {
@@ -261,7 +314,7 @@ def test_published_and_claims_are_checked_before_a_run(kernels, monkeypatch, tmp
     rows = (folder / "a.csv").read_text().splitlines(keepends=True)
     (folder / "a.csv").write_text("".join(row for row in rows if "Table 3" not in row))
     monkeypatch.setattr(published, "__defaults__", (folder, None))
-    with pytest.raises(UserError, match="report/published: a figure is missing"):
+    with pytest.raises(UserError, match=r"a\.csv: its sha256 is not that in SHA256SUMS"):
         preflight.check(kernels, remote=True)
     monkeypatch.undo()
     entries = claims.load()

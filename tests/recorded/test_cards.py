@@ -53,7 +53,7 @@ def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_rea
     assert main(["record", "--cards", *map(str, runs), "--into", str(recorded)]) == 0
     assert "points of further cards" in capsys.readouterr().out
     kept = load_platform(recorded / "nvidia-h200", recorded=True)
-    assert set(kept.cards["gpu_uuid"]) == {OTHER, THIRD} and cards.damage(kept) == []
+    assert set(kept.cards["gpu_uuid"]) == {OTHER, THIRD}
     evidence = load_evidence([recorded / "nvidia-h200"], recorded=recorded)
     shown = tables.task("ladder_float", evidence)
     timed = shown[shown["status"] == "ok"]
@@ -100,16 +100,6 @@ def test_points_of_other_sources_are_left_out_and_refused(recorded, tmp_path):
     assert len(left_out) == stream_k.sum() and "stream_k" in left_out[0] and "other sources" in left_out[0]
     kept = pd.read_csv(path, dtype=str, keep_default_na=False)
     assert "stream_k" not in set(kept["kernel"])
-    kept.loc[0, "build_sha256"] = "1" * 64
-    kept.loc[1, "n"] = "12345"
-    kept.loc[2, "time_ms"] = ""
-    kept.to_csv(path, index=False)
-    said = cards.damage(load_platform(recorded / "nvidia-h200", recorded=True))
-    assert [each.rpartition(": ")[2] for each in said] == [
-        "there is no such point in measurements.csv",
-        *["built from other sources than the recorded row"] * 2,
-        "it has no time",
-    ]
 
 
 def test_runs_that_cannot_be_added_are_refused_in_a_line(recorded, tmp_path):

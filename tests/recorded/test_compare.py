@@ -142,12 +142,12 @@ BAD = {
     "another schema": (
         lambda run: edited(run, lambda rows: rows.drop(columns="time_q1_ms")),
         None,
-        "the column 'time_q1_ms' is missing, so another version",
+        "the column 'time_q1_ms' is missing; ",
     ),
     "no point in common": (
-        lambda run: edited(run, lambda rows: rows.assign(task="mine")),
+        lambda run: edited(run, lambda rows: rows.assign(task="my_" + rows["task"])),
         None,
-        "have no point in common (tasks cpu, task1a, task2a, task3 and mine)",
+        "have no point in common (tasks cpu, task1a, task2a, task3 and my_cpu, my_task1a, my_task2a, my_task3)",
     ),
 }
 

@@ -1,6 +1,7 @@
 """`tilewise record`: a run comes back as it was, and what is planted is refused by name."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from tilewise import RECORDED, ROOT
 from tilewise.__main__ import main
 from tilewise.compile import build
 from tilewise.evidence import load_platform, point_of
-from tilewise.recorded import check, sources
+from tilewise.recorded import check
 from tilewise.study import columns, registry
 from tilewise.study.device import read as read_device
 
@@ -72,7 +73,7 @@ def hashed(folder, name, kernels):
 def whole_run(tmp_path_factory):
     """Results of the whole study at the commit of this clone, with the names of a machine and a user in them."""
     folder, head = tmp_path_factory.mktemp("run") / NAME, git("rev-parse", "--short=10", "HEAD")
-    with sources.at(head) as tree, pytest.MonkeyPatch.context() as patch:
+    with check.sources(head) as tree, pytest.MonkeyPatch.context() as patch:
         kernels = registry.load(tree / "kernels")
         patch.setattr(synthetic, "KERNELS", kernels)
         study = yaml.safe_load((tree / "config/config.yaml").read_text())
@@ -218,6 +219,15 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-40])
 
 
+def replaced(path, pattern, by, count=0):
+    """Replace a pattern in a file."""
+    path.write_text(re.sub(pattern, by, path.read_text(), count=count))
+
+
+def remove(path):
+    path.unlink()
+
+
 PLANTED = {
     "hash": (
         lambda run: edited(run, put("build_sha256", "1" * 64, kernel="naive", task="task1a", n=1024, block_x=16)),
@@ -225,11 +235,11 @@ PLANTED = {
     ),
     "hash of the machine code": (
         lambda run: edited(run, put("build_sha256", "1" * 64, kernel="dmma"), "instructions.csv"),
-        "hashes: instructions.csv: .* of dmma",
+        "hashes: instructions: .* of dmma",
     ),
     "rate above the roof": (
         lambda run: edited(run, faster),
-        r"possible: measurements.csv: \w+ tiled float 8192x8192x8192 .*: [\d,]+ GFLOP/s are above the roof of 67",
+        r"possible: measurements.csv: \w+ tiled float 8192x8192x8192 .*: [\d,]+ GFLOP/s are above the roof of 76,935",
     ),
     "rate that is not that of the time": (
         lambda run: edited(run, put("gflops", lambda rate: rate * 1.001, kernel="tiled", dtype="float")),
@@ -239,14 +249,18 @@ PLANTED = {
         lambda run: edited(run, put("time_q1_ms", lambda time: time * 2, kernel="kij", task="cpu")),
         "possible: .*contradict each other",
     ),
-    "bandwidth above the peak": (
-        lambda run: edited(run, put("measured", 5500.0, quantity="memory_bandwidth"), "facts/bandwidth.csv"),
-        "possible: bandwidth: memory_bandwidth float: 5,500 GB/s",
-    ),
     "task": (without_task, "whole: it lacks the tasks task2b of the study"),
     "point": (
         lambda run: edited(run, lambda rows: rows[~((rows["kernel"] == "tiled") & (rows["tile"] == 8))]),
-        "whole: task2a: 5 of 20 points have no row: tiled float 1024x1024x1024 tile=8",
+        r"files: .*/measurements.csv: it has 15 rows of task2a, which measured 20",
+    ),
+    "a point too many": (
+        lambda run: edited(run, put("n", 12345, task="task1a", kernel="naive", n=1024)),
+        r"whole: task1a: \d+ rows are no points of it: task1a naive float 12345x1024x1024 ",
+    ),
+    "an endless time": (
+        lambda run: edited(run, put("time_ms", np.inf, task="task3")),
+        r"files: .*/measurements.csv: a time is not positive and finite",
     ),
     "setting": (
         lambda run: (run / "config.json").write_text((run / "config.json").read_text().replace("524", "525")),
@@ -261,17 +275,17 @@ PLANTED = {
     "damaged JSON": (lambda run: cut(run / "config.json"), r"files: .*/config.json: this is not JSON"),
     "a config of no tasks": (
         lambda run: (run / "config.json").write_text('{"tasks": ["task1a"]}'),
-        "files: config.json: this is not a config of tasks",
+        r"files: .*/config.json: this is not a config of tasks",
     ),
     "a config of an unknown method": (
         lambda run: (run / "config.json").write_text('{"tasks": {"task1a": {"method": "magic"}}}'),
-        "files: config.json: tasks.task1a.method: there are sweep, ",
+        "whole: it lacks the tasks ",
     ),
     "a device without its name": (
         lambda run: (run / "device.json").write_text(
             (run / "device.json").read_text().replace('"name": "NV', '"n": "NV')
         ),
-        "possible: this cannot be checked .*KeyError: 'name'",
+        "files: .*/device.json: gpu: 'name' is a required property",
     ),
     "column of another schema": (
         lambda run: edited(run, lambda rows: rows.rename(columns={"time_ms": "ms"})),
@@ -291,21 +305,15 @@ PLANTED = {
     ),
     "status": (
         lambda run: edited(run, put("status", "incorrect", kernel="tiled", tile=8, dtype="float", n=1024)),
-        "statuses: measurements.csv: task2a tiled float 1024x1024x1024 .*: incorrect",
+        "statuses: measurements.csv: task2a tiled float 1024x1024x1024 .*: 'incorrect'",
     ),
     "no status": (
         lambda run: edited(run, put("status", "great", kernel="tiled", tile=8, dtype="float", n=1024)),
-        "statuses: .*: 'great' is no status",
+        "statuses: .*: 'great'",
     ),
     "beside other work": (
         lambda run: edited(run, lambda rows: rows.assign(alone=rows["task"] != "task3")),
         "alone: task3: 144 of 144 points were measured beside other processes",
-    ),
-    "a roof that did not have the GPU for itself": (
-        lambda run: edited(
-            run, put("measured", 600.0, quantity="multiply_add_rate", dtype="float"), "facts/bandwidth.csv"
-        ),
-        r"possible: bandwidth: multiply_add_rate float: 600 GFLOP/s, but task\w+ \w+ float .* reached [\d,]+$",
     ),
     "two commits": (
         lambda run: edited(run, put("commit", "0123456789", task="task3")),
@@ -332,6 +340,71 @@ PLANTED = {
         "files: samples.tar.xz: it does not have the hash of samples.sha256",
     ),
     "entry": (lambda run: (run / "README.md").write_text("The fastest GPU of all."), "entry: README.md: "),
+    "a workflow that is not the commit's": (
+        lambda run: (run / "Snakefile").write_text("import os; os.system('true')"),
+        "files: Snakefile: it is not workflow/Snakefile of the run's commit",
+    ),
+    "a hash in the crate": (
+        lambda run: replaced(run / "ro-crate-metadata.json", r'"sha256": "[0-9a-f]{8}', '"sha256": "00000000'),
+        "files: accuracy.csv: its sha256 is not that in ro-crate-metadata.json",
+    ),
+    "no crate": (lambda run: (run / "ro-crate-metadata.json").unlink(), "files: ro-crate-metadata.json: there is no"),
+    "all rows doubled": (
+        lambda run: edited(run, lambda rows: pd.concat([rows, rows])),
+        r"files: .*/measurements.csv: \d+ rows repeat a point, the first of them cpu ",
+    ),
+    "marks of a merge": (
+        lambda run: replaced(run / "facts/energy.csv", r"\Z", "<<<<<<< HEAD\n"),
+        r"files: .*/facts/energy.csv:\d+: this is a mark of a merge conflict",
+    ),
+    "another platform": (
+        lambda run: edited(run, put("platform", "nvidia-b200", task="task3")),
+        "whole: device.json and measurements.csv: the platform is 'nvidia-b200', not 'nvidia-h200'",
+    ),
+    "another platform's device": (
+        lambda run: replaced(run / "device.json", NAME, "nvidia-b200"),
+        "whole: device.json and measurements.csv: the platform is 'nvidia-b200'",
+    ),
+    "a sweep without end": (
+        lambda run: replaced(run / "config.json", r'"tasks": {', '"tasks": {"mine": {"sizes": [1, 1000000000]}, '),
+        "whole: config.json: the tasks mine are not as in config/config.yaml",
+    ),
+    "a size of many digits": (
+        lambda run: edited(run, lambda rows: rows.astype({"n": object}).replace({"n": {1024: "1" * 23}})),
+        "files: .*/measurements.csv: the column 'n' does not hold",
+    ),
+    "a number of many digits": (
+        lambda run: replaced(run / "device.json", r'"sms": \d+', '"sms": ' + "1" * 10000),
+        "files: .*/device.json: this is not JSON",
+    ),
+    "a deep device": (
+        lambda run: replaced(run / "device.json", "{", '{"a": ' + "[" * 5000 + "]" * 5000 + ", ", 1),
+        "files: .*/device.json: ",
+    ),
+    "a device of other types": (
+        lambda run: replaced(run / "device.json", r'"gpu": {', '"gpu": [], "GPU": {'),
+        "files: .*/device.json: gpu: ",
+    ),
+    "a cell of many megabytes": (
+        lambda run: edited(run, put("message", "word" * 5_000_000, status="invalid_launch")),
+        "files: measurements.csv: with it the run has more than 16,777,216 bytes",
+    ),
+    "no GPU": (
+        lambda run: replaced(run / "device.json", r'"gpu": {', '"gpu": null, "GPU": {'),
+        "whole: it has no times of a GPU",
+    ),
+    "a pipe": (
+        lambda run: (remove(run / "facts/energy.csv"), os.mkfifo(run / "facts/energy.csv")),
+        "files: facts/energy.csv: this is a link, pipe or device",
+    ),
+    "a link": (
+        lambda run: (remove(run / "traffic.csv"), (run / "traffic.csv").symlink_to("/dev/zero")),
+        "files: traffic.csv: this is a link, pipe or device",
+    ),
+    "a hash that is no text": (
+        lambda run: (run / "samples.sha256").write_bytes(b"\xff\xfe"),
+        "files: samples.tar.xz: it does not have the hash of samples.sha256",
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise import RECORDED, ROOT, UserError
+from tilewise import RECORDED, ROOT, UserError, checksums
 from tilewise.files import read_json, remedy
 from tilewise.study import columns, registry, tuning
 from tilewise.study.columns import FACTS, SHAPE, WHOLE
@@ -237,15 +237,14 @@ def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def published(folder: Path | str = PUBLISHED, kernels: Mapping[str, Kernel] | None = None) -> pd.DataFrame:
-    """The figures of the five sources, one row per figure."""
+    """The figures of the five sources, one row per figure.
+
+    Raises UserError if a file in the folder is damaged or differs from its hash in SHA256SUMS.
+    """
+    checksums.check_published(Path(folder))
     parameters = registry.parameters(registry.load() if kernels is None else kernels)
-    tables = {Path(folder, f"{name}.csv"): pd.DataFrame() for name in SOURCES}
-    for file in tables:
-        tables[file] = columns.read(file, "published", parameters)
-        said = tables[file][["source", "place", "quantity", "value"]]
-        if said.empty or (said.isna() | (said == "")).any(axis=None):
-            raise UserError(f"{file}: a figure needs its source, place, quantity and value; {remedy(file)}")
-    return columns.typed(pd.concat(tables.values(), ignore_index=True))
+    tables = [columns.read(Path(folder, f"{name}.csv"), "published", parameters) for name in SOURCES]
+    return columns.typed(pd.concat(tables, ignore_index=True))
 
 
 @functools.cache
@@ -274,9 +273,13 @@ def load_platform(
 
     `config` is the resolved config of the run, by default that of the folder's config.json. With a `task`, the tables
     of the platform as a whole are empty: they may belong to another run.
+
+    Raises UserError if a file is missing or damaged, or, of a recorded run, differs from the hash in its RO-Crate.
     """
     folder, parameters = Path(folder), registry.parameters(registry.load() if kernels is None else kernels)
     file = folder / "device.json"
+    if recorded:
+        checksums.check_recorded(folder)
     if not file.is_file():
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
     # A task shows its own results, even if the results of the other tasks are missing; a recorded run has one file.

@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +29,10 @@ from tilewise import ROOT, UserError
 DEATH_SIGNAL = 1
 #: What a message of ours starts with, so that it is found in a log that is mostly others'.
 MESSAGE = "tilewise: "
+#: The most bytes of a file of data: a table of the whole study has less than one percent of it.
+MOST_BYTES = 64 * 2**20
+#: How many collections of a JSON file may lie within each other.
+DEEPEST_JSON = 50
 #: What to do if a file cannot be written.
 REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
 
@@ -85,16 +90,40 @@ def remedy(path: Path | str) -> str:
     return "delete the file and run again"
 
 
+def read_bytes(path: Path | str, limit: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of at most `limit` bytes; a device, a pipe or a folder is not opened.
+
+    Raises UserError, with the remedy, if the file cannot be read, and FileNotFoundError if there is none.
+    """
+    try:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"{path}: this is not a file; {remedy(path)}")
+        if found.st_size > limit:
+            raise UserError(f"{path}: it has more than {limit:,} bytes; {remedy(path)}")
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: it cannot be read: {error.strerror or error}; {remedy(path)}") from None
+
+
 def read_json(path: Path | str) -> dict[str, Any]:
     """The object that a JSON file holds. Raises UserError, with the remedy, if it holds none."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(read_bytes(path).decode("utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; run again, which makes it") from None
-    except (OSError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: this is not JSON ({error}); {remedy(path)}") from None
     if not isinstance(found, dict):
         raise UserError(f"{path}: this is not a JSON object; {remedy(path)}")
+    inner: list[Any] = [found]
+    for _ in range(DEEPEST_JSON):
+        inner = [each for data in inner for each in (data.values() if isinstance(data, dict) else data)]
+        inner = [each for each in inner if isinstance(each, dict | list)]
+    if inner:
+        raise UserError(f"{path}: more than {DEEPEST_JSON} lists and objects within each other; {remedy(path)}")
     return found
 
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
-from tilewise import RECORDED, UserError
+from tilewise import RECORDED
 from tilewise.compile import cpp
-from tilewise.evidence import PUBLISHED, load_evidence, published
-from tilewise.explain import sizes
-from tilewise.files import remedy
-from tilewise.report import claims, headings, sections, specs, tables
+from tilewise.evidence import load_evidence, published
+from tilewise.report import claims, headings, sections, specs
 from tilewise.study.kernel import Kernel
 
 
@@ -28,8 +26,3 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
     claims.check(entries, evidence)
     # A study may have fewer tasks than the page describes; the recorded runs had all.
     sections.check(kernels, {*tasks, *evidence.tasks})
-    try:
-        sizes.maximum_size(evidence)
-        tables.cold_start(evidence)
-    except (LookupError, ValueError) as error:
-        raise UserError(f"report/published: a figure is missing: {error}; {remedy(PUBLISHED)}") from None

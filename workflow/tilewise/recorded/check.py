@@ -1,59 +1,75 @@
-"""Checks a run that is kept, or is to be: whether it is whole, of one commit, possible, and free of what is private.
+"""Checks of a recorded run, or of one to be recorded: whole, of one commit, plausible, without private data.
 
-Every check says what it finds in lines that name the place.
+Anybody may have written these files, so their kinds and sizes are checked before they are read.
 """
 
 import contextlib
 import functools
+import io
+import math
 import re
+import stat
+import subprocess
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tilewise import KERNELS, ROOT, UserError, crate
+from tilewise import KERNELS, ROOT, UserError, checksums
 from tilewise.compile import build
-from tilewise.evidence import Platform, load_platform, point_of, refuse_no_run
+from tilewise.evidence import Platform, data_sheets, load_platform, point_of, refuse_no_run
 from tilewise.files import read_json
 from tilewise.measure.methods import METHODS
+from tilewise.measure.tensor_core import short_products
 from tilewise.measure.words import is_right
-from tilewise.recorded import cards, entry, possible, samples, sources
-from tilewise.recorded.possible import about
+from tilewise.recorded import entry
 from tilewise.study import columns, registry, sweeps
-from tilewise.study.columns import WHOLE
-from tilewise.study.device import Device
+from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
-from tilewise.study.schema import meant, read_yaml
+from tilewise.study.points import Point
+from tilewise.study.schema import read_yaml
 from tilewise.study.status import Status
 from tilewise.study.sweeps import Target
 
-#: Files that only a run has for which they were named as targets, and those that recording adds.
+#: Files that only a run has for which they were named as targets.
 ON_REQUEST = ("counters.csv",)
-BY_RECORDING = (entry.README, crate.METADATA, crate.WORKFLOW, cards.FILE, samples.DIGEST, samples.ARCHIVE)
-#: A message names so many of a kind.
-LISTED = 3
-#: What nobody hands in: an absolute path, an address of mail.
-PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|[\w.+-]+@[\w-]+\.[a-z]{2,}")
+#: Bounds of a run: the whole study has 80 files of 4 MB with up to 1,500 rows, and samples beside them.
+MOST_FILES, MOST_RUN_BYTES, MOST_TABLE_ROWS, MOST_SAMPLES_BYTES = 500, 16 * 2**20, 10_000, 2**31
+#: What recording adds.
+BY_RECORDING = (entry.README, entry.WORKFLOW, entry.ARCHIVE, entry.DIGEST, checksums.METADATA)
+#: A message names so many of a kind, in so many characters; a check has so many messages.
+LISTED, MOST_CHARACTERS, MOST_FINDINGS = 3, 300, 20
+#: Paths and addresses of mail.
+PRIVATE = re.compile(r"(?<![\w.:/*<>)\]-])/(?:[\w.+@-]+/)+[\w.+@-]*|(?<![\w.+-])[\w.+-]+@[\w-]+\.[a-z]{2,}")
 #: How recording calls the machines of a run.
 MACHINE = re.compile(r"machine \d+")
+COMMIT = re.compile(r"[0-9a-f]{7,40}")
+#: NVIDIA prints rates at a clock below the highest: by this a kernel may exceed them.
+ABOVE_PRINTED = 1.15
+#: Times and rates are written in full, so they agree to more digits than this.
+ROUNDED = 1e-6
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check says."""
+    """A reason to refuse a run."""
 
     check: str
     says: str
 
     def __str__(self) -> str:
-        return f"refused: {self.check}: {self.says}"
+        says = "".join(each if each.isprintable() else " " for each in self.says)
+        return f"refused: {self.check}: {says[:MOST_CHARACTERS]}{' ...' * (len(says) > MOST_CHARACTERS)}"
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A run in a folder with what it is checked against: the `kernels` and the `study` (its config) of its commit.
+    """A run in a folder, and what it is checked against: registry, config and Snakefile of its commit.
 
     `known` is whether this clone has that commit; without it they are those of today.
     """
@@ -65,95 +81,127 @@ class Kept:
     kernels: Mapping[str, Kernel]
     study: Mapping[str, Any]
 
-    @functools.cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows of measurements.csv."""
-        return self.platform.measurements.to_dict("records")
 
+def check(folder: Path, complete: bool = True) -> list[Finding]:
+    """The findings of all checks on a run in a folder such as report/recorded/nvidia-h200; none if all is right.
 
-def check(folder: Path) -> list[Finding]:
-    """What there is to say about a run in a folder such as report/recorded/nvidia-h200; nothing if all is right.
-
-    Raises UserError if the folder is no run.
+    Without `complete` it may lack what recording adds. Raises UserError if the folder is no run.
     """
     refuse_no_run(folder)
-    return list(_findings(folder))
+    return list(_findings(folder, complete))
 
 
-def _findings(folder: Path) -> Iterator[Finding]:
-    device = read_json(folder / "device.json")
-    try:
-        config = read_json(folder / "config.json")
-        files_of(config)
-    except UserError as error:
-        yield Finding("files", str(error))
-        return  # nothing else says what belongs to the run
-    commit = _commit_of(folder, device)
-    with sources.at(commit) as tree:
-        kernels, study = _study(tree)
-        broken = [Finding("files", each) for each in _files(folder, config, kernels)]
-        yield from broken
+def _findings(folder: Path, complete: bool) -> Iterator[Finding]:
+    if unfit := list(_unfit(folder)):
+        yield from (Finding("files", each) for each in unfit)
+        return
+    commit = _commit_of(folder)
+    with sources(commit) as tree:
+        kernels, study, snakefile = _study(tree)
+        wrong = [*_files(folder, study, kernels), *(_described(folder, snakefile) if complete else ())]
+        yield from (Finding("files", each) for each in wrong)
         yield from (Finding("private", each) for each in private(folder))
-        if any(each.says.startswith(str(folder)) for each in broken):
-            return  # what cannot be read cannot be checked
-        platform = load_platform(folder, recorded=True, kernels=kernels)
+        try:
+            platform = load_platform(folder, kernels=kernels)
+        except UserError as error:  # what cannot be read cannot be checked
+            yield from [Finding("files", str(error))] * (str(error) not in wrong)
+            return
+        if not (platform.has_gpu and platform.device.gpu):
+            yield Finding("whole", "it has no times of a GPU")
+            return
         kept = Kept(folder, platform, commit, tree is not None, kernels, study)
         for name, one in CHECKS.items():
             try:
-                yield from (Finding(name, says) for says in one(kept))
-            except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
-                # Anybody may have written these files: what is in them may be of any kind.
+                found = list(islice(one(kept), MOST_FINDINGS + 1))
+                yield from (Finding(name, says) for says in found[:MOST_FINDINGS])
+                yield from [Finding(name, "and more of this kind")] * (len(found) > MOST_FINDINGS)
+            except (UserError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
                 cause = f"{type(error).__name__}: {error}"
                 yield Finding(name, f"this cannot be checked ({cause}): device.json or config.json lacks what it needs")
 
 
-def _commit_of(folder: Path, device: Mapping[str, Any]) -> str:
-    """The commit of most of a run's rows, or else of its device.json, which older runs have."""
-    with contextlib.suppress(OSError, ValueError, LookupError):
+@contextlib.contextmanager
+def sources(commit: str) -> Iterator[Path | None]:
+    """A folder with kernels, config and Snakefile of a commit, from git's history; None if this clone lacks it."""
+    command = ["git", "-C", str(ROOT), "archive", "--format=zip", commit, "kernels", "config", "workflow/Snakefile"]
+    archive = b""
+    if COMMIT.fullmatch(commit):  # anybody may have written the file that has it
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            archive = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        if archive:
+            with zipfile.ZipFile(io.BytesIO(archive)) as files:
+                files.extractall(folder)
+        yield Path(folder) if archive else None
+
+
+def _commit_of(folder: Path) -> str:
+    """The commit of most of a run's rows."""
+    with contextlib.suppress(OSError, ValueError, LookupError, UserError):
         stated = pd.read_csv(folder / "measurements.csv", usecols=["commit"], dtype=str)["commit"].dropna()
-        return stated.mode()[0]
-    return str(device.get("commit") or "")
+        return str(stated.mode()[0])
+    return ""
 
 
-def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any]]:
-    """The registry and the config of a commit; those of today if it has other forms of them, or is not known."""
+def _study(tree: Path | None) -> tuple[Mapping[str, Kernel], Mapping[str, Any], bytes]:
+    """Registry, config and Snakefile of a commit; those of today if it is not known, or has other forms of them."""
     with contextlib.suppress(UserError, LookupError, TypeError):
         if tree:
-            return registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
-    return registry.load(KERNELS), read_yaml(ROOT / "config" / "config.yaml")
+            kernels, study = registry.load(tree / "kernels", checked=True), read_yaml(tree / "config" / "config.yaml")
+            return kernels, study, (tree / "workflow/Snakefile").read_bytes()
+    study = read_yaml(ROOT / "config" / "config.yaml")
+    return registry.load(KERNELS), study, (ROOT / "workflow/Snakefile").read_bytes()
 
 
 # ---- Files -----------------------------------------------------------------------------------------------------------
 
 
 def files_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """The files that a whole run has, by their path in its folder, with their kind in columns.FILES; "" for JSON.
+    """The files of a whole run by their path in its folder, with their kind in columns.FILES, which JSON lacks.
 
-    Raises UserError if `config` is none of tasks whose methods are known.
+    Raises UserError if `config` is none of tasks.
     """
     try:
         methods = {task: its.get("method", "sweep") for task, its in config["tasks"].items()}
+        facts = {f"facts/{task}.csv": name for task, name in methods.items() if not METHODS[name].on_request}
     except (LookupError, AttributeError, TypeError):
-        raise UserError("config.json: this is not a config of tasks; copy that of the run") from None
-    for task, method in methods.items():
-        if method not in METHODS:
-            raise UserError(f"config.json: tasks.{task}.method: {meant(str(method), METHODS)}")
-    facts = {f"facts/{task}.csv": method for task, method in methods.items() if not METHODS[method].on_request}
+        raise UserError("config.json: this is not a config of tasks with known methods; copy that of the run") from None
     whole = {f"{name}.csv": name for name in WHOLE}
     return {"device.json": "", "config.json": "", "measurements.csv": "measurements", "accuracy.csv": "accuracy"} | (
         whole | facts
     )
 
 
-def _files(folder: Path, config: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
+def _unfit(folder: Path) -> Iterator[str]:
+    """What is no plain file of a size that a run may have."""
+    paths = list(islice(folder.rglob("*"), MOST_FILES + 1))
+    if len(paths) > MOST_FILES:
+        yield f"there are more than {MOST_FILES} files; give the folder of one run"
+        return
+    left = {True: MOST_SAMPLES_BYTES, False: MOST_RUN_BYTES}
+    for path in sorted(paths):
+        found, place = path.lstat(), path.relative_to(folder)
+        if stat.S_ISDIR(found.st_mode):
+            continue
+        left[path == folder / entry.ARCHIVE] -= found.st_size
+        if not stat.S_ISREG(found.st_mode):
+            yield f"{place}: this is a link, pipe or device, not a file"
+        elif min(left.values()) < 0:
+            yield f"{place}: with it the run has more than {MOST_RUN_BYTES:,} bytes, or its samples have too many"
+            return
+        elif path.suffix == ".csv" and path.read_bytes().count(b"\n") > MOST_TABLE_ROWS:
+            yield f"{place}: it has more than the {MOST_TABLE_ROWS:,} rows that a table may have"
+
+
+def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> Iterator[str]:
     """Files that are missing, damaged, of another form, or none of a run."""
-    wanted, parameters = files_of(config), registry.parameters(kernels)
-    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    wanted, parameters = files_of(study), registry.parameters(kernels)
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     for name in wanted:
         if name not in there and name not in ON_REQUEST:
             yield f"{name}: there is no such file"
-    tuned = {f"tune/{kernel}.csv": "tune" for kernel in kernels}
-    kinds = {name: Path(name).stem for name in BY_RECORDING} | tuned | wanted
+    kinds = dict.fromkeys(BY_RECORDING, "") | {f"tune/{kernel}.csv": "tune" for kernel in kernels} | wanted
+    kinds["cards.csv"] = "cards"
     yield from (f"{name}: this does not belong to a run that is kept" for name in sorted(there - set(kinds)))
     for name in sorted(there & set(kinds)):
         try:
@@ -165,76 +213,80 @@ def _files(folder: Path, config: Mapping[str, Any], kernels: Mapping[str, Kernel
                 yield from (f"{folder / name}: the column '{each}' is none of this study" for each in strange)
         except UserError as error:
             yield str(error)
-    yield from samples.damage(folder)
+    archive, said = folder / entry.ARCHIVE, folder / entry.DIGEST
+    if archive.is_file() and not said.is_file():
+        yield f"{entry.DIGEST}: there is no such file, which has the hash of {entry.ARCHIVE}"
+    elif archive.is_file() and said.read_bytes().split()[:1] != [entry.sha256(archive).encode()]:
+        yield f"{entry.ARCHIVE}: it does not have the hash of {entry.DIGEST}"
+
+
+def _described(folder: Path, snakefile: bytes) -> Iterator[str]:
+    """Files that recording adds and that are missing, or are not those of the other files."""
+    for name in (entry.README, entry.WORKFLOW, checksums.METADATA):
+        if not (folder / name).is_file():
+            yield f"{name}: there is no such file, which `tilewise record` writes"
+            return
+    if (folder / entry.WORKFLOW).read_bytes() != snakefile:
+        yield f"{entry.WORKFLOW}: it is not workflow/Snakefile of the run's commit"
+    with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
+        changed = list(checksums.differences(folder))
+        yield from changed[:MOST_FINDINGS]
+        yield from [f"{len(changed) - MOST_FINDINGS} more files differ"] * (len(changed) > MOST_FINDINGS)
 
 
 def private(folder: Path) -> Iterator[str]:
     """Places that name a machine, a user or a path."""
-    device = read_json(folder / "device.json")
-    if device.get("node") and not MACHINE.fullmatch(str(device["node"])):
-        yield f"device.json: the name of a machine, '{device['node']}'"
-    for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md")):
+    for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md", ".sha256")):
         place, text = path.relative_to(folder), path.read_text(errors="replace")
         found = dict.fromkeys(each[0] for each in PRIVATE.finditer(text))
         yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
-        names = _cells(path, "node") | _cells(path, "slurm_job") if path.suffix == ".csv" else set()
-        yield from (
-            f"{place}: the name of a machine or job, '{each}'" for each in sorted(names) if not MACHINE.fullmatch(each)
-        )
-
-
-def _cells(path: Path, column: str) -> set[str]:
-    """What a column of a CSV holds; nothing if there is no such column."""
-    with contextlib.suppress(ValueError, OSError):
-        return set(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna())
-    return set()
+        names = set()
+        with contextlib.suppress(UserError):
+            names = {str(read_json(path).get("node") or "")} if path.name == "device.json" else set()
+        for column in ("node", "slurm_job") if path.suffix == ".csv" else ():
+            with contextlib.suppress(ValueError):  # the file lacks the column, or is no table
+                names |= set(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna())
+        strange = [each for each in sorted(names) if each and not MACHINE.fullmatch(each)]
+        yield from (f"{place}: the name of a machine or job, '{each}'" for each in strange[:LISTED])
 
 
 # ---- What was run ----------------------------------------------------------------------------------------------------
 
 
 def _whole(kept: Kept) -> Iterator[str]:
-    """Tasks and settings that differ from the study's, and points that are missing or were not asked for."""
-    asked, wanted = kept.platform.config, kept.study
-    if not kept.platform.has_gpu:
-        yield "it has no times of a GPU"
-    if kept.platform.device.platform != kept.folder.name:
-        yield f"device.json: the platform is '{kept.platform.device.platform}', the folder '{kept.folder.name}'"
-    lacking = [task for task in wanted["tasks"] if task not in asked["tasks"]]
-    if lacking:
+    """Another platform, other tasks and settings than the study's, points without a row, and rows of no point."""
+    asked, wanted, device = kept.platform.config, kept.study, kept.platform.device
+    names = {device.platform, *kept.platform.measurements["platform"]} - {kept.folder.name}
+    if names:
+        yield f"device.json and measurements.csv: the platform is '{_some(sorted(names))}', not '{kept.folder.name}'"
+    if lacking := [task for task in wanted["tasks"] if task not in asked["tasks"]]:
         yield f"it lacks the tasks {_some(lacking)} of the study"
     for name in wanted:
-        if name in ("tasks", "platforms", "slurm", "strict"):
-            continue
-        if asked.get(name) != wanted[name]:
+        if name not in ("tasks", "platforms", "slurm", "strict") and asked.get(name) != wanted[name]:
             yield f"config.json: '{name}' is not as in config/config.yaml"
-    changed = [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task, its) != its]
-    if changed:
+    if changed := [task for task, its in asked["tasks"].items() if wanted["tasks"].get(task) != its]:
         yield f"config.json: the tasks {_some(changed)} are not as in config/config.yaml"
-    for task, its in asked["tasks"].items():
-        if its.get("method", "sweep") == "sweep":
+    for task, its in wanted["tasks"].items():
+        if asked["tasks"].get(task) == its and its.get("method", "sweep") == "sweep":
             yield from _points(kept, task)
 
 
 def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
-    platform = kept.platform
-    target = Target(platform.device.backend, sweeps.gpu_of_choices(platform.name, kept.kernels))
-    try:
-        asked = sweeps.expand(platform.config, kept.kernels, task, target)
-    except UserError as error:
-        yield f"{task}: {error}"
-        return
-    rows = [row for row in kept.rows if row["task"] == task]
-    points = [point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None for row in rows]
-    there = {replace(point, parameters=tuple(sorted(point.parameters))) for point in points if point}
-    wanted = {replace(point, parameters=tuple(sorted(point.parameters))): point for point in asked}
-    lacking = [point.label() for key, point in wanted.items() if key not in there]
-    if lacking:
+    target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels))
+    asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
+    measured, there = kept.platform.measurements, {}
+    for row in measured[measured["task"] == task].to_dict("records"):
+        point = point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None
+        there[_sorted(point) if point else about(row)] = about(row)
+    if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
-    strange = sorted(point.label() for point in there - set(wanted)) + ["one of no kernel"] * points.count(None)
-    if strange:
+    if strange := [words for point, words in there.items() if point not in asked]:
         yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
+
+
+def _sorted(point: Point) -> Point:
+    return replace(point, parameters=tuple(sorted(point.parameters)))
 
 
 def _of_one_commit(kept: Kept) -> Iterator[str]:
@@ -244,45 +296,35 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
         named = "; ".join(f"{state} ({_some(tasks)})" for state, tasks in states.items())
         yield f"it was measured by {len(states)} states of the sources: {named}"
     for state, tasks in states.items():
-        if not sources.COMMIT.fullmatch(state):
+        if not COMMIT.fullmatch(state):
             yield f"{_some(tasks) or 'it'}: measured by no commit: {state}"
-    if not kept.known and sources.COMMIT.fullmatch(kept.commit):
+    if not kept.known and COMMIT.fullmatch(kept.commit):
         yield f"this clone does not have the commit {kept.commit}, so it cannot tell the hashes; fetch it"
 
 
 def _hashes(kept: Kept) -> Iterator[str]:
     """Kernels of which rows have other hashes than their sources have at the commit."""
-    facts = kept.platform.facts
-    hashes = functools.cache(lambda name, at: build.row_sha256(kept.kernels[name], at, kept.platform.device))
-    tables = {"measurements.csv": kept.platform.measurements} | {
-        name: facts[name] for name in ("sizes", "batches", "tune")
-    }
-    for name, table in tables.items():
-        rows = table[table["build_sha256"] != ""].to_dict("records")
-        yield from _differing(
-            name,
-            [
-                (row, hashes(kernel.name, point_of(row, kernel)))
-                for row in rows
-                if (kernel := kept.kernels.get(row["kernel"])) and kernel.source
-            ],
-        )
-    rows = [row for row in facts["instructions"].to_dict("records") if row["kernel"] in kept.kernels]
-    device = Device.of("9.0") if not kept.platform.has_gpu else kept.platform.device
-    yield from _differing(
-        "instructions.csv",
-        [(row, build.source_sha256(kept.kernels[row["kernel"]], row["instance"], device)) for row in rows],
-    )
-
-
-def _differing(place: str, hashes: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[str]:
-    found: dict[str, list[str]] = {}
-    for row, own in hashes:
-        if row["build_sha256"] != own:
-            pair = f"{row['build_sha256'][:10]}, not {own[:10] or 'that of any build'}"
-            found.setdefault(row["kernel"], []).append(pair)
-    for kernel, pairs in found.items():
-        yield f"{place}: {len(pairs)} rows of {kernel} are of other sources than the commit's; the first has {pairs[0]}"
+    facts, kernels, device = kept.platform.facts, kept.kernels, kept.platform.device
+    of_point = functools.cache(lambda name, point: build.row_sha256(kernels[name], point, device))
+    tables = {name: facts[name] for name in ("sizes", "batches", "tune", "instructions")}
+    for name, table in ({"measurements.csv": kept.platform.measurements} | tables).items():
+        found: dict[str, list[str]] = {}
+        for row in table[table["build_sha256"] != ""].to_dict("records"):
+            kernel = kernels.get(row["kernel"])
+            if kernel is None:
+                own = "that of a kernel"
+            elif not kernel.source:
+                continue
+            elif name == "instructions":
+                own = build.source_sha256(kernel, row["instance"], device)
+            else:
+                own = of_point(kernel.name, point_of(row, kernel)) or "that of any build"
+            if row["build_sha256"] != own:
+                pair = f"{row['build_sha256'][:10]}, not {own if ' ' in own else own[:10]}"
+                found.setdefault(row["kernel"], []).append(pair)
+        for kernel_name, pairs in found.items():
+            said = f"{len(pairs)} rows of {kernel_name} are of other sources than the commit's"
+            yield f"{name}: {said}; the first has {pairs[0]}"
 
 
 # ---- What came out ---------------------------------------------------------------------------------------------------
@@ -290,15 +332,12 @@ def _differing(place: str, hashes: Iterable[tuple[Mapping[str, Any], str]]) -> I
 
 def _statuses(kept: Kept) -> Iterator[str]:
     """Rows that are not right, and facts that are not."""
-    known = {str(status) for status in Status}
     tables = {"measurements.csv": kept.platform.measurements}
     tables |= {name: table for name, table in kept.platform.facts.items() if "status" in table and name != "tune"}
     for name, table in tables.items():
-        for row in table[~table["status"].isin([Status.OK, Status.NOT_TIMED])].to_dict("records"):
-            if row["status"] not in known and (row["status"] or name not in WHOLE):
-                yield f"{name}: {about(row)}: '{row['status']}' is no status"
-            elif row["status"] and name not in WHOLE and not is_right(row):
-                yield f"{name}: {about(row)}: {row['status']}: {' '.join(row['message'].split())[:120]}"
+        for row in table[~table["status"].isin([*Status, ""] if name in WHOLE else [Status.OK])].to_dict("records"):
+            if not is_right(row):
+                yield f"{name}: {about(row)}: '{row['status']}' {' '.join(row.get('message', '').split())[:120]}"
 
 
 def _alone(kept: Kept) -> Iterator[str]:
@@ -308,26 +347,58 @@ def _alone(kept: Kept) -> Iterator[str]:
             yield f"{task}: {beside} of {len(known)} points were measured beside other processes"
 
 
+def _entry(kept: Kept) -> Iterator[str]:
+    """An entry that is not made of the data."""
+    path = kept.folder / entry.README
+    if path.is_file() and path.read_text(errors="replace") != entry.entry(kept.folder, kept.platform):
+        yield f"{entry.README}: it is not what `tilewise record` writes of these data"
+
+
+def _impossible(kept: Kept) -> Iterator[str]:
+    """Times out of order, rates that are not those of their times, and rates above those that NVIDIA prints."""
+    sheet, name = data_sheets(), kept.platform.device.gpu.get("name")
+    sheet = sheet[(sheet["device"] == name) & sheet["quantity"].isin(["multiply_add_rate", "tensor_rate"])]
+    peaks = (ABOVE_PRINTED * sheet.groupby("dtype")["value"].max()).to_dict()
+    rows = kept.platform.measurements
+    for row in rows[(rows["status"] == Status.OK)].to_dict("records"):
+        if pd.isna(row["time_ms"]):
+            if kept.study["tasks"].get(row["task"], {}).get("method", "sweep") == "sweep":
+                yield f"measurements.csv: {about(row)}: ok, but without a time"
+            continue
+        names = ["time_min_ms", "time_q1_ms", "time_ms", "time_q3_ms"], ["run_low_ms", "time_ms", "run_high_ms"]
+        orders = ([0.0, *(row[name] for name in each if not pd.isna(row[name]))] for each in names)
+        if any(low > high * (1 + ROUNDED) for each in orders for low, high in pairwise(each)):
+            yield f"measurements.csv: {about(row)}: its times contradict each other"
+        rate = 2e-6 * row["n"] * row["p"] * row["m"] / row["time_ms"] if row["time_ms"] else math.inf
+        if not abs(row["gflops"] / rate - 1) <= ROUNDED:
+            yield f"measurements.csv: {about(row)}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
+        kernel = kept.kernels.get(row["kernel"])
+        dtype, products = short_products(row, kernel) if kernel and kernel.on_gpu else ("", 1)
+        if dtype in peaks and row["gflops"] > peaks[dtype] / products:
+            said = f"{row['gflops']:,.0f} GFLOP/s are above the roof of {peaks[dtype] / products:,.0f}"
+            yield f"measurements.csv: {about(row)}: {said}"
+
+
+def about(row: Mapping[str, Any]) -> str:
+    """A row in words: task, kernel, type, shape and parameters, as far as it has them."""
+    words = [str(row[name]) for name in ("task", "kernel", "quantity", "dtype") if row.get(name)]
+    words += ["x".join(str(row[name]) for name in SHAPE)] if "n" in row and not pd.isna(row["n"]) else []
+    chosen = [name for name in columns.choice(columns.parameters_of(row)) if name in row and not pd.isna(row[name])]
+    return " ".join([*words, *(f"{name}={row[name]}" for name in chosen)])
+
+
 def _some(names: Iterable[str]) -> str:
     names = list(names)
     return ", ".join([*names[:LISTED], *([f"{len(names) - LISTED} more"] if len(names) > LISTED else [])])
 
 
-def _entry(kept: Kept) -> Iterator[str]:
-    """An entry that is not what its data say."""
-    path = kept.folder / entry.README
-    if path.is_file() and path.read_text(errors="replace") != entry.text(kept.folder, kept.platform):
-        yield f"{entry.README}: it is not what `tilewise record` writes of these data"
-
-
-#: Every check of what a run holds: its name, and what says where it fails.
+#: The checks of a run's data by name, as docs/recording.md has them.
 CHECKS: dict[str, Callable[[Kept], Iterator[str]]] = {
     "whole": _whole,
     "commit": _of_one_commit,
     "hashes": _hashes,
-    "cards": lambda kept: iter(cards.damage(kept.platform)),
     "statuses": _statuses,
     "alone": _alone,
     "entry": _entry,
-    "possible": lambda kept: possible.wrong(kept.platform, kept.kernels),
+    "possible": _impossible,
 }

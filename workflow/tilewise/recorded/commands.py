@@ -4,15 +4,14 @@ import argparse
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
-
-import pandas as pd
+from typing import Any
 
 from tilewise import RECORDED, UserError
 from tilewise.files import replacing, write_csv, write_json
 from tilewise.microscope.described import option_type
-from tilewise.recorded import cards, check, compare, record, samples
+from tilewise.recorded import cards, check, compare, record
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
+from tilewise.recorded.entry import ARCHIVE
 from tilewise.study import registry
 
 #: The screen shows so many of the points that differ; the CSV has all.
@@ -78,40 +77,29 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
 
 
 def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], int]:
+    folders, into = options.folders, options.into
     if options.check:
-        folders = options.folders or sorted(path.parent for path in options.into.glob("*/device.json"))
+        folders = folders or sorted(path.parent for path in into.glob("*/device.json"))
         if not folders:
-            raise UserError(f"{options.into}: no run is recorded there; name a folder")
-        return _checked(folders)
+            raise UserError(f"{into}: no run is recorded there; name a folder")
+        found = {folder: check.check(folder.resolve()) for folder in folders}
+        lines = []
+        for folder, each in found.items():
+            lines += [f"{folder}: {'refused' if each else 'right'}", *(f"  {finding}" for finding in each)]
+        return lines, int(any(found.values()))
+    if not folders or (len(folders) > 1 and not options.cards):
+        raise UserError("record: name the folder of one run, such as results/nvidia-h200; with --cards of one or more")
     if options.cards:
-        path, points, left_out = cards.add(options.folders or _no_run(), options.into)
+        path, points, left_out = cards.add(folders, into)
         return [*left_out, f"{path}: {points} points of further cards; see what changed with `git diff`"], 0
-    if len(options.folders) != 1:
-        _no_run()
-    target, found = record.record(options.folders[0], options.into)
-    if found:
-        lines = [f"{options.folders[0]}: not recorded", *map(str, found)]
-        return [*lines, "docs/recording.md says how to mend each"], 1
-    return [f"{target}: recorded; see what changed with `git diff`", *_of_samples(target)], 0
-
-
-def _no_run() -> NoReturn:
-    raise UserError("record: name the folder of one run, such as results/nvidia-h200; with --cards of one or more")
-
-
-def _of_samples(target: Path) -> list[str]:
-    if not (target / samples.ARCHIVE).is_file():
-        return ["there are no samples in the results, so none are kept"]
-    return [f"{target / samples.ARCHIVE}: git ignores it; attach it to the release that brings this run"]
-
-
-def _checked(folders: Iterable[Path]) -> tuple[list[str], int]:
-    lines, status = [], 0
-    for folder in folders:
-        found = check.check(folder.resolve())
-        lines += [f"{folder}: {'refused' if found else 'right'}", *(f"  {each}" for each in found)]
-        status |= bool(found)
-    return lines, int(status)
+    target, refused = record.record(folders[0], into)
+    if refused:
+        lines = [f"{folders[0]}: not recorded", *map(str, refused), "docs/recording.md says how to mend each"]
+        return lines, 1
+    samples = "there are no samples in the results, so none are kept"
+    if (target / ARCHIVE).is_file():
+        samples = f"{target / ARCHIVE}: git ignores it; attach it to the release that brings this run"
+    return [f"{target}: recorded; see what changed with `git diff`", samples], 0
 
 
 def _data(found: Comparison) -> dict[str, Any]:
@@ -122,20 +110,9 @@ def _data(found: Comparison) -> dict[str, Any]:
         for run in (found.first, found.second)
     ]
     overhead = {"difference_us": found.overhead.difference_us, "source": found.overhead.source}
-    tables = {name: _records(getattr(found, name)) for name in ("kernels", "points")}
-    return {
-        "runs": runs,
-        "threshold_percent": found.threshold,
-        "overhead": overhead,
-        "counts": found.counts,
-        "agreement": found.agreement,
-    } | tables
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {name: None if pd.isna(value) else value for name, value in row.items()} for row in table.to_dict("records")
-    ]
+    data = {"runs": runs, "threshold_percent": found.threshold, "overhead": overhead, "counts": found.counts}
+    tables = {name: getattr(found, name).astype(object) for name in ("kernels", "points")}
+    return data | {name: table.where(table.notna(), None).to_dict("records") for name, table in tables.items()}
 
 
 def _lines(found: Comparison) -> Iterable[str]:
@@ -151,7 +128,9 @@ def _lines(found: Comparison) -> Iterable[str]:
         yield f"{row['kernel']:20} {row['dtype']:9} {row['points']:4} points  {ratios:26} {counts}"
     same = kernels.drop(differ.index)
     if len(same):
-        yield f"{'equal at all points:' if len(differ) else 'All points are equal:'} {_named(same)}"
+        types = same.groupby("kernel", sort=False)["dtype"].agg(", ".join)  # naive (float, double)
+        named = "; ".join(f"{kernel} ({each})" for kernel, each in types.items())
+        yield f"{'equal at all points:' if len(differ) else 'All points are equal:'} {named}"
     changed = points[points["verdict"] != Verdict.EQUAL]
     changed = changed.loc[(changed["ratio"] - 1).abs().sort_values(ascending=False, na_position="first").index]
     for row in changed.head(MOST_LISTED).to_dict("records"):
@@ -165,16 +144,4 @@ def _lines(found: Comparison) -> Iterable[str]:
     if len(changed) > MOST_LISTED:
         yield f"  … and {len(changed) - MOST_LISTED} more, which --csv lists"
     yield ""
-    for row in found.agreement:
-        if row["points"]:
-            yield (
-                f"GPU points over {row['over_us']:3} µs: {row['within']} of {row['points']} "
-                f"({row['within'] / row['points']:.1%}) differ by {found.threshold:g} % or less"
-            )
     yield found.line
-
-
-def _named(kernels: pd.DataFrame) -> str:
-    """Kernels with their types, such as `naive (float, double)`."""
-    types = kernels.groupby("kernel", sort=False)["dtype"].agg(", ".join)
-    return "; ".join(f"{kernel} ({found})" for kernel, found in types.items())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise import RECORDED, UserError
+from tilewise import RECORDED, UserError, checksums
 from tilewise.evidence import refuse_no_run, within
 from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import Spread
@@ -29,8 +29,6 @@ from tilewise.study.status import Status
 THRESHOLD = 2.0
 #: Points that take less, in ms, show the difference of the overheads; so many are wanted for an estimate.
 ESTIMATED_BELOW, FEWEST_SHORT = 0.02, 5
-#: Agreement is counted among the points that take longer than each of these, in µs.
-FLOORS = (100, 50, 0)
 #: Where a kernel runs.
 ON_GPU, ON_CPU = "GPU", "CPU"
 #: What a comparison has of each run; that of the second begins with `other_`.
@@ -106,16 +104,6 @@ class Comparison:
         return bool(lost.any() or (rows["verdict"] == Verdict.SLOWER).any())
 
     @property
-    def agreement(self) -> list[dict[str, int]]:
-        """How many of the GPU's points that take longer than `over_us` differ by the threshold or less: `within`."""
-        rows = self.points[(self.points["processor"] == ON_GPU) & self.points["ratio"].notna()]
-        found = []
-        for over_us in FLOORS:
-            far = (rows.loc[1000 * rows["time_ms"] > over_us, "ratio"] - 1).abs()
-            found.append({"over_us": over_us, "points": len(far), "within": int((far <= self.threshold / 100).sum())})
-        return found
-
-    @property
     def line(self) -> str:
         """The outcome in a line."""
         said = []
@@ -147,22 +135,11 @@ def read(name: str, kernels: Mapping[str, Kernel]) -> Run:
     if not (folder / "measurements.csv").is_file():
         missing = f"{folder}/measurements.csv: there is no such file"
         raise UserError(f"{missing}; let the run end, or name the file as a target if it was deleted")
-    _check_columns(folder / "measurements.csv")
+    if folder.resolve().parent == RECORDED.resolve():
+        checksums.check_recorded(folder)
     measured = columns.read(folder / "measurements.csv", "measurements", parameters)
     overhead = columns.read(folder / "facts" / "overhead.csv", "overhead")["overhead_us"].median()
     return Run(name, read_device(folder / "device.json"), measured, None if pd.isna(overhead) else float(overhead))
-
-
-def _check_columns(path: Path) -> None:
-    """Raise UserError if a file of measurements has other columns than those of today."""
-    with path.open("rb") as file:
-        names = file.readline().decode(errors="replace").strip().split(",")
-    wanted = [name for name in columns.of("measurements", ()) if name not in columns.LATER["measurements"]]
-    if missing := [name for name in wanted if name not in names]:
-        raise UserError(
-            f"{path}: the column '{missing[0]}' is missing, so another version wrote it, or it is damaged; "
-            "`python -m tilewise.study.columns` lists the columns"
-        )
 
 
 def compare(first: Run, second: Run, kernels: Mapping[str, Kernel], threshold: float = THRESHOLD) -> Comparison:

@@ -1,6 +1,5 @@
 """The picture of a comparison: the ratio of every point over its time."""
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from tilewise.recorded.compare import Comparison, Verdict
@@ -13,11 +12,6 @@ VERDICT_COLOURS = {Verdict.EQUAL: "0.6", Verdict.FASTER: "C2", Verdict.SLOWER: "
 def draw(found: Comparison) -> str:
     """An SVG with a header: one mark per point with a ratio, its range, and the band of the threshold."""
     points = found.points[found.points["ratio"].notna()]
-    figure = _figure(found, points) if len(points) else nothing("no point has a time in both runs")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{svg(figure)}\n'
-
-
-def _figure(found: Comparison, points: pd.DataFrame) -> Figure:
     with style():
         figure = Figure(figsize=(8, 4.5), layout="constrained")
         axis = figure.subplots()
@@ -29,14 +23,10 @@ def _figure(found: Comparison, points: pd.DataFrame) -> Figure:
                 continue
             axis.vlines(own["time_ms"], own["ratio_low"], own["ratio_high"], color=colour, linewidth=0.8)
             mark = axis.scatter(own["time_ms"], own["ratio"], color=colour, s=14, label=f"{verdict} ({len(own)})")
-            tell(
-                mark,
-                [
-                    f"{row['kernel']} {row['dtype']} {row['shape']} {row['choice']}: {row['ratio']:.3f}; {row['why']}"
-                    for row in own.to_dict("records")
-                ],
-            )
+            words = "{kernel} {dtype} {shape} {choice}: {ratio:.3f}; {why}"
+            tell(mark, [words.format_map(row) for row in own.to_dict("records")])
         axis.set(xscale="log", xlabel=f"ms, {found.first.name}", ylabel="time of the second run / of the first")
         axis.set_title(f"{found.second.name} compared with {found.first.name}")
         axis.legend()
-    return figure
+    figure = figure if len(points) else nothing("no point has a time in both runs")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{svg(figure)}\n'

@@ -4,29 +4,34 @@ import csv
 import re
 import shutil
 import socket
+import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewise import RECORDED, ROOT, UserError, crate
+from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import load_platform, refuse_no_run
 from tilewise.files import read_json, write_json
-from tilewise.recorded import check, entry, samples
-from tilewise.recorded.check import PRIVATE, Finding
+from tilewise.recorded import check
+from tilewise.recorded.entry import ARCHIVE, DIGEST, README, WORKFLOW, entry, sha256
 from tilewise.study import columns
 
+#: What NVBench wrote: its tables, and every time and clock. The workers' logs name paths.
+SAMPLE_ENDINGS = (".json", ".bin")
 #: A name of a machine that is shorter may be a word, such as `gpu`.
 SHORTEST = 4
 _TEXTS = [name for name, column in columns.COLUMNS.items() if column.type == "text"]
 
 
-def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
-    """Make the recorded run `into`/<platform> of results/<platform>; returns it with what a check says of it.
+def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[check.Finding]]:
+    """Make the recorded run `into`/<platform> of results/<platform>; returns it with the findings of the checks.
 
-    If the check finds anything, nothing is recorded. An older recorded run of the platform is replaced. Raises
+    If the checks find anything, nothing is recorded. An older recorded run of the platform is replaced. Raises
     UserError if `source` is no run.
     """
+    from tilewise import crate  # loading rocrate takes a fifth of a second
+
     refuse_no_run(source)
     source, target = source.resolve(), into / source.resolve().name
     if target.resolve() == source:
@@ -35,12 +40,13 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
     with tempfile.TemporaryDirectory(dir=into, prefix=".") as temporary:
         made = Path(temporary, source.name)
         _copy(source, made)
-        samples.pack(source / "samples", made)
-        found = check.check(made)
-        if found:
-            return target, [Finding(each.check, each.says.replace(str(made), str(source))) for each in found]
-        (made / entry.README).write_text(entry.text(made, load_platform(made, recorded=True)))
-        crate.write(made)
+        _pack(source / "samples", made)
+        if found := check.check(made, complete=False):
+            return target, [check.Finding(each.check, each.says.replace(str(made), str(source))) for each in found]
+        platform = load_platform(made, recorded=True)
+        (made / README).write_text(entry(made, platform))
+        with check.sources(next(iter(platform.commits))) as tree:  # the checks have found it
+            crate.write(made, workflow=(tree or ROOT) / "workflow" / WORKFLOW)
         if target.exists():
             shutil.rmtree(target)
         made.rename(target)
@@ -56,9 +62,8 @@ def _copy(source: Path, made: Path) -> None:
     for name in wanted:
         (made / name).parent.mkdir(parents=True, exist_ok=True)
         if name.endswith(".json"):
-            said = _public(read_json(source / name), names)
             own = {"node": "machine 1", "slurm_job": None} if name == "device.json" else {}
-            write_json(said | own, made / name)
+            write_json(_public(read_json(source / name), names) | own, made / name)
         else:
             _copy_table(source / name, made / name, names)
 
@@ -79,24 +84,38 @@ def _copy_table(path: Path, made: Path, names: Mapping[str, str]) -> None:
         writer = csv.DictWriter(copy, rows.fieldnames or [], lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         for row in rows:
-            words = {name: public(row[name], names) for name in _TEXTS if row.get(name)}
+            words = {name: _public(row[name], names) for name in _TEXTS if row.get(name)}
             place = {"slurm_job": "", "node": names.get(row.get("node", ""), "")}
             writer.writerow(row | words | {name: place[name] for name in place if name in row})
     shutil.copystat(path, made)  # which says when it was measured
 
 
 def _public(data: Any, names: Mapping[str, str]) -> Any:
-    """What a JSON file holds, with `public` applied to every text."""
+    """Text, or all texts of JSON, without machines' names, and with the last part of each path outside the clone."""
     if isinstance(data, dict):
         return {key: _public(value, names) for key, value in data.items()}
     if isinstance(data, list):
         return [_public(value, names) for value in data]
-    return public(data, names) if isinstance(data, str) else data
-
-
-def public(text: str, names: Mapping[str, str]) -> str:
-    """Text without the names of machines, and with the last part of each path; paths of the clone begin in it."""
+    if not isinstance(data, str):
+        return data
     for name, machine in names.items():
         if len(name) >= SHORTEST:
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", machine, text)
-    return PRIVATE.sub(lambda match: match[0].rpartition("/")[2].partition("@")[0], text.replace(f"{ROOT}/", ""))
+            data = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", machine, data)
+    return check.PRIVATE.sub(lambda match: match[0].rpartition("/")[2].partition("@")[0], data.replace(f"{ROOT}/", ""))
+
+
+def _pack(source: Path, folder: Path) -> None:
+    """Write the archive of the samples in `source`, if there are any, and its hash into `folder`.
+
+    The same samples make the same bytes: the archive has no owners and no times.
+    """
+    paths = sorted(path for path in source.rglob("*") if path.suffix in SAMPLE_ENDINGS and path.is_file())
+    if not paths:
+        return
+    with tarfile.open(folder / ARCHIVE, "w:xz", preset=6) as archive:
+        for path in paths:
+            info = tarfile.TarInfo(f"samples/{path.relative_to(source)}")
+            info.size = path.stat().st_size
+            with path.open("rb") as file:
+                archive.addfile(info, file)
+    (folder / DIGEST).write_text(f"{sha256(folder / ARCHIVE)}  {ARCHIVE}\n")  # as `sha256sum --check` reads it

@@ -5,6 +5,8 @@ prints it. The parameters of the kernels have a column each, named like them; th
 """
 
 import io
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.files import remedy
+from tilewise.files import read_bytes, remedy
 from tilewise.study.schema import read_yaml
 from tilewise.study.status import FaultKind
 
@@ -105,7 +107,7 @@ def typed(table: pd.DataFrame) -> pd.DataFrame:
             continue
         try:
             changed[name] = table[name].astype(kind)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise UserError(f"the column '{name}' does not hold what it should ({kind})") from None
         if kind == "str":
             changed[name] = changed[name].fillna("")
@@ -128,16 +130,20 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
     """A CSV with the columns of a file; without rows if there is no file.
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
-    stays. Raises UserError if another column is missing: `partly` allows that, except of those that name the rows.
+    stays. Raises UserError if another column is missing (`partly` allows that, except of those that name the rows), if
+    the file is damaged, or if measurements repeat a point or have an impossible time.
     """
     path = Path(path)
     if not path.exists():
         return empty(file, parameters)
     text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
+        if mark := re.search(rb"^(<{7}|={7}|>{7})", content, re.MULTILINE):
+            line = content[: mark.start()].count(b"\n") + 1
+            raise UserError(f"{path}:{line}: this is a mark of a merge conflict; {remedy(path)}")
         table = pd.read_csv(io.BytesIO(content), dtype=text)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
         raise UserError(f"{path}: the last line is cut short; {remedy(path)}")
@@ -148,9 +154,19 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
     wanted = of(file, parameters)
     table = table.reindex(columns=[*wanted, *(name for name in table if name not in wanted)])
     try:
-        return typed(table)
+        table = typed(table)
     except UserError as error:
         raise UserError(f"{path}: {error}; {remedy(path)}") from None
+    if file == "measurements":
+        # The amount of shared memory tells launches at the limits apart.
+        doubled = table[table.duplicated([*POINT, "shared_bytes", *parameters_of(table)])]
+        if len(doubled):
+            said = " ".join(str(doubled[name].iloc[0]) for name in ("task", "kernel", "dtype", *SHAPE))
+            raise UserError(f"{path}: {len(doubled)} rows repeat a point, the first of them {said}; {remedy(path)}")
+        times = table["time_ms"].dropna()
+        if not times.between(0, math.inf, inclusive="neither").all():
+            raise UserError(f"{path}: a time is not positive and finite; {remedy(path)}")
+    return table
 
 
 _INTRODUCTION = """# Columns

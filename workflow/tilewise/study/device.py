@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.files import read_json, remedy, write_json
+from tilewise.study.schema import validate
 
 #: CUDA's limit on every device so far; a device's other limits come from device.json.
 MAX_THREADS_PER_BLOCK = 1024
@@ -33,8 +34,6 @@ EMULATED_LIMITS: dict[str, Any] = {
     "warp_size": 32,
     "max_grid": [2147483647, 65535, 65535],
 }
-#: The fields that every device.json has.
-REQUIRED = ("platform", "backend", "captured", "gpu", "limits", "versions", "cpu", "host_compiler")
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,10 @@ def write(device: Device, path: Path | str) -> None:
 def read(path: Path | str) -> Device:
     """The device of a device.json. Raises UserError, with the remedy, if it is damaged."""
     found = read_json(path)
-    missing = [name for name in REQUIRED if name not in found]
-    if missing:
-        raise UserError(f"{path}: the field '{missing[0]}' is missing; {remedy(path)}")
+    try:
+        validate(found, "device", path)
+    except UserError as error:
+        raise UserError(f"{error}; {remedy(path)}") from None
     known = {each.name: found[each.name] for each in fields(Device) if each.name in found}
     known["commit"] = (found.get("commit") or "") + " with changes not committed" * bool(found.get("dirty"))
     return Device(**known | {"gpu": found["gpu"] or {}, "host_compiler": found["host_compiler"] or ""})

@@ -1,0 +1,69 @@
+"""The hashes beside published and recorded data, without which a changed figure would be shown as theirs."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewise import UserError
+from tilewise.files import read_bytes, read_json, remedy
+
+#: The hashes of published files, as `sha256sum --check` reads them.
+SUMS = "SHA256SUMS"
+#: The RO-Crate of a recorded run, which has a hash of each file.
+METADATA = "ro-crate-metadata.json"
+
+
+def check_published(folder: Path) -> None:
+    """Raise UserError if a CSV in a folder differs from the hash in its SHA256SUMS, or if either is missing."""
+    sums = folder / SUMS
+    try:
+        lines = [line.split() for line in read_bytes(sums).decode(errors="replace").splitlines()]
+    except FileNotFoundError:
+        raise UserError(f"{sums}: there is no such file; {remedy(sums)}") from None
+    known = {words[1]: words[0] for words in lines if len(words) == 2}
+    for name in sorted(known.keys() | {path.name for path in folder.glob("*.csv")}):
+        if wrong := _difference(folder / name, known.get(name)):
+            raise UserError(
+                f"{folder / name}: {wrong} in {SUMS}; {remedy(folder / name)}, or, after a correction that its source "
+                f"confirms: (cd {os.path.relpath(folder)} && sha256sum *.csv > {SUMS})"
+            )
+
+
+def check_recorded(folder: Path) -> None:
+    """Raise UserError if a file of a recorded run is not as its RO-Crate describes it; a run without one passes."""
+    if (folder / METADATA).exists():
+        for line in differences(folder):
+            raise UserError(f"{folder}/{line}; {remedy(folder)}")
+
+
+def differences(folder: Path) -> Iterator[str]:
+    """Lines about the files of a recorded run that its RO-Crate describes otherwise, or lacks, or has in vain.
+
+    Raises UserError if there is no crate, or if it is damaged.
+    """
+    known = dict(_described(read_json(folder / METADATA)))
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in (".csv", ".json")}
+    for name in sorted(known.keys() | there - {METADATA}):
+        if wrong := _difference(folder / name, known.get(name)):
+            yield f"{name}: {wrong} in {METADATA}"
+
+
+def _described(crate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The names and hashes of the files of a crate that lie in its folder."""
+    graph = crate.get("@graph")
+    for entity in graph if isinstance(graph, list) else []:
+        if isinstance(entity, dict) and "sha256" in entity:
+            name = str(entity.get("@id"))
+            if not name.startswith("/") and ".." not in name.split("/"):
+                yield name, str(entity["sha256"])
+
+
+def _difference(path: Path, known: str | None) -> str:
+    """What is wrong with a file whose hash should be `known`; empty if nothing is."""
+    try:
+        found = hashlib.sha256(read_bytes(path)).hexdigest()
+    except FileNotFoundError:
+        return "there is no such file, which has a sha256"
+    return "" if found == known else "its sha256 is not that" if known else "remove this file, which has no sha256"
