@@ -7,6 +7,7 @@ every three minutes.
 """
 
 import getpass
+import shlex
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +16,8 @@ from typing import Any
 import snakemake_executor_plugin_slurm as slurm
 from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+from tilewise.study.slurm import REQUEST
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 #: The most seconds between two looks at the jobs.
@@ -37,6 +40,11 @@ class Executor(slurm.Executor):
     def get_account_arg(self, job: Any) -> Iterator[str]:
         """The account of the settings, or else Slurm's default."""
         return super().get_account_arg(job) if job.resources.get("slurm_account") else iter([""])
+
+    def get_partition_arg(self, job: Any) -> str:
+        """The partition, and the GPUs whose names the plugin would refuse."""
+        request = job.resources.get(REQUEST)
+        return super().get_partition_arg(job) + (f" {shlex.quote(request)}" if request else "")
 
     @property
     def next_seconds_between_status_checks(self) -> float:
