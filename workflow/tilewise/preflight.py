@@ -1,7 +1,10 @@
 """Checks before a run starts, so that it does not fail after an hour when it draws the page."""
 
+import os
+import sys
 from collections.abc import Collection, Mapping
 
+import snakemake_executor_plugin_tilewise
 from tilewise import RECORDED, UserError
 from tilewise.compile import cpp
 from tilewise.evidence import PUBLISHED, load_evidence, published
@@ -33,3 +36,22 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
         tables.cold_start(evidence)
     except (LookupError, ValueError) as error:
         raise UserError(f"report/published: a figure is missing: {error}; {remedy(PUBLISHED)}") from None
+
+
+def check_executor(name: str, remote: bool, auto: bool) -> None:
+    """Raise UserError if the executor of this name cannot run the jobs; say so if it is not one of the project's.
+
+    A `remote` executor submits jobs to other machines; the platform `auto` is this machine.
+    """
+    if name == "tilewise":
+        snakemake_executor_plugin_tilewise.check()
+    elif remote:
+        profile = os.environ.get("SNAKEMAKE_PROFILE")
+        executor = f"the executor {name}" + (f" of SNAKEMAKE_PROFILE={profile}" if profile else "")
+        if auto:
+            raise UserError(
+                f"{executor} would submit the measurements of this machine (`platforms: auto`) to other machines; "
+                "with SNAKEMAKE_PROFILE=none this machine measures, with `--profile slurm` the cluster that "
+                "config/cluster.yaml describes"
+            )
+        print(f"{executor} submits the jobs of this run; `--profile slurm` uses the project's own", file=sys.stderr)

@@ -23,8 +23,8 @@ RESOURCES = {
     "gres": "gres",
     "gpu_model": "gpu_model",
 }
-#: What the Slurm plugin takes as `gres` and `gpu_model`. NVML's names have hyphens, and a gres may be a list: the executor
-#: of slurm/config.yaml gives those to sbatch as this resource, a whole option.
+#: What the Slurm plugin takes as `gres` and `gpu_model`. NVML's names have hyphens, and a gres may be a list: those are
+#: this resource, a whole option of sbatch, which the executor of slurm/config.yaml passes on.
 PLAIN, REQUEST = re.compile(r"[\w.]+(:[\w.]+)?(:\d+[TGM]?)?"), "sbatch_request"
 
 
