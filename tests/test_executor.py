@@ -11,6 +11,7 @@ import pytest
 import snakemake
 import snakemake_executor_plugin_slurm as slurm
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
 import snakemake_executor_plugin_tilewise as plugin
 from snakemake_executor_plugin_tilewise import words
@@ -145,11 +146,12 @@ def test_a_machine_without_slurm_is_refused(tmp_path, monkeypatch):
 
 def test_a_profile_that_changes_the_executor_is_told_and_never_submits_this_machine(monkeypatch, capsys):
     monkeypatch.setenv("SNAKEMAKE_PROFILE", "lab")
+    others, own = (ExecutorPluginRegistry().get_plugin(name) for name in ("slurm", "local"))
     with pytest.raises(UserError, match=r"slurm of SNAKEMAKE_PROFILE=lab .*SNAKEMAKE_PROFILE=none"):
-        preflight.check_executor("slurm", remote=True, auto=True)
-    preflight.check_executor("slurm", remote=True, auto=False)
+        preflight.check_executor(others, auto=True)
+    preflight.check_executor(others, auto=False)
     assert capsys.readouterr().err.count("\n") == 1
-    preflight.check_executor("local", remote=False, auto=True)
+    preflight.check_executor(own, auto=True)
     assert not capsys.readouterr().err
 
 

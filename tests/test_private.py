@@ -19,6 +19,7 @@ LEFT = {
 #: Lines that stay, with the reason.
 LINES = {
     "sys.executable = shlex.quote(sys.executable)": "Snakemake does not quote it, so no clone could lie under a blank",
+    "__use_yte__: true": "documented; nothing else can speak before a Snakemake of another environment refuses options",
 }
 PLACES = (
     "Snakefile",
@@ -29,9 +30,11 @@ PLACES = (
     "slurm/*.yaml",
     "Makefile",
 )
-#: What no file names: Snakemake's folder and exceptions, its objects' inside, and code in a profile.
+#: What no file names: Snakemake's folder and exceptions, its objects' inside, and code in a profile. The interface of
+#: executors to a workflow has `executor_plugin`.
 NEVER = (
-    r"\.snakemake/\w|snakemake\.exceptions|sys\.executable =|__use_yte__|workflow\.(?!configfiles|cores|exec_mode)\w+"
+    r"\.snakemake/\w|snakemake\.exceptions|sys\.executable =|__use_yte__|"
+    r"workflow\.(?!configfiles|cores|exec_mode|executor_plugin)\w+"
 )
 
 

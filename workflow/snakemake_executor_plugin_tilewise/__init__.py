@@ -21,6 +21,7 @@ from typing import Any
 
 import snakemake_executor_plugin_slurm as slurm
 from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
+from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from snakemake_executor_plugin_tilewise import words
@@ -32,7 +33,7 @@ __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 CHECK_S = 10
 #: What a path must not have: a shell on the login node acts on the first within double quotes, or ends a quotation at
 #: an apostrophe; Slurm replaces a per cent sign in the names of logs.
-SPECIAL = re.compile(r"""[$`"\\'%\n]""")
+UNFIT_PATH = re.compile(r"""[$`"\\'%\n]""")
 
 
 class Executor(slurm.Executor):
@@ -121,7 +122,12 @@ class Executor(slurm.Executor):
         """Cancel these jobs and those of a look that is under way, in which Snakemake has no active jobs."""
         ended = {job.external_jobid for job in self.ended}
         jobs = {job.external_jobid: job for job in (*self.seen, *active_jobs) if job.external_jobid not in ended}
-        super().cancel_jobs(list(jobs.values()))
+        try:
+            super().cancel_jobs(list(jobs.values()))
+        except WorkflowError:
+            numbers = " ".join(filter(None, jobs))
+            print(f"Slurm does not answer, and its jobs may go on; later, type `scancel {numbers}`", file=sys.stderr)
+            raise
 
     def _tell(self, text: str, waiting: dict[int, str]) -> None:
         if text != self.told:
@@ -132,7 +138,7 @@ class Executor(slurm.Executor):
 def check() -> None:
     """Raise UserError if no job could run: because of a path, or because there is no Slurm."""
     for path in (Path.cwd(), ROOT, Path(sys.executable)):
-        if found := SPECIAL.search(str(path)):
+        if found := UNFIT_PATH.search(str(path)):
             raise UserError(f"{path}: Slurm's jobs cannot run in a folder with {found[0]!r} in its path; rename it")
     here = "run this on a login node of the cluster; without `--profile slurm` the study runs on this machine"
     if not shutil.which("sbatch"):

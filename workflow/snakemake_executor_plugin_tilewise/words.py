@@ -3,7 +3,7 @@
 import re
 
 #: Regular expressions of Slurm's words, with the remedy. Those of busy nodes are missing: waiting is all that helps.
-REMEDIES = {
+ADVICE = {
     "PartitionTimeLimit|WallDuration|time limit is invalid": (
         "the job requests more time than allowed: set `max_minutes` in config/cluster.yaml; see `sinfo -o '%P %l'`"
     ),
@@ -31,13 +31,13 @@ COMMAND = "\n    sbatch call:"
 
 def remedy(words: str) -> str:
     """What to do about Slurm's words, or empty."""
-    return next((text for pattern, text in REMEDIES.items() if re.search(pattern, words)), "")
+    return next((text for pattern, text in ADVICE.items() if re.search(pattern, words)), "")
 
 
 def waiting(reason: str, count: int) -> str:
     """How many jobs wait for a reason, and what to do about it."""
-    advice = remedy(reason)
-    return f"jobs that wait in Slurm: {count}: {reason}" + (f" ({advice})" if advice else "")
+    action = remedy(reason)
+    return f"jobs that wait in Slurm: {count}: {reason}" + (f" ({action})" if action else "")
 
 
 def failure(words: str, facts: str = "", log_is_empty: bool = False) -> str:
@@ -49,10 +49,10 @@ def failure(words: str, facts: str = "", log_is_empty: bool = False) -> str:
     found = dict(re.findall(r"(\w+)=(\S+)", facts))
     ended = f" It ended on {found['NodeList']}" if found.get("NodeList", "(null)") != "(null)" else ""
     ended += f" with exit code {found['ExitCode']}, Reason={found['Reason']}." if ended else ""
-    advice = [remedy(said)]
+    lines = [remedy(said)]
     if log_is_empty:
-        advice = ["Slurm's log of it is empty: if the disk is full here or on the node (`df -h .`), make room"]
+        lines = ["Slurm's log of it is empty: if the disk is full here or on the node (`df -h .`), make room"]
     left_out = re.search(r" --exclude=(\S+)", options)
     if command and left_out:
-        advice.append(f"the job must not use {left_out[1]}; if it failed in this run, run the same command again")
-    return "\n".join(filter(None, [UNEXPLAINED.sub(ended, said).strip(), *advice])) + command + options
+        lines.append(f"the job must not use {left_out[1]}; if it failed in this run, run the same command again")
+    return "\n".join(filter(None, [UNEXPLAINED.sub(ended, said).strip(), *lines])) + command + options

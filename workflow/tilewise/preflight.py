@@ -4,6 +4,8 @@ import os
 import sys
 from collections.abc import Collection, Mapping
 
+from snakemake_interface_executor_plugins.registry.plugin import Plugin
+
 import snakemake_executor_plugin_tilewise
 from tilewise import RECORDED, UserError
 from tilewise.compile import cpp
@@ -38,16 +40,16 @@ def check(kernels: Mapping[str, Kernel], remote: bool, tasks: Collection[str] = 
         raise UserError(f"report/published: a figure is missing: {error}; {remedy(PUBLISHED)}") from None
 
 
-def check_executor(name: str, remote: bool, auto: bool) -> None:
-    """Raise UserError if the executor of this name cannot run the jobs; say so if it is not one of the project's.
+def check_executor(plugin: Plugin, auto: bool) -> None:
+    """Raise UserError if an executor cannot run the jobs; print a line about one that a user's profile has chosen.
 
-    A `remote` executor submits jobs to other machines; the platform `auto` is this machine.
+    Other executors than Snakemake's own submit jobs to other machines; the platform `auto` is this machine.
     """
-    if name == "tilewise":
+    if plugin.name == "tilewise":
         snakemake_executor_plugin_tilewise.check()
-    elif remote:
+    elif not plugin.common_settings.local_exec:
         profile = os.environ.get("SNAKEMAKE_PROFILE")
-        executor = f"the executor {name}" + (f" of SNAKEMAKE_PROFILE={profile}" if profile else "")
+        executor = f"the executor {plugin.name}" + (f" of SNAKEMAKE_PROFILE={profile}" if profile else "")
         if auto:
             raise UserError(
                 f"{executor} would submit the measurements of this machine (`platforms: auto`) to other machines; "
