@@ -116,6 +116,17 @@ def test_the_time_left_follows_the_pace_of_parallel_jobs_and_is_not_said_before_
     assert run.look(600) == (0.75, "about 3 min left"), "ten times as slow as expected: the page too"
 
 
+def test_the_time_in_which_all_jobs_wait_in_slurm_is_no_pace():
+    run = progress.Run(COUNTS)
+    run.began = run.looked = 0
+    run.finished.append(job("task1a"))
+    run.jobs[0] = job("task2a", began=0)
+    run.jobs[0].waits = True
+    left = {run.look(seconds)[1] for seconds in range(0, 3600, 60)}
+    run.jobs[0].waits = False
+    assert left | {run.look(3600)[1]} == {"about 1 min left"}
+
+
 def test_the_trace_reports_its_points(monkeypatch, folder):
     monkeypatch.setattr(progress, "EXPECTED", {("trace", "", ""): (60.0, 20)})
     (folder / "results/journal").mkdir()
@@ -201,19 +212,21 @@ def test_a_run_says_at_its_start_how_long_it_takes(handler):
     assert ended(handler)[0] == "this run is about 1 min of work"
 
 
-def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder):
+@pytest.mark.parametrize("slurms", [False, True])
+def test_a_failure_is_told_once_with_its_cause_and_its_log(handler, folder, slurms):
     handler.emit(event(LogEvent.RUN_INFO, stats=COUNTS | {"total": 3}))
     (folder / "slurm.log").touch()
-    for more in ([], ["slurm.log"]):  # it was tried again, with one more log
+    for number, more in enumerate(([], ["slurm.log"])):  # it was tried again, with one more log
         handler.emit(starts(0))
         (folder / "the.log").write_text("10:00:01 1/9 a: ok\n\ntilewise: kernels/a.cu:7: 'zero' is not declared\n")
         handler.emit(event(LogEvent.ERROR, logging.ERROR, "RuleException:\nCalledProcessError in file x, line 3"))
-        handler.emit(fails(0, None, *more))
+        handler.emit(fails(0, f"SLURM-job '{number}' failed." if slurms else None, *more))
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "At least one job did not complete successfully."))
     assert ended(handler)[1:] == [
         "measure task1a on emulator failed:",
+        *(["SLURM-job '0' failed."] if slurms else []),
         "kernels/a.cu:7: 'zero' is not declared",
-        "(the.log)",
+        "(the.log; docs/cluster.md explains Slurm's answers)" if slurms else "(the.log)",
         "1 failed, see above; the same command continues this run",
     ]
 

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("slurm.sh")
 
 
 class Cluster:
-    """A Slurm of nodes with two GPUs, red and blue; `environment` is that of a user who is logged in to it.
+    """A Slurm of nodes with two GPUs, red and blue-80gb; `environment` is that of a user who is logged in to it.
 
     `options` are those of slurm.sh.
     """

@@ -5,7 +5,7 @@
 #   tests/slurm/slurm.sh stop FOLDER     also ends what still runs in it
 #   tests/slurm/slurm.sh daemon FOLDER munged|slurmctld|slurmd|second|slurmdbd|mariadbd     start one daemon again
 #
-# GPUS    the node's GPUs as MODEL=FILE, default two that need no device: "red=/dev/null blue=/dev/zero"
+# GPUS    the node's GPUs as MODEL=FILE, default two that need no device: "red=/dev/null blue-80gb=/dev/zero"
 # CPUS    cores that a node claims, default all
 # SECOND  the name of a second node, which is this machine too; default none
 # ACCOUNTING   anything: with slurmdbd on MariaDB, and the account `study` for this user; default none
@@ -28,7 +28,7 @@ configure() {
     ln -sf "$(realpath "$sbin/$daemon-wlm" 2>/dev/null || realpath "$sbin/$daemon")" "$state/sbin/$daemon"
   done
   local port=${PORT:-$(free_ports)} accounting=(AccountingStorageType=accounting_storage/none) gpus=() types=() models=() gpu
-  for gpu in ${GPUS:-red=/dev/null blue=/dev/zero}; do
+  for gpu in ${GPUS:-red=/dev/null blue-80gb=/dev/zero}; do
     gpus+=("Name=gpu Type=${gpu%%=*} File=${gpu#*=}") # a GPU without a file leaves the node INVAL
     types+=("gpu:${gpu%%=*}:1")
     models+=("${gpu%%=*}")

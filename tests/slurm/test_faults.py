@@ -97,10 +97,11 @@ def test_a_job_whose_node_dies_is_submitted_again(cluster, clone, start):
     assert whole(clone)
 
 
-def test_slurmctld_restarts_in_the_middle(cluster, clone, start):
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_slurmctld_restarts_in_the_middle(cluster, clone, start, how):
     run = start(clone, "--", CSV)
     job = in_the_middle(run)
-    cluster.end("slurmctld", signal.SIGTERM)
+    cluster.end("slurmctld", how)
     time.sleep(3)
     cluster.script("daemon", "slurmctld")
     run.ends()

@@ -92,6 +92,16 @@ def test_what_sbatch_refuses_is_said_once_in_its_words(emulated, start, tmp_path
     assert "Traceback" not in run.output and not run.jobs()
 
 
+def test_a_group_of_jobs_that_sbatch_refuses_is_told_in_its_words(emulated, start, tmp_path):
+    clone = emulated(tmp_path / "clone", {name: {"constraint": "green"} for name in ("one", "two")})
+    grouped = ("--groups", "probe=probes", "--group-components", "probes=2")
+    targets = ("results/one/device.json", "results/two/device.json")
+    run = start(clone, *grouped, "--retries", "0", "--", *targets).ends(status=1, seconds=300)
+    said = run.failures()
+    assert set(said) == {"probe on one", "probe on two"}
+    assert all("Invalid feature specification" in text for text in said.values())
+
+
 def test_a_job_that_fails_is_told_with_its_cause(with_settings, start):
     run = start(with_settings(backend="gpu"), "--retries", "0", "--", PROBE).ends(status=1, seconds=300)
     [(number, (state, _))] = run.jobs().items()

@@ -97,20 +97,26 @@ def test_rerunning_a_task_submits_only_its_own_job(small, start):
     assert (clone / "results/emulated/tables/task3.csv").is_file()
 
 
-def test_platforms_run_side_by_side_and_both_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):
+def test_platforms_run_side_by_side_and_all_spellings_of_a_gpu_are_served(cluster, emulated, start, tmp_path):
     task = {"title": "small", "sweeps": [{"kernel": "tiled", "dtype": "float", "shapes": "square", "tile": 8}]}
-    platforms = {"red": {"gpu_model": "red"}, "blue": {"gres": "gpu:blue:1", "constraint": "blue", "partition": "main"}}
+    platforms = {
+        "red": {"gpu_model": "red"},
+        "blue": {"gpu_model": "blue-80gb", "partition": "main"},
+        "both": {"gres": "gpu:red:1,gpu:blue-80gb:1", "constraint": "blue-80gb", "extra": "--nice=5"},
+    }
     clone = emulated(tmp_path / "clone", platforms, tasks={"task4": task})
     run = start(clone, "--", *(f"results/{name}/tasks/task4.csv" for name in platforms)).ends()
-    assert len(run.jobs()) == 4, "a probe and a task on each"
+    assert len(run.jobs()) == 6, "a probe and a task on each"
     asked = {}
     for number, (state, comment) in run.jobs().items():
         assert state == "COMPLETED"
         if "measure" in comment:
-            asked["red" if "red" in comment else "blue"] = cluster("scontrol", "show", "job", str(number))
+            [name] = (name for name in platforms if name in comment)
+            asked[name] = cluster("scontrol", "show", "job", str(number))
     assert "TresPerJob=gres:gpu:red:1" in asked["red"]
-    assert "TresPerNode=gres:gpu:blue:1" in asked["blue"]
-    assert "Features=blue" in asked["blue"]
+    assert "TresPerJob=gres:gpu:blue-80gb:1" in asked["blue"]
+    assert "TresPerNode=gres:gpu:red:1,gres:gpu:blue-80gb:1" in asked["both"]
+    assert "Features=blue-80gb" in asked["both"] and "Nice=5" in asked["both"]
     for name in platforms:
         assert set(pd.read_csv(clone / f"results/{name}/tasks/task4.csv").platform) == {name}
 

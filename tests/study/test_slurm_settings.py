@@ -18,6 +18,9 @@ from tilewise.study import columns, durations, slurm
 from tilewise.study.points import point
 from tilewise.study.schema import validate
 
+#: As a shell gives it to sbatch unchanged.
+EXTRA = "--nice '--exclude=n[1-3]'"
+
 
 def asked(config, platform):
     """The resources of a GPU job of a platform."""
@@ -34,6 +37,10 @@ def asked(config, platform):
         ({"backend": "gpu", "slurm": None}, {"gpu": 1}),
         ({"backend": "gpu", "slurm": {"gpu_model": "h200"}}, {"gpu": 1, "gpu_model": "h200"}),
         ({"backend": "gpu", "slurm": {"gres": "gpu:h200:1"}}, {"gpu": 0, "gres": "gpu:h200:1"}),
+        # What the plugin would refuse.
+        ({"backend": "gpu", "slurm": {"gpu_model": "a100-40gb"}}, {"gpu": 0, "sbatch_request": "--gpus=a100-40gb:1"}),
+        ({"backend": "gpu", "slurm": {"gres": "gpu:1,fs:8G"}}, {"gpu": 0, "sbatch_request": "--gres=gpu:1,fs:8G"}),
+        ({"backend": "gpu", "slurm": {"extra": "--nice  --exclude=n[1-3]\n"}}, {"gpu": 1, "slurm_extra": EXTRA}),
         ({"backend": "emulator"}, {"gpu": 0}),
     ],
 )
@@ -149,11 +156,23 @@ def test_times_come_from_the_samples_of_the_recorded_run(tmp_path):
         ({"gres": "gpu:1", "gpu_model": "h200"}, "not both"),
         ({"gres": "--gres=gpu:1"}, "gpu:h200:1"),
         ({"account": 4711}, "quotes"),
+        ({"gres": "gpu:1 --exclusive"}, "gpu:h200:1"),
+        ({"gpu_model": "h200;id"}, "sinfo"),
+        ({"extra": "--nice; touch me #"}, "a shell acts on"),
+        ({"extra": "--nice=$(id)"}, "a shell acts on"),
+        ({"extra": "nice"}, "options of sbatch"),
     ],
 )
 def test_a_mistake_in_the_settings_names_the_remedy(config, settings, message):
     with pytest.raises(UserError, match=message):
         validate(config | {"slurm": settings}, "config", "config/cluster.yaml")
+
+
+@pytest.mark.parametrize("gres", ["gpu", "gpu:nvidia_a100-sxm4-80gb:1", "gpu:1g.10gb:1,lscratch:100G", "shard:8"])
+def test_resources_as_clusters_name_them_are_taken(config, gres):
+    validate(config | {"slurm": {"gres": gres}}, "config", "config/cluster.yaml")
+    asked = slurm.cpu_job({"slurm": {"gres": gres}}, seconds=1)
+    assert asked.get("gres", asked.get(slurm.REQUEST)) in (gres, f"--gres={gres}")
 
 
 def test_this_machine_is_no_platform_of_a_cluster(config):

@@ -72,4 +72,6 @@ onstart:
     with exiting():
         # Snakemake's own lock would stay when a run is killed; the system frees this one.
         held.enter_context(files.alone("results/.run.lock", wait_s=2, what="the same files"))
+        auto = study.config["platforms"] == "auto"
+        preflight.check_executor(workflow.executor_plugin, auto)
         preflight.check(study.kernels, remote="slurm" in config, tasks=study.tasks)

@@ -4,6 +4,7 @@ Dry runs, and runs with --verbose, --printshellcmds, --debug-dag or --quiet, get
 """
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -69,8 +70,9 @@ class LogHandler(LogHandlerBase):
             self._say("\n".join(outcome.faults()) if job.rule == "trace" else "")
         elif event == LogEvent.JOB_ERROR and record.jobid in jobs:
             text, logs = outcome.failure(jobs.pop(record.jobid).name, record, self.run.began, self.errors)
-            self._say(text + logs if self.failed.get(record.jobid) != text else "")  # a second try may fail alike
-            self.errors, self.failed[record.jobid] = [], text
+            alike = re.sub(r"SLURM-job '\d+'", "", text)  # a second try may fail alike
+            self._say(text + logs if self.failed.get(record.jobid) != alike else "")
+            self.errors, self.failed[record.jobid] = [], alike
         elif hasattr(record, "waiting"):  # Slurm's reasons, from snakemake_executor_plugin_tilewise
             for number, job in jobs.items():
                 job.waits = number in record.waiting

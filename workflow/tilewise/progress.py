@@ -56,6 +56,7 @@ class Run:
 
     def __init__(self, counts: Mapping[str, int]):
         self.began, self.counts, self.jobs, self.finished = time.time(), counts, dict[int, Job](), list[Job]()
+        self.looked, self.idle = self.began, 0.0  # the seconds in which all jobs waited in Slurm
 
     def seconds(self) -> float:
         """What all jobs take, one after the other; those to come take the mean of what is expected of their rule."""
@@ -71,12 +72,16 @@ class Run:
         """The share that is done, and how long the rest takes at the pace so far, which counts what runs in parallel;
         empty until it is known."""
         done = sum(job.seconds for job in self.finished)
-        for job in list(self.jobs.values()):  # a copy, because Snakemake's thread changes it
+        jobs = list(self.jobs.values())  # a copy, because Snakemake's thread changes it
+        if jobs and all(job.waits for job in jobs):
+            self.idle += now - self.looked
+        self.looked = now
+        for job in jobs:
             job.look()
             job.began = now if job.waits else job.began
             done += job.seconds * job.share(now)
         share = done / (self.seconds() or 1)
-        return share, f"{in_words((now - self.began) * (1 - share) / share)} left" if share >= KNOWN else ""
+        return share, f"{in_words((now - self.began - self.idle) * (1 - share) / share)} left" if share >= KNOWN else ""
 
     def made(self) -> dict[str, bool]:
         """The files that its finished jobs made, each with whether one of them read it.

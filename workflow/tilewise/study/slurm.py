@@ -5,6 +5,8 @@ Without that executor the resources have no effect: the same rules run on this m
 
 import functools
 import json
+import re
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 Settings = Mapping[str, Any]
 #: Cores to ask for: NVBench and the task take one each, and CUDA's own threads; NumPy's BLAS takes all that it gets.
 GPU_CORES, LOOP_CORES = 4, 8
-#: The executor's name for each setting; `gpus` below decides on `--gpus`, `extra` on what else sbatch gets.
+#: The executor's name for each setting; `gpus` below decides on `--gpus`, `_extra` on what else sbatch gets.
 RESOURCES = {
     "account": "slurm_account",
     "partition": "slurm_partition",
@@ -21,6 +23,9 @@ RESOURCES = {
     "gres": "gres",
     "gpu_model": "gpu_model",
 }
+#: What the Slurm plugin takes as `gres` and `gpu_model`. NVML's names have hyphens, and a gres may be a list: those are
+#: this resource, a whole option of sbatch, which the executor of slurm/config.yaml passes on.
+PLAIN, REQUEST = re.compile(r"[\w.]+(:[\w.]+)?(:\d+[TGM]?)?"), "sbatch_request"
 
 
 def spread(platforms: Mapping[str, Settings]) -> dict[str, dict[str, Any]]:
@@ -54,9 +59,9 @@ def minutes(seconds: float, attempt: int = 1, most: int | None = None) -> int:
 def cpu_job(config: Settings, seconds: float) -> dict[str, Any]:
     """Resources of a job that does not need a GPU, by name: the settings of the config's `slurm`."""
     settings = _settings(config)
-    resources: dict[str, Any] = {RESOURCES[key]: value for key, value in settings.items() if key in RESOURCES}
+    resources = _named(settings)
     resources["runtime"] = lambda wildcards, attempt: minutes(seconds, attempt, settings.get("max_minutes"))
-    return resources | ({"slurm_extra": settings["extra"]} if "extra" in settings else {})
+    return resources | ({"slurm_extra": shlex.join(_extra(settings))} if "extra" in settings else {})
 
 
 def gpu_job(
@@ -78,8 +83,8 @@ def gpu_job(
     def of(wildcards: Any) -> Settings:
         return settings[wildcards.platform] if needs_gpu(wildcards) else without_gpu
 
-    def setting(key: str, wildcards: Any) -> Any:
-        return of(wildcards).get(key)
+    def named(name: str, wildcards: Any) -> Any:
+        return _named(of(wildcards)).get(name)
 
     def runtime(wildcards: Any, attempt: int) -> int:
         takes = seconds(wildcards) if callable(seconds) else seconds
@@ -88,7 +93,8 @@ def gpu_job(
     def gpus(wildcards: Any) -> int:
         """Those to ask for with --gpus: one, unless the platform asks for it with --gres or the job needs none."""
         on_gpu = platforms[wildcards.platform]["backend"] == "gpu" or "gpu_model" in of(wildcards)
-        return int(needs_gpu(wildcards) and "gres" not in of(wildcards) and on_gpu)
+        asked = "gres" in of(wildcards) or REQUEST in _named(of(wildcards))
+        return int(needs_gpu(wildcards) and not asked and on_gpu)
 
     def extra(wildcards: Any) -> str | None:
         """Further options of sbatch: those of the settings, the whole node, and the node that the platform is about.
@@ -96,7 +102,7 @@ def gpu_job(
         Raises FileNotFoundError as long as another platform's node is not known; Snakemake asks again later.
         """
         mine, platform = of(wildcards), platforms[wildcards.platform]
-        options = [mine["extra"]] if "extra" in mine else []
+        options = _extra(mine)
         if measures and mine.get("exclusive") == "node":
             options.append("--exclusive")
         if needs_gpu(wildcards) and "node" in platform:
@@ -106,15 +112,29 @@ def gpu_job(
                 options.append(f"--nodelist={_node(wildcards.platform)}")
             elif platform["apart_from"]:
                 options.append(f"--exclude={','.join(map(_node, platform['apart_from']))}")
-        return " ".join(options) or None
+        return shlex.join(options) or None  # a shell reads it
 
-    asked = {key for keys in settings.values() for key in keys}
-    resources = {name: functools.partial(setting, key) for key, name in RESOURCES.items() if key in asked}
+    asked = dict.fromkeys(name for each in settings.values() for name in _named(each))
+    resources = {name: functools.partial(named, name) for name in asked}
     return resources | {"runtime": runtime, "gpu": gpus, "slurm_extra": extra}
 
 
 def _settings(place: Settings) -> dict[str, Any]:
     return place.get("slurm") or {}  # `slurm:` with only comments below it is null
+
+
+def _named(settings: Settings) -> dict[str, Any]:
+    """What a job asks for with options that have a setting, as resources by the executor's names."""
+    found = {RESOURCES[key]: value for key, value in settings.items() if key in RESOURCES}
+    for name, option in (("gres", "--gres={}"), ("gpu_model", "--gpus={}:1")):
+        if not PLAIN.fullmatch(found.get(name, "plain")):
+            found[REQUEST] = option.format(found.pop(name))
+    return found
+
+
+def _extra(settings: Settings) -> list[str]:
+    """The words of the setting `extra`; the schema refuses quotes and what else a shell acts on."""
+    return settings.get("extra", "").split()
 
 
 def _node(platform: str) -> str:
