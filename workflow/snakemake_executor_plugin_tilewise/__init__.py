@@ -80,7 +80,7 @@ def pending() -> dict[str, str] | str:
     """Slurm's reasons for this user's jobs that wait, by their numbers; or its error if it does not answer."""
     query = ["squeue", "--noheader", f"--user={getpass.getuser()}", "--states=PENDING", "--format=%i|%r"]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30)
+        answer = subprocess.run(query, capture_output=True, encoding="utf-8", timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if answer.returncode:

@@ -105,7 +105,7 @@ def _run(folder: Path, platform: str, files: Sequence[Path]) -> list[Entity]:
     """The action that made the files of a platform, then what else it names: software, GPUs, commits."""
     place = folder / platform
     machine = device.read(place / "device.json")
-    with (place / "measurements.csv").open(newline="") as table:
+    with (place / "measurements.csv").open(encoding="utf-8", newline="") as table:
         rows = list(csv.DictReader(table))
     given = [place / "config.json", place / "device.json"]
     facts = [_value("processor", machine.cpu.get("name", "")), _value("host compiler", machine.host_compiler)]

@@ -1,10 +1,11 @@
-"""Files written whole or not at all, so that no reader ever meets half a table."""
+"""Files written whole or not at all, so that no reader ever meets half a table; and the one reader of all of them."""
 
 import contextlib
 import ctypes
 import errno
 import getpass
 import hashlib
+import io
 import json
 import logging
 import multiprocessing
@@ -12,22 +13,27 @@ import os
 import secrets
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
-import pandas as pd
 
-from tilewise import ROOT, UserError
+from tilewise import ROOT, MachineError, UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: prctl's PR_SET_PDEATHSIG
 DEATH_SIGNAL = 1
 #: What a message of ours starts with, so that it is found in a log that is mostly others'.
 MESSAGE = "tilewise: "
+#: The most bytes of a table, and of any other file that is read.
+LARGEST_TABLE, LARGEST = 2**30, 2**24
 #: What to do if a file cannot be written.
 REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
 
@@ -43,21 +49,21 @@ def replacing(path: Path | str) -> Iterator[Path]:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: it cannot be written: {error.strerror or error}; {REMEDIES}") from error
+        raise MachineError(f"{path}: it cannot be written: {error.strerror or error}; {REMEDIES}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def write_csv(frame: pd.DataFrame, path: Path | str) -> None:
+def write_csv(frame: "pd.DataFrame", path: Path | str) -> None:
     """Write a DataFrame as CSV, whole or not at all."""
     with replacing(path) as temporary:
-        frame.to_csv(temporary, index=False)
+        frame.to_csv(temporary, index=False, encoding="utf-8")
 
 
 def write_json(data: Any, path: Path | str) -> None:
     """Write data as indented JSON, whole or not at all."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(data, indent=2) + "\n")
+        temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 def of_project(name: str) -> str:
@@ -66,9 +72,13 @@ def of_project(name: str) -> str:
 
 
 def check_writable(*folders: str) -> None:
-    """Raise UserError, which names the owner, if a folder that exists cannot be written, as in another user's clone."""
-    for path in filter(Path.exists, map(Path, folders)):
-        if not os.access(path, os.W_OK):
+    """Raise UserError if a path cannot be a folder to write into: a file, a link to nothing, or another user's folder,
+    whose owner is then named."""
+    for path in map(Path, folders):
+        if not path.is_dir() and (path.exists() or path.is_symlink()):
+            what = "a file" if path.exists() else f"a link to {path.readlink()}, which does not exist"
+            raise UserError(f"{path}: this is {what}, not a folder; rename or remove it")
+        if path.exists() and not os.access(path, os.W_OK):
             owner = f"user {path.stat().st_uid}"
             with contextlib.suppress(KeyError):  # the system has no name for it, as in a container
                 owner = path.owner()
@@ -85,17 +95,54 @@ def remedy(path: Path | str) -> str:
     return "delete the file and run again"
 
 
+def read_bytes(path: Path | str, then: str, largest: int = LARGEST) -> bytes:
+    """The content of a file of the project or of a user. Every reader begins here.
+
+    Raises UserError, which ends with `then`, the remedy, for a file that is missing or larger than `largest` bytes, and
+    for what is no regular file: a folder, a device or a pipe, which might have no end.
+    """
+    try:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device or a pipe"
+            raise UserError(f"{path}: it cannot be read: it is {what}, not a file; {then}")
+        if found.st_size > largest:
+            raise UserError(
+                f"{path}: it cannot be read: it has {found.st_size} bytes, of which {largest} are allowed; {then}"
+            )
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        raise UserError(f"{path}: it cannot be read: {getattr(error, 'strerror', error)}; {then}") from None
+
+
+def read_text(path: Path | str, then: str = "correct the name, or restore the file") -> str:
+    """The text of a file in UTF-8, read by `read_bytes`. Raises UserError, also for another encoding."""
+    content = read_bytes(path, then)
+    try:
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: this is not text in UTF-8; save it as UTF-8, or {then}") from None
+
+
 def read_json(path: Path | str) -> dict[str, Any]:
     """The object that a JSON file holds. Raises UserError, with the remedy, if it holds none."""
+    missing = "run again, which makes it"
+    text = read_text(path, remedy(path) if os.path.lexists(path) else missing)
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file; run again, which makes it") from None
-    except (OSError, ValueError) as error:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: this is not JSON ({error}); {remedy(path)}") from None
     if not isinstance(found, dict):
         raise UserError(f"{path}: this is not a JSON object; {remedy(path)}")
     return found
+
+
+def print_in_utf8() -> None:
+    """Let this process print every letter, also where the locale is C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def locked(path: Path | str, wait_s: float = 0) -> filelock.BaseFileLock | None:
@@ -130,11 +177,11 @@ def alone(path: Path | str, wait_s: float | None = None, what: str = "this task"
     except OSError as error:
         raise UserError(f"{path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
     if lock is None:
-        who = owner.read_text().strip() if owner.is_file() else "another process"
+        who = owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
         raise UserError(f"{path}: {who} works on {what}; let it end or cancel it first")
     me = f"Slurm job {job}" if job else f"{getpass.getuser()}'s process {os.getpid()}"
     try:
-        owner.write_text(f"{me} on {socket.gethostname()}\n")
+        owner.write_text(f"{me} on {socket.gethostname()}\n", encoding="utf-8")
         yield
     finally:
         lock.release()
@@ -198,7 +245,7 @@ def script(log: Path | str) -> Iterator[None]:
         if isinstance(error, OSError):
             message = f"{error.filename or log}: {error.strerror or error}; {REMEDIES}"
         try:
-            with open(log, "a") as file:
+            with open(log, "a", encoding="utf-8") as file:
                 file.write(f"\n{MESSAGE}{message}\n")
         except OSError:  # the disk is full: to the screen
             sys.exit(f"{MESSAGE}{message}")
@@ -213,11 +260,12 @@ def script(log: Path | str) -> Iterator[None]:
 def _logged(log: Path) -> Iterator[None]:
     """Let a log, which begins empty, receive what is printed, also by libraries, and what is logged."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text("")
-    logger, handler = logging.getLogger("tilewise"), logging.FileHandler(log)
+    log.write_text("", encoding="utf-8")
+    logger, handler = logging.getLogger("tilewise"), logging.FileHandler(log, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
+    print_in_utf8()
     screens = [(stream, os.dup(stream)) for stream in (1, 2)]
     try:
         with open(log, "ab") as file:

@@ -1,7 +1,6 @@
 """What a study has, and how far its results are: the commands `tilewise list` and `tilewise status`."""
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from tilewise import ROOT, UserError
+from tilewise.files import read_json
 from tilewise.measure.words import gained, is_right, told
 from tilewise.outcome import BESIDE
 from tilewise.report import notes
@@ -60,7 +60,7 @@ def status(results: Path) -> dict[str, Any]:
 def _platform(folder: Path) -> dict[str, Entry]:
     """The tasks of a platform by name, those that nobody has begun too."""
     config = folder / "config.json"
-    resolved = json.loads(config.read_text()) if config.is_file() else read_yaml(ROOT / "config/config.yaml")
+    resolved = read_json(config) if config.is_file() else read_yaml(ROOT / "config/config.yaml")
     tasks = {name: (_task(folder, name), entry.get("method")) for name, entry in resolved["tasks"].items()}
     # Tuning is no part of a run; its points show that somebody has tuned.
     return {name: task for name, (task, method) in tasks.items() if task["points"] or method != "tune"}
@@ -81,7 +81,7 @@ def _task(folder: Path, task: str) -> Entry:
 
 
 def _rows(table: Path) -> list[dict[str, str]]:
-    with table.open(newline="") as file:
+    with table.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tilewise import KERNELS, ROOT, UserError
 from tilewise.compile import build
 from tilewise.explain import counters
-from tilewise.files import digest
+from tilewise.files import digest, read_text
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.study import registry, slurm, sweeps
@@ -28,7 +28,7 @@ from tilewise.vendor import VENDOR
 def names() -> set[str]:
     """The names of the workflow's rules, which no task can have too."""
     files = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
-    return {name for file in files for name in re.findall(r"^rule (\w+):", file.read_text(), re.MULTILINE)}
+    return {name for file in files for name in re.findall(r"^rule (\w+):", read_text(file), re.MULTILINE)}
 
 
 class Study:
@@ -192,7 +192,7 @@ class Study:
         """A digest of all tables of variants, if somebody has asked for them. As an input they would make a report tune
         again whenever something about a kernel has changed."""
         tables = (path for name in self.platforms for path in Path(f"results/{name}/tune").glob("*.csv"))
-        return digest([[str(path), path.read_text(errors="replace")] for path in sorted(tables)])
+        return digest([[str(path), path.read_text(encoding="utf-8", errors="replace")] for path in sorted(tables)])
 
     def instructions_of(self, wildcards: Any) -> list[str]:
         """What the machine code says, of the rule's platform or of all; on an emulator's, only if asked for."""

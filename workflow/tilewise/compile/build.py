@@ -150,7 +150,8 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
 @functools.cache
 def _emulator_sha256() -> str:
     """The hash of the emulator: its sources, the headers that a kernel finds there, and the modules that use them."""
-    return digest([path.read_text() for path in [*emulator_sources(), *sorted(Path(__file__).parent.glob("*.py"))]])
+    files = [*emulator_sources(), *sorted(Path(__file__).parent.glob("*.py"))]
+    return digest([path.read_text(encoding="utf-8") for path in files])
 
 
 def _compile(unit: Unit) -> dict[str, dict[str, Any]]:

@@ -56,7 +56,7 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, library = Path(folder, "library.cpp"), Path(folder, output.name)
-        source.write_text(text)
+        source.write_text(text, encoding="utf-8")
         run_compiler([*FLAGS, source, *flags, "-o", library])
         library.replace(output)
     return output
@@ -154,7 +154,7 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
 
     def make(folder: Path) -> None:
         folder.mkdir()
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
         standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
         run_compiler([*own, *alone, *standard, folder / name, "-o", folder / f"{name}.gch"])
 
@@ -167,9 +167,10 @@ def macros(header: str, flags: Sequence[Any]) -> list[str]:
     ask = [*flags, "-E", "-dM", "-include", header, "-x", "c++", "-"]
 
     def make(made: Path) -> None:
-        made.write_text("\n".join(sorted(set(re.findall(r"^#define (\w+)", run_compiler(ask), re.MULTILINE)))))
+        names = sorted(set(re.findall(r"^#define (\w+)", run_compiler(ask), re.MULTILINE)))
+        made.write_text("\n".join(names), encoding="utf-8")
 
-    return made_once(name, make).read_text().split()
+    return made_once(name, make).read_text(encoding="utf-8").split()
 
 
 def _headers(flags: Sequence[Any]) -> tuple[list[Path], str]:
@@ -189,7 +190,7 @@ def _standard_folders() -> list[str]:
     """Where the compiler looks for the headers of the standard libraries."""
     command = [*compiler(), "-E", "-v", "-x", "c++", os.devnull]
     said = subprocess.run(
-        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
+        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, encoding="utf-8", check=False
     ).stderr
     listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)End of search list", said, re.DOTALL)
     return [line.strip() for line in listed[1].splitlines()] if listed else []
@@ -278,7 +279,7 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:
         done = subprocess.run(
-            command, env=english, input=text, check=False, capture_output=True, text=True, errors="replace"
+            command, env=english, input=text, check=False, capture_output=True, encoding="utf-8", errors="replace"
         )
     except OSError:
         raise UserError(

@@ -201,7 +201,7 @@ def _build(
             has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
             objects += [own_object("ptx")] if has_ptx else []
             for way in [loops.with_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
-                source.write_text(ptx.rewritten(way, own=["<stdin>"]) if has_ptx else way)
+                source.write_text(ptx.rewritten(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
                 # What tree-sitter has misread is compiled as it is.
                 with contextlib.nullcontext() if way is text else contextlib.suppress(UserError):
                     run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
@@ -212,7 +212,7 @@ def _build(
             what = "a variable of the file gets its value by code that runs before any kernel"
             raise UserError(f"{shown(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
         variables = Variables.of(read.variables, elf.symbols(compiled))
-        shared.write_text(variables.assembler())
+        shared.write_text(variables.assembler(), encoding="utf-8")
         library = Path(folder, output.name)
         try:
             run_compiler(["-shared", shared, compiled, *objects, *LINK, "-o", library])

@@ -122,7 +122,7 @@ def _tracer() -> str:
     """The hash of the tracer: its sources, the headers that a kernel finds there, its modules and the compiler."""
     folders = Path(__file__).parent, *map(Path, compilers.__path__)
     files = [*emulator_files(), *sorted({path for folder in folders for path in folder.rglob("*.py")})]
-    texts = [path.read_text() for path in files]
+    texts = [path.read_text(encoding="utf-8") for path in files]
     return digest([texts, cpp.compiler(), cpp.version()])
 
 

@@ -174,7 +174,7 @@ def private(folder: Path) -> Iterator[str]:
     if device.get("node") and not MACHINE.fullmatch(str(device["node"])):
         yield f"device.json: the name of a machine, '{device['node']}'"
     for path in sorted(each for each in folder.rglob("*") if each.suffix in (".csv", ".json", ".md")):
-        place, text = path.relative_to(folder), path.read_text(errors="replace")
+        place, text = path.relative_to(folder), path.read_text(encoding="utf-8", errors="replace")
         found = dict.fromkeys(each[0] for each in PRIVATE.finditer(text))
         yield from (f"{place}: '{each}'" for each in list(found)[:LISTED])
         names = _cells(path, "node") | _cells(path, "slurm_job") if path.suffix == ".csv" else set()
@@ -316,7 +316,7 @@ def _some(names: Iterable[str]) -> str:
 def _entry(kept: Kept) -> Iterator[str]:
     """An entry that is not what its data say."""
     path = kept.folder / entry.README
-    if path.is_file() and path.read_text(errors="replace") != entry.text(kept.folder, kept.platform):
+    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != entry.text(kept.folder, kept.platform):
         yield f"{entry.README}: it is not what `tilewise record` writes of these data"
 
 

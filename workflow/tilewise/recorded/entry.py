@@ -38,7 +38,7 @@ def text(folder: Path, platform: Platform) -> str:
         f"{_count(platform.facts['tune'], 'variant', 'variants')}{_tuner(platform.tuner_commits)}.",
     ]
     if (folder / samples.DIGEST).is_file():
-        digest = (folder / samples.DIGEST).read_text().split()[0]
+        digest = (folder / samples.DIGEST).read_text(encoding="utf-8").split()[0]
         lines += [
             "",
             f"`{samples.ARCHIVE}` has every sample and clock. It is attached to the release that brought this "

@@ -39,7 +39,8 @@ def record(source: Path, into: Path = RECORDED) -> tuple[Path, list[Finding]]:
         found = check.check(made)
         if found:
             return target, [Finding(each.check, each.says.replace(str(made), str(source))) for each in found]
-        (made / entry.README).write_text(entry.text(made, load_platform(made, recorded=True)))
+        text = entry.text(made, load_platform(made, recorded=True))
+        (made / entry.README).write_text(text, encoding="utf-8")
         crate.write(made)
         if target.exists():
             shutil.rmtree(target)
@@ -67,14 +68,17 @@ def _machines(device: Mapping[str, Any], tables: Iterable[Path]) -> dict[str, st
     """The names of a run's machines, with those by which they are recorded: `machine 1` is that of device.json."""
     found = [device.get("node") or socket.gethostname()]
     for path in tables:
-        with path.open(newline="", errors="replace") as file:
+        with path.open(encoding="utf-8", newline="", errors="replace") as file:
             found += [row["node"] for row in csv.DictReader(file) if row.get("node")]
     return {name: f"machine {number}" for number, name in enumerate(dict.fromkeys(found), 1)}
 
 
 def _copy_table(path: Path, made: Path, names: Mapping[str, str]) -> None:
     """Copy a CSV: its numbers as they are, digit by digit, its words without what is private."""
-    with path.open(newline="", errors="replace") as file, made.open("w", newline="") as copy:
+    with (
+        path.open(encoding="utf-8", newline="", errors="replace") as file,
+        made.open("w", encoding="utf-8", newline="") as copy,
+    ):
         rows = csv.DictReader(file)
         writer = csv.DictWriter(copy, rows.fieldnames or [], lineterminator="\n", extrasaction="ignore")
         writer.writeheader()

@@ -26,7 +26,8 @@ def pack(source: Path, folder: Path) -> None:
             info.size = path.stat().st_size
             with path.open("rb") as file:
                 archive.addfile(info, file)
-    (folder / DIGEST).write_text(f"{_sha256(folder / ARCHIVE)}  {ARCHIVE}\n")  # as `sha256sum --check` reads it
+    line = f"{_sha256(folder / ARCHIVE)}  {ARCHIVE}\n"  # as `sha256sum --check` reads it
+    (folder / DIGEST).write_text(line, encoding="utf-8")
 
 
 def damage(folder: Path) -> Iterator[str]:
@@ -34,7 +35,7 @@ def damage(folder: Path) -> Iterator[str]:
     archive, said = folder / ARCHIVE, folder / DIGEST
     if archive.is_file() and not said.is_file():
         yield f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
-    elif archive.is_file() and said.read_text().split()[:1] != [_sha256(archive)]:
+    elif archive.is_file() and said.read_text(encoding="utf-8").split()[:1] != [_sha256(archive)]:
         yield f"{ARCHIVE}: it does not have the hash of {DIGEST}"
 
 

@@ -63,7 +63,7 @@ def attempt(name: str, make: Callable[[], Made], otherwise: Callable[[str], Made
 def read(folder: Path | str) -> list[str]:
     """The notes of a finished run in the folder of its results: first those of the page, then those of its files."""
     folder = Path(folder)
-    notes = json.loads((folder / FILE).read_text()) if (folder / FILE).is_file() else []
+    notes = json.loads((folder / FILE).read_text(encoding="utf-8")) if (folder / FILE).is_file() else []
     for path in sorted([*folder.glob("*/tables/*.csv"), *folder.glob("*/figures/*.svg")]):
         with path.open(encoding="utf-8") as file:
             head = file.read(4096)

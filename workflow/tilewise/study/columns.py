@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.files import remedy
+from tilewise.files import LARGEST_TABLE, read_bytes, remedy
 from tilewise.study.schema import read_yaml
 from tilewise.study.status import FaultKind
 
@@ -134,10 +134,10 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
     if not path.exists():
         return empty(file, parameters)
     text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
+    content = read_bytes(path, remedy(path), LARGEST_TABLE)
     try:
-        content = path.read_bytes()
         table = pd.read_csv(io.BytesIO(content), dtype=text)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
         raise UserError(f"{path}: the last line is cut short; {remedy(path)}")

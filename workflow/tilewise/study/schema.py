@@ -12,6 +12,7 @@ import jsonschema
 import yaml
 
 from tilewise import ROOT, UserError
+from tilewise.files import read_text
 from tilewise.study.launch import number_types
 from tilewise.study.precision import PRECISIONS
 
@@ -56,12 +57,8 @@ def read_yaml(path: Path | str) -> Any:
 
     Raises UserError with one line if it cannot be read: `path:line: what is wrong; what to look for`.
     """
+    text = read_text(path)
     try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: it cannot be read: {error.strerror}; correct the name, or restore the file") from None
-    try:
-        text = content.decode("utf-8")
         _check_tabs(text)
         _check_extent(text, path)
         return yaml.load(text, _Strict)
@@ -69,12 +66,9 @@ def read_yaml(path: Path | str) -> Any:
         place = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else path
         said = " ".join(f"{error.context or ''} {error.problem or ''}".split())
         raise UserError(f"{place}: {said}; look at keys, indentation, brackets and quotes there and before") from None
-    except (UnicodeDecodeError, yaml.reader.ReaderError) as error:
-        offset = error.start if isinstance(error, UnicodeDecodeError) else error.position
-        line = content[:offset].count(b"\n") + 1
-        raise UserError(
-            f"{path}:{line}: this is not text in UTF-8, or has control characters; correct it, or restore the file"
-        ) from None
+    except yaml.reader.ReaderError as error:  # libyaml's position counts bytes
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: it has control characters; remove them, or restore the file") from None
 
 
 def _check_tabs(text: str) -> None:

@@ -119,4 +119,4 @@ def _settings(place: Settings) -> dict[str, Any]:
 
 def _node(platform: str) -> str:
     """The node that a platform was probed on."""
-    return json.loads(Path(f"results/{platform}/device.json").read_text())["node"]
+    return json.loads(Path(f"results/{platform}/device.json").read_text(encoding="utf-8"))["node"]
