@@ -61,7 +61,7 @@ rule show:
     log:
         "logs/{platform}/show.log",
     localrule: True
-    threads: workflow.cores
+    threads: study.cores or 1
     script:
         "../scripts/show.py"
 
