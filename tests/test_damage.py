@@ -321,7 +321,7 @@ def test_a_config_file_with_one_key_replaces_one_value(tmp_path, config):
         (["timing={repaets: 1}"], {"one": "seed: 3\n"}, "--config: timing: unknown key 'repaets'"),
         (["seed=3"], {"one": "timing: {repeats: x}\n"}, "one.yaml: timing.repeats: 'x' is not"),
         ([], {"one": "timing: 5\n", "two": "seed: 3\n"}, "one.yaml: timing: 5 is not of type 'object'"),
-        ([], {"one": "tasks: {tpyo: null}\n"}, "one.yaml: tasks.tpyo: there is no such task to leave out; `tilewise list"),
+        ([], {"one": "tasks: {tpyo: null}\n"}, "one.yaml: tasks.tpyo: there is no such task to leave out; `tile"),
         (["tasks={tsak3: null}"], {}, "--config: tasks.tsak3: .*did you mean 'task3'"),
     ],
 )
@@ -333,18 +333,14 @@ def test_a_mistake_is_blamed_on_the_file_that_has_it(tmp_path, config, words, fi
 @pytest.mark.parametrize("name", ["report", "results", "figures", "fastest", "probes", "measure"])
 def test_a_task_or_platform_is_not_called_like_a_folder_or_a_table(config, name):
     tasks = config["tasks"] | {name: config["tasks"]["task3"]}
-    with pytest.raises(
-        UserError, match=rf"config.yaml: tasks.{name}: the study has a rule, a table or a fold"
-    ):
+    with pytest.raises(UserError, match=rf"config.yaml: tasks.{name}: the study has a rule, a table or a fold"):
         Study(config | {"tasks": tasks}, reserved={*contents.TABLES, *contents.FIGURES})
     if name in rules.FOLDERS:
         with pytest.raises(UserError, match=rf"config.yaml: platforms.{name}: results/ has a folder of that name"):
             Study(config | {"platforms": {name: {"backend": "emulator"}}})
 
 
-@pytest.mark.parametrize(
-    ("what", "says"), [("file", "a file, not a folder"), ("link", "a link to nothing.here")]
-)
+@pytest.mark.parametrize(("what", "says"), [("file", "a file, not a folder"), ("link", "a link to nothing.here")])
 def test_results_that_cannot_be_a_folder_are_named(tmp_path, monkeypatch, what, says):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "results"
