@@ -10,6 +10,7 @@ import json
 import logging
 import multiprocessing
 import os
+import re
 import secrets
 import signal
 import socket
@@ -36,6 +37,19 @@ MESSAGE = "tilewise: "
 LARGEST_TABLE, LARGEST = 2**30, 2**24
 #: What to do if a file cannot be written.
 REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
+
+
+#: What a tool says if not its input is at fault, but the machine.
+_REFUSAL = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|Too many open files|"
+    r"[Cc]annot allocate memory|virtual memory exhausted|std::bad_alloc|Killed signal terminated program \w+"
+)
+
+
+def refusal(said: str) -> str:
+    """The machine's refusal in what a tool says, such as `No space left on device`; "" if there is none."""
+    found = _REFUSAL.search(said)
+    return found[0] if found else ""
 
 
 @contextlib.contextmanager

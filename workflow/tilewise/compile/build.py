@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tilewise import UserError
+from tilewise import MachineError, UserError
 from tilewise.compile import cpp
 from tilewise.compile.cpp import compile_library, include_options
 from tilewise.files import digest, processes, read_json, replacing, write_json
@@ -163,6 +163,8 @@ def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
             return known
     try:
         entries = _compile_unit(unit)
+    except MachineError:  # the kernel is not to blame
+        raise
     except UserError as error:
         if len(unit.instances) == 1:
             return {unit.instances[0]: {"error": str(error)}}

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -17,8 +18,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewise import ROOT, UserError
-from tilewise.files import locked
+from tilewise import ROOT, MachineError, UserError
+from tilewise.files import locked, refusal
 
 Answer = TypeVar("Answer")
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
@@ -93,7 +94,7 @@ def made_once(name: str, make: Callable[[Path], Any]) -> Path:
         if not _kept(output):
             _make(output, make)
     except OSError as error:
-        raise UserError(f"{output.parent}: {error.strerror or error}; {ROOM}") from None
+        raise MachineError(f"{output.parent}: {error.strerror or error}; {ROOM}") from None
     return output
 
 
@@ -282,9 +283,15 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
             command, env=english, input=text, check=False, capture_output=True, encoding="utf-8", errors="replace"
         )
     except OSError:
-        raise UserError(
+        raise MachineError(
             f"there is no C++ compiler '{command[0]}'; install one ({INSTALL}) or set CXX to yours"
         ) from None
+    if full := done.returncode and refusal(done.stderr):
+        places = f"{cache_folder()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
+        raise MachineError(f"the C++ compiler cannot go on: {full}; make room in {places}; use fewer cores for memory")
+    if done.returncode < 0:
+        ended = signal.Signals(-done.returncode).name
+        raise MachineError(f"the C++ compiler was ended by {ended}, perhaps for want of memory; run with fewer cores")
     if done.returncode:
         raise UserError(_first_error(done.stderr) or f"{command[0]}: exit status {done.returncode}")
     return done.stdout
@@ -292,9 +299,6 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
 
 def _first_error(stderr: str) -> str | None:
     """The first error of the compiler as `file:line: message`; else what it, the assembler or the linker says."""
-    if full := re.search(r"No space left on device|Disk quota exceeded", stderr):
-        places = f"{cache_folder()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
-        return f"the C++ compiler cannot write a file: {full[0]}; make room in {places}"
     if found := re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE):
         return f"{shown(found[1])}: {found[2]}"
     if found := re.search(r"^(.*: undefined reference to .*)$", stderr, re.MULTILINE):
