@@ -137,7 +137,10 @@ def sweep(task, **change):
         (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("shapes"), ["'shapes' is missing"]),
         (lambda c: c["tasks"]["task3"].pop("title"), ["tasks.task3", "title"]),
         (sweep("task1c", dtype=["float", "double"]), ["tasks.task1c", "one dtype and choice of naive, not 2"]),
-        (sweep("launch_limits", kernel="kij"), ["tasks.launch_limits.sweeps.0.kernel", "there are naive"]),
+        (
+            sweep("launch_limits", kernel="kij"),
+            ["tasks.launch_limits.sweeps.0.kernel", "one, such as naive; `tilewise list"],
+        ),
         (sweep("cold_start", shapes="square_4096"), ["tasks.cold_start", "one shape and dtype"]),
     ],
 )

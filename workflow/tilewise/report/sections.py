@@ -10,6 +10,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import EnumType
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,18 @@ class Language(ImmutableSandboxedEnvironment):
 
 
 #: What else has attributes in a section.
-_OPEN = (str, list, tuple, dict, runtime.LoopContext, runtime.Macro, utils.Namespace, utils.Cycler, utils.Joiner)
+_OPEN = (
+    str,
+    list,
+    tuple,
+    dict,
+    EnumType,
+    runtime.LoopContext,
+    runtime.Macro,
+    utils.Namespace,
+    utils.Cycler,
+    utils.Joiner,
+)
 
 
 def shown(value: Any) -> str:

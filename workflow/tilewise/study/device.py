@@ -35,6 +35,8 @@ EMULATED_LIMITS: dict[str, Any] = {
 }
 #: The fields that every device.json has.
 REQUIRED = ("platform", "backend", "captured", "gpu", "limits", "versions", "cpu", "host_compiler")
+#: Those of them that are objects; the others are text. The fields of a GPU.
+OBJECTS, OF_GPU = ("gpu", "limits", "versions", "cpu"), ("name", "compute_capability", "sms")
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,13 @@ def read(path: Path | str) -> Device:
     missing = [name for name in REQUIRED if name not in found]
     if missing:
         raise UserError(f"{path}: the field '{missing[0]}' is missing; {remedy(path)}")
+    for name in REQUIRED:
+        kind, words = (dict, "an object") if name in OBJECTS else (str, "text")
+        if not isinstance(found[name], kind | None):
+            raise UserError(f"{path}: {name}: {str(found[name])[:60]} is not {words}; {remedy(path)}")
+    lacking = [name for name in OF_GPU if name not in (found["gpu"] or {})] if found["backend"] == "gpu" else []
+    if lacking:
+        raise UserError(f"{path}: gpu: the field '{lacking[0]}' is missing; {remedy(path)}")
     known = {each.name: found[each.name] for each in fields(Device) if each.name in found}
     known["commit"] = (found.get("commit") or "") + " with changes not committed" * bool(found.get("dirty"))
     return Device(**known | {"gpu": found["gpu"] or {}, "host_compiler": found["host_compiler"] or ""})

@@ -236,7 +236,7 @@ def _said(error: jsonschema.ValidationError, whole: Mapping[str, Any]) -> Mappin
         return error.schema
     said, part, steps = error.schema, whole, iter(error.absolute_schema_path)
     for step in steps:
-        while step not in part:  # the path leaves references out
+        while isinstance(part, Mapping) and step not in part:  # the path leaves references out
             part = _referred(whole, part["$ref"])
             said = part if "description" in part else said
         part = part[step]
