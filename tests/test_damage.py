@@ -121,6 +121,30 @@ def test_a_damaged_file_is_named(whole, tmp_path, name, how):
         assert ";" in message or ":" in message.partition(name)[2], "what is wrong, and the remedy"
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("gpu", [], "gpu: .. is not an object"),
+        ("gpu", {}, "gpu: the field 'name' is missing"),
+        ("gpu", None, "gpu: the field 'name' is missing"),
+        ("limits", "many", "limits: many is not an object"),
+        ("platform", 5, "platform: 5 is not text"),
+    ],
+)
+def test_a_field_of_another_type_is_named(whole, tmp_path, field, value, says):
+    path = tmp_path / "device.json"
+    path.write_text(json.dumps(json.loads((whole / "platform.json").read_text()) | {field: value}))
+    with pytest.raises(UserError, match=rf"^{path}: {says}.*; delete the file and run again"):
+        devices.read(path)
+
+
+def test_tuned_parameters_are_blamed_on_their_file(whole, tmp_path):
+    kernels = shutil.copytree(whole / "kernels", tmp_path / "kernels")
+    (kernels / "tuned.yaml").write_text("nvidia-h200: {tiled: {float: {large: {tile: 0}}}}")
+    with pytest.raises(UserError, match=r"tuned.yaml: nvidia-h200.tiled.float.large.tile: 0; tiled takes a whole"):
+        registry.load(kernels)
+
+
 SPOILT = {
     "bytes that are no text": b'\xff\xfe\x00{"key": "a"\n',
     "a number": b"42\n",
