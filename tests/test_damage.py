@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -371,6 +373,28 @@ def test_results_that_cannot_be_a_folder_are_named(tmp_path, monkeypatch, what, 
     path.symlink_to("nothing.here") if what == "link" else path.touch()
     with pytest.raises(UserError, match=f"results: this is {says}"):
         files.check_writable(".", "results")
+
+
+PRINTS = """
+import logging, pathlib
+from tilewise.files import script
+with script("log"):
+    print("16 × 64")
+    logging.getLogger("tilewise").info("µs")
+    pathlib.Path("made").write_text("mine")
+"""
+
+
+@pytest.mark.parametrize("closed", ["", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_a_script_prints_every_letter_into_its_log_whatever_is_closed(tmp_path, closed, locale):
+    (tmp_path / "prints.py").write_text(PRINTS, encoding="utf-8")
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "prints.py"]
+    environment = os.environ | locale | {"PYTHONPATH": str(ROOT / "workflow")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert done.returncode == 0 and not done.stdout + done.stderr, done.stderr
+    said = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "16 × 64\n" in said and " µs\n" in said and (tmp_path / "made").read_text() == "mine"
 
 
 def test_a_folder_of_another_user_is_named(tmp_path, monkeypatch):

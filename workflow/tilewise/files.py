@@ -152,8 +152,18 @@ def read_json(path: Path | str) -> dict[str, Any]:
     return found
 
 
-def print_in_utf8() -> None:
-    """Let this process print every letter, also where the locale is C."""
+def open_streams() -> None:
+    """Let this process print every letter, also where the locale is C, and nothing where its streams are closed.
+
+    Otherwise the next file that it opens would get the number of a closed stream, and what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -249,6 +259,7 @@ def script(log: Path | str) -> Iterator[None]:
     So does the system's refusal to read or write a file. The log has all that is printed and what the package says
     through `logging`; the screen is Snakemake's. SIGTERM ends the script as Ctrl-C does, and its temporary files go.
     """
+    open_streams()
     end_with_parent()  # a script that outlives Snakemake would keep the GPU and the journal from the next run
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
@@ -279,7 +290,6 @@ def _logged(log: Path) -> Iterator[None]:
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
-    print_in_utf8()
     screens = [(stream, os.dup(stream)) for stream in (1, 2)]
     try:
         with open(log, "ab") as file:
