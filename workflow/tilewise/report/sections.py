@@ -230,9 +230,9 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
                 raise UserError(f"report/sections/{name}:{node.lineno}: there is no {wrong}")
 
 
-#: What of a section names something.
-_NAMING = (nodes.Call, nodes.Getattr, nodes.Filter, nodes.Test)
-_NAMING += (nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport)
+#: What of a section names other files, and what names anything.
+_FILES = (nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport)
+_NAMING = (nodes.Call, nodes.Getattr, nodes.Filter, nodes.Test, *_FILES)
 
 
 def _foreign(node: nodes.Node, compiler: Language) -> str:

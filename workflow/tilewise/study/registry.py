@@ -150,7 +150,8 @@ def _check_tuning(kernel: Kernel, place: str) -> None:
                 raise UserError(f"{at}: '{name}' is not one of its parameters; {kernel.name} takes {takes}")
             if name not in choice:
                 raise UserError(f"{at}: '{name}' is missing; {kernel.name} takes {takes}")
-            for value in choice[name] if isinstance(choice[name], tuple) else [choice[name]]:
+            values: Any = choice[name] if isinstance(choice[name], tuple) else [choice[name]]
+            for value in values:
                 least = kernel.least.get(name, 1)
                 if isinstance(value, str) != (name == "block") or (name != "block" and value < least):
                     right = "text such as 32x8" if name == "block" else f"a whole number of at least {least}"
