@@ -25,12 +25,16 @@ with exiting():
 configfile: of_project("config/config.yaml")
 
 
+cores = None
+with contextlib.suppress(Exception):  # Snakemake's, where nothing runs, as with --summary
+    cores = workflow.cores
+
 with exiting():
     study = Study(
         config,
         source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
-        cores=workflow.resource_settings.cores,  # None where nothing runs, as with --summary
+        cores=cores,
         reserved={*tables.OVERVIEW, *specs.SPECS["study"], *contents.TABLES, *contents.FIGURES},
     )
 

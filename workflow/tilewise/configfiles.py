@@ -13,7 +13,7 @@ from tilewise.study.schema import meant, parse_yaml, read_yaml
 #: What may be said of cores and of jobs in the place of a number.
 EVERY = {"cores": "all", "jobs": "unlimited"}
 #: What messages call the values of --config.
-WORDS = "--config"
+WORD = "--config"
 
 
 def check(arguments: Sequence[str] | None = None) -> None:
@@ -57,21 +57,21 @@ def of_words(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            raise UserError(f"{WORDS} {word}: a value is missing; write a name with one, for example seed=524")
+            raise UserError(f"{WORD} {word}: a value is missing; write a name with one, for example seed=524")
         if "." in name:
             outer, *inner = name.split(".")
             nested = text
             for key in reversed(inner):
                 nested = f"{{{key}: {nested}}}"
-            raise UserError(f"{WORDS} {word}: a key within another is written in braces: {WORDS} '{outer}={nested}'")
+            raise UserError(f"{WORD} {word}: a key within another is written in braces: {WORD} '{outer}={nested}'")
         try:
-            found[name] = parse_yaml(text, f"{WORDS} {word}")
+            found[name] = parse_yaml(text, f"{WORD} {word}")
         except UserError as error:
             if text.count("{") == text.count("}") and text.count("[") == text.count("]"):
                 raise UserError(str(error).replace(f"{word}:1:", f"{word}:")) from None
             raise UserError(
-                f"{WORDS} {word}: a bracket stays open, because the shell divides words at blanks; put all of it into "
-                f"quotes, for example {WORDS} 'timing={{repeats: 1}}'"
+                f"{WORD} {word}: a bracket stays open, because the shell divides words at blanks; put all of it into "
+                f"quotes, for example {WORD} 'timing={{repeats: 1}}'"
             ) from None
     return found
 
@@ -106,7 +106,7 @@ def settle(config: MutableMapping[str, Any], files: Sequence[Path | str], settin
     last = [*map(Path, settings.configfiles)]
     own = [path for path in map(Path, files) if path not in last]
     words = {name: value for name, value in of_words(settings.config_args or []).items() if name in config}
-    layers = [(os.path.relpath(path), read(path)) for path in (*own, *last)] + ([(WORDS, words)] if words else [])
+    layers = [(os.path.relpath(path), read(path)) for path in (*own, *last)] + ([(WORD, words)] if words else [])
     known: dict[str, None] = {}
     for name, data in layers:
         tasks = data.get("tasks")

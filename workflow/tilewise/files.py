@@ -34,7 +34,7 @@ DEATH_SIGNAL = 1
 #: What a message of ours starts with, so that it is found in a log that is mostly others'.
 MESSAGE = "tilewise: "
 #: The most bytes of a table, and of any other file that is read.
-LARGEST_TABLE, LARGEST = 2**30, 2**24
+MOST_TABLE_BYTES, MOST_BYTES = 2**30, 2**24
 #: What to do if a file cannot be written.
 REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
 
@@ -109,7 +109,7 @@ def remedy(path: Path | str) -> str:
     return "delete the file and run again"
 
 
-def read_bytes(path: Path | str, then: str, largest: int = LARGEST) -> bytes:
+def read_bytes(path: Path | str, then: str, largest: int = MOST_BYTES) -> bytes:
     """The content of a file of the project or of a user. Every reader begins here.
 
     Raises UserError, which ends with `then`, the remedy, for a file that is missing or larger than `largest` bytes, and

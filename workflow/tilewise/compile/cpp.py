@@ -236,6 +236,8 @@ def check() -> None:
         try:
             run_compiler(["-shared", "-fPIC", "-x", "c++", "-", "-o", library], PROBE)
             ctypes.CDLL(str(library))
+        except MachineError:
+            raise
         except UserError as error:
             if "not_gxx" in str(error):
                 raise UserError(f"{called} is not g++ 11 or newer; install one ({INSTALL}) and set CXX to it") from None

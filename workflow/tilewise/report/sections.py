@@ -220,7 +220,7 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
     for name in names_of(folder=folder):
         try:
             tree = compiler.parse(read_text(folder / name), name)
-            named = list(tree.find_all(_NAMING))  # compiling may change the tree
+            named = list(tree.find_all(_NAMES_WHAT))  # compiling may change the tree
             compiler.compile(tree, name)
         except TemplateSyntaxError as error:
             raise UserError(f"report/sections/{name}:{error.lineno}: {error.message}") from None
@@ -231,8 +231,8 @@ def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = 
 
 
 #: What of a section names other files, and what names anything.
-_FILES = (nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport)
-_NAMING = (nodes.Call, nodes.Getattr, nodes.Filter, nodes.Test, *_FILES)
+_OTHER_FILES = (nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport)
+_NAMES_WHAT = (nodes.Call, nodes.Getattr, nodes.Filter, nodes.Test, *_OTHER_FILES)
 
 
 def _foreign(node: nodes.Node, compiler: Language) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.files import LARGEST_TABLE, read_bytes, remedy
+from tilewise.files import MOST_TABLE_BYTES, read_bytes, remedy
 from tilewise.study.schema import read_yaml
 from tilewise.study.status import FaultKind
 
@@ -134,7 +134,7 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
     if not path.exists():
         return empty(file, parameters)
     text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
-    content = read_bytes(path, remedy(path), LARGEST_TABLE)
+    content = read_bytes(path, remedy(path), MOST_TABLE_BYTES)
     try:
         table = pd.read_csv(io.BytesIO(content), dtype=text)
     except ValueError as error:
