@@ -19,8 +19,8 @@ LEFT = {
 #: Lines that stay, with the reason.
 LINES = {
     "sys.executable = shlex.quote(sys.executable)": "Snakemake does not quote it, so no clone could lie under a blank",
-    "source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),": "the words of --config, which "
-    "Snakemake hands to the jobs of Slurm in a code of its own",
+    "source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),": "the words of --config: "
+    "Snakemake hands them to the jobs of Slurm in a code of its own",
 }
 PLACES = (
     "Snakefile",
