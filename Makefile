@@ -1,6 +1,11 @@
 # `make help` lists what there is.
 PYTHON ?= python3
 CORES ?= all
+ifneq ($(CORES),all)
+ifneq ($(shell test '$(CORES)' -ge 1 2>/dev/null && echo yes),yes)
+$(error CORES=$(CORES): write a number of cores from 1 on, or all)
+endif
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 # Tools run as `python -m`: the first line of a script cannot name a Python in every folder.

@@ -30,7 +30,7 @@ from tilewise.report import figures, render, sections, tables
 with exiting():
     report = render.load(folders, recorded or RECORDED)
 evidence = report.evidence
-HTML(f"<style>{render.TEMPLATE.with_name('style.css').read_text()}</style>")
+HTML(f"<style>{render.TEMPLATE.with_name('style.css').read_text(encoding='utf-8')}</style>")
 
 # %% [markdown]
 # ## The page, section by section

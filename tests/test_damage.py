@@ -4,16 +4,21 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from builders import work_of
+from snakemake.cli import parse_config
+from snakemake.utils import update_config
 
-from tilewise import RECORDED, ROOT, UserError, checksums, configfiles, files, preflight
+from tilewise import RECORDED, ROOT, UserError, checksums, configfiles, files, preflight, rules
 from tilewise.evidence import PUBLISHED, load_platform, published
 from tilewise.measure import task as measure
 from tilewise.measure.journal import Journal
-from tilewise.report import claims
+from tilewise.report import claims, contents
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study import device as devices
@@ -55,7 +60,7 @@ DAMAGES = {
 
 def study_of(path):
     configfiles.read(path)
-    return Study(read_yaml(path), source=str(path))
+    return Study(read_yaml(path), source=lambda _: str(path))
 
 
 #: What is read: a name in the folder of `kept`, and how it is read.
@@ -169,6 +174,23 @@ def test_a_changed_published_figure_is_refused(tmp_path, kernels):
     (folder / "f.csv").write_text((folder / "e.csv").read_text())
     with pytest.raises(UserError, match=r"f\.csv: remove this file, which has no sha256 in SHA256SUMS"):
         published(folder, kernels)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("gpu", []), ("gpu", {}), ("gpu", None), ("limits", "many"), ("platform", 5)]
+)
+def test_a_field_of_another_type_is_named(whole, tmp_path, field, value):
+    path = tmp_path / "device.json"
+    path.write_text(json.dumps(json.loads((whole / "platform.json").read_text()) | {field: value}))
+    with pytest.raises(UserError, match=rf"^{path}: {field}[^\n]*; delete the file and run again"):
+        devices.read(path)
+
+
+def test_tuned_parameters_are_blamed_on_their_file(whole, tmp_path):
+    kernels = shutil.copytree(whole / "kernels", tmp_path / "kernels")
+    (kernels / "tuned.yaml").write_text("nvidia-h200: {tiled: {float: {large: {tile: 0}}}}")
+    with pytest.raises(UserError, match=r"tuned.yaml: nvidia-h200.tiled.float.large.tile: 0; tiled takes a whole"):
+        registry.load(kernels)
 
 
 SPOILT = {
@@ -288,6 +310,137 @@ def test_json_may_be_indented_by_tabs(tmp_path):
 def test_a_target_that_is_taken_for_a_configfile_is_named():
     with pytest.raises(UserError, match="task3 was taken for a config file; name targets before --configfile"):
         configfiles.check(["--configfile", "config/quick.yaml", "task3"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--cores 0", "--cores 0: a run needs at least one; write a number from 1 on, or all"),
+        ("-c0", "--cores 0: a run needs at least one"),
+        ("--cores -1", "--cores -1: a run needs at least one"),
+        ("-j0", "--jobs 0: a run needs at least one; write a number from 1 on, or unlimited"),
+        ("--config seed", "--config seed: a value is missing; write a name with one"),
+        ("--config timing.repeats=1", r"braces: --config 'timing={repeats: 1}'"),
+        ("--config cpu.repeat_s.gpu=1", r"braces: --config 'cpu={repeat_s: {gpu: 1}}'"),
+        (
+            "--config timing={repeats: 1}",
+            r"the shell divides words at blanks; .* example --config 'timing=",
+        ),
+        ("-C seed=0524", "--config seed=0524: 0524 is 340 in YAML"),
+        ("--configfile /dev/zero", "/dev/zero: it cannot be read: it is a device or a pipe, not a file"),
+        ("--configfile PIPE.yaml", "PIPE.yaml: it cannot be read: it is a device or a pipe, not a file"),
+        ("--configfile LARGE.yaml", "LARGE.yaml: it cannot be read: it has 1000000000000 bytes, of which"),
+    ],
+)
+def test_an_option_that_cannot_work_is_named_at_once(tmp_path, monkeypatch, options, says):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("PIPE.yaml")
+    with open("LARGE.yaml", "wb") as large:  # without a block on the disk
+        large.truncate(10**12)
+    with pytest.raises(UserError, match=says) as raised:
+        configfiles.check(["task3", *options.split()])
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_options_that_work_are_taken():
+    configfiles.check("--cores all -j unlimited --config strict=true seed=3 -- task3".split())
+    configfiles.check(["-c4", "-j", "8", "--config", "timing={repeats: 1}"])
+    configfiles.check(["--cores", "--dry-run"])
+
+
+def settled(tmp_path, config, words=(), **files):
+    """A config under config files and words of --config, as Snakemake merges them, and where its values come from."""
+    paths = [tmp_path / f"{name}.yaml" for name in files]
+    for path, text in zip(paths, files.values()):
+        path.write_text(text)
+    merged = json.loads(json.dumps(config))
+    for layer in (*map(read_yaml, paths), parse_config(words)):
+        update_config(merged, layer)
+    settings = SimpleNamespace(configfiles=paths, config_args=list(words))
+    return merged, configfiles.settle(merged, [*paths, ROOT / "config/config.yaml"], settings)
+
+
+@pytest.mark.parametrize(
+    ("word", "place", "value"),
+    [
+        ("strict=true", "strict", True),
+        ("strict=True", "strict", True),
+        ("seed=5", "seed", 5),
+        ("timing={repeats: 1}", "timing.repeats", 1),
+        ('machine_code={capability: "9.0"}', "machine_code.capability", "9.0"),
+        ("cpu={repeat_s: {gpu: 0.5}}", "cpu.repeat_s.gpu", 0.5),
+    ],
+)
+def test_values_of_the_command_line_have_their_types(tmp_path, config, word, place, value):
+    merged, source = settled(tmp_path, config, [word])
+    validate(merged, "config", source)
+    for key in place.split("."):
+        merged = merged[key]
+    assert merged == value and type(merged) is type(value)
+    assert source(place) == "--config" and source("energy.seconds") == os.path.relpath(ROOT / "config/config.yaml")
+
+
+def test_a_config_file_with_one_key_replaces_one_value(tmp_path, config):
+    merged, source = settled(tmp_path, config, one="timing: {repeats: 1}\n")
+    assert merged == config | {"timing": config["timing"] | {"repeats": 1}}
+    assert source("timing.repeats").endswith("one.yaml") and source("timing.timeout_s").endswith("config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "says"),
+    [
+        (["timing={repeats: x}"], {}, "--config: timing.repeats: 'x' is not of type 'integer'"),
+        (["timing={repaets: 1}"], {"one": "seed: 3\n"}, "--config: timing: unknown key 'repaets'"),
+        (["seed=3"], {"one": "timing: {repeats: x}\n"}, "one.yaml: timing.repeats: 'x' is not"),
+        ([], {"one": "timing: 5\n", "two": "seed: 3\n"}, "one.yaml: timing: 5 is not of type 'object'"),
+        ([], {"one": "tasks: {tpyo: null}\n"}, "one.yaml: tasks.tpyo: there is no such task to leave out; `tile"),
+        (["tasks={tsak3: null}"], {}, "--config: tasks.tsak3: .*did you mean 'task3'"),
+    ],
+)
+def test_a_mistake_is_blamed_on_the_file_that_has_it(tmp_path, config, words, files, says):
+    with pytest.raises(UserError, match=says):
+        Study(*settled(tmp_path, config, words, **files))
+
+
+@pytest.mark.parametrize("name", ["report", "results", "figures", "fastest", "probes", "measure"])
+def test_a_task_or_platform_is_not_called_like_a_folder_or_a_table(config, name):
+    tasks = config["tasks"] | {name: config["tasks"]["task3"]}
+    with pytest.raises(UserError, match=rf"config.yaml: tasks.{name}: the study has a rule, a table or a fold"):
+        Study(config | {"tasks": tasks}, reserved={*contents.TABLES, *contents.FIGURES})
+    if name in rules.FOLDERS:
+        with pytest.raises(UserError, match=rf"config.yaml: platforms.{name}: results/ has a folder of that name"):
+            Study(config | {"platforms": {name: {"backend": "emulator"}}})
+
+
+@pytest.mark.parametrize(("what", "says"), [("file", "a file, not a folder"), ("link", "a link to nothing.here")])
+def test_results_that_cannot_be_a_folder_are_named(tmp_path, monkeypatch, what, says):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "results"
+    path.symlink_to("nothing.here") if what == "link" else path.touch()
+    with pytest.raises(UserError, match=f"results: this is {says}"):
+        files.check_writable(".", "results")
+
+
+PRINTS = """
+import logging, pathlib
+from tilewise.files import script
+with script("log"):
+    print("16 × 64")
+    logging.getLogger("tilewise").info("µs")
+    pathlib.Path("made").write_text("mine")
+"""
+
+
+@pytest.mark.parametrize("closed", ["", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_a_script_prints_every_letter_into_its_log_whatever_is_closed(tmp_path, closed, locale):
+    (tmp_path / "prints.py").write_text(PRINTS, encoding="utf-8")
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "prints.py"]
+    environment = os.environ | locale | {"PYTHONPATH": str(ROOT / "workflow")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert done.returncode == 0 and not done.stdout + done.stderr, done.stderr
+    said = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "16 × 64\n" in said and " µs\n" in said and (tmp_path / "made").read_text() == "mine"
 
 
 def test_a_folder_of_another_user_is_named(tmp_path, monkeypatch):

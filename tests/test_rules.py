@@ -83,7 +83,7 @@ def test_every_rule_has_its_name_for_itself(config):
     } <= rules.names()
     for name in rules.names():
         tasks = {name: config["tasks"]["task1a"]}
-        with pytest.raises(UserError, match=f"tasks.{name}: the study has a rule or table of that name"):
+        with pytest.raises(UserError, match=f"tasks.{name}: the study has a rule, a table or a folder of that name"):
             Study(config | {"tasks": tasks})
 
 

@@ -157,6 +157,22 @@ def test_a_run_that_is_stopped_while_it_starts_says_so_too(clone, after_s):
     assert run.wait(20) and not ours(clone)
 
 
+@pytest.mark.parametrize("after_s", [0.1, 0.3, 0.6, 1.0, 1.5])
+def test_a_job_that_is_stopped_while_it_imports_says_nothing(clone, after_s):
+    """A terminal sends Ctrl-C to the job's Python as well."""
+    (clone / TRAFFIC).unlink(missing_ok=True)
+    run = started(clone, TRAFFIC)
+    assert any("this run is" in line for line in run.stdout), "the first job begins"
+    time.sleep(after_s)
+    os.killpg(run.pid, signal.SIGINT)
+    said, _ = run.communicate(timeout=20)
+    assert said.splitlines()[-2:] == [
+        "stopping: what was measured is kept",
+        "stopped; the same command continues this run",
+    ]
+    assert "Traceback" not in said and not ours(clone)
+
+
 def test_a_second_run_is_refused_in_words_and_a_killed_one_takes_its_scripts_along(clone, tracing):
     run = tracing()
     second = snakemake(clone, TRAFFIC)

@@ -2,12 +2,15 @@
 
 import dataclasses
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tilewise import UserError
-from tilewise.compile import build
+from tilewise import MachineError, UserError
+from tilewise.compile import build, cpp
+from tilewise.measure.journal import Journal
+from tilewise.microscope import traffic
 from tilewise.nvidia import nvrtc
 from tilewise.study import registry
 from tilewise.study.device import Device
@@ -107,6 +110,44 @@ def test_a_kernel_that_does_not_compile_names_file_and_line(kernels, tmp_path):
         made = built(broken, ["naive<float>", "naive<double>"], device, tmp_path / device.backend)
         for entry in made["instances"].values():
             assert re.search(words, entry["error"])
+
+
+REFUSALS = {
+    "a full disk": (
+        "echo 'fatal error: x.o: No space left on device' >&2; exit 1",
+        "No space left on",
+    ),
+    "a full memory": ("echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1", "Killed signal"),
+    "a kill": ("kill -9 $$", "was ended by SIGKILL, perhaps for want of memory"),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("name", ["naive", "ijk"])
+def test_an_error_of_the_machine_is_none_of_the_kernel(kernels, tmp_path, monkeypatch, name, refusal):
+    """It ends the task with its remedy; as a compile error it would stay when there is room again."""
+    command, says = REFUSALS[refusal]
+    compiler = tmp_path / "g++"
+    refuses = f'#!/bin/sh\ncase "$*" in *--version*) echo g++ 14;; *) {command};; esac\n'
+    compiler.write_text(refuses)
+    compiler.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cpp.cache_folder.cache_clear()
+    try:
+        with monkeypatch.context() as full:
+            full.setenv("CXX", str(compiler))
+            with pytest.raises(MachineError, match=says):
+                built(kernels[name], [f"{name}<float>", f"{name}<double>"], EMULATOR, tmp_path)
+            if name == "naive":
+                at = point("trace", "naive", "float", 5, 6, 7, block_x=8, block_y=8)
+                with ThreadPoolExecutor(1) as pool, Journal(tmp_path / "t.jsonl") as journal:
+                    with pytest.raises(MachineError, match=says):
+                        traffic.trace_points([at], [], kernels, tmp_path, 60, pool, journal)
+                    assert not journal.rows
+        if (name, refusal) == ("ijk", "a full disk"):
+            assert "file" in built(kernels[name], [f"{name}<float>"], EMULATOR, tmp_path)["instances"][f"{name}<float>"]
+    finally:
+        cpp.cache_folder.cache_clear()
 
 
 @pytest.mark.parametrize("device", [GPU, EMULATOR], ids=["gpu", "emulator"])

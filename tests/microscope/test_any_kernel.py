@@ -258,7 +258,7 @@ tolerance: 1e-5
         (several.replace("launches:", "launches:\n- 4"), "mine.yaml: launches.0: 4 is not of type 'object'; expected"),
         (several.replace("partial, n]", "partial, m]"), "mine.yaml: sums is called with m, which is not given; there"),
         (several.replace("partial, n]", "partial]"), "sums has 3 parameters, and is called with 2 arguments"),
-        (several.replace("1e-5", "little"), "mine.yaml: tolerance: 'little' does not match"),
+        (several.replace("1e-5", "little"), "mine.yaml: tolerance: 'little' is not right; expected"),
     ):
         (tmp_path / "mine.yaml").write_text(text)
         assert main(["trace", str(tmp_path / "mine.yaml")]) == 2

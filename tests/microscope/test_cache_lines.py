@@ -154,7 +154,7 @@ def test_loops_are_counted_once_per_width_at_shapes_that_the_model_is_for(config
 
 
 def test_names_that_mean_something_else_are_refused(config):
-    with pytest.raises(UserError, match=r"tasks\.ladder: the study has a rule or table of that name"):
+    with pytest.raises(UserError, match=r"tasks\.ladder: the study has a rule, a table or a folder of that name"):
         Study(config | {"tasks": {"ladder": config["tasks"]["task1a"]}}, reserved={"ladder"})
     with pytest.raises(UserError, match=r"tasks\.probe: "):
         Study(config | {"tasks": {"probe": config["tasks"]["task1a"]}})

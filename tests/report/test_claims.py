@@ -768,3 +768,25 @@ def test_the_causes_that_the_claims_name_are_in_the_record(recorded):
         for kernel in ("naive", "tiled", "warp_tile", "tma_ring")
     ]
     assert joules == sorted(joules, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"quantity": "time(kernel='kijj')"}, "test.quantity: there is no kernel 'kijj'; did you mean 'kij'?"),
+        (
+            {"quantity": "time(kernel=['naive', 'tield'])"},
+            "test.quantity: there is no kernel 'tield'; did you mean",
+        ),
+        ({"quantity": "time(kernel=k)", "names": {"k": "kijj"}}, "test.quantity: there is no kernel 'kijj'"),
+        ({"quantity": "time(kernel='naive', dtype='flaot')"}, "test.quantity: there is no dtype 'flaot'; .*'float'"),
+        (
+            {"quantity": "time(kernel='naive')", "holds_when": "value / published > 1", "published": "hundred"},
+            "test.published: 'hundred' is text, and the quantity is a number; write a number",
+        ),
+    ],
+)
+def test_what_a_claim_names_in_vain_is_found_at_the_start(evidence, change, says):
+    entry = {"id": "test", "quantity": "1", "holds_when": "true", "published": 1} | change
+    with pytest.raises(UserError, match=f"^report/claims.yaml: {says}"):
+        claims.check([entry], evidence)

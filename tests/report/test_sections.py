@@ -35,6 +35,12 @@ def gpu(tmp_path_factory):
         ("{% call(a, b, c) rung('tield') %}x{% endcall %}", "there is no kernel 'tield'; did you mean 'tiled'"),
         ("{{ tiles('tield') }}", "there is no kernel 'tield'; did you mean 'tiled'"),
         ("{{ 1.4 | tmies }}", "No filter named 'tmies'"),
+        ("{% if x %}{{ 1.4 | tmies }}{% endif %}", "there is no filter 'tmies'; did you mean 'times'"),
+        ("{% if x %}{{ x is defnied }}{% endif %}", "there is no test 'defnied'; did you mean 'defined'"),
+        ("{% include 'other.md' %}", "there is no `include` in a section, which stands alone"),
+        ("{% extends 'other.md' %}", "there is no `extends` in a section"),
+        ("{% from 'other.md' import x %}", "there is no `fromimport` in a section"),
+        ("{{ ''.__class__ }}", "there is no '__class__' in a section; Python's own attributes are closed"),
         ("{{ gpu.tmie(kernel='naive') }}", "there is no function 'tmie'; did you mean 'time'"),
         ("{{ gpu.time(kernl='naive') }}", "there is no column 'kernl'; did you mean 'kernel'"),
         ("{% sentence if %}x{% endsentence %}", "unexpected 'end of statement block'"),
@@ -47,6 +53,44 @@ def test_a_mistake_is_one_message_with_file_and_line(tmp_path, kernels, words, m
     (tmp_path / "report/00-mine.md").write_text(f"# Mine\n\n{words}\n")
     with pytest.raises(UserError, match=rf"report/sections/report/00-mine.md:\d: .*{message}"):
         sections.check(kernels, synthetic.config()["tasks"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, " it cannot be read: it is a folder, not a file"),
+        ("# Mine\n\nCafé\n".encode("latin-1"), "3: this is not text in UTF-8"),
+    ],
+)
+def test_a_section_that_is_no_text_is_named(tmp_path, kernels, content, message):
+    path = tmp_path / "report/00-mine.md"
+    path.parent.mkdir()
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"{path}:{message}"):
+        sections.check(kernels, synthetic.config()["tasks"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "{{ cycler.__init__.__globals__.os.popen('touch made').read() }}",
+        "{{ (''|attr('__class__')).mro() }}",
+        "{{ figure['__globals__'] }}",
+        "{{ figure|attr('__self__') }}",
+        "{{ rows('squares')[0].time_ms.dump('made') }}",
+        "{{ rows('squares')[0]._values.to_csv('made') }}",
+        "{{ gpus()[0]._functions }}",
+        "{{ ['{0.__class__.__init__.__globals__}'.format(figure)] }}",
+        "{{ gpus()[0].config.update(a=1) }}",
+    ],
+)
+def test_a_section_runs_no_code(tmp_path, gpu, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.md").write_text(f"{{% sentence %}}It says {words}.{{% endsentence %}}\n")
+    language = sections.Language(render.Page(gpu).names(), tmp_path)
+    made = language.get_template("mine.md").render()
+    assert "SecurityError" in made or "UndefinedError" in made, made
+    assert not (tmp_path / "made").exists()
 
 
 def test_the_studys_own_sections_are_right(kernels):

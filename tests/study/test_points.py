@@ -137,7 +137,10 @@ def sweep(task, **change):
         (lambda c: c["tasks"]["task3"]["sweeps"][0].pop("shapes"), ["'shapes' is missing"]),
         (lambda c: c["tasks"]["task3"].pop("title"), ["tasks.task3", "title"]),
         (sweep("task1c", dtype=["float", "double"]), ["tasks.task1c", "one dtype and choice of naive, not 2"]),
-        (sweep("launch_limits", kernel="kij"), ["tasks.launch_limits.sweeps.0.kernel", "there are naive"]),
+        (
+            sweep("launch_limits", kernel="kij"),
+            ["tasks.launch_limits.sweeps.0.kernel", "one, such as naive; `tilewise list"],
+        ),
         (sweep("cold_start", shapes="square_4096"), ["tasks.cold_start", "one shape and dtype"]),
     ],
 )
@@ -282,7 +285,10 @@ def test_a_choice_that_the_registry_lacks_is_named(tuned):
         ("nvidia-h200: {tiled: {float: {large: {tilt: 8}}}}", "large: 'tilt' is not one of its parameters"),
         ("nvidia-h200: {tiled: {float: {large: {}}}}", "large: 'tile' is missing"),
         ("nvidia-h200: {tiled: {float: {huge: {tile: 8}}}}", "a class of shapes: long, small"),
-        ("nvidia-h200: {tiled: {float: {large: {tile: 1.5}}}}", "1.5 is not valid"),
+        (
+            "nvidia-h200: {tiled: {float: {large: {tile: 1.5}}}}",
+            "1.5 is not right; expected a whole number, or a block",
+        ),
     ],
 )
 def test_a_mistake_in_tuned_yaml_is_named(tuned, tmp_path, text, message):

@@ -83,6 +83,13 @@ def test_a_broken_condition_names_the_entry():
         kernel.unmet(point("t", "naive", "float", 33, 35, 70, block_x=32, block_y=8))
 
 
+@pytest.mark.parametrize("condition", ["'text'", "n", "n % 4", "none", "[1]"])
+def test_a_condition_is_true_or_false(condition):
+    kernel = dataclasses.replace(REGISTRY["naive"], requires=(condition,))
+    with pytest.raises(UserError, match=r"registry.yaml: naive.requires: .* a condition is true or false, for example"):
+        kernel.unmet(point("t", "naive", "float", 33, 35, 70, block_x=8, block_y=8))
+
+
 def test_a_condition_that_a_point_breaks_is_named():
     kernel = dataclasses.replace(REGISTRY["tiled"], requires=("n % tile == 0", "p % tile == 0"))
     assert kernel.unmet(point("t", "tiled", "float", 32, 33, 32, tile=16)) == "p % tile == 0"
@@ -141,6 +148,8 @@ def test_a_bad_entry_names_the_place_and_the_remedy(tmp_path, entry, says):
         ("cluster", (2,), "naive.cluster: a grid of 3 x 5 x 1 blocks is not a multiple .*round the grid up"),
         ("template", ("dtype", "sms"), "naive.template: 'sms'"),
         ("when", "sms > 2", "naive.when: 'sms"),
+        ("when", "'text'", "naive.when: ''text'' is 'text' for .*; a condition is true or false"),
+        ("when", "n % 4", "naive.when: 'n % 4' is 1 for .*; a condition is true or false"),
         ("when", "n > 1000", "naive.launches: none serves naive float 33x35x70"),
         ("arguments", ("A", "B", "C", "q"), "naive.arguments: 'q': .*there are"),
         ("arguments", ("A", "B", "C", {"dtype": "n"}, {"int64": "n / 2"}), "naive.arguments: 'n / 2' is 16.5"),

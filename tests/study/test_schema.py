@@ -1,6 +1,7 @@
 """YAML that is malformed, endless or not what a schema takes is refused at once, in one line with its place."""
 
 import datetime
+import json
 import re
 import time
 
@@ -44,9 +45,12 @@ MERGES = "a: &a {x: 1}\n" + "".join(
         ("a: !!bool x\n", r":1: a malformed value of type bool"),
         ("a: !!timestamp x\n", r":1: a malformed value of type timestamp"),
         ("a: !!map [1]\n", r":1: .*expected a mapping node"),
+        ("a: 1\nb: 0524\n", r":2: 0524 is 340 in YAML; leave out leading zeros and colons"),
+        ("a: 5:24\n", r":1: 5:24 is 324 in YAML"),
+        ("a: [1:30.5]\n", r":1: 1:30.5 is 90.5 in YAML"),
         ("a: " + "9" * 5000, r":1: a malformed value of type int"),
         ("a: !!python/object/apply:os.system [ls]\n", r":1: could not determine a constructor"),
-        ("a: 1\nb: \x07\n", r":2: this is not text in UTF-8, or has control characters"),
+        ("a: 1\nb: \x07\n", r":2: it has control characters"),
         ("a: 1\nb: é\n".encode("latin-1"), r":2: this is not text in UTF-8"),
         ("a: 1\n".encode("utf-16"), r":1: this is not text in UTF-8"),
     ],
@@ -84,6 +88,43 @@ def test_aliases_that_repeat_little_are_yaml_as_ever(tmp_path):
 def test_a_value_of_another_type_is_named(config, value, says):
     with pytest.raises(UserError, match=f"^config.yaml: {says}"):
         validate(config | {"seed": value}, "config", "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        ("platforms", 5, "5 is not of type 'object'; expected auto, or platforms by name"),
+        ("platforms", "hundred", "'hundred' is not right; expected auto, or platforms by name"),
+        ("platforms", {"a" * 300: {"backend": "gpu"}}, "the name 'aaa.*... is not right; expected a name of up to 50"),
+        (
+            "platforms",
+            {"gpu": {"backend": "gpu", "nodes": "x"}},
+            "'x' is not right; expected the names of nodes",
+        ),
+        (
+            "tasks",
+            {"a" * 300: {}},
+            "the name 'aaa.*... is not right; expected a name of up to 50 letters in lower case",
+        ),
+        ("tasks", {"ab" * 20: {}}, "the name 'abab.*' is not right; .*not always the same"),
+        ("tasks.task3.sweeps.0.kernel", 5, "5 is not right; expected one or more kernels of kernels/registry.yaml"),
+        ("tasks.task3.sweeps.0.dtype", False, "False is not right; expected one or more element types"),
+        ("tasks.task3.sweeps.0.block", "8", "'8' is not right; expected threads along x and y, as text"),
+        ("tasks.bandwidth", {"title": "x", "method": "bandwidth", "sweeps": []}, ".*expected no `sweeps`: this method"),
+        ("strict", "true", "'true' is not of type 'boolean'; expected true, or --config strict=true"),
+    ],
+)
+def test_what_would_be_right_is_named(config, place, value, says):
+    edited = json.loads(json.dumps(config))
+    *outer, last = place.split(".")
+    inner = edited
+    for key in outer:
+        inner = inner[int(key) if key.isdigit() else key]
+    inner[last] = value
+    asked = []
+    with pytest.raises(UserError, match=f"^mine.yaml: {place}.*: {says}") as error:
+        validate(edited, "config", lambda at: asked.append(at) or "mine.yaml")
+    assert asked[0].startswith(place) and len(str(error.value)) < 300
 
 
 @pytest.mark.parametrize("data", [None, 5, "text", [], [{}]])

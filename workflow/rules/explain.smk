@@ -49,7 +49,7 @@ rule counters:
         "results/{platform}/counters.csv",
     log:
         "logs/{platform}/counters.log",
-    threads: workflow.cores
+    threads: study.cores or 1
     resources:
         **resources.measuring_job(durations.PROFILE_S * study.profiled),
         mem_mb=8000,

@@ -69,7 +69,7 @@ rule overview:
     log:
         "logs/{platform}/overview.log",
     localrule: True
-    threads: max(1, (workflow.cores or 1) - 1)  # beside the page
+    threads: max(1, (study.cores or 1) - 1)  # beside the page
     params:
         conditions=conditions.of_overview,
     script:

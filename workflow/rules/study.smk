@@ -6,13 +6,12 @@ import shlex
 import sys
 
 from snakemake_interface_executor_plugins.settings import ExecMode
-from tilewise import exiting, files, outcome, preflight, progress, stopping
+from tilewise import configfiles, exiting, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
 from tilewise.files import of_project
-from tilewise.report import sections, specs, tables
+from tilewise.report import contents, sections, specs, tables
 from tilewise.resources import JobResources
 from tilewise.rules import Study
-from tilewise.study.schema import read_yaml
 
 # Snakemake writes the path of Python into a script's command as it is, so a clone in a folder with a space would not run.
 sys.executable = shlex.quote(sys.executable)
@@ -20,19 +19,23 @@ sys.executable = shlex.quote(sys.executable)
 
 with exiting():
     # Names the file and line of a mistake, which Snakemake's own message leaves out.
-    read_yaml(of_project("config/config.yaml"))
+    configfiles.read(of_project("config/config.yaml"))
 
 
 configfile: of_project("config/config.yaml")
 
 
+cores = None
+with contextlib.suppress(Exception):  # Snakemake's, where nothing runs, as with --summary
+    cores = workflow.cores
+
 with exiting():
     study = Study(
         config,
-        source=", ".join(os.path.relpath(path) for path in workflow.configfiles),
+        source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
-        cores=workflow.cores,
-        reserved={*tables.OVERVIEW, *specs.SPECS["study"]},
+        cores=cores,
+        reserved={*tables.OVERVIEW, *specs.SPECS["study"], *contents.TABLES, *contents.FIGURES},
     )
 
 # What the tasks of a run make, and the tables and figures over all of them.

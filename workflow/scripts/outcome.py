@@ -16,4 +16,4 @@ with script(snakemake.log[0]):
             found += filter(None, [outcome.wrong(map(Path, snakemake.input.measured))])
     if found:
         raise UserError("\n".join(found))
-    Path(snakemake.output[0]).write_text("Nothing is missing.\n")
+    Path(snakemake.output[0]).write_text("Nothing is missing.\n", encoding="utf-8")

@@ -27,6 +27,6 @@ with script(snakemake.log[0]):
         )
         lines, messages = loops.result()
     said = [*map(str, faults), *traffic.left_out(traced), *messages, *compile.lacking()]
-    Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n")
+    Path(snakemake.log[0]).write_text("".join(f"{line}\n" for line in said) or "no faults\n", encoding="utf-8")
     write_csv(pd.concat([traced, counts]), snakemake.output.traffic)
     write_csv(lines, snakemake.output.cache_lines)

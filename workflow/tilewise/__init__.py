@@ -17,13 +17,20 @@ class UserError(Exception):
     """A mistake the user can mend: its message names the place and the remedy, and is shown without a traceback."""
 
 
+class MachineError(UserError):
+    """A refusal of the machine, such as a full disk: it is no result of the kernel that met it."""
+
+
 @contextlib.contextmanager
 def exiting() -> Iterator[None]:
-    """End the process with the message of a UserError that the block raises."""
+    """End the process with the message of a UserError that the block raises, or of the system's refusal of a file."""
     try:
         yield
     except UserError as error:
         raise SystemExit(str(error)) from None
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise SystemExit(f"{place}{error.strerror or error}; make room, or correct the permissions") from None
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -135,7 +135,7 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         "lists the parts and the results of a study.",
         epilog="`tilewise trace --help` lists the options. docs/microscope.md shows what it finds.",
     )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     parser.add_argument("--version", action="version", version=f"tilewise {project['version']}")
     shtab.add_argument_to(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import UserError
-from tilewise.files import read_bytes, read_json, remedy
+from tilewise.files import MOST_TABLE_BYTES, read_bytes, read_json, read_text, remedy
 
 #: The hashes of published files, as `sha256sum --check` reads them.
 SUMS = "SHA256SUMS"
@@ -18,10 +18,9 @@ METADATA = "ro-crate-metadata.json"
 def check_published(folder: Path) -> None:
     """Raise UserError if a CSV in a folder differs from the hash in its SHA256SUMS, or if either is missing."""
     sums = folder / SUMS
-    try:
-        lines = [line.split() for line in read_bytes(sums).decode(errors="replace").splitlines()]
-    except FileNotFoundError:
-        raise UserError(f"{sums}: there is no such file; {remedy(sums)}") from None
+    if not os.path.lexists(sums):
+        raise UserError(f"{sums}: there is no such file; {remedy(sums)}")
+    lines = [line.split() for line in read_text(sums, remedy(sums)).splitlines()]
     known = {words[1]: words[0] for words in lines if len(words) == 2}
     for name in sorted(known.keys() | {path.name for path in folder.glob("*.csv")}):
         if wrong := _difference(folder / name, known.get(name)):
@@ -62,8 +61,7 @@ def _described(crate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _difference(path: Path, known: str | None) -> str:
     """What is wrong with a file whose hash should be `known`; empty if nothing is."""
-    try:
-        found = hashlib.sha256(read_bytes(path)).hexdigest()
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return "there is no such file, which has a sha256"
+    found = hashlib.sha256(read_bytes(path, remedy(path), MOST_TABLE_BYTES)).hexdigest()
     return "" if found == known else "its sha256 is not that" if known else "remove this file, which has no sha256"

@@ -1,29 +1,127 @@
-"""The config files of the command line: Snakemake reads them before the Snakefile, and does not name their mistakes."""
+"""What the command line says of the config. Snakemake reads it before the Snakefile and does not name its mistakes."""
 
 import argparse
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tilewise import UserError
-from tilewise.study.schema import read_yaml
+from tilewise.study.schema import meant, parse_yaml, read_yaml
+
+#: What may be said of cores and of jobs in the place of a number.
+EVERY = {"cores": "all", "jobs": "unlimited"}
+#: What messages call the values of --config.
+WORD = "--config"
 
 
 def check(arguments: Sequence[str] | None = None) -> None:
-    """Raise UserError, with file and line, for a --configfile that cannot be read; Snakemake's message has neither.
+    """Raise UserError for options of a run that cannot work: a number of cores or jobs below 1, a --config that is no
+    name with a value, and a --configfile that cannot be read, with its file and line.
 
     `arguments` are those of Snakemake, by default this process's own.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
+    parser.add_argument("--config", "-C", nargs="*", default=[])
+    parser.add_argument("--cores", "-c", nargs="?")
+    parser.add_argument("--jobs", "-j", nargs="?")
     parser.add_argument("--profile")
     options = parser.parse_known_args(arguments)[0]
+    for name, every in EVERY.items():
+        number = getattr(options, name)
+        if re.fullmatch(r"-?\d+", number or "") and int(number) < 1:
+            raise UserError(f"--{name} {number}: a run needs at least one; write a number from 1 on, or {every}")
+    of_words(options.config)
     for path in options.configfile or (["config/cluster.yaml"] if options.profile == "slurm" else []):
         read(path)
 
 
-def read(path: Path | str) -> None:
-    """Raise UserError, with file and line, if a file is not a config that Snakemake can read."""
+def read(path: Path | str) -> dict[str, Any]:
+    """What a config file holds. Raises UserError, with file and line, if Snakemake could not read it."""
     if not Path(path).suffix and not Path(path).exists():
         raise UserError(f"{path} was taken for a config file; name targets before --configfile, or after `--`")
-    if not isinstance(read_yaml(path), dict):
+    found = read_yaml(path)
+    if not isinstance(found, dict):
         raise UserError(f"{path}: a config holds keys with values, such as `seed: 524`; see config/quick.yaml")
+    return found
+
+
+def of_words(words: Sequence[str]) -> dict[str, Any]:
+    """The values of --config by name, each as YAML has it: `strict=true`, `'timing={repeats: 1}'`.
+
+    Snakemake takes all within braces for text. Raises UserError for a word that is no name with a value.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UserError(f"{WORD} {word}: a value is missing; write a name with one, for example seed=524")
+        if "." in name:
+            outer, *inner = name.split(".")
+            nested = text
+            for key in reversed(inner):
+                nested = f"{{{key}: {nested}}}"
+            raise UserError(f"{WORD} {word}: a key within another is written in braces: {WORD} '{outer}={nested}'")
+        try:
+            found[name] = parse_yaml(text, f"{WORD} {word}")
+        except UserError as error:
+            if text.count("{") == text.count("}") and text.count("[") == text.count("]"):
+                raise UserError(str(error).replace(f"{word}:1:", f"{word}:")) from None
+            raise UserError(
+                f"{WORD} {word}: a bracket stays open, because the shell divides words at blanks; put all of it into "
+                f"quotes, for example {WORD} 'timing={{repeats: 1}}'"
+            ) from None
+    return found
+
+
+class Source:
+    """Where the values of a config come from: layers with names, the later of which replace values of the earlier."""
+
+    def __init__(self, layers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        self.layers = layers
+
+    def __call__(self, place: str) -> str:
+        """The name of the layer that has the value at a place, such as timing.repeats; of all if none has it."""
+        for name, data in reversed(self.layers):
+            found: Any = data
+            for key in place.split("."):
+                if not isinstance(found, Mapping):
+                    return name  # a value that replaces the whole
+                if key not in found:
+                    break
+                found = found[key]
+            else:
+                return name
+        return ", ".join(name for name, _ in self.layers)
+
+
+def settle(config: MutableMapping[str, Any], files: Sequence[Path | str], settings: Any) -> Source:
+    """Give the values of --config in `config` their types, and return where each value of it comes from.
+
+    `files` are the config files of the workflow and of the command line, `settings` Snakemake's settings of the config.
+    Raises UserError if a task is left out by `null` that no earlier layer has.
+    """
+    last = [*map(Path, settings.configfiles)]
+    own = [path for path in map(Path, files) if path not in last]
+    words = {name: value for name, value in of_words(settings.config_args or []).items() if name in config}
+    layers = [(os.path.relpath(path), read(path)) for path in (*own, *last)] + ([(WORD, words)] if words else [])
+    known: dict[str, None] = {}
+    for name, data in layers:
+        tasks = data.get("tasks")
+        for task, entry in tasks.items() if isinstance(tasks, Mapping) else ():
+            if entry is None and own and task not in known:
+                near = meant(task, known, "`tilewise list tasks` shows all")
+                raise UserError(f"{name}: tasks.{task}: there is no such task to leave out; {near}")
+            known[task] = None
+    _update(config, words)
+    return Source(layers)
+
+
+def _update(config: MutableMapping[str, Any], values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and isinstance(config.get(name), MutableMapping):
+            _update(config[name], value)
+        else:
+            config[name] = value

@@ -1,14 +1,16 @@
-"""Files written whole or not at all, so that no reader ever meets half a table."""
+"""Files written whole or not at all, so that no reader ever meets half a table; and the one reader of all of them."""
 
 import contextlib
 import ctypes
 import errno
 import getpass
 import hashlib
+import io
 import json
 import logging
 import multiprocessing
 import os
+import re
 import secrets
 import signal
 import socket
@@ -18,23 +20,38 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
-import pandas as pd
 
-from tilewise import ROOT, UserError
+from tilewise import ROOT, MachineError, UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: prctl's PR_SET_PDEATHSIG
 DEATH_SIGNAL = 1
 #: What a message of ours starts with, so that it is found in a log that is mostly others'.
 MESSAGE = "tilewise: "
-#: The most bytes of a file of data: a table of the whole study has less than one percent of it.
-MOST_BYTES = 64 * 2**20
+#: The most bytes of a table, and of any other file that is read.
+MOST_TABLE_BYTES, MOST_BYTES = 2**30, 2**24
 #: How many collections of a JSON file may lie within each other.
 DEEPEST_JSON = 50
 #: What to do if a file cannot be written.
 REMEDIES = "make room on the disk, or correct the permissions, and run again; what was measured is kept"
+
+
+#: What a tool says if not its input is at fault, but the machine.
+_REFUSAL = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Input/output error|Too many open files|"
+    r"[Cc]annot allocate memory|virtual memory exhausted|std::bad_alloc|Killed signal terminated program \w+"
+)
+
+
+def refusal(said: str) -> str:
+    """The machine's refusal in what a tool says, such as `No space left on device`; "" if there is none."""
+    found = _REFUSAL.search(said)
+    return found[0] if found else ""
 
 
 @contextlib.contextmanager
@@ -48,21 +65,21 @@ def replacing(path: Path | str) -> Iterator[Path]:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: it cannot be written: {error.strerror or error}; {REMEDIES}") from error
+        raise MachineError(f"{path}: it cannot be written: {error.strerror or error}; {REMEDIES}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def write_csv(frame: pd.DataFrame, path: Path | str) -> None:
+def write_csv(frame: "pd.DataFrame", path: Path | str) -> None:
     """Write a DataFrame as CSV, whole or not at all."""
     with replacing(path) as temporary:
-        frame.to_csv(temporary, index=False)
+        frame.to_csv(temporary, index=False, encoding="utf-8")
 
 
 def write_json(data: Any, path: Path | str) -> None:
     """Write data as indented JSON, whole or not at all."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(data, indent=2) + "\n")
+        temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 def of_project(name: str) -> str:
@@ -71,9 +88,13 @@ def of_project(name: str) -> str:
 
 
 def check_writable(*folders: str) -> None:
-    """Raise UserError, which names the owner, if a folder that exists cannot be written, as in another user's clone."""
-    for path in filter(Path.exists, map(Path, folders)):
-        if not os.access(path, os.W_OK):
+    """Raise UserError if a path cannot be a folder to write into: a file, a link to nothing, or another user's folder,
+    whose owner is then named."""
+    for path in map(Path, folders):
+        if not path.is_dir() and (path.exists() or path.is_symlink()):
+            what = "a file" if path.exists() else f"a link to {path.readlink()}, which does not exist"
+            raise UserError(f"{path}: this is {what}, not a folder; rename or remove it")
+        if path.exists() and not os.access(path, os.W_OK):
             owner = f"user {path.stat().st_uid}"
             with contextlib.suppress(KeyError):  # the system has no name for it, as in a container
                 owner = path.owner()
@@ -90,30 +111,42 @@ def remedy(path: Path | str) -> str:
     return "delete the file and run again"
 
 
-def read_bytes(path: Path | str, limit: int = MOST_BYTES) -> bytes:
-    """The content of a regular file of at most `limit` bytes; a device, a pipe or a folder is not opened.
+def read_bytes(path: Path | str, then: str, largest: int = MOST_BYTES) -> bytes:
+    """The content of a file of the project or of a user. Every reader begins here.
 
-    Raises UserError, with the remedy, if the file cannot be read, and FileNotFoundError if there is none.
+    Raises UserError, which ends with `then`, the remedy, for a file that is missing or larger than `largest` bytes, and
+    for what is no regular file: a folder, a device or a pipe, which might have no end.
     """
     try:
         found = Path(path).stat()
         if not stat.S_ISREG(found.st_mode):
-            raise UserError(f"{path}: this is not a file; {remedy(path)}")
-        if found.st_size > limit:
-            raise UserError(f"{path}: it has more than {limit:,} bytes; {remedy(path)}")
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "a device or a pipe"
+            raise UserError(f"{path}: it cannot be read: it is {what}, not a file; {then}")
+        if found.st_size > largest:
+            raise UserError(
+                f"{path}: it cannot be read: it has {found.st_size} bytes, of which {largest} are allowed; {then}"
+            )
         return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UserError(f"{path}: it cannot be read: {error.strerror or error}; {remedy(path)}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        raise UserError(f"{path}: it cannot be read: {getattr(error, 'strerror', error)}; {then}") from None
+
+
+def read_text(path: Path | str, then: str = "correct the name, or restore the file") -> str:
+    """The text of a file in UTF-8, read by `read_bytes`. Raises UserError, also for another encoding."""
+    content = read_bytes(path, then)
+    try:
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: this is not text in UTF-8; save it as UTF-8, or {then}") from None
 
 
 def read_json(path: Path | str) -> dict[str, Any]:
     """The object that a JSON file holds. Raises UserError, with the remedy, if it holds none."""
+    missing = "run again, which makes it"
+    content = read_bytes(path, remedy(path) if os.path.lexists(path) else missing)
     try:
-        found = json.loads(read_bytes(path).decode("utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file; run again, which makes it") from None
+        found = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: this is not JSON ({error}); {remedy(path)}") from None
     if not isinstance(found, dict):
@@ -125,6 +158,23 @@ def read_json(path: Path | str) -> dict[str, Any]:
     if inner:
         raise UserError(f"{path}: more than {DEEPEST_JSON} lists and objects within each other; {remedy(path)}")
     return found
+
+
+def open_streams() -> None:
+    """Let this process print every letter, also where the locale is C, and nothing where its streams are closed.
+
+    Otherwise the next file that it opens would get the number of a closed stream, and what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def locked(path: Path | str, wait_s: float = 0) -> filelock.BaseFileLock | None:
@@ -159,11 +209,11 @@ def alone(path: Path | str, wait_s: float | None = None, what: str = "this task"
     except OSError as error:
         raise UserError(f"{path}: it cannot be written: {error.strerror}; {REMEDIES}") from error
     if lock is None:
-        who = owner.read_text().strip() if owner.is_file() else "another process"
+        who = owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
         raise UserError(f"{path}: {who} works on {what}; let it end or cancel it first")
     me = f"Slurm job {job}" if job else f"{getpass.getuser()}'s process {os.getpid()}"
     try:
-        owner.write_text(f"{me} on {socket.gethostname()}\n")
+        owner.write_text(f"{me} on {socket.gethostname()}\n", encoding="utf-8")
         yield
     finally:
         lock.release()
@@ -217,6 +267,7 @@ def script(log: Path | str) -> Iterator[None]:
     So does the system's refusal to read or write a file. The log has all that is printed and what the package says
     through `logging`; the screen is Snakemake's. SIGTERM ends the script as Ctrl-C does, and its temporary files go.
     """
+    open_streams()
     end_with_parent()  # a script that outlives Snakemake would keep the GPU and the journal from the next run
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
@@ -227,7 +278,7 @@ def script(log: Path | str) -> Iterator[None]:
         if isinstance(error, OSError):
             message = f"{error.filename or log}: {error.strerror or error}; {REMEDIES}"
         try:
-            with open(log, "a") as file:
+            with open(log, "a", encoding="utf-8") as file:
                 file.write(f"\n{MESSAGE}{message}\n")
         except OSError:  # the disk is full: to the screen
             sys.exit(f"{MESSAGE}{message}")
@@ -242,8 +293,8 @@ def script(log: Path | str) -> Iterator[None]:
 def _logged(log: Path) -> Iterator[None]:
     """Let a log, which begins empty, receive what is printed, also by libraries, and what is logged."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text("")
-    logger, handler = logging.getLogger("tilewise"), logging.FileHandler(log)
+    log.write_text("", encoding="utf-8")
+    logger, handler = logging.getLogger("tilewise"), logging.FileHandler(log, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)

@@ -62,7 +62,7 @@ def _platform(folder: Path) -> dict[str, Entry]:
     this run left out."""
     config, study = folder / "config.json", read_yaml(ROOT / "config/config.yaml")["tasks"]
     tasks = read_json(config)["tasks"] if config.is_file() else study
-    found = {name: _task(folder, name) | {"left_out": name not in tasks} for name in {**tasks, **study}}
+    found = {name: {**_task(folder, name), "left_out": name not in tasks} for name in {**tasks, **study}}
     tunings = {name for name, entry in {**tasks, **study}.items() if entry.get("method") == "tune"}
     # Tuning is no part of a run; its points show that somebody has tuned.
     return {name: task for name, task in found.items() if task["points"] or name not in tunings}
@@ -83,7 +83,7 @@ def _task(folder: Path, task: str) -> Entry:
 
 
 def _rows(table: Path) -> list[dict[str, str]]:
-    with table.open(newline="") as file:
+    with table.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

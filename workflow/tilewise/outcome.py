@@ -123,7 +123,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def faults() -> list[str]:
     """The first fault per file that the tracer found."""
-    text = TRACE_LOG.read_text(errors="replace") if TRACE_LOG.is_file() else ""
+    text = TRACE_LOG.read_text(encoding="utf-8", errors="replace") if TRACE_LOG.is_file() else ""
     found = re.findall(r"^((.+?):\d*:? ?error: .*)$", text, re.MULTILINE)
     first = {path: line for line, path in reversed(found) if path not in ON_PURPOSE}
     return [f"{line} (all faults: {TRACE_LOG})" for line in reversed(first.values())]
@@ -157,7 +157,7 @@ def no_target(error: str, tasks: Collection[str]) -> str:
 def cause(log: Path, since: float = 0) -> str:
     """Why a job failed, from a log written after a time: our message, or the end of a traceback."""
     try:
-        text = log.read_text(errors="replace") if log.stat().st_mtime >= since else ""
+        text = log.read_text(encoding="utf-8", errors="replace") if log.stat().st_mtime >= since else ""
     except OSError:
         return ""
     _, found, message = text.rpartition(f"\n{MESSAGE}")

@@ -5,13 +5,14 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewise import KERNELS, ROOT, UserError
 from tilewise.compile import build
 from tilewise.explain import counters
+from tilewise.files import read_text
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.study import registry, slurm, sweeps
@@ -23,11 +24,14 @@ from tilewise.study.schema import validate
 from tilewise.study.sweeps import ANY_GPU, Target
 from tilewise.vendor import VENDOR
 
+#: Folders of results/ and of a run, from which a platform or a task of the name could not be told.
+FOLDERS = {"figures", "journal", "logs", "report", "results", "samples", "tables", "tasks"}
+
 
 def names() -> set[str]:
     """The names of the workflow's rules, which no task can have too."""
     files = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
-    return {name for file in files for name in re.findall(r"^rule (\w+):", file.read_text(), re.MULTILINE)}
+    return {name for file in files for name in re.findall(r"^rule (\w+):", read_text(file), re.MULTILINE)}
 
 
 class Study:
@@ -40,14 +44,15 @@ class Study:
     are relative: they are the same in a clone that was moved, where nothing needs to be made again.
 
     remote: jobs run elsewhere, so that this machine says nothing about the platforms; cores: those that Snakemake may
-    use; reserved: names that no task can have. Raises UserError for anything in the config or the registry that cannot
-    work, unless it is `checked`: a script's config was checked when its rule was made.
+    use; reserved: names that no task can have; source: the file of a place in the config, for messages. Raises
+    UserError for anything in the config or the registry that cannot work, unless it is `checked`: a script's config was
+    checked when its rule was made.
     """
 
     def __init__(
         self,
         config: Mapping[str, Any],
-        source: str = "config/config.yaml",
+        source: Callable[[str], str] = lambda place: "config/config.yaml",
         folder: Path = KERNELS,
         remote: bool = False,
         cores: int | None = None,
@@ -63,9 +68,14 @@ class Study:
         self.kernels = registry.load(folder, checked)
         self.tunings = [task for task in config["tasks"] if self.method(task).on_request]
         self.tasks = [task for task in config["tasks"] if task not in self.tunings]
-        taken = {*reserved, *names()} & set(config["tasks"])
+
+        def at(place: str) -> str:
+            return f"{source(place)}: {place}"
+
+        taken = {*reserved, *names(), *FOLDERS} & set(config["tasks"])
         if taken:
-            raise UserError(f"{source}: tasks.{min(taken)}: the study has a rule or table of that name; choose another")
+            place = f"tasks.{min(taken)}"
+            raise UserError(f"{at(place)}: the study has a rule, a table or a folder of that name; choose another")
         self.gpus, self.remark = 1, ""
         if config["platforms"] == "auto" and remote:
             raise UserError(
@@ -85,19 +95,21 @@ class Study:
             level = config["trace"]["cache_lines"][name]
             if level["bytes"] < level["ways"] * 64:
                 raise UserError(
-                    f"{source}: trace.cache_lines.{name}: {level['bytes']} bytes do not hold a set of {level['ways']} "
+                    f"{at(f'trace.cache_lines.{name}')}: {level['bytes']} bytes do not hold a set of {level['ways']} "
                     "lines of 64 B; give more bytes or fewer ways"
                 )
         for name, platform in self.platforms.items():
+            if name in FOLDERS:
+                raise UserError(f"{at(f'platforms.{name}')}: results/ has a folder of that name; choose another")
             if platform["backend"] == "emulator" and (ROOT / "report" / "recorded" / name).is_dir():
                 raise UserError(
-                    f"{source}: platforms.{name}: a recorded run has that name; choose another for an emulator"
+                    f"{at(f'platforms.{name}')}: a recorded run has that name; choose another for an emulator"
                 )
         self.points = functools.cache(self._points)
         self.profiled = 0
         if not checked:
             for task in self.tasks:
-                self.method(task).check(self.points(task), self.kernels, f"tasks.{task}")
+                self.method(task).check(self.points(task), self.kernels, at(f"tasks.{task}"))
             self.profiled = len(counters.cross_check_points(self.config, self.kernels))
             self.profiled += len(counters.full_size_points(config, self.kernels))
         self.tuned = {task: sweeps.tuned_kernels(config, self.kernels, task) for task in self.tunings}
@@ -108,7 +120,7 @@ class Study:
             twice = [name for name in self.tuned[task] if name in self.tuned[other]]
             if twice:
                 raise UserError(
-                    f"{source}: tasks.{other}: {twice[0]} is tuned by {task} already, and has one table of variants; "
+                    f"{at(f'tasks.{other}')}: {twice[0]} is tuned by {task} already, and has one table of variants; "
                     "name it in one of the two"
                 )
 

@@ -5,6 +5,7 @@ import signal
 from typing import Any
 
 import psutil
+from snakemake.shell import shell
 
 #: The signals that asked this process to stop.
 _received: list[int] = []
@@ -19,8 +20,10 @@ def obey() -> None:
     """Stop at these signals from now on.
 
     Called again when the run starts, because Snakemake's own handler of SIGTERM waits for the running jobs, which may
-    take an hour.
+    take an hour. A terminal sends Ctrl-C to the jobs, too: they ignore it from their first instruction, before Python
+    imports anything, and are ended by SIGTERM from here.
     """
+    shell.prefix("set -euo pipefail; trap '' INT; ")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup and a shell's background jobs ignore some
             signal.signal(number, _stop)

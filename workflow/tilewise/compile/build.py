@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tilewise import UserError
+from tilewise import MachineError, UserError
 from tilewise.compile import cpp
 from tilewise.compile.cpp import compile_library, include_options
 from tilewise.files import digest, processes, read_json, replacing, write_json
@@ -150,7 +150,8 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
 @functools.cache
 def _emulator_sha256() -> str:
     """The hash of the emulator: its sources, the headers that a kernel finds there, and the modules that use them."""
-    return digest([path.read_text() for path in [*emulator_sources(), *sorted(Path(__file__).parent.glob("*.py"))]])
+    files = [*emulator_sources(), *sorted(Path(__file__).parent.glob("*.py"))]
+    return digest([path.read_text(encoding="utf-8") for path in files])
 
 
 def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
@@ -162,6 +163,8 @@ def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
             return known
     try:
         entries = _compile_unit(unit)
+    except MachineError:  # the kernel is not to blame
+        raise
     except UserError as error:
         if len(unit.instances) == 1:
             return {unit.instances[0]: {"error": str(error)}}

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -17,8 +18,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewise import ROOT, UserError
-from tilewise.files import locked
+from tilewise import ROOT, MachineError, UserError
+from tilewise.files import locked, refusal
 
 Answer = TypeVar("Answer")
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
@@ -56,7 +57,7 @@ def compile_library(text: str, output: Path | str, flags: Iterable[Any] = ()) ->
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
         source, library = Path(folder, "library.cpp"), Path(folder, output.name)
-        source.write_text(text)
+        source.write_text(text, encoding="utf-8")
         run_compiler([*FLAGS, source, *flags, "-o", library])
         library.replace(output)
     return output
@@ -93,7 +94,7 @@ def made_once(name: str, make: Callable[[Path], Any]) -> Path:
         if not _kept(output):
             _make(output, make)
     except OSError as error:
-        raise UserError(f"{output.parent}: {error.strerror or error}; {ROOM}") from None
+        raise MachineError(f"{output.parent}: {error.strerror or error}; {ROOM}") from None
     return output
 
 
@@ -154,7 +155,7 @@ def precompiled(name: str, text: str, flags: Sequence[Any]) -> Path:
 
     def make(folder: Path) -> None:
         folder.mkdir()
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
         standard = [flag for place in _standard_folders() for flag in ("-isystem", place)]
         run_compiler([*own, *alone, *standard, folder / name, "-o", folder / f"{name}.gch"])
 
@@ -167,9 +168,10 @@ def macros(header: str, flags: Sequence[Any]) -> list[str]:
     ask = [*flags, "-E", "-dM", "-include", header, "-x", "c++", "-"]
 
     def make(made: Path) -> None:
-        made.write_text("\n".join(sorted(set(re.findall(r"^#define (\w+)", run_compiler(ask), re.MULTILINE)))))
+        names = sorted(set(re.findall(r"^#define (\w+)", run_compiler(ask), re.MULTILINE)))
+        made.write_text("\n".join(names), encoding="utf-8")
 
-    return made_once(name, make).read_text().split()
+    return made_once(name, make).read_text(encoding="utf-8").split()
 
 
 def _headers(flags: Sequence[Any]) -> tuple[list[Path], str]:
@@ -189,7 +191,7 @@ def _standard_folders() -> list[str]:
     """Where the compiler looks for the headers of the standard libraries."""
     command = [*compiler(), "-E", "-v", "-x", "c++", os.devnull]
     said = subprocess.run(
-        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False
+        command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, encoding="utf-8", check=False
     ).stderr
     listed = re.search(r"#include <\.\.\.> search starts here:\n(.*?)End of search list", said, re.DOTALL)
     return [line.strip() for line in listed[1].splitlines()] if listed else []
@@ -234,6 +236,8 @@ def check() -> None:
         try:
             run_compiler(["-shared", "-fPIC", "-x", "c++", "-", "-o", library], PROBE)
             ctypes.CDLL(str(library))
+        except MachineError:
+            raise
         except UserError as error:
             if "not_gxx" in str(error):
                 raise UserError(f"{called} is not g++ 11 or newer; install one ({INSTALL}) and set CXX to it") from None
@@ -278,12 +282,18 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
     english = {**os.environ, "LC_ALL": "C"}  # otherwise _first_error would not find the word `error`
     try:
         done = subprocess.run(
-            command, env=english, input=text, check=False, capture_output=True, text=True, errors="replace"
+            command, env=english, input=text, check=False, capture_output=True, encoding="utf-8", errors="replace"
         )
     except OSError:
-        raise UserError(
+        raise MachineError(
             f"there is no C++ compiler '{command[0]}'; install one ({INSTALL}) or set CXX to yours"
         ) from None
+    if full := done.returncode and refusal(done.stderr):
+        places = f"{cache_folder()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
+        raise MachineError(f"the C++ compiler cannot go on: {full}; make room in {places}; use fewer cores for memory")
+    if done.returncode < 0:
+        ended = signal.Signals(-done.returncode).name
+        raise MachineError(f"the C++ compiler was ended by {ended}, perhaps for want of memory; run with fewer cores")
     if done.returncode:
         raise UserError(_first_error(done.stderr) or f"{command[0]}: exit status {done.returncode}")
     return done.stdout
@@ -291,9 +301,6 @@ def run_compiler(arguments: Iterable[Any], text: str = "") -> str:
 
 def _first_error(stderr: str) -> str | None:
     """The first error of the compiler as `file:line: message`; else what it, the assembler or the linker says."""
-    if full := re.search(r"No space left on device|Disk quota exceeded", stderr):
-        places = f"{cache_folder()} and in {tempfile.gettempdir()}, or name other folders by XDG_CACHE_HOME and TMPDIR"
-        return f"the C++ compiler cannot write a file: {full[0]}; make room in {places}"
     if found := re.search(r"^(\S[^:\n]*:\d+):(?:\d+:)? (?:fatal )?error: (.*)$", stderr, re.MULTILINE):
         return f"{shown(found[1])}: {found[2]}"
     if found := re.search(r"^(.*: undefined reference to .*)$", stderr, re.MULTILINE):

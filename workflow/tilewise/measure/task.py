@@ -183,7 +183,7 @@ def _one_worker(
     request = {"how": how, "jobs": jobs, "device": device, "config": config, "samples": Path(samples)}
     read_end, write_end = os.pipe()
     log_path = Path(samples) / "worker.log"
-    with open(log_path, "w") as log:
+    with open(log_path, "w", encoding="utf-8") as log:
         worker = subprocess.Popen(
             [sys.executable, "-m", "tilewise.measure.worker", str(write_end)],
             stdin=subprocess.PIPE,
@@ -234,12 +234,12 @@ def _one_worker(
 
 def _pump(read_end: int, answers: queue.SimpleQueue) -> None:
     """Copy the worker's rows into a queue; None when it has closed its end."""
-    with os.fdopen(read_end) as lines:
+    with os.fdopen(read_end, encoding="utf-8") as lines:
         for line in lines:
             answers.put(json.loads(line))
     answers.put(None)
 
 
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "it printed nothing"

@@ -40,7 +40,7 @@ def processor() -> str:
     """The name of the processor."""
     name = platform.machine()
     try:
-        with open("/proc/cpuinfo") as lines:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
             found = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
             return next(found, name)
     except OSError:
@@ -69,7 +69,7 @@ def source() -> dict[str, str]:
 def _git(*words: str) -> str:
     # Without locks: a user may commit meanwhile.
     command = ["git", "--no-optional-locks", "-C", str(ROOT), "-c", "core.quotePath=false", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30, check=True).stdout
 
 
 def columns(gpu: str | None = None) -> dict[str, Any]:
@@ -102,4 +102,4 @@ def _alone_on_node(job: str, node: str, _moment: int) -> bool | None:
 
 
 def _ask(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30, check=True).stdout

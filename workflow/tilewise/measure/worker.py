@@ -24,7 +24,7 @@ def main() -> None:
     if reader.poll(0):  # the task was killed before we asked for the signal: nobody reads our answers
         sys.exit("the task that started this worker is gone")
     request = pickle.load(sys.stdin.buffer)
-    answers = os.fdopen(int(sys.argv[1]), "w")
+    answers = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8")
 
     def answer(row: Row) -> None:
         answers.write(json.dumps(row, default=float) + "\n")

@@ -1,6 +1,5 @@
 """Compile CUDA kernels for the CPU: the same .cu files, by g++ against kernels/emulator/include."""
 
-import contextlib
 import hashlib
 import json
 import re
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewise import ROOT, UserError
+from tilewise import ROOT, MachineError, UserError
 from tilewise.compile import cpp
 from tilewise.compile.cpp import FLAGS, run_compiler, shown
 from tilewise.files import digest, replacing
@@ -146,6 +145,8 @@ def constant_stores(path: Path) -> set[tuple[str, int]]:
 def _tree(path: Path) -> Tree:
     try:
         return tree_of(path, _options(path, _traced()))
+    except MachineError:
+        raise
     except UserError as error:
         raise UserError(without_header(str(error))) from None
 
@@ -201,21 +202,28 @@ def _build(
             has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
             objects += [own_object("ptx")] if has_ptx else []
             for way in [loops.with_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
-                source.write_text(ptx.rewritten(way, own=["<stdin>"]) if has_ptx else way)
+                source.write_text(ptx.rewritten(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
                 # What tree-sitter has misread is compiled as it is.
-                with contextlib.nullcontext() if way is text else contextlib.suppress(UserError):
+                try:
                     run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
                     break
+                except UserError as error:
+                    if way is text or isinstance(error, MachineError):
+                        raise
+        except MachineError:
+            raise
         except UserError as error:
             raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
         if elf.runs_first(compiled):
             what = "a variable of the file gets its value by code that runs before any kernel"
             raise UserError(f"{shown(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
         variables = Variables.of(read.variables, elf.symbols(compiled))
-        shared.write_text(variables.assembler())
+        shared.write_text(variables.assembler(), encoding="utf-8")
         library = Path(folder, output.name)
         try:
             run_compiler(["-shared", shared, compiled, *objects, *LINK, "-o", library])
+        except MachineError:
+            raise
         except UserError as error:
             raise UserError(_undefined(str(error), kernel)) from None
         for instance, used in static_shared_bytes(variables.arrays(elf.symbols(library)), instances).items():

@@ -57,5 +57,5 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
     """What symbols are called in C++: `_ZZ5tiledIfLi16EEvPKT_E1s` is `void tiled<float, 16>(float const*)::s`."""
     names = list(names)
     command = [tool("c++filt"), "--no-verbose"]
-    answer = subprocess.run(command, input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    answer = subprocess.run(command, input="\n".join(names), capture_output=True, encoding="utf-8", check=True).stdout
     return dict(zip(names, answer.splitlines(), strict=True))

@@ -23,7 +23,7 @@ class Places:
         if not unknown:
             return
         command = [tool("addr2line"), "-a", "-i", "-f", "-e", str(self.library), *map(hex, unknown)]
-        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        answer = subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
         for chunk in re.split(r"^0x", answer, flags=re.MULTILINE)[1:]:
             offset, *frames = chunk.splitlines()
             # Innermost first: what the emulator's headers define was called from the kernel.

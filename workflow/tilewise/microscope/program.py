@@ -104,7 +104,7 @@ def check_memory(label: str, operands: Iterable[Operand]) -> None:
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):  # a container's own limit, if it has one
-            allowed, taken = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
+            allowed, taken = (int(Path("/sys/fs/cgroup", name).read_text(encoding="utf-8")) for name in (limit, used))
             left = min(left, allowed - taken)
     if needed > left:
         raise UserError(

@@ -1,6 +1,5 @@
 """The table traffic.csv of a study: each point traced, or counted by a few blocks, by a pool of processes."""
 
-import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tilewise import UserError
+from tilewise import MachineError, UserError
 from tilewise import compile as compilers
 from tilewise.compile import cpp
 from tilewise.files import digest
@@ -51,6 +50,8 @@ def _traced(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") -
             return tracer.trace(Multiplication(kernel, point))
         except LaunchError as error:
             status, message = Status.INVALID_LAUNCH, str(error)
+        except MachineError:
+            raise
         except UserError as error:
             status, message = Status.ERROR, str(error)
     else:
@@ -122,7 +123,7 @@ def _tracer() -> str:
     """The hash of the tracer: its sources, the headers that a kernel finds there, its modules and the compiler."""
     folders = Path(__file__).parent, *map(Path, compilers.__path__)
     files = [*emulator_files(), *sorted({path for folder in folders for path in folder.rglob("*.py")})]
-    texts = [path.read_text() for path in files]
+    texts = [path.read_text(encoding="utf-8") for path in files]
     return digest([texts, cpp.compiler(), cpp.version()])
 
 
@@ -165,6 +166,8 @@ def _built(kernel: Kernel, instances: Sequence[str], library: Path, limit: float
     """A Tracer of some instances, compiled into `library`, or why there is none."""
     try:
         return Tracer(build_traced(kernel, instances, library), kernel, limit)
+    except MachineError:  # the kernel is not to blame
+        raise
     except UserError as error:
         return error
 
@@ -186,7 +189,11 @@ def _counted(point: Point, kernel: Kernel, tracer: "Tracer | UserError | None") 
     """
     small = covers(kernel) or point.multiply_adds <= MOST_MULTIPLY_ADDS
     if isinstance(tracer, Tracer) and not kernel.unmet(point) and small:
-        with contextlib.suppress(LaunchError, UserError):
+        try:
             kinds = block_classes(kernel, point) if covers(kernel) else {}
             return tracer.count(Multiplication(kernel, point), kinds)
+        except MachineError:
+            raise
+        except (LaunchError, UserError):
+            pass
     return None

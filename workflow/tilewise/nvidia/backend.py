@@ -65,7 +65,7 @@ class Samples:
     def __init__(self, json_path: Path):
         self.json_path = json_path
         self.read: dict[str, Path] = {}  # the file of each kind that was read last
-        self.log = open("/proc/self/fd/1")
+        self.log = open("/proc/self/fd/1", encoding="utf-8")
         self.log.seek(0, os.SEEK_END)
 
     def last(self) -> Row:

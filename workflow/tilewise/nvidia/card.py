@@ -32,8 +32,8 @@ def describe(platform: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, A
         import pynvml  # noqa: F401  which nvml needs
     except ImportError as error:
         raise UserError(
-            f"the platform's backend is gpu, but the package {error.name} is missing; run `make report`, which "
-            "installs the GPU packages, or `pip install -r requirements/gpu.txt`"
+            f"the platform's backend is gpu, but the package {error.name} is missing; run "
+            "`pip install -r requirements/gpu.txt`, or choose the backend emulator"
         ) from None
     cards = gpus.of_platform(platform)
     with gpus.only(cards[0].uuid):

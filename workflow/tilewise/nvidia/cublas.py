@@ -161,6 +161,6 @@ def _gemm_of_bytes(n: int, p: int, m: int, A: Any, B: Any, C: Any, on: Callable[
 @functools.cache
 def _turn_bytes() -> Any:
     """The kernel of turn_bytes.cuh, as CuPy launches it."""
-    code = (INCLUDE / "turn_bytes.cuh").read_text()
+    code = (INCLUDE / "turn_bytes.cuh").read_text(encoding="utf-8")
     module = cupy.RawModule(code=code, options=("-std=c++17",), name_expressions=["turn_bytes"])
     return module.get_function("turn_bytes")

@@ -53,7 +53,7 @@ def installed() -> list[Gpu]:
     """All GPUs of the machine; none if nvidia-smi is missing or finds no driver."""
     query = ["nvidia-smi", f"--query-gpu={_ASKED}", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True)
+        answer = subprocess.run(query, capture_output=True, encoding="utf-8")
     except OSError:
         return []
     lines = answer.stdout.splitlines() if answer.returncode == 0 else []

@@ -115,7 +115,7 @@ def count(jobs: "Sequence[Job]", log: Path, ncu: str, full_size: bool) -> "list[
         missing = re.findall(r"Failed to find metric (\S+)", output)
         if missing:  # a chip or an ncu may lack one counter; the others are still useful
             output += _profile(ncu, [metric for metric in metrics if metric not in missing], request, launched)
-        log.write_text(output)
+        log.write_text(output, encoding="utf-8")
         done = pickle.loads(launched.read_bytes()) if launched.is_file() else {}
     measured = parse(output)
     if not measured:
@@ -150,7 +150,7 @@ def _profile(ncu: str, metrics: Sequence[str], request: Path, launched: Path) ->
     command += [sys.executable, "-m", "tilewise.nvidia.ncu", str(request), str(launched)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), *sys.path[1:]])}
     output, errors = subprocess.PIPE, subprocess.STDOUT
-    return subprocess.run(command, check=False, env=environment, text=True, stdout=output, stderr=errors).stdout
+    return subprocess.run(command, check=False, env=environment, encoding="utf-8", stdout=output, stderr=errors).stdout
 
 
 def drive(request: str, launched: str) -> None:

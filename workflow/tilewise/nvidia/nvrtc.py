@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tilewise import UserError
+from tilewise import MachineError, UserError
+from tilewise.files import REMEDIES, refusal
 from tilewise.study.kernel import Kernel
 from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
 
@@ -83,6 +84,8 @@ def cubin_of(path: Path, name: str, instance: str, arch: str) -> tuple[bytes, di
         program = Program(code_of(path), "c++", options)
         code = program.compile("cubin", name_expressions=(instance,), logs=log)
     except Exception as error:  # cuda.core wraps NVRTC's log into exceptions of several classes
+        if full := refusal(str(error)):
+            raise MachineError(f"the CUDA compiler cannot go on: {full}; {REMEDIES}") from None
         raise UserError(f"{path}: {instance} does not compile for {arch}: {_first_error(str(error))}") from None
     serialised = SERIALISED.search(log.getvalue())
     if serialised:

@@ -197,7 +197,7 @@ def disassemble(cubin: Path | str) -> str:
             "the disassembler nvdisasm (the Python package nvidia-cuda-nvdisasm) is missing; run "
             "`pip install -r requirements/compiler.txt`"
         )
-    done = subprocess.run([command, "-bbcfg", "-poff", str(cubin)], capture_output=True, text=True)
+    done = subprocess.run([command, "-bbcfg", "-poff", str(cubin)], capture_output=True, encoding="utf-8")
     if done.returncode:
         raise UserError(f"{cubin}: nvdisasm cannot read it: {done.stderr.strip()[-500:]}")
     return done.stdout

@@ -72,7 +72,7 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
         from tilewise.recorded import picture  # Matplotlib loads in a second; other comparisons do without
 
         with replacing(options.svg) as temporary:
-            temporary.write_text(picture.draw(found))
+            temporary.write_text(picture.draw(found), encoding="utf-8")
     return list(_lines(found)), 1 if found.is_worse else 0
 
 

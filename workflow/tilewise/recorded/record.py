@@ -79,7 +79,10 @@ def _machines(device: Mapping[str, Any], tables: Iterable[Path]) -> dict[str, st
 
 def _copy_table(path: Path, made: Path, names: Mapping[str, str]) -> None:
     """Copy a CSV: its numbers as they are, digit by digit, its words without what is private."""
-    with path.open(newline="", errors="replace") as file, made.open("w", newline="") as copy:
+    with (
+        path.open(encoding="utf-8", newline="", errors="replace") as file,
+        made.open("w", encoding="utf-8", newline="") as copy,
+    ):
         rows = csv.DictReader(file)
         writer = csv.DictWriter(copy, rows.fieldnames or [], lineterminator="\n", extrasaction="ignore")
         writer.writeheader()

@@ -20,7 +20,9 @@ from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import FEWEST_SAMPLES, NEARLY, Choice, Machine, Spread, Untestable
 from tilewise.report import notes
 from tilewise.study.expressions import evaluate as evaluate_expression
-from tilewise.study.schema import read_yaml, validate
+from tilewise.study.expressions import keywords
+from tilewise.study.precision import PRECISIONS
+from tilewise.study.schema import meant, read_yaml, validate
 
 
 class Verdict(StrEnum):
@@ -118,12 +120,24 @@ def _calculate(claim, key, variables):
     except UserError as error:
         raise UserError(f"report/claims.yaml: {claim['id']}.{key}: {error}") from None
     except Exception as error:
+        figure, value = claim["published"], variables.get("value")
+        if key == "holds_when" and isinstance(figure, str) and isinstance(value, int | float):
+            words = f"'{figure}' is text, and the quantity is a number; write a number"
+            raise UserError(f"report/claims.yaml: {claim['id']}.published: {words}") from None
         raise UserError(f"report/claims.yaml: {claim['id']}.{key}: '{claim[key]}': {error}") from None
 
 
 def check(claims: list[dict[str, Any]], evidence: Evidence) -> None:
-    """Raise UserError, with the claim's id and key, if an expression cannot be evaluated on any platform."""
+    """Raise UserError, with the claim's id and key, if an expression cannot be evaluated on any platform, or names a
+    kernel or an element type that does not exist."""
     every = [case for claim in claims for case in cases(claim)]
+    known = {"kernel": evidence.kernels, "dtype": PRECISIONS}
+    for case in every:
+        with contextlib.suppress(SyntaxError):  # whose place the evaluation names
+            for name, word in keywords(case["quantity"], case["names"]):
+                if word not in known.get(name, [word]):
+                    hint = meant(word, known[name], "`tilewise list kernels` shows all")
+                    raise UserError(f"report/claims.yaml: {case['id']}.quantity: there is no {name} '{word}'; {hint}")
     for machine in (Machine(evidence, platform) for platform in evidence.everyone):
         for case in every:
             with contextlib.suppress(Untestable):

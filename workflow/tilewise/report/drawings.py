@@ -7,6 +7,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from tilewise import ROOT
 from tilewise.explain.tiling import Tiling
+from tilewise.files import read_text
 from tilewise.study.kernel import Kernel
 
 #: The longer side of a block's part of C, in units of the drawing.
@@ -48,7 +49,7 @@ def excerpt(kernel: Kernel, first: str, count: int = 9) -> tuple[int, int, list[
     and lose their indentation; empty lines and `#pragma unroll` are left out. Raises LookupError if no line begins like
     that.
     """
-    lines = kernel.path.read_text(encoding="utf-8").splitlines()
+    lines = read_text(kernel.path).splitlines()
     at = next((number for number, line in enumerate(lines) if line.strip().startswith(first)), None)
     if at is None:
         raise LookupError(f"{kernel.path}: no line begins with {first!r}")

@@ -57,7 +57,7 @@ def save(draw: Callable[[], Figure], path: Path | str) -> None:
     """Draw a figure and write it as SVG, whole or not at all; if it cannot be drawn, one with the note that says so."""
     drawing = notes.attempt(str(path), lambda: svg(draw()), lambda note: svg(nothing(note)))
     with replacing(path) as temporary:
-        temporary.write_text(drawing)
+        temporary.write_text(drawing, encoding="utf-8")
 
 
 def task(name: str, evidence: Evidence) -> Figure:

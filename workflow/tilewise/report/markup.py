@@ -18,6 +18,7 @@ from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.digits import plus_minus, rounded
 from tilewise.explain.tiling import Tiling
+from tilewise.files import read_text
 from tilewise.report import claims, drawings, figures, headings, notes
 from tilewise.report.drawings import pieces
 from tilewise.study.columns import COLUMNS, SHAPE, is_words
@@ -322,7 +323,7 @@ def kernel_html(
         first, last, lines = drawings.excerpt(kernel, idea)
         place += f", lines {first} to {last}"
         code = "\n".join(lines)
-    link = _file(kernel.path.name, "text/plain", kernel.path.read_text(encoding="utf-8"), place)
+    link = _file(kernel.path.name, "text/plain", read_text(kernel.path), place)
     if drawings.has_idea(kernel.name):
         drawing, words = drawings.idea_svg(kernel.name, tiles, waves, name, title), ""
     else:

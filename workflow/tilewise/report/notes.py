@@ -63,7 +63,7 @@ def attempt(name: str, make: Callable[[], Made], otherwise: Callable[[str], Made
 def read(folder: Path | str) -> list[str]:
     """The notes of a finished run in the folder of its results: first those of the page, then those of its files."""
     folder = Path(folder)
-    notes = json.loads((folder / FILE).read_text()) if (folder / FILE).is_file() else []
+    notes = json.loads((folder / FILE).read_text(encoding="utf-8")) if (folder / FILE).is_file() else []
     return [*notes, *read_files(sorted([*folder.glob("*/tables/*.csv"), *folder.glob("*/figures/*.svg")]))]
 
 

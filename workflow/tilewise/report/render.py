@@ -275,7 +275,7 @@ class Page:
     def _drawn(self, name: str) -> str:
         if name in self.tasks:
             if self.drawn:
-                return Path(self.drawn, f"{name}.svg").read_text()
+                return Path(self.drawn, f"{name}.svg").read_text(encoding="utf-8")
             return figures.svg(figures.task(name, self.evidence))
         return figures.svg(figures.draw(*(FIGURES[name](self) if name in FIGURES else (name, self.evidence))))
 
@@ -407,14 +407,14 @@ def render(
 def write(texts: Mapping[Path, str], drawn: Mapping[str, str]) -> None:
     """Write pages of one folder, and their figures as files beside them; those of older pages are removed."""
     beside = next(iter(texts)).parent / markup.FIGURES_FOLDER
-    drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text())
+    drawings = _in_colour(drawn, TEMPLATE.with_name("style.css").read_text(encoding="utf-8"))
     with contextlib.ExitStack() as pages:  # they appear when their figures are there
         for output, text in texts.items():
-            pages.enter_context(replacing(output)).write_text(text)
+            pages.enter_context(replacing(output)).write_text(text, encoding="utf-8")
         beside.mkdir(exist_ok=True)
         for name, drawing in drawings.items():
             with replacing(beside / f"{name}.svg") as figure:
-                figure.write_text(drawing)
+                figure.write_text(drawing, encoding="utf-8")
         for old in beside.glob("*.svg"):
             if old.stem not in drawings:
                 old.unlink()
@@ -462,7 +462,7 @@ def _datatables() -> str:
     if itables is None or itables.origin is None:
         raise UserError("the package itables is missing; pip install --editable .")
     path = Path(itables.origin).parent / "html" / "dt_bundle.js"
-    text, found = re.subn(r"export *\{[^}]*?(\w+) as default[^}]*\}", r"return \1", path.read_text())
+    text, found = re.subn(r"export *\{[^}]*?(\w+) as default[^}]*\}", r"return \1", path.read_text(encoding="utf-8"))
     if found != 1:
         raise UserError(f"{path}: it does not export DataTables; pip install the itables of pyproject.toml")
     return base64.b64encode(gzip.compress(f'"use strict";{text}'.encode(), mtime=0)).decode()

@@ -10,14 +10,16 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import EnumType
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateSyntaxError, nodes
+from jinja2 import FunctionLoader, StrictUndefined, TemplateSyntaxError, nodes, runtime, utils
 from jinja2.ext import Extension
 from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
 from tilewise import ROOT, UserError
@@ -25,6 +27,7 @@ from tilewise.evidence import Evidence, Platform
 from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import QUERIES, Choice, Spread, Untestable
 from tilewise.explain.quantities import Machine as ClaimsMachine
+from tilewise.files import read_text
 from tilewise.report import notes
 from tilewise.report.contents import FIGURES, TABLES
 from tilewise.report.specs import SPECS
@@ -72,12 +75,16 @@ class Sentence(Extension):
             return notes.marked(notes.sentence(f"Sentence: {place}", error)) + "\n"
 
 
-class Language(Environment):
-    """Compiles the sections of a folder, which may use `names`; `left_out` lists sentences' places and reasons."""
+class Language(ImmutableSandboxedEnvironment):
+    """Compiles the sections of a folder, which may use `names`; `left_out` lists sentences' places and reasons.
+
+    A section runs no code: Jinja2's sandbox closes Python's internals to it, and the only attributes are those of its
+    own objects and of text, lists and mappings. A number of NumPy can write files.
+    """
 
     def __init__(self, names: Mapping[str, Any] | None = None, folder: Path = FOLDER) -> None:
         super().__init__(
-            loader=FileSystemLoader(folder),
+            loader=FunctionLoader(lambda name: read_text(folder / name)),
             extensions=[Sentence],
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -87,6 +94,25 @@ class Language(Environment):
         self.globals |= names or {}
         self.filters |= {each.__name__: each for each in FILTERS}
         self.left_out: list[tuple[str, str]] = []
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether a section may use an attribute."""
+        return isinstance(obj, (Row, Machine, *_OPEN)) and super().is_safe_attribute(obj, attr, value)
+
+
+#: What else has attributes in a section.
+_OPEN = (
+    str,
+    list,
+    tuple,
+    dict,
+    EnumType,
+    runtime.LoopContext,
+    runtime.Macro,
+    utils.Namespace,
+    utils.Cycler,
+    utils.Joiner,
+)
 
 
 def shown(value: Any) -> str:
@@ -187,21 +213,39 @@ def names_of(page: str = "*", folder: Path = FOLDER) -> list[str]:
 def check(kernels: Mapping[str, Kernel], tasks: Collection[str], folder: Path = FOLDER) -> None:
     """Raise UserError, with file and line, if a section names what does not exist.
 
-    That is a function, a filter, a column, a task, a table, a figure or a kernel.
+    That is a function, a filter, a test, a column, a task, a table, a figure or a kernel. Nor may it name another file.
     """
     compiler, columns = Language(folder=folder), {*COLUMNS, *parameters(kernels), "cube"}
     known = _known(kernels, tasks)
     for name in names_of(folder=folder):
         try:
-            tree = compiler.parse((folder / name).read_text(encoding="utf-8"), name)
-            calls = list(tree.find_all(nodes.Call))  # compiling may change the tree
-            compiler.compile(tree, name)  # finds the unknown filters
+            tree = compiler.parse(read_text(folder / name), name)
+            named = list(tree.find_all(_NAMES_WHAT))  # compiling may change the tree
+            compiler.compile(tree, name)
         except TemplateSyntaxError as error:
             raise UserError(f"report/sections/{name}:{error.lineno}: {error.message}") from None
-        for call in calls:
-            wrong = _wrong(call, columns, known)
+        for node in named:
+            wrong = _wrong(node, columns, known) if isinstance(node, nodes.Call) else _foreign(node, compiler)
             if wrong:
-                raise UserError(f"report/sections/{name}:{call.lineno}: there is no {wrong}")
+                raise UserError(f"report/sections/{name}:{node.lineno}: there is no {wrong}")
+
+
+#: What of a section names other files, and what names anything.
+_OTHER_FILES = (nodes.Include, nodes.Extends, nodes.Import, nodes.FromImport)
+_NAMES_WHAT = (nodes.Call, nodes.Getattr, nodes.Filter, nodes.Test, *_OTHER_FILES)
+
+
+def _foreign(node: nodes.Node, compiler: Language) -> str:
+    """What a filter, a test, an attribute or another file is that a section cannot have, in words; "" if it can.
+
+    Jinja2 looks for most of them only when the page is made.
+    """
+    if isinstance(node, nodes.Getattr):
+        return f"'{node.attr}' in a section; Python's own attributes are closed to it" * node.attr.startswith("_")
+    if isinstance(node, nodes.Filter | nodes.Test):
+        what, names = ("filter", compiler.filters) if isinstance(node, nodes.Filter) else ("test", compiler.tests)
+        return "" if node.name in names else f"{what} '{node.name}'; {meant(node.name, names)}"
+    return f"`{type(node).__name__.lower()}` in a section, which stands alone; write its words here"
 
 
 def _known(kernels: Mapping[str, Kernel], tasks: Collection[str]) -> dict[str, tuple[str, Collection[str]]]:

@@ -28,7 +28,8 @@ def lines(path: Path, layout: str, most: int) -> Iterator[str]:
         table = pd.concat([table[own], table[~own]])
     shown = table.head(most)
     layout_of = {name: heading for name, (_, heading) in headings.of(layout, shown, brief=True).items()}
-    found, width = [], 0
+    found: list[list[str]] = []
+    width = 0
     for name, heading in layout_of.items():
         if shown[name].isna().all():
             continue

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise import UserError
-from tilewise.files import read_bytes, remedy
+from tilewise.files import MOST_TABLE_BYTES, read_bytes, remedy
 from tilewise.study.schema import read_yaml
 from tilewise.study.status import FaultKind
 
@@ -137,8 +137,8 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
     if not path.exists():
         return empty(file, parameters)
     text = {name: "str" for name, column in COLUMNS.items() if column.type == "text"}
+    content = read_bytes(path, remedy(path), MOST_TABLE_BYTES)
     try:
-        content = read_bytes(path)
         if mark := re.search(rb"^(<{7}|={7}|>{7})", content, re.MULTILINE):
             line = content[: mark.start()].count(b"\n") + 1
             raise UserError(f"{path}:{line}: this is a mark of a merge conflict; {remedy(path)}")

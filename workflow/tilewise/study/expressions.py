@@ -7,7 +7,7 @@ numbers, so no expression reaches into Python, and none takes long or needs much
 import ast
 import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -131,6 +131,18 @@ def check(expression: Any, variables: Iterable[str]) -> None:
     """Raise UserError if an expression over the names `variables` is malformed or names something else."""
     if isinstance(expression, str):
         _code(expression, {*variables})
+
+
+def keywords(expression: str, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The words that an expression gives to keywords of its calls, such as kernel='naive', also those of lists and of
+    `variables`."""
+    for node in ast.walk(ast.parse(expression.replace("\n", " ").strip(), mode="eval")):
+        if isinstance(node, ast.keyword) and node.arg:
+            given = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]
+            for each in given:
+                word = variables.get(each.id) if isinstance(each, ast.Name) else getattr(each, "value", None)
+                if isinstance(word, str):
+                    yield node.arg, word
 
 
 def _code(expression: str, names: Collection[str]) -> CodeType:

@@ -188,7 +188,7 @@ class Kernel:
         wanted = {"requires": self.requires} | ({"space.requires": self.space_requires} if tuning else {})
         for key, conditions in wanted.items():
             for condition in conditions:
-                if not values.value(key, condition):
+                if not values.holds(key, condition):
                     return condition
         if not any(isinstance(a, Mapping) and "tensor_map" in a for entry in self.launches for a in entry.arguments):
             return None
@@ -213,7 +213,7 @@ class Kernel:
         return _Values(self, point, {**(of_device or {}), **self.variables(point)})
 
     def _serving(self, values: "_Values") -> list[tuple[str, LaunchEntry]]:
-        found = [(key, entry) for key, entry in self.entries() if values.value(f"{key}when", entry.when)]
+        found = [(key, entry) for key, entry in self.entries() if values.holds(f"{key}when", entry.when)]
         if not found:
             label = values.point.label()
             raise UserError(f"{values.place}.launches: none serves {label}; correct the conditions in `when`")
@@ -249,6 +249,16 @@ class _Values:
         except (UserError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             why = error if isinstance(error, UserError) else f"'{expression}': {error} for {self.point.label()}"
             raise UserError(f"{self.place}.{key}: {why}") from None
+
+    def holds(self, key: str, condition: Any) -> bool:
+        """Whether a condition holds. Raises UserError for what is none, such as a number or text."""
+        value = self.value(key, condition)
+        if not isinstance(value, bool):
+            raise UserError(
+                f"{self.place}.{key}: '{condition}' is {value!r} for {self.point.label()}; a condition is true or "
+                "false, for example n % tile == 0"
+            )
+        return value
 
     def whole(self, key: str, expression: Any, least: int = 1) -> int:
         """The value of an expression, which must be a whole number of at least `least`."""

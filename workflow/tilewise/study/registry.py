@@ -150,6 +150,12 @@ def _check_tuning(kernel: Kernel, place: str) -> None:
                 raise UserError(f"{at}: '{name}' is not one of its parameters; {kernel.name} takes {takes}")
             if name not in choice:
                 raise UserError(f"{at}: '{name}' is missing; {kernel.name} takes {takes}")
+            values: Any = choice[name] if isinstance(choice[name], tuple) else [choice[name]]
+            for value in values:
+                least = kernel.least.get(name, 1)
+                if isinstance(value, str) != (name == "block") or (name != "block" and value < least):
+                    right = "text such as 32x8" if name == "block" else f"a whole number of at least {least}"
+                    raise UserError(f"{at}.{name}: {value!r}; {kernel.name} takes {right}")
 
 
 def _touches_operands(launch: LaunchEntry) -> bool:

@@ -4,7 +4,8 @@ import difflib
 import functools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import jsonschema
 import yaml
 
 from tilewise import ROOT, UserError
+from tilewise.files import read_text
 from tilewise.study.launch import number_types
 from tilewise.study.precision import PRECISIONS
 
@@ -41,10 +43,17 @@ class _Strict(_Loader):
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
+            found = super().construct_object(node, deep)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
             kind = node.tag.rpartition(":")[2]
             raise _error(f"a malformed value of type {kind}: {error}", node) from None
+        if isinstance(found, int | float) and _OTHER_BASE.match(node.value):
+            raise _error(f"{node.value} is {found} in YAML; leave out leading zeros and colons, or use quotes", node)
+        return found
+
+
+#: A number that YAML 1.1 reads as octal, or by minutes and seconds.
+_OTHER_BASE = re.compile(r"[-+]?0[0-9_]|.*:")
 
 
 def _error(problem: str, node: Any) -> yaml.MarkedYAMLError:
@@ -56,12 +65,12 @@ def read_yaml(path: Path | str) -> Any:
 
     Raises UserError with one line if it cannot be read: `path:line: what is wrong; what to look for`.
     """
+    return parse_yaml(read_text(path), path)
+
+
+def parse_yaml(text: str, path: Path | str) -> Any:
+    """What YAML says. Raises UserError as `read_yaml` does."""
     try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: it cannot be read: {error.strerror}; correct the name, or restore the file") from None
-    try:
-        text = content.decode("utf-8")
         _check_tabs(text)
         _check_extent(text, path)
         return yaml.load(text, _Strict)
@@ -69,12 +78,9 @@ def read_yaml(path: Path | str) -> Any:
         place = f"{path}:{error.problem_mark.line + 1}" if error.problem_mark else path
         said = " ".join(f"{error.context or ''} {error.problem or ''}".split())
         raise UserError(f"{place}: {said}; look at keys, indentation, brackets and quotes there and before") from None
-    except (UnicodeDecodeError, yaml.reader.ReaderError) as error:
-        offset = error.start if isinstance(error, UnicodeDecodeError) else error.position
-        line = content[:offset].count(b"\n") + 1
-        raise UserError(
-            f"{path}:{line}: this is not text in UTF-8, or has control characters; correct it, or restore the file"
-        ) from None
+    except yaml.reader.ReaderError as error:  # libyaml's position counts bytes
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: it has control characters; remove them, or restore the file") from None
 
 
 def _check_tabs(text: str) -> None:
@@ -149,34 +155,37 @@ def _listed(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def validate(data: Any, name: str, source: Path | str) -> None:
-    """Check `data` against workflow/schemas/<name>.schema.yaml.
+def validate(data: Any, name: str, source: Path | str | Callable[[str], str]) -> None:
+    """Check `data` against workflow/schemas/<name>.schema.yaml; `source` is its file, or the file of each place in it.
 
     Raises UserError with one line for the first mistake: `source: key.path: what is wrong; what would be right`.
     """
     wrong = next(_foreign(data), None)
-    if wrong:
-        raise UserError(f"{source}: {wrong}")
-    error = jsonschema.exceptions.best_match(_Validator(schema(name)).iter_errors(data))
-    if error is not None:
-        raise UserError(f"{source}: {_explain(error)}")
+    if wrong is None:
+        whole = schema(name)
+        error = jsonschema.exceptions.best_match(_Validator(whole).iter_errors(data))
+        if error is None:
+            return
+        wrong = _place(error), _explain(error, whole)
+    place, words = wrong
+    raise UserError(f"{source(place) if callable(source) else source}: {words}")
 
 
-def _foreign(data: Any, place: str = "") -> Iterator[str]:
-    """What a schema does not see: numbers that are not finite, and what YAML has but JSON lacks."""
+def _foreign(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """What a schema does not see, with its place: numbers that are not finite, and what YAML has but JSON lacks."""
     where = place or "top level"
     if isinstance(data, Mapping):
         for key, value in data.items():
             if not isinstance(key, str):
-                yield f"{where}: the key {key} is not text; put it into quotes"
+                yield place, f"{where}: the key {key} is not text; put it into quotes"
             yield from _foreign(value, f"{place}.{key}".strip("."))
     elif isinstance(data, list):
         for number, value in enumerate(data):
             yield from _foreign(value, f"{place}.{number}".strip("."))
     elif isinstance(data, float) and not math.isfinite(data):
-        yield f"{where} is not a finite number; write one, for example 10"
+        yield place, f"{where} is not a finite number; write one, for example 10"
     elif not isinstance(data, str | int | float | None):
-        yield f"{where}: {data} is of type {type(data).__name__}; if it is text, put it into quotes"
+        yield place, f"{where}: {data} is of type {type(data).__name__}; if it is text, put it into quotes"
 
 
 def meant(value: str, known: Iterable[str], otherwise: str = "") -> str:
@@ -186,22 +195,63 @@ def meant(value: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean '{near[0]}'?" if near else otherwise or f"there are {', '.join(known)}"
 
 
-def _explain(error: jsonschema.ValidationError) -> str:
+def _place(error: jsonschema.ValidationError) -> str:
+    """Where a mistake is, down to a key that is not known."""
+    parts = [str(part) for part in error.absolute_path]
+    return ".".join(parts + _unknown(error)[:1])
+
+
+def _unknown(error: jsonschema.ValidationError) -> list[str]:
+    """The keys that a schema does not have, if they are the mistake."""
+    extra = error.validator == "additionalProperties" and error.schema["additionalProperties"] is False
+    return sorted(set(error.instance) - set(error.schema.get("properties", {}))) if extra else []
+
+
+def _explain(error: jsonschema.ValidationError, whole: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in error.absolute_path) or "top level"
-    if error.validator == "additionalProperties":
+    if extra := _unknown(error):
         allowed = error.schema.get("properties", {})
-        extra = sorted(set(error.instance) - set(allowed))
         hint = meant(extra[0], allowed, f"it takes {', '.join(sorted(allowed))}")
         return f"{place}: unknown key '{extra[0]}'; {hint}"
     if error.schema is False:
         return f"{place}: {_shortened(json.dumps(error.instance))} does not belong here; remove it"
-    remedy, example = error.schema.get("description"), error.schema.get("examples")
-    message = f"{place}: {_shortened(error.message)}"
+    said = _said(error, whole)
+    remedy, example = said.get("description"), said.get("examples")
+    wrong = error.message
+    if remedy and error.validator in ("anyOf", "const", "not", "oneOf", "pattern"):  # whose messages quote the schema
+        name = "the name " * ("propertyNames" in error.absolute_schema_path)
+        value = repr(error.instance)
+        wrong = f"{name}{value if len(value) <= 80 else f'{value[:60]}...'} is not right"
+    message = f"{place}: {_shortened(wrong)}"
     if remedy:
         message += f"; expected {remedy}"
     if example:
         message += f", for example {json.dumps(example[0])}"
     return message
+
+
+def _said(error: jsonschema.ValidationError, whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a schema says of a wrong value: its own description, or else that of the innermost schema of the value."""
+    if "description" in error.schema:
+        return error.schema
+    said, part, steps = error.schema, whole, iter(error.absolute_schema_path)
+    for step in steps:
+        while isinstance(part, Mapping) and step not in part:  # the path leaves references out
+            part = _referred(whole, part["$ref"])
+            said = part if "description" in part else said
+        part = part[step]
+        if step in ("properties", "patternProperties"):
+            part = part[next(steps)]
+        if step in ("properties", "patternProperties", "additionalProperties", "items", "propertyNames"):
+            said = error.schema  # a schema of another value begins
+        if isinstance(part, Mapping) and "description" in part:
+            said = part
+    return said
+
+
+def _referred(whole: Mapping[str, Any], pointer: str) -> Any:
+    """The part of a schema that a pointer such as #/$defs/names leads to."""
+    return functools.reduce(lambda part, key: part[key], pointer.removeprefix("#/").split("/"), whole)
 
 
 def _shortened(words: str) -> str:

@@ -139,4 +139,4 @@ def _extra(settings: Settings) -> list[str]:
 
 def _node(platform: str) -> str:
     """The node that a platform was probed on."""
-    return json.loads(Path(f"results/{platform}/device.json").read_text())["node"]
+    return json.loads(Path(f"results/{platform}/device.json").read_text(encoding="utf-8"))["node"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewise import KERNELS, UserError
+from tilewise.files import read_text
 
 INCLUDE = KERNELS / "include"
 #: Stand-ins for headers of the host that a kernel's file may include, and that NVRTC does not have.
@@ -46,10 +47,7 @@ class Source:
 
 def code_of(path: Path) -> str:
     """The text of a source file. Raises UserError if it is not text."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as a source file: {error}") from None
+    return read_text(path)
 
 
 def files_of(path: Path) -> list[Path]:

@@ -118,7 +118,8 @@ def expand(
             else:
                 for shape, choices in at:
                     asked = [Point(task, kernel.name, dtype, **shape, parameters=choice) for choice in choices]
-                    found |= dict.fromkeys(_possible(asked, kernel, reading.space, where))
+                    tuned = bool(sweep.get("tuned")) and not reading.space
+                    found |= dict.fromkeys(_possible(asked, kernel, reading.space, where, tuned))
     if emulated:
         return [each for each in found if kernels[each.kernel].kind != Kind.LIBRARY or not kernels[each.kernel].on_gpu]
     return list(found)
@@ -136,8 +137,11 @@ def _named(
         if kernel.faulty:
             raise UserError(f"{where}.kernel: {name} has a fault on purpose; the memory microscope alone runs it")
         if only_for and not kernel.launched:
-            cuda = ", ".join(other for other, entry in kernels.items() if entry.launched)
-            raise UserError(f"{where}.kernel: {only_for} is for CUDA kernels, and {name} is not one; there are {cuda}")
+            first = next(other for other, entry in kernels.items() if entry.launched)
+            raise UserError(
+                f"{where}.kernel: {only_for} is for CUDA kernels, and {name} is not one; name one, such as {first}; "
+                "`tilewise list kernels` shows all"
+            )
         one_of(dtype, PRECISIONS, f"{where}.dtype")
         if dtype not in kernel.dtypes:
             raise UserError(f"{where}.dtype: {name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
@@ -153,13 +157,15 @@ def _chosen(
     return _choices(kernel, sweep, where, reading.space)
 
 
-def _possible(asked: list[Point], kernel: Kernel, space: bool, where: str) -> list[Point]:
-    """Those of the points that meet their kernel's conditions; UserError if none does."""
+def _possible(asked: list[Point], kernel: Kernel, space: bool, where: str, tuned: bool) -> list[Point]:
+    """Those of the points that meet their kernel's conditions; UserError if none does. Their parameters may be `tuned`
+    ones of the registry."""
     broken = {each: kernel.unmet(each, space) for each in asked}
     possible = [each for each, condition in broken.items() if condition is None]
     if not possible:
         label, condition = asked[0].label(), broken[asked[0]]
-        raise UserError(f"{where}: {label}: {kernel.name} requires {condition}; choose other sizes")
+        file = f", or other parameters in {kernel.folder / tuning.TUNED}" if tuned else ""
+        raise UserError(f"{where}: {label}: {kernel.name} requires {condition}; choose other sizes{file}")
     return possible
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from tilewise import UserError
-from tilewise.files import replacing
+from tilewise.files import read_text, replacing
 from tilewise.study.expressions import evaluate
 from tilewise.study.schema import read_yaml, validate
 
@@ -58,7 +57,7 @@ def load(folder: Path | str, checked: bool = False) -> Choices:
     """What a kernels folder's tuned.yaml holds; empty if there is none. Raises UserError if it is malformed, unless it
     was `checked`."""
     path = Path(folder) / TUNED
-    found = read_yaml(path) if path.is_file() else None
+    found = read_yaml(path) if path.exists() else None
     if found is None:  # there is no file, or nothing but comments
         return {}
     if not checked:
@@ -98,10 +97,7 @@ def text(choices: Choices) -> str:
 def write(choices: Choices, folder: Path | str) -> Path:
     """Write the choices into a kernels folder's tuned.yaml, in addition to those there, and keep its comment."""
     path = Path(folder) / TUNED
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: it cannot be read: {error}; restore the file") from None
+    lines = read_text(path).splitlines() if path.exists() else []
     head = itertools.takewhile(lambda line: not line or line.startswith("#"), lines)
     content = "".join(f"{line}\n" for line in head) + text(merged(load(folder), choices))
     with replacing(path) as temporary:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewise import UserError
+from tilewise import MachineError, UserError
+from tilewise.files import REMEDIES, refusal
 from tilewise.nvidia.languages import cute, cutile, numba, triton, warp
 from tilewise.study.kernel import Kernel, Kind
 
@@ -75,6 +76,8 @@ class Language:
         except UserError as error:
             raise UserError(f"{place}: {error}") from None
         except Exception as error:  # of MLIR, LLVM, ptxas and their like
+            if full := refusal(str(error)):
+                raise MachineError(f"the compiler of {self.name} cannot go on: {full}; {REMEDIES}") from None
             said = str(error).strip().splitlines() or [type(error).__name__]
             target = capability.replace(".", "")
             raise UserError(f"{place} does not compile for sm_{target}: {said[-1]}") from None

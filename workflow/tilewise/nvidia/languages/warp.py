@@ -34,5 +34,5 @@ def compile_cubin(kernel: Kernel, function: Any, words: Sequence[str], capabilit
     with tempfile.TemporaryDirectory() as folder:
         [cubin] = warp.compile_aot_module(made.module, arch=arch, module_dir=folder, use_ptx=False, strip_hash=True)
         [facts] = Path(folder).glob("*.meta")
-        [(name, shared_bytes)] = json.loads(facts.read_text()).items()
+        [(name, shared_bytes)] = json.loads(facts.read_text(encoding="utf-8")).items()
         return cubin.read_bytes(), {"symbol": name.removesuffix("_smem_bytes"), "dynamic_shared_bytes": shared_bytes}
