@@ -7,15 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Platform, data_sheets
+from tilewise.evidence import Platform
+from tilewise.measure import roofs
+from tilewise.measure.roofs import READING
 from tilewise.measure.tensor_core import short_products
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 
-#: A clock is read with some error, and NVIDIA prints rates at a clock below the highest: by these a rate may exceed.
-READING, PRINTED = 1.01, 1.15
 #: Times and rates are written in full, so they agree to more digits than this.
 ROUNDED = 1e-6
 #: The board may take more than its limit for a moment.
@@ -41,13 +41,14 @@ def wrong(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[str]:
             yield f"measurements.csv: {about(row)}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
     if not platform.has_gpu:
         return
-    peaks = _peaks(platform)
+    gpu = platform.device.gpu
     tables = {name: platform.facts[name] for name in ("energy", "sizes", "batches", "tune")}
     for name, table in ({"measurements.csv": platform.measurements} | tables).items():
         for row in table[table["gflops"].notna()].to_dict("records"):
-            roof = _roof(row, kernels, peaks)
-            if roof and row["gflops"] > roof:
-                yield f"{name}: {about(row)}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof:,.0f}"
+            kernel = kernels.get(row["kernel"])
+            roof = roofs.of_units(row, kernel, gpu) if kernel and kernel.on_gpu else None
+            if roof and row["gflops"] > READING * roof.gflops:
+                yield f"{name}: {about(row)}: {row['gflops']:,.0f} GFLOP/s are above the roof of {roof.gflops:,.0f}"
     yield from _of_facts(platform)
     yield from _slow_probes(platform, kernels)
 
@@ -86,25 +87,6 @@ def _slow_probes(platform: Platform, kernels: Mapping[str, Kernel]) -> Iterator[
             found.setdefault(f"bandwidth: {quantity} {dtype}: {roof:,.0f} GFLOP/s", row)
     for words, row in found.items():
         yield f"{words}, but {about(row)} reached {row['gflops']:,.0f}"
-
-
-def _peaks(platform: Platform) -> dict[str, float]:
-    """The rate that nothing exceeds on a GPU, by element type, in GFLOP/s: computed, and as NVIDIA prints it."""
-    gpu, measured, sheet = platform.device.gpu, platform.facts["bandwidth"], data_sheets()
-    printed = sheet[(sheet["device"] == gpu["name"]) & sheet["quantity"].isin(["multiply_add_rate", "tensor_rate"])]
-    of_type = (PRINTED * printed.groupby("dtype")["value"].max()).to_dict()
-    doubles = (measured["quantity"] == "tensor_rate") & (measured["dtype"] == "double") & measured["measured"].notna()
-    for dtype, peak in (gpu.get("peak_gflops") or {}).items():
-        if dtype == "double" and (doubles.any() or dtype in of_type):
-            peak *= 2  # it is that of the CUDA cores; the tensor cores of such a GPU do twice as much
-        of_type[dtype] = min(of_type.get(dtype, math.inf), READING * peak)
-    return of_type
-
-
-def _roof(row: Mapping[str, Any], kernels: Mapping[str, Kernel], peaks: Mapping[str, float]) -> float | None:
-    """The rate that no run of a row's kernel exceeds, in GFLOP/s; None where that is not known, as on a CPU."""
-    dtype, products = _multiplied(row, kernels) or ("", 1)
-    return peaks[dtype] / products if dtype in peaks else None
 
 
 def _multiplied(row: Mapping[str, Any], kernels: Mapping[str, Kernel]) -> tuple[str, float] | None:
