@@ -1,9 +1,9 @@
 """Perturb inputs and outputs between timed runs, so that a kernel cannot reuse earlier results.
 
 A kernel that keeps C, skips what it did before, or relies on what its last run left in a workspace is right when it is
-verified and fast when it is timed. So between timed runs, at random moments, a change comes: of a few elements of A or
-B, with C left as it was, of all of them, of C, of the workspaces, of the addresses. The next product is then verified,
-on lines that are chosen after the run. The same code for NumPy arrays and, on a GPU, for CuPy's.
+verified and fast when it is timed. So between timed runs, at random moments, something changes: an element of A or B,
+with C left as it was, or all of them, or C, the workspaces, the addresses. The next product is then verified, on rows
+and columns that are chosen after the run. The same code for NumPy arrays and, on a GPU, for CuPy's.
 """
 
 import math
@@ -20,10 +20,11 @@ from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of
 
 #: What an array that holds no result yet is filled with: NaN in every floating-point type.
 BLANK = 0xFF
-#: At most so many elements of A or of B change at once.
-FEW = 3
-#: Rows, and columns, of a product that are verified, in addition to those that a change concerns.
-LINES = 2
+#: Rows, and columns, of a product that are verified, one of which the change concerns.
+LINES = 3
+#: Single elements of A, and of B, that change before other changes come again: a kernel that compares a share f of its
+#: operands with those of its last run is not found with the probability of f to this power, squared.
+SINGLE = 4
 #: A product of up to so many multiply-adds is verified whole.
 SMALL = 1 << 22
 #: Elements of a matrix that are converted to float64 at once.
@@ -36,8 +37,8 @@ FURTHER, SHORT_S = 2, 0.01
 
 @dataclass(frozen=True)
 class Change:
-    """What changes before a run. operands: "" (nothing), "A" or "B" (a few elements), "all"; output: what C is
-    overwritten with, "" (it is left as it was), "NaN", "zeros" or "plausible" numbers, whole or in `part`; whether the
+    """What changes before a run. operands: "" (nothing), "A" or "B" (one element), "all"; output: what C is overwritten
+    with, "" (it is left as it was), "NaN", "zeros" or "plausible" numbers, whole or in `part`; whether the
     workspaces are overwritten; whether the arrays are `moved` to other addresses."""
 
     operands: str = ""
@@ -48,7 +49,7 @@ class Change:
 
     def __str__(self) -> str:
         """In words, after "after"."""
-        words = [f"a change of {'all operands' if self.operands == 'all' else f'a few elements of {self.operands}'}"]
+        words = [f"a change of {'all operands' if self.operands == 'all' else f'an element of {self.operands}'}"]
         words = words if self.operands else []
         words += [f"{self.output} in {'a part of ' * self.part}C"] if self.output else []
         words += ["workspaces overwritten"] * self.workspaces + ["arrays at other addresses"] * self.moved
@@ -60,13 +61,13 @@ def deck(chance: random.Random) -> list[Change]:
     output, part = lambda: chance.choice(["NaN", "zeros", "plausible"]), lambda: chance.random() < 0.5
     maybe = lambda word: word if part() else ""  # noqa: E731
     found = [
-        Change("A"),
-        Change("B"),
+        *[Change("A"), Change("B")] * SINGLE,
         Change("all"),
         Change(output=output(), part=True),
         Change(output=output()),
         Change(maybe("all"), maybe(output()), part(), workspaces=True),
-        Change(maybe("all"), maybe(output()), part(), moved=True),
+        # Of C that lies elsewhere and is right already, nothing could be seen.
+        chance.choice([Change("all", moved=True), Change(output=output(), part=part(), moved=True)]),
         Change(chance.choice(["A", "B", "all"]), maybe(output()), part(), part(), part()),
     ]
     chance.shuffle(found)
@@ -183,26 +184,25 @@ class Arrays:
                 space.fill(BLANK)
 
     def _replace(self, which: int) -> None:
-        """Change a few elements of A (0) or B (1), by more than the bound of an element of C hides."""
+        """Change an element of A (0) or B (1), by more than the bound of an element of C hides."""
         dtype, n, p, m, batch = self.shape  # type: ignore[misc]
         rows, columns, matrix = self._concerned
         precision, sets, arrays = PRECISIONS[dtype], self.sets[self.number], (self.A, self.B)
         height, width = ((n, p), (p, m))[which]
         hidden = min(100.0, precision.growth(p) * p / 4 + precision.result_roundoff * p**0.5)
-        for _ in range(self.chance.randint(1, FEW)):
-            row, column = self.chance.randrange(height), self.chance.randrange(width)
-            at = matrix * height + row, column
-            old = sets[which][at].item()
-            if precision.exact:
-                count = precision.largest - precision.least + 1
-                new = precision.least + (old - precision.least + self.chance.randint(1, count - 1)) % count
-            else:
-                number = float(precision.wide(np, np.asarray([old], precision.stored))[0])
-                size = max(1, 64 * hidden) * self.chance.uniform(0.5, 1)
-                new = precision.narrow(np, np.asarray([-size if number > 0 else size], np.float32))[0].item()
-            self._replaced.append((sets[which], at, old))
-            sets[which][at] = arrays[which][at] = new
-            (rows if which == 0 else columns).append(row if which == 0 else column)
+        row, column = self.chance.randrange(height), self.chance.randrange(width)
+        at = matrix * height + row, column
+        old = sets[which][at].item()
+        if precision.exact:
+            count = precision.largest - precision.least + 1
+            new = precision.least + (old - precision.least + self.chance.randint(1, count - 1)) % count
+        else:
+            number = float(precision.wide(np, np.asarray([old], precision.stored))[0])
+            size = max(1, 64 * hidden) * self.chance.uniform(0.5, 1)
+            new = precision.narrow(np, np.asarray([-size if number > 0 else size], np.float32))[0].item()
+        self._replaced.append((sets[which], at, old))
+        sets[which][at] = arrays[which][at] = new
+        (rows if which == 0 else columns).append(row if which == 0 else column)
 
     def _overwrite(self, output: str, part: bool, finite: bool) -> None:
         """Overwrite C, or a part of it."""
@@ -239,7 +239,7 @@ class Arrays:
 
     def _filled(self, lines: Sequence[int], side: int) -> list[int]:
         """As many lines of so many as are verified at once: always the same number, so that a GPU needs no new code."""
-        return [*lines, *(self.chance.randrange(side) for _ in range(FEW + LINES - len(lines)))]
+        return [*lines, *(self.chance.randrange(side) for _ in range(LINES - len(lines)))]
 
     def _lines(self, matrix: int, rows: Sequence[int], columns: Sequence[int]) -> verify.Check:
         """The check of rows and columns of a matrix of the batch, against float64."""
@@ -257,8 +257,8 @@ class Arrays:
             computed = self._fetched(self.xp.stack([out[line] for line in lines]))
             found = verify.check(computed, product, magnitude, dtype, p)
             if not found.ok:
-                which = ", ".join(map(str, [*lines][:FEW + LINES])) + ", …" * (len(lines) > FEW + LINES)
-                return replace(found, message=f"{name} {which}: {found.message}")
+                which = f"{name} {', '.join(map(str, lines))}: " if len(lines) == LINES else ""
+                return replace(found, message=which + found.message)
         return verify.Check(True, 0, 0, "random rows and columns checked")
 
     def _against(self, thin: Any, large: Any) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
-from tilewise.measure.perturbation import Arrays, deck
+from tilewise.measure.perturbation import Arrays, Change, deck
 from tilewise.measure.rows import failed, outcome, shares
 from tilewise.microscope.emulator import Emulator, LaunchError, run
 from tilewise.study import verify
@@ -38,19 +38,19 @@ class Backend:
     screen = measure
 
     def once(self, job: Job) -> Row:
-        """One run of a job, whose whole product is checked. If the kernel has variables, in which it could keep what it
-        made, further runs follow, each after another change of what it meets."""
+        """One run of a job, whose whole product is checked. If the kernel has variables or workspaces, in which it could
+        keep what it made, further runs follow, each after another change of what it meets."""
         point = job.point
         arrays = Arrays(np, self.config)
         arrays.prepare(point.dtype, point.n, point.p, point.m, point.batch)
         _fill(arrays, job)
         try:
-            also = self._run(job, arrays, self.device.limits)
-            check = arrays.check()
-            if check.ok and any(_opened(file).written for file, _ in job.files.values()):
-                for change in deck(arrays.chance):
-                    arrays.perturb(change, finite=job.kernel.reads_c)
-                    self._run(job, arrays, self.device.limits)
+            spaces = self._run(job, arrays, self.device.limits)
+            check, also = arrays.check(), shares(job.kernel, spaces)
+            if check.ok:
+                for change in self._changes(job, arrays):
+                    arrays.perturb(change, [list(spaces.values())] * 2, job.kernel.reads_c)
+                    self._run(job, arrays, self.device.limits, spaces)
                     found = arrays.check_lines()
                     if not found.ok:
                         check = replace(check, ok=False, message=f"a further product, after {change}: {found.message}")
@@ -85,11 +85,22 @@ class Backend:
             return Attempt(name, text, "", verify.untouched(arrays.C, point.dtype), None)
         return Attempt("", "", "", verify.untouched(arrays.C, point.dtype), arrays.check())
 
-    def _run(self, job: Job, arrays: Arrays, limits: Mapping) -> str:
-        """Run a job; what it says of its ways. Raises LaunchError if a device of these limits would refuse."""
+    @staticmethod
+    def _changes(job: Job, arrays: Arrays) -> list[Change]:
+        """The changes after which a job runs again: of every kind if its kernel keeps variables, two if workspaces."""
+        if any(_opened(file).written for file, _ in job.files.values()):
+            return deck(arrays.chance)
+        return [Change("all"), Change(workspaces=True)] if job.workspaces else []
+
+    @staticmethod
+    def _run(
+        job: Job, arrays: Arrays, limits: Mapping, spaces: Mapping[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Run a job, with workspaces as they are or new ones, which are returned. Raises LaunchError if a device of
+        these limits would refuse."""
         libraries = {name: _opened(file) for name, (file, _) in job.files.items()}
-        given = {"A": arrays.A, "B": arrays.B, "C": arrays.C}
-        return shares(job.kernel, run(libraries, job.launches, job.workspaces, given, limits))
+        given = {"A": arrays.A, "B": arrays.B, "C": arrays.C} | dict(spaces or {})
+        return run(libraries, job.launches, job.workspaces, given, limits)
 
 
 def _fill(arrays: Arrays, job: Job) -> None:
