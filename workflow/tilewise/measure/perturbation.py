@@ -58,8 +58,16 @@ class Change:
 
 def deck(chance: random.Random) -> list[Change]:
     """A change of every kind in random order, and a combination."""
-    output, part = lambda: chance.choice(["NaN", "zeros", "plausible"]), lambda: chance.random() < 0.5
-    maybe = lambda word: word if part() else ""  # noqa: E731
+
+    def part() -> bool:
+        return chance.random() < 0.5
+
+    def output() -> str:
+        return chance.choice(["NaN", "zeros", "plausible"])
+
+    def maybe(word: str) -> str:
+        return word if part() else ""
+
     found = [
         *[Change("A"), Change("B")] * SINGLE,
         Change("all"),
@@ -96,11 +104,15 @@ class Arrays:
         self.xp, self.whole_gflop, self.room, self.free = xp, whole_gflop, room, free
         self.seed, self.rows = config["seed"], config["verification"]["rows"]
         self.chance = random.SystemRandom()  # a seed could be foreseen
-        self.shape: tuple | None = None
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
-        self.shape = self.A = self.B = self.C = self.seen = None
+    def forget(self) -> None:
+        """Drop all arrays."""
+        self.shape: tuple[str, int, int, int, int] = ("", 0, 0, 0, 0)  # dtype, n, p, m, batch
+        self.A: Any = None
+        self.B: Any = None
+        self.C: Any = None
+        self.seen: Any = None
         self.places: list[tuple[Any, Any, Any]] = []
         self.sets: list[tuple[Any, Any]] = []
         self.reference: tuple[Any, Any] | None = None
@@ -113,7 +125,7 @@ class Arrays:
         below the other."""
         xp = self.xp
         if self.shape != (dtype, n, p, m, batch):
-            self._forget()
+            self.forget()
             self.free()
             self.sets = [tuple(verify.operands(xp, dtype, n, p, m, self.seed + k, batch)) for k in range(2)]
             self.seen = xp.empty((batch * n, m), result_of(dtype).stored)
@@ -154,7 +166,7 @@ class Arrays:
         return self._check(self.seen)
 
     def _check(self, C: Any) -> verify.Check:
-        assert self.shape and not (self.number or self._replaced)
+        assert not (self.number or self._replaced)
         dtype, _, p, _, _ = self.shape
         if self.reference:
             return verify.check(C, *self.reference, dtype, p)
@@ -165,7 +177,6 @@ class Arrays:
     def perturb(self, change: Change, spaces: Sequence[Sequence[Any]] = (), finite: bool = False) -> None:
         """Make a change. `spaces` are the workspaces of each place; a kernel that multiplies C by 0 takes only `finite`
         numbers there."""
-        assert self.shape
         self._concerned, self._overwritten = ([], [], self.chance.randrange(self.shape[-1])), None
         if change.moved and len(self.places) > 1:
             before = self.C
@@ -185,7 +196,7 @@ class Arrays:
 
     def _replace(self, which: int) -> None:
         """Change an element of A (0) or B (1), by more than the bound of an element of C hides."""
-        dtype, n, p, m, batch = self.shape  # type: ignore[misc]
+        dtype, n, p, m, _ = self.shape
         rows, columns, matrix = self._concerned
         precision, sets, arrays = PRECISIONS[dtype], self.sets[self.number], (self.A, self.B)
         height, width = ((n, p), (p, m))[which]
@@ -212,7 +223,7 @@ class Arrays:
         target = flat[begin : begin + length]
         self._overwritten = begin, begin + length
         if output == "NaN":
-            verify.poison(target, self.shape[0], finite)  # type: ignore[index]
+            verify.poison(target, self.shape[0], finite)
         elif output == "zeros":
             target.fill(0)
         else:  # C's own numbers, at other places
@@ -223,18 +234,16 @@ class Arrays:
             target[first:] = source[: length - first]
 
     def check_lines(self) -> verify.Check:
-        """Verify rows and columns of C: some that the last change concerns and some at random, chosen now; all of a
+        """Verify rows and columns of C: one that the last change concerns and some at random, chosen now; all of a
         small product."""
-        dtype, n, p, m, batch = self.shape  # type: ignore[misc]
+        _, n, p, m, batch = self.shape
         if batch * n * p * m <= SMALL:
             checks = (self._lines(matrix, range(n), ()) for matrix in range(batch))
             return next((found for found in checks if not found.ok), verify.Check(True, 0, 0, "all rows checked"))
-        if self._overwritten:
-            row, column = divmod(self.chance.randrange(*self._overwritten), m)
-            found = self._lines(row // n, self._filled([row % n], n), self._filled([column], m))
-            if not found.ok:
-                return found
         rows, columns, matrix = self._concerned
+        if self._overwritten and not (rows or columns):
+            row, column = divmod(self.chance.randrange(*self._overwritten), m)
+            rows, columns, matrix = [row % n], [column], row // n
         return self._lines(matrix, self._filled(rows, n), self._filled(columns, m))
 
     def _filled(self, lines: Sequence[int], side: int) -> list[int]:
@@ -243,7 +252,7 @@ class Arrays:
 
     def _lines(self, matrix: int, rows: Sequence[int], columns: Sequence[int]) -> verify.Check:
         """The check of rows and columns of a matrix of the batch, against float64."""
-        dtype, n, p, m, _ = self.shape  # type: ignore[misc]
+        dtype, n, p, _, _ = self.shape
         A, B = (values[matrix * side :][:side] for values, side in zip(self.sets[self.number], (n, p)))
         C = self.C[matrix * n :][:n]
         for name, lines, thin, large, out in (
@@ -263,7 +272,7 @@ class Arrays:
 
     def _against(self, thin: Any, large: Any) -> tuple[Any, Any]:
         """The product of a few lines with a matrix in float64, and that of the absolute values, on the host."""
-        xp, wide = self.xp, PRECISIONS[self.shape[0]].wide  # type: ignore[index]
+        xp, wide = self.xp, PRECISIONS[self.shape[0]].wide
         thin = wide(xp, thin).astype(xp.float64)
         product = xp.zeros((len(thin), large.shape[1]))
         magnitude = xp.zeros_like(product)
@@ -275,8 +284,9 @@ class Arrays:
             magnitude += xp.absolute(some) @ xp.absolute(part)
         return self._fetched(product), self._fetched(magnitude)
 
-    def _fetched(self, array: Any) -> np.ndarray:
-        return array if self.xp is np else array.get()
+    @staticmethod
+    def _fetched(array: Any) -> np.ndarray:
+        return array if isinstance(array, np.ndarray) else array.get()
 
 
 # ---- The runs --------------------------------------------------------------------------------------------------------

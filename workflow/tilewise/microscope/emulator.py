@@ -275,8 +275,8 @@ def run(
     library.
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
-    Emulator.launch. Workspaces that `operands` lacks begin as bytes 0xFF; all are returned by name. Raises what Emulator.check raises for any
-    of the launches, with C untouched, and UserError for a thread that cannot go on.
+    Emulator.launch. Workspaces that `operands` lacks begin as bytes 0xFF; all are returned by name. Raises what
+    Emulator.check raises for any of the launches, with C untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
         libraries[launch.instance].check(launch, limits)

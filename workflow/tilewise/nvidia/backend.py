@@ -214,7 +214,7 @@ class Backend:
         if not right:
             return row
         run = perturbed(job, launch, operands, spaces, self.scratch)
-        alike = (point.kernel, *operands.shape) if operands.shape else ()
+        alike = point.kernel, *operands.shape
         times_ms: list[float] = []
         changes, looked = deck(operands.chance), False
         for left in reversed(range(settings["runs"])):
@@ -243,7 +243,7 @@ class Backend:
             return run()
         except cupy.cuda.memory.OutOfMemoryError as error:
             if operands:
-                operands.shape = None
+                operands.forget()
             return failed(job, Status.OUT_OF_MEMORY, error)
         except Unsupported as error:
             return failed(job, Status.UNSUPPORTED, error)

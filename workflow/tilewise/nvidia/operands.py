@@ -31,6 +31,7 @@ class Operands(Arrays):
             room=lambda size: runtime.memGetInfo()[0] > ROOM * size,
             free=lambda: cupy.get_default_memory_pool().free_all_blocks(),
         )
+        self.aside = cupy.cuda.Stream(non_blocking=True)  # one: CuPy keeps memory for each stream
         self.rehearsed: tuple | None = None
 
 
@@ -76,7 +77,7 @@ def perturbed(
 
     `scratch` is written last, and large enough to leave nothing of the arrays in the L2 cache.
     """
-    aside, event = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(disable_timing=True)
+    aside, event = operands.aside, cupy.cuda.Event(disable_timing=True)
     launches, rooms = [launch], [spaces]
     if len(operands.places) > 1:
         try:
@@ -106,11 +107,12 @@ def perturbed(
         return event.done and state == driver.CUresult.CUDA_ERROR_NOT_READY
 
     runtime.deviceSynchronize()
-    if operands.rehearsed != operands.shape:  # CUDA loads now what it would load, and wait for, later
+    # CUDA loads and allocates now what it would load and allocate, and wait for, later.
+    if operands.rehearsed != operands.shape:
         for change in REHEARSED:
             perturb(change)
-        check()
         operands.rehearsed = operands.shape
+    check()
     for space in spaces:
         space.fill(BLANK)
     runtime.deviceSynchronize()

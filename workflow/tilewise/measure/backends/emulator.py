@@ -38,8 +38,8 @@ class Backend:
     screen = measure
 
     def once(self, job: Job) -> Row:
-        """One run of a job, whose whole product is checked. If the kernel has variables or workspaces, in which it could
-        keep what it made, further runs follow, each after another change of what it meets."""
+        """One run of a job, whose whole product is checked. If the kernel has variables or workspaces, in which it
+        could keep what it made, further runs follow, each after another change of what it meets."""
         point = job.point
         arrays = Arrays(np, self.config)
         arrays.prepare(point.dtype, point.n, point.p, point.m, point.batch)
