@@ -5,7 +5,6 @@ import pytest
 from tilewise import RECORDED
 from tilewise.files import read_json
 from tilewise.measure import roofs
-from tilewise.measure.job import Job
 from tilewise.study.points import Point, point
 
 GPU = read_json(RECORDED / "nvidia-h200/device.json")["gpu"]
@@ -16,8 +15,7 @@ def row(kernels):
     """A function that makes the row of a product that took some ms, as `possible` leaves it."""
 
     def made(at: Point, measured, gpu=GPU):
-        job = Job("", "cuda", kernels[at.kernel], at, at.columns() | {"status": "ok", "message": ""}, (), (), {})
-        return roofs.possible(job.row, measured, job, gpu)
+        return roofs.possible({"status": "ok", "message": ""}, measured, kernels[at.kernel], at, gpu)
 
     return made
 

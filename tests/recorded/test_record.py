@@ -271,7 +271,7 @@ PLANTED = {
         lambda run: (run / "device.json").write_text(
             (run / "device.json").read_text().replace('"name": "NV', '"n": "NV')
         ),
-        "possible: this cannot be checked .*KeyError: 'name'",
+        "entry: this cannot be checked .*KeyError: 'name'",
     ),
     "column of another schema": (
         lambda run: edited(run, lambda rows: rows.rename(columns={"time_ms": "ms"})),

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tilewise.measure.job import Job, Row
+from tilewise.measure.job import Row
 from tilewise.measure.tensor_core import short_products
 from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
 from tilewise.study.precision import bytes_of_product
 from tilewise.study.status import Status
 
@@ -13,6 +14,8 @@ from tilewise.study.status import Status
 READING = 1.01
 #: The peak of doubles is that of the CUDA cores; the tensor cores of some GPUs do twice as much.
 TENSOR_DOUBLES = 2
+#: The columns of a product's times.
+TIMES = ("time_ms", "batch_ms", "screen_ms", "test_ms")
 
 
 class Roof(NamedTuple):
@@ -38,21 +41,20 @@ def of_units(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -> 
     return Roof(peak / products, f"the peak {words}")
 
 
-def of_memory(row: Mapping[str, Any], multiply_adds: int, batch: int, gpu: Mapping[str, Any]) -> Roof | None:
+def of_memory(point: Point, gpu: Mapping[str, Any]) -> Roof | None:
     """What the memory of a GPU allows: A, B and C pass once through it, except what the L2 cache holds; None where that
     holds all."""
-    size = batch * bytes_of_product(row["dtype"], row["n"], row["p"], row["m"]) - gpu["l2_bytes"]
+    size = point.batch * bytes_of_product(point.dtype, point.n, point.p, point.m) - gpu["l2_bytes"]
     if size <= 0:
         return None
-    return Roof(2 * multiply_adds * gpu["memory_bandwidth_gb_s"] / size, "what the memory allows that holds A, B and C")
+    return Roof(2 * point.multiply_adds * gpu["memory_bandwidth_gb_s"] / size, "what the memory allows for A, B and C")
 
 
-def possible(row: Row, measured: Row, job: Job, gpu: Mapping[str, Any]) -> Row:
+def possible(row: Row, measured: Row, kernel: Kernel, point: Point, gpu: Mapping[str, Any]) -> Row:
     """A row with what was measured of it; `incorrect`, without that, if it is faster than the GPU can be."""
-    multiply_adds = job.point.multiply_adds
-    times_ms = [measured[name] for name in ("time_ms", "batch_ms", "screen_ms") if measured.get(name)]
-    rates = [2 * multiply_adds / time_ms / 1e6 for time_ms in times_ms] or [measured["gflops"]]
-    roofs = [of_units(row, job.kernel, gpu), of_memory(row, multiply_adds, job.point.batch, gpu)]
+    times_ms = [measured[name] for name in TIMES if measured.get(name)]
+    rates = [2 * point.multiply_adds / time_ms / 1e6 for time_ms in times_ms] or [measured["gflops"]]
+    roofs = [of_units(point.columns() | row, kernel, gpu), of_memory(point, gpu)]
     lowest = min((roof for roof in roofs if roof), default=None)
     if lowest is None or max(rates) <= READING * lowest.gflops:
         return row | measured

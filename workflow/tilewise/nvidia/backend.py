@@ -33,7 +33,7 @@ from tilewise.nvidia.layout import DTYPES
 from tilewise.nvidia.matmul import kernel_for
 from tilewise.nvidia.operands import Operands, after, bound, perturbed, verified
 from tilewise.nvidia.runtime import library, through_runtime
-from tilewise.study import verify
+from tilewise.study import registry, verify
 from tilewise.study.points import Point
 from tilewise.study.precision import result_of
 from tilewise.study.status import NOT_BUILT, Origin, Status
@@ -180,7 +180,7 @@ class Backend:
             return _timed_wrong(row, job, found)
         measured = results.last()
         measured |= timing(measured.pop("times_ms"), job)
-        return possible(row, measured | {"timed_s": spent}, job, self.device.gpu)
+        return possible(row, measured | {"timed_s": spent}, job.kernel, job.point, self.device.gpu)
 
     def _launched(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
         """Time a job whose output nobody looks at."""
@@ -232,7 +232,9 @@ class Backend:
             if slow:
                 break
         screen_ms = float(np.median(times_ms))
-        screened = possible(row, {"samples": len(times_ms), "screen_ms": screen_ms}, job, self.device.gpu)
+        screened = possible(
+            row, {"samples": len(times_ms), "screen_ms": screen_ms}, job.kernel, job.point, self.device.gpu
+        )
         if screened["status"] == Status.OK:
             best_ms[alike] = min(screen_ms, best_ms.get(alike, screen_ms))
         return screened
@@ -271,7 +273,11 @@ class Backend:
             run.perturb(Change("all"))
             used = repeated(job.point, lambda: run.launch(0), runtime.deviceSynchronize, counter_mj)
             found = after(run, operands)
-            return possible(row, used, job, self.device.gpu) if found.ok else _timed_wrong(row, job, found)
+            return (
+                possible(row, used, job.kernel, job.point, self.device.gpu)
+                if found.ok
+                else _timed_wrong(row, job, found)
+            )
 
         return [
             job.row
@@ -318,7 +324,7 @@ class Backend:
             launch(0)
         found = verify.check_rows(A, B, C, point.dtype, config["verification"]["rows"], secrets.randbits(64))
         row = job.row | facts | outcome(job, found)
-        return possible(row, timing(times_ms, job), job, self.device.gpu) if found.ok else row
+        return possible(row, timing(times_ms, job), job.kernel, job.point, self.device.gpu) if found.ok else row
 
     # ---- Products of operands that the caller makes -----------------------------------------------------------------
 
@@ -342,7 +348,8 @@ class Backend:
             launch, facts, _kept = bound(job, A, B, C)
             verify.poison(C, job.point.dtype, job.kernel.reads_c)
             launch(0)
-            return job.row | facts | {"status": Status.OK, "test_ms": float(np.median(_times(launch, TEST_RUNS)))}
+            timed = {"test_ms": float(np.median(_times(launch, TEST_RUNS)))}
+            return possible(job.row | facts | {"status": Status.OK}, timed, job.kernel, job.point, self.device.gpu)
 
         row = self.guarded(job, run) | {"gpu_uuid": uuid()}
         return (C if row["status"] == Status.OK else None), row
@@ -380,7 +387,10 @@ class Backend:
             if not found.ok:
                 return row | {"status": Status.INCORRECT, "message": f"after {change}: {found.message}"}
         medians = {name: float(np.median(times)) for name, times in times_us.items()}
-        return row | medians | {"samples": CALLED_TURNS, "status": Status.OK}
+        at, kernel = Point("calls", row["kernel"], dtype, n, n, n), registry.load()[row["kernel"]]
+        row |= {"status": Status.OK}
+        checked = possible(row, {"time_ms": medians["call_us"] / 1000}, kernel, at, self.device.gpu)
+        return row | medians | {"samples": CALLED_TURNS} if checked["status"] == Status.OK else checked
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
         """Launch a job twice: through the driver, and through the CUDA runtime, whose error a program compiled by nvcc

@@ -87,10 +87,11 @@ class Backend:
 
     @staticmethod
     def _changes(job: Job, arrays: Arrays) -> list[Change]:
-        """The changes after which a job runs again: of every kind if its kernel keeps variables, two if workspaces."""
+        """The changes after which a job runs again: of every kind if its kernel keeps variables, of all operands if it
+        keeps only workspaces."""
         if any(_opened(file).written for file, _ in job.files.values()):
             return deck(arrays.chance)
-        return [Change("all"), Change(workspaces=True)] if job.workspaces else []
+        return [Change("all")] if job.workspaces else []
 
     @staticmethod
     def _run(
