@@ -305,7 +305,8 @@ def test_a_part_of_a_batch_is_found(looked_at):
         at.C[24:] = kept
 
     assert all(Played(first(1, half), batch=4).timed(8, 20) for _ in range(50))
-    assert not any(Played(honest, batch=4).timed(8, 20) for _ in range(50))
+    assert all(Played(first(1, half), batch=9).timed(8, 20) for _ in range(50))
+    assert not any(Played(honest, batch=batch).timed(8, 20) for batch in (4, 9) for _ in range(50))
 
 
 def test_what_compares_all_of_a_b_and_c_is_not_found():
@@ -516,7 +517,7 @@ def test_the_price_of_perturbations_on_a_gpu(gpu, config, kernels, tmp_path, bui
             said = next(line for line in done.stdout.decode().splitlines() if line.startswith("ANSWER"))
             spent, changes, status, times[how] = json.loads(said.partition(" ")[2])
             assert set(status) == {"ok"}
-            assert [count > 2 for count in changes] == [how == "with"] * len(points), "they come between NVBench's runs"
+            assert [count > 0 for count in changes] == [how == "with"] * len(points), "they come between NVBench's runs"
             seconds[how].append(spent)
     price = min(seconds["with"]) / min(seconds["without"]) - 1
     slower = np.array(times["with"]) / np.array(times["without"]) - 1

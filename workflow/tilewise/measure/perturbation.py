@@ -25,8 +25,8 @@ LINES = 3
 #: Single elements of A, and of B, that change before other changes come again: a kernel that compares a share f of its
 #: operands with those of its last run is not found with the probability of f to this power, squared.
 SINGLE = 4
-#: A product of up to so many multiply-adds is verified whole.
-SMALL = 1 << 22
+#: Products of up to so many multiply-adds are verified whole, of a batch of up to so many.
+SMALL, SMALL_BATCH = 1 << 22, 8
 #: Elements of a matrix that are converted to float64 at once.
 CHUNK = 1 << 23
 #: Perturbations and their checks take at most this part of the time of a timing; the first few come in any case.
@@ -237,7 +237,7 @@ class Arrays:
         """Verify rows and columns of C: one that the last change concerns and some at random, chosen now; all of a
         small product."""
         _, n, p, m, batch = self.shape
-        if batch * n * p * m <= SMALL:
+        if batch <= SMALL_BATCH and n * p * m <= SMALL:
             checks = (self._lines(matrix, range(n), ()) for matrix in range(batch))
             return next((found for found in checks if not found.ok), verify.Check(True, 0, 0, "all rows checked"))
         rows, columns, matrix = self._concerned
