@@ -244,7 +244,7 @@ def erasing(at):
     at.C[...] = 0
 
 
-def untouched_columns(at):
+def not_there_yet(at):
     """What another stream would write, were it not still at work."""
 
 
@@ -257,7 +257,7 @@ SKIPPING = {
     "half of the sum": first(1, half_a_sum),
     "every second run": every_second,
     "one run late": one_late,
-    "another stream": first(1, untouched_columns),
+    "another stream": first(1, not_there_yet),
     "erases its operands": first(1, erasing),
     "a table by A's first element": in_a_table,
     "a table on the host": on_the_host,

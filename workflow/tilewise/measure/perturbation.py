@@ -38,8 +38,8 @@ FURTHER, SHORT_S = 2, 0.01
 @dataclass(frozen=True)
 class Change:
     """What changes before a run. operands: "" (nothing), "A" or "B" (one element), "all"; output: what C is overwritten
-    with, "" (it is left as it was), "NaN", "zeros" or "plausible" numbers, whole or in `part`; whether the
-    workspaces are overwritten; whether the arrays are `moved` to other addresses."""
+    with, "" (nothing), "NaN", "zeros" or "plausible" numbers, whole or in `part`; whether the workspaces are
+    overwritten; whether the arrays are `moved` to other addresses."""
 
     operands: str = ""
     output: str = ""
@@ -320,29 +320,29 @@ class Perturbed:
         self._last: Change | None = None  # the change whose product is not verified yet
 
     def __call__(self, stream: int) -> None:
-        come = False
+        changed = False
         if self._marked and self._wrong is None:
             if self.held(stream):
-                come = self._between_runs()
+                changed = self._between_runs()
             if self._calls >= self._next:
                 self._next = self._calls + self.chance.randint(1, 1 + self._calls // 2)
         self.launch(stream)
         self._calls += 1
-        self._marked = come or self._calls == self._next
+        self._marked = changed or self._calls == self._next
         if self._marked:
             self.mark(stream)
 
     def _between_runs(self) -> bool:
-        """Verify the product of the last change, and make the next one if it is due; whether there was one."""
+        """Verify the product after the last change, and make the next change if it is due; whether it was."""
         start = self.clock()
         if self._last:
             self._verify(f"after {self._last}")
         affordable = self.changes < FIRST_FEW or self.spent_s < PRICE * (start - self.begin)
-        come = self._calls >= self._next and affordable and self._wrong is None
-        if come:
+        due = self._calls >= self._next and affordable and self._wrong is None
+        if due:
             self._change()
         self.spent_s += self.clock() - start
-        return come
+        return due
 
     def _change(self) -> None:
         if not self._deck:
