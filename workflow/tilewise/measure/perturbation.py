@@ -195,7 +195,8 @@ class Arrays:
                 space.fill(BLANK)
 
     def _replace(self, which: int) -> None:
-        """Change an element of A (0) or B (1), by more than the bound of an element of C hides."""
+        """Change an element of A (0) or B (1), by more than the bound of an element of C hides, but by little more: a
+        much larger one would make the errors of its row larger, too."""
         dtype, n, p, m, _ = self.shape
         rows, columns, matrix = self._concerned
         precision, sets, arrays = PRECISIONS[dtype], self.sets[self.number], (self.A, self.B)
@@ -209,7 +210,7 @@ class Arrays:
             new = precision.least + (old - precision.least + self.chance.randint(1, count - 1)) % count
         else:
             number = float(precision.wide(np, np.asarray([old], precision.stored))[0])
-            size = max(1, 64 * hidden) * self.chance.uniform(0.5, 1)
+            size = max(1, 8 * hidden) * self.chance.uniform(0.5, 1)
             new = precision.narrow(np, np.asarray([-size if number > 0 else size], np.float32))[0].item()
         self._replaced.append((sets[which], at, old))
         sets[which][at] = arrays[which][at] = new
