@@ -118,7 +118,7 @@ class Arrays:
         self.reference: tuple[Any, Any] | None = None
         self._replaced: list[tuple[Any, tuple[int, int], Any]] = []
         self._concerned: tuple[list[int], list[int], int] = [], [], 0
-        self._overwritten: tuple[int, int] | None = None
+        self._overwritten: tuple[range, range] | None = None
 
     def prepare(self, dtype: str, n: int, p: int, m: int, batch: int = 1) -> None:
         """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch lie one
@@ -217,22 +217,25 @@ class Arrays:
         (rows if which == 0 else columns).append(row if which == 0 else column)
 
     def _overwrite(self, output: str, part: bool, finite: bool) -> None:
-        """Overwrite C, or a part of it."""
-        flat, size = self.C.reshape(-1), self.C.size
-        length = self.chance.randint(1, max(1, size // 2)) if part else size
-        begin = self.chance.randrange(size - length + 1)
-        target = flat[begin : begin + length]
-        self._overwritten = begin, begin + length
+        """Overwrite C, or a rectangle of it."""
+        (rows, top), (columns, left) = (self._range(side) if part else (side, 0) for side in self.C.shape)
+        target = self.C[top : top + rows, left : left + columns]
+        self._overwritten = range(top, top + rows), range(left, left + columns)
         if output == "NaN":
             verify.poison(target, self.shape[0], finite)
         elif output == "zeros":
             target.fill(0)
         else:  # C's own numbers, at other places
             self.see()
-            source, start = self.seen.reshape(-1), self.chance.randrange(size)
-            first = min(length, size - start)
-            target[:first] = source[start : start + first]
-            target[first:] = source[: length - first]
+            start = self.chance.randrange(len(self.seen))
+            first = min(rows, len(self.seen) - start)
+            target[:first] = self.seen[start : start + first, ::-1][:, :columns]
+            target[first:] = self.seen[: rows - first, ::-1][:, :columns]
+
+    def _range(self, side: int) -> tuple[int, int]:
+        """The length and the begin of a part of a side, not of all if that has a half."""
+        length = self.chance.randint(1, max(1, side // 2))
+        return length, self.chance.randrange(side - length + 1)
 
     def check_lines(self) -> verify.Check:
         """Verify rows and columns of C: one that the last change concerns and some at random, chosen now; all of a
@@ -243,7 +246,7 @@ class Arrays:
             return next((found for found in checks if not found.ok), verify.Check(True, 0, 0, "all rows checked"))
         rows, columns, matrix = self._concerned
         if self._overwritten and not (rows or columns):
-            row, column = divmod(self.chance.randrange(*self._overwritten), m)
+            row, column = (self.chance.choice(lines) for lines in self._overwritten)
             rows, columns, matrix = [row % n], [column], row // n
         return self._lines(matrix, self._filled(rows, n), self._filled(columns, m))
 

@@ -17,7 +17,11 @@ from tilewise.study import verify
 #: There are arrays at other addresses if so many times their bytes are free.
 ROOM = 16
 #: Changes that together need all that a change needs.
-REHEARSED = (Change("A", "NaN", True, True, True), Change("B", "zeros"), Change("all", "plausible", True))
+REHEARSED = (
+    Change("A", "NaN", True, True, True),
+    Change("B", "NaN"),
+    *(Change("all", output, part) for output in ("zeros", "plausible") for part in (False, True)),
+)
 
 
 class Operands(Arrays):
