@@ -194,6 +194,46 @@ def constant_stores(tree: Tree) -> set[tuple[str, int]]:
     return {place for place, is_literal in found.items() if is_literal}
 
 
+def accesses(text: str, function: str, parameter: int, written: bool) -> list[int]:
+    """The lines of a source where a function reads the array of a parameter, by its number, or writes it; reads through
+    an array that is filled from it, as a shared tile is, where there is one."""
+    found: set[int] = set()
+    for node in _of_kind(parsed(text), "function_definition"):
+        declarator = node.child_by_field_name("declarator")
+        inner = next(iter(_of_kind(node, "function_declarator")), None)
+        named = _parameters(inner.child_by_field_name("parameters")) if inner else ()
+        if declarator is None or name_of(declarator) != function.rsplit("::", 1)[-1] or parameter >= len(named):
+            continue
+        name = named[parameter].name
+        stores = [(left, right) for each in _of_kind(node, "assignment_expression")
+                  if (left := each.child_by_field_name("left")) and (right := each.child_by_field_name("right"))]  # fmt: skip
+        targets = {(left.start_byte, left.end_byte) for left, _ in stores}
+        carriers = {_base(left) for left, right in stores if name in _names(right) and left.type == "subscript_expression"}
+        names = {name} if written else (carriers - {name}) or {name}
+        for each in _of_kind(node, "subscript_expression"):
+            is_target = any(start <= each.start_byte and each.end_byte <= end for start, end in targets)
+            if _base(each) in names and is_target == written:
+                found.add(each.start_point.row + 1)
+    return sorted(found)
+
+
+def _of_kind(node: Node, kind: str) -> list[Node]:
+    """The nodes of a kind within one, in their order."""
+    found = [node] if node.type == kind else []
+    return found + [each for child in node.children for each in _of_kind(child, kind)]
+
+
+def _base(node: Node) -> str:
+    """The name of the array of a subscript, however many it has."""
+    while node.type == "subscript_expression" and (inner := node.child_by_field_name("argument")):
+        node = inner
+    return text_of(node)
+
+
+def _names(node: Node) -> set[str]:
+    return {text_of(each) for each in _of_kind(node, "identifier")}
+
+
 def whole_numbers(expressions: Iterable[str], names: Mapping[str, int]) -> list[int]:
     """The values of some expressions of C++ over `names`; none if one of them is no whole number, or nothing of plain
     arithmetic."""

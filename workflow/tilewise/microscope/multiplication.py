@@ -11,6 +11,7 @@ import numpy as np
 from tilewise import UserError
 from tilewise.microscope.compile import build_traced
 from tilewise.microscope.counts import Row, about
+from tilewise.microscope.declarations import accesses
 from tilewise.microscope.diagnosis import diagnosis
 from tilewise.microscope.faults import Fault
 from tilewise.microscope.product import Convention, check, operands
@@ -18,7 +19,7 @@ from tilewise.microscope.program import Arrays, Program
 from tilewise.microscope.tracer import SEED, Tracer
 from tilewise.study import verify
 from tilewise.study.kernel import Kernel
-from tilewise.study.launch import Launch, TensorMap, Three
+from tilewise.study.launch import Array, Launch, TensorMap, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.status import FaultKind
@@ -32,7 +33,7 @@ class Multiplication(Program):
 
     def __init__(self, kernel: Kernel, point: Point, convention: Convention | None = None) -> None:
         self.kernel, self.point = kernel, point
-        self.convention = convention or Convention()
+        self.convention = convention or Convention(wanted=kernel.wanted)
         self.plan = kernel.plan(point)
         own = operands(kernel, point, self.convention.columns)
         launches = map(self._as_stored, self.plan.launches)
@@ -64,8 +65,8 @@ class Multiplication(Program):
             arrays[workspace.name].view(np.uint8).fill(0xFF)
 
     def clear(self, arrays: Arrays) -> None:
-        """Make C what a second launch finds there."""
-        verify.poison(arrays["C"], self.point.dtype, self.kernel.reads_c)
+        """Make C what a launch finds there."""
+        verify.begin(arrays["C"], self.point.dtype, self.kernel.wanted)
 
     def changed(self, arrays: Arrays) -> list[str]:
         """Those of A and B that a run has changed."""
@@ -78,8 +79,9 @@ class Multiplication(Program):
         found = check(self.point, self.convention, self.convention, self.factors, results["C"])
         return "" if found.ok else found.message
 
-    def why(self, results: Arrays) -> str:
-        return diagnosis(self.point, self.convention, self.factors, results["C"])
+    def why(self, results: Arrays) -> tuple[str, int | None]:
+        cause = diagnosis(self.point, self.convention, self.factors, results["C"])
+        return cause.text, line_of(self.kernel.path, self.plan.launches, cause.array) if cause.array else None
 
     def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         one, other = first["C"], results["C"]
@@ -103,6 +105,16 @@ class Multiplication(Program):
         return dataclasses.replace(launch, arguments=arguments)
 
 
+def line_of(path: Path, launches: Iterable[Launch], array: str) -> int | None:
+    """The one line of a kernel's source where its launches read A or B, or write C; None if there are more."""
+    found: set[int] = set()
+    for launch in launches:
+        for number, argument in enumerate(launch.arguments):
+            if argument == Array(array):
+                found.update(accesses(path.read_text(), launch.instance.split("<")[0], number, array == "C"))
+    return found.pop() if len(found) == 1 else None
+
+
 def trace_point(
     kernel: Kernel,
     point: Point,
@@ -123,4 +135,13 @@ def trace_point(
     with tempfile.TemporaryDirectory() as folder:
         if library is None:
             library = build_traced(kernel, kernel.plan(point).instances, Path(folder, f"{kernel.name}.so"))
-        return Tracer(library, kernel, limit).trace(Multiplication(kernel, point, convention), blocks, stop)
+        row, found = Tracer(library, kernel, limit).trace(Multiplication(kernel, point, convention), blocks, stop)
+        return row, [_with_option(fault) for fault in found]
+
+
+def _with_option(fault: Fault) -> Fault:
+    """A fault with the option by which it would be none."""
+    if fault.kind != FaultKind.UNINITIALISED or " reads C[" not in fault.text:
+        return fault
+    options = "if it adds to C, say --initial zeros or --beta; if it multiplies C by 0, --reads-c"
+    return dataclasses.replace(fault, text=f"{fault.text}; {options}")

@@ -18,11 +18,11 @@ MOST_MULTIPLY_ADDS = 200_000_000
 
 @dataclass(frozen=True)
 class Convention:
-    """What a kernel agrees on with those who call it: which of A, B and C lie in memory column after column, and
-    whether it keeps its sums in the type of the elements where others keep them in float."""
+    """What a kernel agrees on with those who call it: which of A, B and C lie in memory column after column, and what
+    it computes."""
 
     columns: tuple[str, ...] = ()
-    short_sums: bool = False
+    wanted: verify.Wanted = verify.Wanted()
 
     def order(self, name: str) -> Literal["C", "F"]:
         """How NumPy calls the order in memory of a matrix."""
@@ -30,8 +30,10 @@ class Convention:
 
     def __str__(self) -> str:
         """The options of `tilewise trace` that say the same."""
-        columns = [f"--columns {','.join(self.columns)}"] if self.columns else []
-        return " ".join(columns + ["--short-sums"] * self.short_sums) or "neither --columns nor --short-sums"
+        said = [f"--columns {','.join(self.columns)}"] if self.columns else []
+        said += ["--short-sums"] * (self.wanted.scheme == "short_sums")
+        said += [f"--alpha {self.wanted.alpha:g}"] if self.wanted.alpha != 1 else []
+        return " ".join(said) or "neither --columns nor --short-sums"
 
 
 def operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> list[Operand]:
@@ -41,7 +43,7 @@ def operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> lis
     found: list[tuple[str, str, tuple[int, ...], bool]] = [
         (point.dtype, "A", (point.batch * n, p), True),
         (point.dtype, "B", (point.batch * p, m), True),
-        (result, "C", (point.batch * n, m), kernel.reads_c),
+        (result, "C", (point.batch * n, m), kernel.reads_c or kernel.wanted.begins),
     ]
     found += [(space.dtype, space.name, space.shape, False) for space in kernel.plan(point).workspaces]
     return [
@@ -60,4 +62,4 @@ def check(
         for name, matrix in zip("ABC", (*operands, C))
     )
     product = verify.reference(A, B, point.dtype, point.batch)
-    return verify.check(result, *product, point.dtype, point.p, read_by.short_sums)
+    return verify.check(result, *product, point.dtype, point.p, read_by.wanted)

@@ -84,9 +84,9 @@ class Program:
         """What is wrong about a result, "" if nothing is."""
         return ""
 
-    def why(self, results: Arrays) -> str:
-        """What else is to be said of a wrong result."""
-        return ""
+    def why(self, results: Arrays) -> tuple[str, int | None]:
+        """What else is to be said of a wrong result, and the line of the source where it is, if one can be named."""
+        return "", None
 
     def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         """Kind, words and number of what is wrong about results in another order of threads than that of `first`."""

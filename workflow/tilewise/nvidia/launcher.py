@@ -147,7 +147,7 @@ def whole_call(job: Job, arrays: Mapping[str, Any], first: bool) -> Iterator[str
     sizes = {name: array.nbytes for name, array in arrays.items()} | {s.name: s.bytes for s in job.workspaces}
     addresses = {name: runtime.malloc(size) for name, size in sizes.items()}
     yield "allocate"
-    for name in "AB":
+    for name in "ABC" if job.kernel.wanted.begins else "AB":
         runtime.memcpy(addresses[name], arrays[name].ctypes.data, sizes[name], runtime.memcpyHostToDevice)
     yield "copy_in"
     for launch in job.launches:

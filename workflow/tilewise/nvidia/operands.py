@@ -30,6 +30,7 @@ class Operands:
         self.shape: tuple | None = None
         self.sets: list[tuple[Any, Any]] = []
         self.references: list[tuple[Any, Any]] = []
+        self.wanted = verify.Wanted()  # what the kernel at hand is to compute
 
     def prepare(self, dtype: str, n: int, p: int, m: int, batch: int = 1) -> None:
         """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch, whose
@@ -73,9 +74,9 @@ class Operands:
         runtime.deviceSynchronize()
         if self.references:
             product, magnitude = self.references[number]
-            return verify.check(C, product, magnitude, dtype, p)
+            return verify.check(C, product, magnitude, dtype, p, self.wanted)
         A, B = self.sets[number]
-        return verify.check_rows(A, B, C, dtype, self.settings["rows"], self.seed)
+        return verify.check_rows(A, B, C, dtype, self.settings["rows"], self.seed, self.wanted)
 
 
 def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row, list[Any]]:
@@ -89,7 +90,22 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
     spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
     arrays = {"A": A, "B": B, "C": C} | spaces
     product = Product(job, {name: array.data.ptr for name, array in arrays.items()})
-    return product, product.facts(job), list(spaces.values())
+    return with_initial(product, C, job), product.facts(job), list(spaces.values())
+
+
+def with_initial(launch: Callable[[int], None], C: Any, job: Job) -> Callable[[int], None]:
+    """A launch that first makes C what its kernel begins with, on the same stream; its time is part of the product's."""
+    wanted = job.kernel.wanted
+    if not wanted.begins:
+        return launch
+    held = cupy.empty_like(C)
+    verify.begin(held, job.point.dtype, wanted)
+
+    def begun(stream: int) -> None:
+        runtime.memcpyAsync(C.data.ptr, held.data.ptr, C.nbytes, runtime.memcpyDeviceToDevice, stream)
+        launch(stream)
+
+    return begun
 
 
 def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, bool, list[Any]]:
@@ -100,6 +116,7 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     """
     point = job.point
     operands.prepare(point.dtype, point.n, point.p, point.m, point.batch)
+    operands.wanted = job.kernel.wanted
     launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)
     runtime.deviceSynchronize()

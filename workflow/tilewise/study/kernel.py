@@ -29,6 +29,7 @@ from tilewise.study.launch import (
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.sources import code_of, files_of
+from tilewise.study.verify import Wanted
 
 
 class Kind(StrEnum):
@@ -92,6 +93,9 @@ class Kernel:
     launches: tuple[LaunchEntry, ...] = ()
     workspaces: Mapping[str, Mapping] = field(default_factory=dict)
     requires: tuple = ()
+    alpha: float = 1.0
+    beta: float = 0.0
+    initial: str = ""
     reads_c: bool = False
     batched: bool = False
     architecture: str | None = None
@@ -135,6 +139,21 @@ class Kernel:
         """The columns that hold its parameters: one each, and block_x and block_y for `block`."""
         return tuple(c for name in self.parameters for c in (("block_x", "block_y") if name == "block" else (name,)))
 
+    @property
+    def wanted(self) -> Wanted:
+        """What it is to compute, and how it says that it rounds."""
+        return Wanted(self.alpha, self.beta, self.initial, self.reads_c, self.accuracy.get("scheme", ""))
+
+    @property
+    def makes_ab(self) -> bool:
+        """Whether it makes A B whatever C holds."""
+        return self.wanted.plain and not self.initial
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """The numbers that the expressions of its arguments may use in addition to those of a point and the device."""
+        return {"alpha": self.alpha, "beta": self.beta}
+
     def claims_accuracy(self, operands: str, p: int) -> bool:
         """Whether it claims to be as accurate as SGEMM in sums of p products of this kind of operands."""
         return operands in self.accuracy.get("claims", ()) and p >= self.accuracy.get("from_p", 1)
@@ -164,7 +183,7 @@ class Kernel:
         `product` is the launch of the function that has the kernel's name, or else the last one.
         """
         values = self._at(point)
-        of_device = self._at(point, device.numbers())
+        of_device = self._at(point, {**self.scalars, **device.numbers()})
         workspaces = {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}
         entries = self._serving(values) if self.launched else self.entries()
         instances = [self._instance(key, entry, values) for key, entry in entries]
@@ -208,7 +227,7 @@ class Kernel:
             return [("", self.launches[0])]
         return [(f"launches.{number}.", entry) for number, entry in enumerate(self.launches)]
 
-    def _at(self, point: Point, of_device: Mapping[str, int] | None = None) -> "_Values":
+    def _at(self, point: Point, of_device: Mapping[str, float] | None = None) -> "_Values":
         """The kernel's expressions at a point; with `of_device`, those that may use the device's numbers."""
         return _Values(self, point, {**(of_device or {}), **self.variables(point)})
 
@@ -235,7 +254,7 @@ class _Values:
 
     kernel: Kernel
     point: Point
-    names: Mapping[str, int]
+    names: Mapping[str, float]
 
     @property
     def place(self) -> str:

@@ -117,7 +117,7 @@ def _check_expressions(kernel: Kernel, place: str) -> None:
             found += [(f"{key}{name}", each, of_device) for each in getattr(launch, name)]
         for argument in launch.arguments:
             for each in _expressions_of(argument, kernel):
-                found.append((f"{key}arguments", each, of_device))
+                found.append((f"{key}arguments", each, of_device | {*kernel.scalars}))
     for key, expression, names in found:
         try:
             check(expression, names)

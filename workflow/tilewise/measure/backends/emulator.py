@@ -82,16 +82,16 @@ class Backend:
             A[...], B[...] = verify.operands(
                 np, point.dtype, point.n, point.p, point.m, self.config["seed"] + 1, point.batch
             )
-        verify.poison(C, point.dtype, job.kernel.reads_c)
+        verify.begin(C, point.dtype, job.kernel.wanted)
         check, _ = self._checked(job, A, B, C, self.device.limits)
         return first if check.ok else replace(check, message=f"a further product: {check.message}")
 
     def _operands(self, job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A, B and a poisoned C."""
+        """A, B and C as it begins."""
         point = job.point
         A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"], point.batch)
         C = np.empty((point.batch * point.n, point.m), result_of(point.dtype).stored)
-        verify.poison(C, point.dtype, job.kernel.reads_c)
+        verify.begin(C, point.dtype, job.kernel.wanted)
         return A, B, C
 
     def _checked(
@@ -102,5 +102,6 @@ class Backend:
         libraries = {name: _opened(file) for name, (file, _) in job.files.items()}
         spaces = run(libraries, job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
         point = job.point
-        check = verify.check(C, *verify.reference(A, B, point.dtype, point.batch), point.dtype, point.p)
+        right = verify.reference(A, B, point.dtype, point.batch)
+        check = verify.check(C, *right, point.dtype, point.p, job.kernel.wanted)
         return check, shares(job.kernel, spaces)
