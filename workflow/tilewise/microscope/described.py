@@ -18,7 +18,6 @@ from tilewise.study.kernel import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, Kind, 
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, SCHEMES
 
-
 #: The options that the registry's entry answers for a kernel that has one.
 OF_UNREGISTERED = (
     *("covers", "grid", "cluster", "arguments", "template", "dynamic_shared", "cooperative"),
@@ -142,7 +141,9 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
 def _check_scalars(kernel: Kernel, dtype: str, options: argparse.Namespace) -> None:
     """Raise UserError for an alpha, a beta or a scheme that the element type does not have."""
     if PRECISIONS[dtype].exact and not (kernel.alpha.is_integer() and kernel.beta.is_integer()):
-        raise UserError(f"--alpha, --beta: {kernel.alpha:g} and {kernel.beta:g}; a product of {dtype} takes whole numbers")
+        raise UserError(
+            f"--alpha, --beta: {kernel.alpha:g} and {kernel.beta:g}; a product of {dtype} takes whole numbers"
+        )
     if options.scheme and dtype not in SCHEMES[options.scheme].dtypes:
         takes = ", ".join(SCHEMES[options.scheme].dtypes)
         raise UserError(f"--scheme {options.scheme}: it is one of {takes}, not of {dtype}")

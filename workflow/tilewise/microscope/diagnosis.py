@@ -4,6 +4,7 @@ A cause is said only if it explains every wrong element to within its rounding b
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from tilewise.study.precision import PRECISIONS, result_of
 
 #: Terms of a sum that are missing are looked for in this many wrong elements, and in sums of at most so many products.
 SAMPLED, MOST_PRODUCTS = 8, 4096
+#: How often each product is in a sum is solved for in sums of at most so many.
+MOST_SOLVED = 512
 #: A transposed or repeated tile is looked for in these sizes, and in those that the kernel's parameters have.
 TILES = (2, 4, 8, 16, 32, 64)
 #: What is this large came from a C that began as the largest number.
@@ -26,10 +29,12 @@ Matrix = np.ndarray
 
 @dataclass(frozen=True)
 class Cause:
-    """The words for what is wrong, and which of A, B and C a wrong index reads or writes, if one does."""
+    """The words for what is wrong, and which of A, B and C a wrong index may be of; `direct`: it is
+    the index of the array itself, not of a copy in shared memory."""
 
     text: str
-    array: str = ""
+    arrays: tuple[str, ...] = ()
+    direct: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,20 +77,15 @@ def diagnosis(point: Point, own: Convention, operands: Sequence[np.ndarray], C: 
     A, B = operands
     wanted, dtype = own.wanted, point.dtype
     product, magnitude = verify.reference(A, B, dtype, point.batch)
-    scaled = _factor(point, own, operands, C, product)
-    if scaled:
-        return Cause(scaled)
+    if said := _scalars(point, own, operands, C, product):
+        return Cause(said)
     product, magnitude = verify.updated(product, magnitude, dtype, wanted)
     where = verify.ratios(C, product, magnitude, dtype, point.p, wanted) > 1
     if not where.any():  # no bound can be given, or the errors are spread over all elements
         return Cause("")
     unwritten = where & (C.view(f"i{C.itemsize}") == verify.marker(dtype, wanted))
-    said = _where(where)
-    if unwritten.any():
-        shown = f" (they hold {C[unwritten][0]:g}, which marks that)" if wanted.reads_c else ""
-        count = "" if (unwritten == where).all() else f"{int(unwritten.sum())} of "
-        said += f"; nothing has written {count}them{shown}"
     rest = where & ~unwritten
+    said = _where(where) + _unwritten(C, unwritten, rest, wanted)
     if not rest.any():
         return Cause(said)
     held = result_of(dtype).wide(np, C).astype(np.float64)
@@ -98,7 +98,7 @@ def diagnosis(point: Point, own: Convention, operands: Sequence[np.ndarray], C: 
     wide = [PRECISIONS[dtype].wide(np, matrix).astype(np.float64) for matrix in operands]
     bound = _bound(product, magnitude, point, own)
     found = _pattern(Wrong(wanted.alpha * wide[0], wide[1], product, held, bound, rest), _tiles(point))
-    return Cause(said + found.text, found.array) if found else Cause(said)
+    return dataclasses.replace(found, text=said + found.text) if found else Cause(said)
 
 
 # ---- Of the whole product --------------------------------------------------------------------------------------------
@@ -117,16 +117,21 @@ def _convention(point: Point, own: Convention, operands: Sequence[np.ndarray], C
     return ""
 
 
-def _factor(point: Point, own: Convention, operands: Sequence[np.ndarray], C: np.ndarray, product: np.ndarray) -> str:
-    """Words for a C that is another multiple of A B, by a number of few digits."""
-    held = result_of(point.dtype).wide(np, C).astype(np.float64)
-    if not np.isfinite(held).all() or own.wanted.beta or not product.any():
+def _scalars(point: Point, own: Convention, operands: Sequence[np.ndarray], C: np.ndarray, product: np.ndarray) -> str:
+    """Words for a C that is another sum of A B and of what C held, by numbers of few digits."""
+    dtype, wanted = point.dtype, own.wanted
+    held = result_of(dtype).wide(np, C).astype(np.float64)
+    if not np.isfinite(held).all() or np.abs(held).max() > HUGE or not product.any():
         return ""
-    alpha = float(f"{np.vdot(product, held) / np.vdot(product, product):.3g}")
-    other = Convention(own.columns, dataclasses.replace(own.wanted, alpha=alpha))
-    if not alpha or not check(point, own, other, operands, C).ok:
+    given = wanted.beta and not wanted.initial
+    before = verify.given(np, np.arange(len(C)), C.shape[1], dtype) if given else np.zeros_like(C)
+    terms = [product, result_of(dtype).wide(np, before).astype(np.float64)]
+    solved, *_ = np.linalg.lstsq(np.stack([term.ravel() for term in terms], axis=1), held.ravel(), rcond=None)
+    alpha, beta = (float(f"{number:.3g}") if abs(number) > 1e-3 else 0.0 for number in solved)
+    other = Convention(own.columns, dataclasses.replace(wanted, alpha=alpha, beta=beta if given else wanted.beta))
+    if not alpha or (given and not beta) or not check(point, own, other, operands, C).ok:
         return ""
-    return f"; it is {alpha:g} A B, right with {other} of `tilewise trace`"
+    return f"; it is {alpha:g} A B{f' + {beta:g} C' if given else ''}, right with {other} of `tilewise trace`"
 
 
 def _of_beginning(wanted: verify.Wanted, held: np.ndarray, dtype: str) -> str:
@@ -137,9 +142,20 @@ def _of_beginning(wanted: verify.Wanted, held: np.ndarray, dtype: str) -> str:
     number = np.array([largest], f"i{result_of(dtype).itemsize}").view(result_of(dtype).stored)
     shown = result_of(dtype).wide(np, number)[0]
     return (
-        f"; C began as {shown:g}, which marks what was never written, and it is a part of them: --beta says that beta C "
-        "is added, --initial zeros that C begins as zeros"
+        f"; C began as {shown:g}, which marks what was never written, and it is a part of them: --beta says that beta "
+        "C is added, --initial zeros that C begins as zeros"
     )
+
+
+def _unwritten(C: np.ndarray, unwritten: np.ndarray, rest: np.ndarray, wanted: verify.Wanted) -> str:
+    """Words for the wrong elements that hold the marker of what was never written."""
+    if not unwritten.any():
+        return ""
+    which = f"{int(unwritten.sum())} of them, and the others are wrong" if rest.any() else "them"
+    if not wanted.reads_c:
+        return f"; nothing has written {which}"
+    marker = f"{C[unwritten][0]:g}, which marks what was never written"
+    return f"; nothing has written {which}, or it has only added to them: they hold {marker} (--initial zeros)"
 
 
 def _bound(product: np.ndarray, magnitude: np.ndarray, point: Point, own: Convention) -> np.ndarray:
@@ -187,14 +203,14 @@ def _tiles(point: Point) -> list[int]:
 
 def _pattern(wrong: Wrong, tiles: Iterable[int]) -> Cause | None:
     """The one pattern of indices that explains all wrong elements."""
-    if words := _range_of_k(wrong):
+    if words := _range_of_k(wrong) or _ranges_of_k(wrong):
         return Cause(words)
     for words, rows, columns in _moved(wrong, tiles):
-        if wrong.explained(wrong.right[np.ix_(rows, columns)] if rows.ndim == 1 else wrong.right[rows, columns]):
-            return Cause(words, "C")
-    for words, array, A, B in _factors(wrong, tiles):
+        if wrong.explained(wrong.right[rows, columns]):
+            return Cause(words, ("C",))
+    for cause, A, B in itertools.chain(_like(wrong), _factors(wrong, tiles)):
         if wrong.explained_by(A, B):
-            return Cause(words, array)
+            return cause
     return None
 
 
@@ -218,6 +234,28 @@ def _of_k(first: int, end: int, p: int) -> str:
     return f"from k = {first} on" if end == p else f"of k = {first} to {end - 1}"
 
 
+def _ranges_of_k(wrong: Wrong) -> str:
+    """The same of several ranges of k: how often each product is in the sums, by least squares over wrong elements."""
+    p, places = wrong.A.shape[1], np.argwhere(wrong.where)
+    if p > MOST_SOLVED or len(places) < 2 * p:
+        return ""
+    rows, columns = places[np.linspace(0, len(places) - 1, 3 * p if len(places) >= 3 * p else 2 * p).astype(int)].T
+    times, *_ = np.linalg.lstsq(wrong.A[rows] * wrong.B[:, columns].T, wrong.held[rows, columns], rcond=None)
+    times = np.round(times)
+    if (np.abs(times) > 8).any() or not wrong.explained(wrong.A * times @ wrong.B):
+        return ""
+    edges = [0, *(np.flatnonzero(np.diff(times)) + 1), p]
+    said = {
+        number: " and ".join(_of_k(int(a), int(b), p) for a, b in itertools.pairwise(edges) if times[a] == number)
+        for number in sorted({*times} - {1.0})
+    }
+    words = {0: "missing", 2: "added twice"}
+    return "".join(
+        f"; of the sums over k the products {where} are {words.get(int(number), f'added {number:g} times')}"
+        for number, where in said.items()
+    )
+
+
 def _terms(wrong: Wrong, sign: int) -> tuple[int, int] | None:
     """The k, from a first to before an end, whose products add up to what some of the wrong elements are off by."""
     rows, columns = wrong.some()
@@ -237,9 +275,8 @@ def _moved(wrong: Wrong, tiles: Iterable[int]) -> Iterator[tuple[str, Matrix, Ma
     n, m = wrong.right.shape
     i, j = np.indices((n, m))
     for down, right in _offsets(wrong):
-        parts = [f"{abs(by)} {name} {way}" for by, name, way in (
-            (down, "rows", "down" if down > 0 else "up"), (right, "columns", "to the right" if right > 0 else "to the left")
-        ) if by]  # fmt: skip
+        ways = (down, "rows", "down" if down > 0 else "up"), (right, "columns", "right" if right > 0 else "left")
+        parts = [f"{abs(by)} {name} {way}" for by, name, way in ways if by]
         words = f"; they hold the results of {' and '.join(parts)}: results are stored over each other, or elsewhere"
         yield words, np.clip(i + down, 0, n - 1), np.clip(j + right, 0, m - 1)
     for size in tiles:
@@ -247,14 +284,6 @@ def _moved(wrong: Wrong, tiles: Iterable[int]) -> Iterator[tuple[str, Matrix, Ma
         yield inside, *_inside(i - i % size + j % size, j - j % size + i % size, n, m)
         across = f"; tiles of C of {size} x {size} are stored at the place of others, rows and columns of tiles swapped"
         yield across, *_inside(j - j % size + i % size, i - i % size + j % size, n, m)
-    for name, swapped in (("row", _nearest(wrong, 0)), ("column", _nearest(wrong, 1))):
-        if swapped is None:
-            continue
-        first = int(np.flatnonzero(swapped != np.arange(len(swapped)))[0])
-        array = "A" if name == "row" else "B"
-        words = f"; {name}s of {array} are swapped or read again: {name} {first} of C is that of {name} {swapped[first]}"
-        rows, columns = (swapped, np.arange(m)) if name == "row" else (np.arange(n), swapped)
-        yield words, rows, columns
 
 
 def _inside(rows: Matrix, columns: Matrix, n: int, m: int) -> tuple[Matrix, Matrix]:
@@ -271,52 +300,62 @@ def _offsets(wrong: Wrong) -> list[tuple[int, int]]:
     return sorted(found or (), key=lambda offset: abs(offset[0]) + abs(offset[1]))[:4]
 
 
-def _nearest(wrong: Wrong, axis: int) -> Matrix | None:
-    """For each row (axis 0) or column of C that of the right result that it is like, if it is like one."""
-    held, right, where = (x if axis == 0 else x.T for x in (wrong.held, wrong.right, wrong.where))
-    if len(held) < 2 or held.shape[1] < 2 or not np.isfinite(held).all():
-        return None
-    apart = (right**2).sum(axis=1)[None] - 2 * held @ right.T
-    like = apart.argmin(axis=1)
-    like = np.where(where.any(axis=1), like, np.arange(len(held)))
-    return like if (like != np.arange(len(held))).any() else None
+def _like(wrong: Wrong) -> Iterator[tuple[Cause, Matrix, Matrix]]:
+    """Each row of C as that of the right result that it is like, or as zeros; and each column."""
+    for name, factor, held, right, where in (
+        ("row", wrong.A, wrong.held, wrong.right, wrong.where),
+        ("column", wrong.B.T, wrong.held.T, wrong.right.T, wrong.where.T),
+    ):
+        if len(held) < 2 or held.shape[1] < 2 or not np.isfinite(held).all():
+            continue
+        right = np.vstack([right, np.zeros_like(right[:1])])
+        like = ((right**2).sum(axis=1)[None] - 2 * held @ right.T).argmin(axis=1)
+        like = np.where(where.any(axis=1), like, np.arange(len(held)))
+        other = np.flatnonzero(like != np.arange(len(held)))
+        if not other.size:
+            continue
+        first, array = int(other[0]), "A" if name == "row" else "B"
+        of = f"that of {name} {like[first]}" if like[first] < len(held) else "zeros"
+        words = f"; {name}s of {array}, or of C, are swapped or read again: {name} {first} of C is {of}"
+        read = np.vstack([factor, np.zeros_like(factor[:1])])[like]
+        yield Cause(words, (array, "C")), *((read, wrong.B) if name == "row" else (wrong.A, read.T))
 
 
-def _factors(wrong: Wrong, tiles: Iterable[int]) -> Iterator[tuple[str, str, Matrix, Matrix]]:
-    """Ways in which a kernel reads other elements of A or B than it should: the words, the array, and the factors."""
+def _factors(wrong: Wrong, tiles: Iterable[int]) -> Iterator[tuple[Cause, Matrix, Matrix]]:
+    """Ways in which a kernel reads other elements of A or B than it should: the cause and the factors."""
     A, B = wrong.A, wrong.B
     n, p, m = *A.shape, B.shape[1]
-    for words, change in _reads(tiles):
-        yield f"; {words.format('A')}", "A", *_fitting(change(A), B, p)
-        yield f"; {words.format('B')}", "B", *_fitting(A, change(B.T).T, p)
+    for size in tiles:
+        change = _tiled(size, lambda tile: tile.swapaxes(-1, -2))
+        words = f"of {size} x {size} are read, or stored, transposed"
+        yield Cause(f"; tiles of A {words}", ("A",)), *_fitting(change(A), B)
+        yield Cause(f"; tiles of B {words}", ("B",)), *_fitting(A, change(B.T).T)
+        if size < p:
+            first, words = np.arange(p) % size, f"along k is the first one, k = 0 to {size - 1}"
+            yield Cause(f"; each tile of A {words}", ("A",), direct=True), A[:, first], B
+            yield Cause(f"; each tile of B {words}", ("B",), direct=True), A, B[first]
+    for words, change in _orders(tiles):
+        yield Cause(f"; A or B is read {words}", ("A", "B")), *_fitting(change(A), B)
     for name, matrix, others in (("A", A, {"n": n, "m": m}), ("B", B, {"n": n, "p": p})):
-        for size, pitch in others.items():
+        for extent, pitch in others.items():
             read = _with_pitch(matrix, pitch)
             if read is not None and pitch != matrix.shape[1]:
-                words = f"; {name} is read as if its rows had {size} = {pitch} elements, not {matrix.shape[1]}"
-                yield words, name, *((read, B) if name == "A" else (A, read))
+                words = f"; {name} is read as if its rows had {extent} = {pitch} elements, not {matrix.shape[1]}"
+                yield Cause(words, (name,), direct=True), *((read, B) if name == "A" else (A, read))
     if n == p == m:
-        yield "; it is B A: the factors are swapped", "", B, A
-        yield "; it is A A: A is read for B", "B", A, A
-        yield "; it is B B: B is read for A", "A", B, B
+        yield Cause("; it is B A: the factors are swapped"), B, A
+        yield Cause("; it is A A: A is read for B"), A, A
+        yield Cause("; it is B B: B is read for A"), B, B
 
 
-def _reads(tiles: Iterable[int]) -> Iterator[tuple[str, Callable[[Matrix], Matrix]]]:
-    """Ways to read the rows of A, or the columns of B as rows, otherwise; along them is k."""
-    for size in tiles:
-        yield f"tiles of {{}} of {size} x {size} are read transposed", _tiled(size, lambda tile: tile.swapaxes(-1, -2))
-        yield f"within tiles of {size}, {{}} is read backwards along k", _tiled(size, lambda tile: tile[..., ::-1])
-        yield (
-            f"each tile of {{}} along k is the first one, k = 0 to {size - 1}",
-            lambda x, size=size: x[:, np.arange(x.shape[1]) % size] if size < x.shape[1] else x,
-        )
+def _orders(tiles: Iterable[int]) -> Iterator[tuple[str, Callable[[Matrix], Matrix]]]:
+    """Other orders along k, which is along the rows of A: the same of the columns of B has the same product."""
     for by in (1, 2, 4, 8, 16):
-        yield (
-            f"along k, {{}} is read with k and k ^ {by} swapped",
-            lambda x, by=by: x[:, np.minimum(np.arange(x.shape[1]) ^ by, x.shape[1] - 1)],
-        )
-    for by in (1, -1):
-        yield f"{{}} is read {'ahead' if by > 0 else 'behind'} by one along k", lambda x, by=by: np.roll(x, -by, axis=1)
+        yield f"at k ^ {by} for k", _tiled(2 * by, lambda tile, by=by: tile[..., np.arange(2 * by) ^ by])
+    for size in tiles:
+        yield f"backwards along k, within tiles of {size}", _tiled(size, lambda tile: tile[..., ::-1])
+    for by, words in ((1, "ahead"), (-1, "behind")):
+        yield f"one k {words} of the other", lambda x, by=by: np.roll(x, -by, axis=1)
 
 
 def _tiled(size: int, change: Callable[[Matrix], Matrix]) -> Callable[[Matrix], Matrix]:
@@ -332,7 +371,7 @@ def _tiled(size: int, change: Callable[[Matrix], Matrix]) -> Callable[[Matrix], 
     return changed
 
 
-def _fitting(A: Matrix, B: Matrix, p: int) -> tuple[Matrix, Matrix]:
+def _fitting(A: Matrix, B: Matrix) -> tuple[Matrix, Matrix]:
     """Factors of one inner dimension, of which more than p is zeros in one of them."""
     most = min(A.shape[1], B.shape[0])
     return A[:, :most], B[:most]

@@ -11,8 +11,8 @@ import numpy as np
 from tilewise import UserError
 from tilewise.microscope.compile import build_traced
 from tilewise.microscope.counts import Row, about
-from tilewise.microscope.declarations import accesses
-from tilewise.microscope.diagnosis import diagnosis
+from tilewise.microscope.declarations import uses
+from tilewise.microscope.diagnosis import Cause, diagnosis
 from tilewise.microscope.faults import Fault
 from tilewise.microscope.product import Convention, check, operands
 from tilewise.microscope.program import Arrays, Program
@@ -81,7 +81,7 @@ class Multiplication(Program):
 
     def why(self, results: Arrays) -> tuple[str, int | None]:
         cause = diagnosis(self.point, self.convention, self.factors, results["C"])
-        return cause.text, line_of(self.kernel.path, self.plan.launches, cause.array) if cause.array else None
+        return placed(cause, self.kernel.path, self.plan.launches)
 
     def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         one, other = first["C"], results["C"]
@@ -105,14 +105,26 @@ class Multiplication(Program):
         return dataclasses.replace(launch, arguments=arguments)
 
 
-def line_of(path: Path, launches: Iterable[Launch], array: str) -> int | None:
-    """The one line of a kernel's source where its launches read A or B, or write C; None if there are more."""
-    found: set[int] = set()
-    for launch in launches:
-        for number, argument in enumerate(launch.arguments):
-            if argument == Array(array):
-                found.update(accesses(path.read_text(), launch.instance.split("<")[0], number, array == "C"))
-    return found.pop() if len(found) == 1 else None
+def placed(cause: Cause, path: Path, launches: Iterable[Launch]) -> tuple[str, int | None]:
+    """The words for a cause, and the line of the source where it is, if the array is read or written in one only."""
+    text, launches = path.read_text(), list(launches)
+    said: dict[str, int] = {}
+    for array in cause.arrays:
+        found = [
+            uses(text, launch.instance.split("<")[0], number)
+            for launch in launches
+            for number, argument in enumerate(launch.arguments)
+            if argument == Array(array)
+        ]
+        lines = found[0].writes if array == "C" else found[0].reads if found else frozenset()
+        if len(found) != 1 or len(lines) != 1:
+            return cause.text, None
+        said[f"line {min(lines)} {'writes' if array == 'C' else 'reads'} {array}"] = min(lines)
+        if array != "C" and not cause.direct and len(found[0].copies) == 1:
+            said[f"line {min(found[0].copies)} reads the copy"] = min(found[0].copies)
+    if not said:
+        return cause.text, None
+    return f"{cause.text} ({', '.join(said)})", list(said.values())[-1 if len(cause.arrays) == 1 else 0]
 
 
 def trace_point(

@@ -22,7 +22,7 @@ class Convention:
     it computes."""
 
     columns: tuple[str, ...] = ()
-    wanted: verify.Wanted = verify.Wanted()
+    wanted: verify.Wanted = verify.PLAIN
 
     def order(self, name: str) -> Literal["C", "F"]:
         """How NumPy calls the order in memory of a matrix."""
@@ -33,6 +33,7 @@ class Convention:
         said = [f"--columns {','.join(self.columns)}"] if self.columns else []
         said += ["--short-sums"] * (self.wanted.scheme == "short_sums")
         said += [f"--alpha {self.wanted.alpha:g}"] if self.wanted.alpha != 1 else []
+        said += [f"--beta {self.wanted.beta:g}"] if self.wanted.beta else []
         return " ".join(said) or "neither --columns nor --short-sums"
 
 

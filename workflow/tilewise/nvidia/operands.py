@@ -94,7 +94,7 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
 
 
 def with_initial(launch: Callable[[int], None], C: Any, job: Job) -> Callable[[int], None]:
-    """A launch that first makes C what its kernel begins with, on the same stream; its time is part of the product's."""
+    """A launch that first makes C what its kernel begins with, on its stream: that time is part of the product's."""
     wanted = job.kernel.wanted
     if not wanted.begins:
         return launch

@@ -12,15 +12,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-
 #: Root mean squares for operands that are uniform in [-1, 1), so that a partial sum of k products is as large as
 #: sqrt(k)/3. A number rounded to nearest is off by 0.4247 u of itself if its digits are random (the mean of 4^e / 3 x^2
 #: over a binade), an operand by u/sqrt(7). A chain of p sums adds p such errors of its partial sums: 0.3 sqrt(p) u of
 #: the result, whose expectation is 0, so the worst case's p and the sqrt(p) of N. J. Higham and T. Mary (SIAM J. Sci.
 #: Comput. 41, A2815, 2019) do not appear; their "Sharper probabilistic backward error analysis" (2020) has this case.
 OF_RESULT, OF_OPERAND, OF_CHAIN = 0.4247, 7**-0.5, 0.3
-#: A sum that is cut towards zero loses 0.72 u of itself in the mean, and 3/4 of that on a Hopper tensor core, which keeps
-#: two bits more: the errors add up with the partial sums, to so many u p / sqrt(3) of the result for a cut per product.
+#: A sum that is cut towards zero loses 0.72 u of itself in the mean, and 3/4 of that on a Hopper tensor core, which
+#: keeps two bits more: the errors add up as the partial sums do, to u p / sqrt(3) of the result for a cut per product.
 OF_CUT = 0.7213 * 0.75 / 3**0.5
 #: A right product may exceed its deviation so many times: no order of a sum is four times worse than a chain.
 MOST_DEVIATION = 4.0
@@ -65,8 +64,8 @@ class Precision:
     are random from `least` to `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with
     `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
     `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
-    the whole distance, because those truncate; `cuts` is how often they do for each product. `poison`, as an integer of that size, has the bits of what no product
-    contains: NaN, or the smallest integer; `finite_poison`
+    the whole distance, because those truncate; `cuts` is how often they do for each product. `poison`, as an integer of
+    that size, has the bits of what no product contains: NaN, or the smallest integer; `finite_poison`
     those of the largest finite number, for kernels that read C and multiply it by 0.
     """
 

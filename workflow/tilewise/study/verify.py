@@ -70,6 +70,10 @@ class Check:
     message: str = ""
 
 
+#: A B, rounded as the type says.
+PLAIN = Wanted()
+
+
 def module(array: Any) -> Any:
     """The array module, NumPy or CuPy, that an array belongs to."""
     if isinstance(array, np.ndarray):
@@ -162,9 +166,7 @@ def reference(A: Any, B: Any, dtype: str, batch: int = 1) -> tuple[Any, Any]:
     return product.reshape(shape), (A @ B).reshape(shape)
 
 
-def check(
-    C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Wanted = Wanted(), rows: Any = None
-) -> Check:
+def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Wanted = PLAIN, rows: Any = None) -> Check:
     """Compare C with `reference(A, B, dtype)` of random operands. Elements that are not finite fail. `rows` are the
     numbers of the rows of C, if these are not all."""
     xp, precision = module(C), PRECISIONS[dtype].by(wanted.scheme)
@@ -215,7 +217,7 @@ def updated(product: Any, magnitude: Any, dtype: str, wanted: Wanted, rows: Any 
     return product, magnitude
 
 
-def ratios(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Wanted = Wanted()) -> Any:
+def ratios(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Wanted = PLAIN) -> Any:
     """The error of each element of C divided by its bound, infinite if it is not finite; arguments as of `check`,
     product and magnitude as of `updated`."""
     xp, precision = module(C), PRECISIONS[dtype].by(wanted.scheme)
@@ -255,7 +257,7 @@ def _as_accurate_as(error: Any, magnitude: Any, own: float, dtype: str, p: int) 
 
 
 def check_rows(
-    A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, wanted: Wanted = Wanted(), chunk_bytes: int = 1 << 28
+    A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, wanted: Wanted = PLAIN, chunk_bytes: int = 1 << 28
 ) -> Check:
     """Compare `rows` whole random rows of C, the first and the last always among them, with float64 on the host.
 
