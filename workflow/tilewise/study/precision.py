@@ -21,6 +21,8 @@ OF_RESULT, OF_OPERAND, OF_CHAIN = 0.4247, 7**-0.5, 0.3
 #: A sum that is cut towards zero loses 0.72 u of itself in the mean, and 3/4 of that on a Hopper tensor core, which
 #: keeps two bits more: the errors add up as the partial sums do, to u p / sqrt(3) of the result for a cut per product.
 OF_CUT = 0.7213 * 0.75 / 3**0.5
+#: Half the distance from 1 to the next float.
+FLOAT_ROUNDOFF = 2.0**-24
 #: A right product may exceed its deviation so many times: no order of a sum is four times worse than a chain.
 MOST_DEVIATION = 4.0
 #: The root mean square of few errors is uncertain: of N, by up to 1 + FEW / sqrt(N) times.
@@ -30,11 +32,11 @@ FEW = 4.0
 @dataclass(frozen=True)
 class Scheme:
     """How a kernel makes its products, if not as the type of its elements says; `dtypes` are the types that it may be
-    declared for, the other fields replace those of a Precision."""
+    declared for, the other fields are those of a Precision."""
 
     dtypes: tuple[str, ...]
     input_roundoff: float = 0.0
-    sum_roundoff: float = 0.0
+    left_out: float = 0.0
     cuts: float = 0.0
 
 
@@ -43,14 +45,14 @@ class Scheme:
 #: which 13 are the fewest. `short_sums` keeps the sums in the type of the elements.
 SCHEMES = {
     "chain": Scheme(("float", "double")),
-    "tf32": Scheme(("float",), 2.0**-11, 2.0**-23, 1 / 8),
-    "half": Scheme(("float",), 2.0**-11, 2.0**-23, 1 / 16),
-    "bfloat16": Scheme(("float",), 2.0**-8, 2.0**-23, 1 / 16),
-    "three_tf32": Scheme(("float",), 2.0**-21, 2.0**-23, 3 / 8),
-    "float_from_half": Scheme(("float",), 2.0**-21),
-    "float_from_bf16": Scheme(("float",), 2.0**-22),
-    "float_always": Scheme(("float",), 2.0**-21),
-    "residues": Scheme(("double",), 2.0**-44),
+    "tf32": Scheme(("float",), 2.0**-11, cuts=1 / 8),
+    "half": Scheme(("float",), 2.0**-11, cuts=1 / 16),
+    "bfloat16": Scheme(("float",), 2.0**-8, cuts=1 / 16),
+    "three_tf32": Scheme(("float",), left_out=2.0**-21, cuts=3 / 8),
+    "float_from_half": Scheme(("float",), left_out=2.0**-21),
+    "float_from_bf16": Scheme(("float",), left_out=2.0**-22),
+    "float_always": Scheme(("float",), left_out=2.0**-21),
+    "residues": Scheme(("double",), left_out=2.0**-44),
     "short_sums": Scheme(("half", "bfloat16")),
 }
 
@@ -64,9 +66,10 @@ class Precision:
     are random from `least` to `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with
     `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
     `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
-    the whole distance, because those truncate; `cuts` is how often they do for each product. `poison`, as an integer of
-    that size, has the bits of what no product contains: NaN, or the smallest integer; `finite_poison`
-    those of the largest finite number, for kernels that read C and multiply it by 0.
+    the whole distance, because those truncate; `cuts` is how often they do for each product. `left_out` is what a
+    scheme leaves out of an operand, which the worst case does not grant it. `poison`, as an integer of that size, has
+    the bits of what no product contains: NaN, or the smallest integer; `finite_poison` those of the largest finite
+    number, for kernels that read C and multiply it by 0.
     """
 
     name: str
@@ -79,6 +82,7 @@ class Precision:
     result_roundoff: float = 0.0
     result_floor: float = 0.0
     cuts: float = 0.0
+    left_out: float = 0.0
     header: str = ""
     result: str = ""
     least: int = -9
@@ -110,9 +114,9 @@ class Precision:
 
         Of double it includes that of the reference, whose sums are doubles too.
         """
-        operands = math.sqrt(2) * OF_OPERAND * self.input_roundoff
+        operands = math.sqrt(2) * OF_OPERAND * math.hypot(self.input_roundoff, self.left_out)
         steps = self.sum_roundoff * math.hypot(OF_CHAIN * math.sqrt(p), OF_RESULT * math.sqrt(2))
-        cut = OF_CUT * self.cuts * p * self.sum_roundoff / 2
+        cut = OF_CUT * self.cuts * p * FLOAT_ROUNDOFF
         return math.hypot(operands, steps * (math.sqrt(2) if self.name == "double" else 1), cut)
 
     def by(self, scheme: str) -> "Precision":
@@ -122,12 +126,8 @@ class Precision:
         if scheme == "short_sums":  # each product and each sum is rounded
             return replace(self, sum_roundoff=2 * self.result_roundoff, cuts=0.0)
         own = SCHEMES[scheme]
-        return replace(
-            self,
-            input_roundoff=own.input_roundoff,
-            sum_roundoff=own.sum_roundoff or self.sum_roundoff,
-            cuts=own.cuts,
-        )
+        sums = 2 * FLOAT_ROUNDOFF if own.input_roundoff else self.sum_roundoff  # on tensor cores
+        return replace(self, input_roundoff=own.input_roundoff, left_out=own.left_out, sum_roundoff=sums, cuts=own.cuts)
 
     def wide(self, xp: Any, array: Any) -> Any:
         """A stored array (of the array module xp) as numbers that float64 holds exactly."""
