@@ -81,7 +81,7 @@ def test_floats_summed_in_any_order_are_right(order, p):
 def test_none_of_ten_thousand_single_results_is_called_wrong():
     """Their errors are no sample, so that the bound must be wide."""
     for p in (1, 2, 5, 33, 150):
-        A, B = verify.operands(np, "float", 2000, p, 1, p)
+        A, _ = verify.operands(np, "float", 2000, p, 1, p)
         other = np.random.default_rng(p).random((2000, p), np.float32) * 2 - 1
         total = np.zeros(2000, np.float32)
         for k in range(p):

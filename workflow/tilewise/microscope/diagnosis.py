@@ -244,6 +244,8 @@ def _ranges_of_k(wrong: Wrong) -> str:
     times = np.round(times)
     if (np.abs(times) > 8).any() or not wrong.explained(wrong.A * times @ wrong.B):
         return ""
+    if (times == times[0]).all():
+        return f"; they are {times[0]:g} times what they should be"
     edges = [0, *(np.flatnonzero(np.diff(times)) + 1), p]
     said = {
         number: " and ".join(_of_k(int(a), int(b), p) for a, b in itertools.pairwise(edges) if times[a] == number)

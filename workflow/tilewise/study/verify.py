@@ -177,7 +177,7 @@ def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Want
     stored, C = C, result_of(dtype).wide(xp, C)
     worst = float(ratio.max())
     norm = float(xp.linalg.norm(product))
-    error = xp.absolute(as_doubles(C) - product)
+    error = as_doubles(C) - product
     difference = float(xp.linalg.norm(error))
     relative = difference / norm if norm else difference
     own = deviation(error, product, magnitude, precision, p)
@@ -234,6 +234,7 @@ def deviation(error: Any, product: Any, magnitude: Any, precision: Precision, p:
     """The root mean square of the errors of random operands, relative to that of the sums, without what storing each
     result explains: an element's sum is as large as 4 / 3 |A| |B| / sqrt(p) in the root mean square."""
     xp = module(error)
+    error = xp.absolute(error)
     if precision.result_roundoff:
         error = error - precision.result_roundoff * xp.absolute(product) - precision.result_floor
         error = xp.maximum(error, 0) / (1 + precision.result_roundoff)
@@ -243,10 +244,11 @@ def deviation(error: Any, product: Any, magnitude: Any, precision: Precision, p:
 
 
 def _as_accurate_as(error: Any, magnitude: Any, own: float, dtype: str, p: int) -> str:
-    """The words for a shorter type whose errors these are: of its size, and in most elements."""
+    """The words for a shorter type whose errors these are: of its size in most elements, and of both signs."""
     xp = module(error)
     share = xp.where(magnitude > 0, error / xp.where(magnitude > 0, magnitude, 1), 0)
-    if not math.isfinite(own) or 0.75 * math.sqrt(p) * float(xp.median(share)) < own / 4:
+    size = own / (0.75 * math.sqrt(p))
+    if not math.isfinite(own) or float(xp.median(xp.absolute(share))) < size / 4 or abs(float(share.mean())) > size / 2:
         return ""
     for name in COARSER.get(dtype, ()):
         unit = ROUNDOFFS[name]
