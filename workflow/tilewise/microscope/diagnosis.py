@@ -129,9 +129,9 @@ def _scalars(point: Point, own: Convention, operands: Sequence[np.ndarray], C: n
     solved, *_ = np.linalg.lstsq(np.stack([term.ravel() for term in terms], axis=1), held.ravel(), rcond=None)
     alpha, beta = (float(f"{number:.3g}") if abs(number) > 1e-3 else 0.0 for number in solved)
     other = Convention(own.columns, dataclasses.replace(wanted, alpha=alpha, beta=beta if given else wanted.beta))
-    if not alpha or (given and not beta) or not check(point, own, other, operands, C).ok:
+    if not alpha or not check(point, own, other, operands, C).ok:
         return ""
-    return f"; it is {alpha:g} A B{f' + {beta:g} C' if given else ''}, right with {other} of `tilewise trace`"
+    return f"; it is {alpha:g} A B{f' + {beta:g} C' if given and beta else ''}, right with {other} of `tilewise trace`"
 
 
 def _of_beginning(wanted: verify.Wanted, held: np.ndarray, dtype: str) -> str:
@@ -240,8 +240,8 @@ def _ranges_of_k(wrong: Wrong) -> str:
     if p > MOST_SOLVED or len(places) < 2 * p:
         return ""
     rows, columns = places[np.linspace(0, len(places) - 1, 3 * p if len(places) >= 3 * p else 2 * p).astype(int)].T
-    times, *_ = np.linalg.lstsq(wrong.A[rows] * wrong.B[:, columns].T, wrong.held[rows, columns], rcond=None)
-    times = np.round(times)
+    solved = np.asarray(np.linalg.lstsq(wrong.A[rows] * wrong.B[:, columns].T, wrong.held[rows, columns], rcond=None)[0], np.float64)
+    times: Matrix = np.round(solved)
     if (np.abs(times) > 8).any() or not wrong.explained(wrong.A * times @ wrong.B):
         return ""
     if (times == times[0]).all():
@@ -336,7 +336,8 @@ def _factors(wrong: Wrong, tiles: Iterable[int]) -> Iterator[tuple[Cause, Matrix
             first, words = np.arange(p) % size, f"along k is the first one, k = 0 to {size - 1}"
             yield Cause(f"; each tile of A {words}", ("A",), direct=True), A[:, first], B
             yield Cause(f"; each tile of B {words}", ("B",), direct=True), A, B[first]
-    for words, change in _orders(tiles):
+    for words, order in _orders(tiles):
+        change = _tiled(len(order), lambda tile, order=order: tile[..., order])  # type: ignore[misc]
         yield Cause(f"; A or B is read {words}", ("A", "B")), *_fitting(change(A), B)
     for name, matrix, others in (("A", A, {"n": n, "m": m}), ("B", B, {"n": n, "p": p})):
         for extent, pitch in others.items():
@@ -350,14 +351,12 @@ def _factors(wrong: Wrong, tiles: Iterable[int]) -> Iterator[tuple[Cause, Matrix
         yield Cause("; it is B B: B is read for A"), B, B
 
 
-def _orders(tiles: Iterable[int]) -> Iterator[tuple[str, Callable[[Matrix], Matrix]]]:
-    """Other orders along k, which is along the rows of A: the same of the columns of B has the same product."""
+def _orders(tiles: Iterable[int]) -> Iterator[tuple[str, Matrix]]:
+    """Other orders within tiles along k, which is along the rows of A: the same of B has the same product."""
     for by in (1, 2, 4, 8, 16):
-        yield f"at k ^ {by} for k", _tiled(2 * by, lambda tile, by=by: tile[..., np.arange(2 * by) ^ by])
+        yield f"at k ^ {by} for k", np.arange(2 * by) ^ by
     for size in tiles:
-        yield f"backwards along k, within tiles of {size}", _tiled(size, lambda tile: tile[..., ::-1])
-    for by, words in ((1, "ahead"), (-1, "behind")):
-        yield f"one k {words} of the other", lambda x, by=by: np.roll(x, -by, axis=1)
+        yield f"backwards along k, within tiles of {size}", np.arange(size)[::-1]
 
 
 def _tiled(size: int, change: Callable[[Matrix], Matrix]) -> Callable[[Matrix], Matrix]:

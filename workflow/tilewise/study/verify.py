@@ -184,7 +184,7 @@ def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Want
     most = MOST_DEVIATION * (1 + FEW / math.sqrt(C.size)) * precision.deviation(p)
     if worst <= 1 and own <= most:
         return Check(True, relative, worst)
-    like = _as_accurate_as(error, magnitude, own, dtype, p)
+    like = "" if wanted.beta else _as_accurate_as(error, magnitude, own, dtype, p)  # what beta C lacks is random too
     if worst <= 1:
         return Check(
             False,
