@@ -18,6 +18,7 @@ KERNELS = registry.load(Path(__file__).parent / "updates")
 WRONG = {
     "without_beta": "",
     "split_k_uncleared": "exceed the rounding bound",
+    "leading_wrong": "exceed the rounding bound",
     "bfloat16_inside": "as accurate as bfloat16: is there a conversion?",
 }
 
@@ -44,7 +45,14 @@ def test_a_row_depends_on_what_is_wanted(config):
     plan = KERNELS["update"].plan(at)
     asked = [
         conditions(at, dataclasses.replace(KERNELS["update"], **changes), plan, "gpu", config)
-        for changes in ({}, {"alpha": 1.0}, {"beta": 1.0}, {"initial": "zeros"}, {"accuracy": {"scheme": "tf32"}})
+        for changes in (
+            {},
+            {"alpha": 1.0},
+            {"beta": 1.0},
+            {"initial": "zeros"},
+            {"accuracy": {"scheme": "tf32"}},
+            {"ld": {"A": 8}},
+        )
     ]
     assert all(one != other for number, one in enumerate(asked) for other in asked[:number])
 

@@ -174,3 +174,53 @@ def test_options_that_cannot_be(tmp_path, capsys):
     ):
         status, said = run(tmp_path, capsys, SPLIT, *options)
         assert status == 2 and words in said and "Traceback" not in said, said
+
+
+LEADING = """__global__ void mine(
+    const float* A, int lda, const float* B, int ldb, float* C, int ldc, int n, int p, int m)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    float sum = 0;
+    for (int k = 0; k < p; ++k) sum += A[row * lda + k] * B[k * ldb + col];
+    C[row * ldc + col] = sum;
+}
+"""
+CUT = "C[row * ldc + col] = sum;"
+LEADINGS = {  # what changes, what it is called with, the options, and what is said; "" if it is right
+    "all": ("", "A,p+5,B,m+1,C,m+2,n,p,m", ["--ld", "A=p+5,B=m+1,C=m+2"], ""),
+    "with alpha and beta": (
+        CUT.replace("= sum", "= 2 * sum + C[row * ldc + col]"),
+        "A,p,B,m,C,24,n,p,m",
+        ["--ld", "C=24", "--alpha", "2", "--beta", "1"],
+        "",
+    ),
+    "of columns": (
+        "",
+        "A,p,B,m,C,m,n,p,m",
+        ["--ld", "A=n+3", "--columns", "A"],
+        "NaN between the rows or columns of A",
+    ),
+    "another": ("", "A,p,B,m,C,m,n,p,m", ["--ld", "A=p+5"], "NaN between the rows or columns of A or B is a part of"),
+    "written beyond": (
+        CUT + " if (col == m - 1) C[row * ldc + m] = 0;",
+        "A,p,B,m,C,m+2,n,p,m",
+        ["--ld", "C=m+2"],
+        "elements between the rows or columns of C, which its leading dimension leaves out, are written",
+    ),
+    "shorter than a row": ("", "A,p,B,m,C,m,n,p,m", ["--ld", "A=p-5"], "--ld.A: 'p-5' is 30"),
+    "of nothing": ("", "A,p,B,m,C,m,n,p,m", ["--ld", "D=64"], "write for example --ld A=64"),
+}
+
+
+@pytest.mark.parametrize("store, arguments, options, words", LEADINGS.values(), ids=LEADINGS)
+def test_leading_dimensions(tmp_path, capsys, store, arguments, options, words):
+    text = LEADING.replace(CUT, store or CUT)
+    status, said = run(tmp_path, capsys, text, "--arguments", arguments, *options)
+    assert status == (2 if "write for" in words or "--ld.A" in words else bool(words)) and words in said, said
+
+
+def test_a_leading_dimension_of_columns(tmp_path, capsys):
+    text = LEADING.replace("A[row * lda + k]", "A[k * lda + row]")
+    options = ["--arguments", "A,n+3,B,m,C,m,n,p,m", "--columns", "A"]
+    assert run(tmp_path, capsys, text, *options, "--ld", "A=n+3")[0] == 0

@@ -73,7 +73,9 @@ def _product(options: argparse.Namespace, given: dict[str, int]) -> Report:
     kernel, point = find_kernel(options, given)
     cpp.check()
     scheme = "short_sums" if options.short_sums else kernel.wanted.scheme
-    convention = Convention(options.columns, dataclasses.replace(kernel.wanted, scheme=scheme))
+    convention = Convention(
+        options.columns or kernel.column_major, dataclasses.replace(kernel.wanted, scheme=scheme), bool(kernel.ld)
+    )
     row, found = trace_point(kernel, point, limit=options.limit, convention=convention)
     product = kernel.plan(point).product
     assert product is not None  # a CUDA kernel has one

@@ -28,3 +28,12 @@ __global__ void bfloat16_inside(const float* A, const float* B, float* C, int n,
         sum += __bfloat162float(__float2bfloat16(A[row * p + k])) * __bfloat162float(__float2bfloat16(B[k * m + col]));
     C[row * m + col] = sum;
 }
+
+__global__ void leading(const float* A, int lda, const float* B, int ldb, float* C, int ldc, int n, int p, int m)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    float sum = C[row * ldc + col];
+    for (int k = 0; k < p; ++k) sum += A[row * lda + k] * B[col * ldb + k];
+    C[row * ldc + col] = sum;
+}

@@ -21,7 +21,7 @@ from tilewise.study.precision import PRECISIONS, SCHEMES
 #: The options that the registry's entry answers for a kernel that has one.
 OF_UNREGISTERED = (
     *("covers", "grid", "cluster", "arguments", "template", "dynamic_shared", "cooperative"),
-    *("alpha", "beta", "initial", "reads_c", "scheme"),
+    *("alpha", "beta", "initial", "ld", "reads_c", "scheme"),
 )
 
 
@@ -71,6 +71,7 @@ def add_options(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
     other.add_argument("--alpha", type=number, help="it makes alpha A B + beta C; --arguments may use alpha (1)")
     other.add_argument("--beta", type=number, help="the same, of a C that begins with known numbers (0)")
     other.add_argument("--initial", choices=["zeros"], help="what C holds at first: zeros (what no product holds)")
+    other.add_argument("--ld", metavar="A=L", help="leading dimensions of A, B, C, such as 'A=p+4,C=64' (no gaps)")
     other.add_argument("--reads-c", action="store_true", help="it reads C and multiplies it by 0")
     other.add_argument(
         "--scheme", choices=[name for name in SCHEMES if name != "short_sums"], help="how it rounds (as its type says)"
@@ -128,6 +129,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
         unmet = kernel.unmet(point)
         if not unmet:
             kernel.plan(point)
+            kernel.lying(point)
     except UserError as error:
         if registered:
             raise
@@ -226,12 +228,22 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
         alpha=1.0 if options.alpha is None else options.alpha,
         beta=options.beta or 0.0,
         initial=options.initial or "",
+        column_major=tuple(getattr(options, "columns", ())),
+        ld=_leading(options.ld or ""),
         reads_c=options.reads_c,
         batched=options.batch is not None,
         accuracy={"scheme": options.scheme} if options.scheme else {},
         folder=path.resolve().parent,
     )
     return kernel, defaults
+
+
+def _leading(text: str) -> dict[str, str]:
+    """--ld as the registry has it. Raises UserError for what is no list of A=..., B=... and C=...."""
+    found = dict(part.split("=", 1) if "=" in part else (part, "") for part in _split(text))
+    if not {*found} <= {*"ABC"} or not all(found.values()):
+        raise UserError(f"--ld {text}: write for example --ld A=64 or --ld 'A=p+4,C=m+4'")
+    return found
 
 
 def _split(text: str) -> list[str]:

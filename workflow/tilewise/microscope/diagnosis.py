@@ -92,7 +92,7 @@ def diagnosis(point: Point, own: Convention, operands: Sequence[np.ndarray], C: 
     if not held[rest].any():
         return Cause(f"{said}; they are 0")
     if not (np.abs(held[rest]) < HUGE).all():
-        return Cause(said + _of_beginning(wanted, held[rest], dtype))
+        return Cause(said + _of_beginning(wanted, held[rest], dtype, own.gaps))
     if point.batch > 1 or wanted.beta:
         return Cause(said)
     wide = [PRECISIONS[dtype].wide(np, matrix).astype(np.float64) for matrix in operands]
@@ -134,8 +134,10 @@ def _scalars(point: Point, own: Convention, operands: Sequence[np.ndarray], C: n
     return f"; it is {alpha:g} A B{f' + {beta:g} C' if given and beta else ''}, right with {other} of `tilewise trace`"
 
 
-def _of_beginning(wanted: verify.Wanted, held: np.ndarray, dtype: str) -> str:
-    """Words for elements that the number at which C began has gone into."""
+def _of_beginning(wanted: verify.Wanted, held: np.ndarray, dtype: str, gaps: bool) -> str:
+    """Words for elements that a gap, or the number at which C began, has gone into."""
+    if np.isnan(held).any() and gaps:
+        return "; the NaN between the rows or columns of A or B is a part of them: is there another leading dimension?"
     largest = verify.marker(dtype, wanted)
     if not wanted.reads_c or result_of(dtype).exact or np.isnan(held).any():
         return ""
@@ -240,7 +242,9 @@ def _ranges_of_k(wrong: Wrong) -> str:
     if p > MOST_SOLVED or len(places) < 2 * p:
         return ""
     rows, columns = places[np.linspace(0, len(places) - 1, 3 * p if len(places) >= 3 * p else 2 * p).astype(int)].T
-    solved = np.asarray(np.linalg.lstsq(wrong.A[rows] * wrong.B[:, columns].T, wrong.held[rows, columns], rcond=None)[0], np.float64)
+    solved = np.asarray(
+        np.linalg.lstsq(wrong.A[rows] * wrong.B[:, columns].T, wrong.held[rows, columns], rcond=None)[0], np.float64
+    )
     times: Matrix = np.round(solved)
     if (np.abs(times) > 8).any() or not wrong.explained(wrong.A * times @ wrong.B):
         return ""

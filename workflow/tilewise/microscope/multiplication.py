@@ -14,7 +14,7 @@ from tilewise.microscope.counts import Row, about
 from tilewise.microscope.declarations import uses
 from tilewise.microscope.diagnosis import Cause, diagnosis
 from tilewise.microscope.faults import Fault
-from tilewise.microscope.product import Convention, check, operands
+from tilewise.microscope.product import Convention, check, operands, shapes
 from tilewise.microscope.program import Arrays, Program
 from tilewise.microscope.tracer import SEED, Tracer
 from tilewise.study import verify
@@ -33,7 +33,7 @@ class Multiplication(Program):
 
     def __init__(self, kernel: Kernel, point: Point, convention: Convention | None = None) -> None:
         self.kernel, self.point = kernel, point
-        self.convention = convention or Convention(wanted=kernel.wanted)
+        self.convention = convention or Convention(kernel.column_major, kernel.wanted, bool(kernel.ld))
         self.plan = kernel.plan(point)
         own = operands(kernel, point, self.convention.columns)
         launches = map(self._as_stored, self.plan.launches)
@@ -59,27 +59,51 @@ class Multiplication(Program):
         return about(self.kernel, self.point)
 
     def fill(self, arrays: Arrays) -> None:
-        arrays["A"][:], arrays["B"][:] = self.factors
+        for name, factor in zip("AB", self.factors):
+            arrays[name].view(f"i{factor.itemsize}").fill(verify.GAP)
+            self.matrix(arrays, name)[...] = factor
         self.clear(arrays)
         for workspace in self.plan.workspaces:
             arrays[workspace.name].view(np.uint8).fill(0xFF)
 
     def clear(self, arrays: Arrays) -> None:
         """Make C what a launch finds there."""
-        verify.begin(arrays["C"], self.point.dtype, self.kernel.wanted)
+        verify.poison(arrays["C"], self.point.dtype)
+        verify.begin(self.matrix(arrays, "C"), self.point.dtype, self.kernel.wanted)
+
+    def matrix(self, arrays: Arrays, name: str) -> np.ndarray:
+        """A, B or C without the gaps behind its rows or columns."""
+        rows, columns = shapes(self.point)[name]
+        return arrays[name][:rows, :columns]
 
     def changed(self, arrays: Arrays) -> list[str]:
         """Those of A and B that a run has changed."""
-        return [name for name, factor in zip("AB", self.factors) if arrays[name].tobytes() != factor.tobytes()]
+        factors = zip("AB", self.factors)
+        return [name for name, factor in factors if self.matrix(arrays, name).tobytes() != factor.tobytes()]
 
     def results(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        return {"C": arrays["C"].copy()}
+        rows, columns = shapes(self.point)["C"]
+        return {
+            "C": self.matrix(arrays, "C").copy(),
+            "right": arrays["C"][:, columns:].copy(),
+            "below": arrays["C"][rows:].copy(),
+        }
 
     def wrong(self, results: Arrays) -> str:
+        if wrong := self._is_wrong(results):
+            return wrong
+        gaps = results["right"], results["below"]
+        if all(verify.untouched(gap, self.point.dtype) for gap in gaps):
+            return ""
+        return "elements between the rows or columns of C, which its leading dimension leaves out, are written"
+
+    def _is_wrong(self, results: Arrays) -> str:
         found = check(self.point, self.convention, self.convention, self.factors, results["C"])
         return "" if found.ok else found.message
 
     def why(self, results: Arrays) -> tuple[str, int | None]:
+        if not self._is_wrong(results):
+            return "", None
         cause = diagnosis(self.point, self.convention, self.factors, results["C"])
         return placed(cause, self.kernel.path, self.plan.launches)
 
@@ -98,7 +122,8 @@ class Multiplication(Program):
         tensor map, the rows of its transpose."""
         arguments = tuple(
             dataclasses.replace(argument, shape=argument.shape[::-1])
-            if isinstance(argument, TensorMap) and argument.array in self.convention.columns
+            if isinstance(argument, TensorMap)
+            and (argument.array in self.convention.columns) != (argument.array in self.kernel.column_major)
             else argument
             for argument in launch.arguments
         )

@@ -17,7 +17,7 @@ DESCRIBING = ("function", "arg", "variable", "expect", "tolerance")
 LAUNCH = ("grid", "block", "cluster", "shared", "cooperative")
 OF_PRODUCTS = (
     *("name", "dtype", "shape", "covers", "arguments", "template", "columns", "short_sums"),
-    *("alpha", "beta", "initial", "reads_c", "scheme"),
+    *("alpha", "beta", "initial", "ld", "reads_c", "scheme"),
 )
 
 

@@ -28,14 +28,17 @@ class Operands:
         self.settings = config["verification"]
         self.seed = config["seed"]
         self.shape: tuple | None = None
+        self.lying: Sequence[verify.Lying] = ()
         self.sets: list[tuple[Any, Any]] = []
         self.references: list[tuple[Any, Any]] = []
         self.wanted = verify.Wanted()  # what the kernel at hand is to compute
 
-    def prepare(self, dtype: str, n: int, p: int, m: int, batch: int = 1) -> None:
+    def prepare(
+        self, dtype: str, n: int, p: int, m: int, batch: int = 1, lying: Sequence[verify.Lying] = (verify.ROWS,) * 3
+    ) -> None:
         """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch, whose
-        products are checked whole, lie one below the other."""
-        if self.shape != (dtype, n, p, m, batch):
+        products are checked whole, lie one below the other. `lying` is how A, B and C lie in memory."""
+        if self.shape != (dtype, n, p, m, batch) or self.lying != lying:
             self.shape = self.A = self.B = self.C = self.seen = None
             self.sets, self.references = [], []
             cupy.get_default_memory_pool().free_all_blocks()
@@ -46,7 +49,8 @@ class Operands:
             self.C, self.seen = (cupy.empty((batch * n, m), result_of(dtype).stored) for _ in range(2))
             if batch > 1 or 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
                 self.references = [verify.reference(A, B, dtype, batch) for A, B in self.sets]
-            self.shape = (dtype, n, p, m, batch)
+            self.A, self.B, self.C = (verify.laid(*each) for each in zip((self.A, self.B, self.C), lying))
+            self.shape, self.lying = (dtype, n, p, m, batch), lying
         self.use(0)
 
     def use(self, number: int) -> None:
@@ -89,7 +93,11 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
         return cublas.gemm(point.dtype, *sizes, A, B, C, point.batch), {}, []
     spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
     arrays = {"A": A, "B": B, "C": C} | spaces
-    product = Product(job, {name: array.data.ptr for name, array in arrays.items()})
+    lie = all(
+        lying == verify.ROWS or array.strides == lying.strides(array)
+        for array, lying in zip((A, B, C), job.kernel.lying(job.point).values())
+    )
+    product = Product(job, {name: array.data.ptr for name, array in arrays.items()}, lie=lie)
     return with_initial(product, C, job), product.facts(job), list(spaces.values())
 
 
@@ -98,11 +106,12 @@ def with_initial(launch: Callable[[int], None], C: Any, job: Job) -> Callable[[i
     wanted = job.kernel.wanted
     if not wanted.begins:
         return launch
-    held = cupy.empty_like(C)
+    held = cupy.empty(C.shape, C.dtype)
     verify.begin(held, job.point.dtype, wanted)
 
     def begun(stream: int) -> None:
-        runtime.memcpyAsync(C.data.ptr, held.data.ptr, C.nbytes, runtime.memcpyDeviceToDevice, stream)
+        with cupy.cuda.ExternalStream(stream):
+            cupy.copyto(C, held)
         launch(stream)
 
     return begun
@@ -115,7 +124,8 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     It is the copy of C that is checked, made on the stream of the launch: what another stream writes comes too late.
     """
     point = job.point
-    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch)
+    lying = tuple(job.kernel.lying(point).values())
+    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch, lying)
     operands.wanted = job.kernel.wanted
     launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)

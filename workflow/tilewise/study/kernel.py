@@ -3,7 +3,7 @@
 import ctypes
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from functools import cached_property
@@ -29,7 +29,7 @@ from tilewise.study.launch import (
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.sources import code_of, files_of
-from tilewise.study.verify import Wanted
+from tilewise.study.verify import Lying, Wanted
 
 
 class Kind(StrEnum):
@@ -96,6 +96,8 @@ class Kernel:
     alpha: float = 1.0
     beta: float = 0.0
     initial: str = ""
+    column_major: tuple = ()
+    ld: Mapping[str, Any] = field(default_factory=dict)
     reads_c: bool = False
     batched: bool = False
     architecture: str | None = None
@@ -146,8 +148,8 @@ class Kernel:
 
     @property
     def makes_ab(self) -> bool:
-        """Whether it makes A B whatever C holds."""
-        return self.wanted.plain and not self.initial
+        """Whether it makes A B whatever C holds, of matrices that lie row after row."""
+        return self.wanted.plain and not (self.initial or self.column_major or self.ld)
 
     @property
     def scalars(self) -> dict[str, float]:
@@ -196,12 +198,24 @@ class Kernel:
         product = (named or [*launches])[-1] if launches else None
         return Plan(launches, product, tuple(workspaces.values()), tuple(dict.fromkeys(instances)))
 
+    def lying(self, point: Point, columns: Collection[str] | None = None) -> dict[str, Lying]:
+        """How A, B and C of a point lie in memory; `columns` instead of `column_major`."""
+        columns = self.column_major if columns is None else columns
+        at, found = self._at(point), {}
+        shapes = {"A": (point.n, point.p), "B": (point.p, point.m), "C": (point.n, point.m)}
+        for name, (rows, across) in shapes.items():
+            by_columns = name in columns
+            least = rows if by_columns else across
+            ld = at.whole(f"ld.{name}", self.ld[name], least) if name in self.ld else 0
+            found[name] = Lying(by_columns, 0 if ld == least else ld)
+        return found
+
     def unmet(self, point: Point, tuning: bool = False) -> str | None:
         """The first condition that the point breaks: one of `requires`, or of a tensor map; None if there is none.
 
         The conditions of the tuner's `space` count only if `tuning`.
         """
-        if point.batch > 1 and not self.batched:
+        if point.batch > 1 and (not self.batched or self.column_major):
             return "batch == 1"
         values = self._at(point)
         wanted = {"requires": self.requires} | ({"space.requires": self.space_requires} if tuning else {})
@@ -372,6 +386,10 @@ def _tensor_map(key: str, argument: Mapping, at: _Values, workspaces: Mapping[st
     dtype, shape = arrays[name]
     if name in ("A", "B", "C") and len(argument["box"]) == 3:
         shape = (point.batch, *shape)
+    if name in at.kernel.ld:
+        raise UserError(f"{at.place}.{key}: a tensor map of {name}, which has a leading dimension; give it without one")
+    if name in at.kernel.column_major:
+        shape = shape[::-1]
     box = tuple(at.whole(f"{key}.box", size) for size in argument["box"])
     strides = tuple(at.whole(f"{key}.strides", size) for size in argument.get("strides", ()))
     swizzle = at.whole(f"{key}.swizzle", argument.get("swizzle", 0), least=0)

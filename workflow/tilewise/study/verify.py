@@ -74,6 +74,45 @@ class Check:
 PLAIN = Wanted()
 
 
+@dataclass(frozen=True)
+class Lying:
+    """How a matrix lies in memory: row after row, or column after column, each beginning `ld` elements after the one
+    before; 0: without a gap."""
+
+    by_columns: bool = False
+    ld: int = 0
+
+    def whole(self, rows: int, columns: int) -> tuple[int, int]:
+        """The extents of the memory that a matrix takes, the inner one last, with the gaps."""
+        return (columns, self.ld or rows) if self.by_columns else (rows, self.ld or columns)
+
+    def strides(self, matrix: Any) -> tuple[int, int]:
+        """The bytes between rows and between columns of such a matrix, if it lies so."""
+        outer = matrix.itemsize * self.whole(*matrix.shape)[1]
+        return (matrix.itemsize, outer) if self.by_columns else (outer, matrix.itemsize)
+
+    def view(self, whole: Any, rows: int, columns: int) -> Any:
+        """The matrix in that memory."""
+        return whole[:, :rows].T if self.by_columns else whole[:, :columns]
+
+
+#: The bits, as an integer, of what is between the rows of a matrix: NaN, but not that of `poison`.
+GAP = -2
+#: How a matrix lies of which nothing else is said.
+ROWS = Lying()
+
+
+def laid(matrix: Any, lying: Lying) -> Any:
+    """A matrix that lies so, with GAP between; the same one if it does already."""
+    if lying == ROWS:
+        return matrix
+    whole = module(matrix).empty(lying.whole(*matrix.shape), matrix.dtype)
+    whole.view(f"i{matrix.dtype.itemsize}").fill(GAP)
+    view = lying.view(whole, *matrix.shape)
+    view[...] = matrix
+    return view
+
+
 def module(array: Any) -> Any:
     """The array module, NumPy or CuPy, that an array belongs to."""
     if isinstance(array, np.ndarray):

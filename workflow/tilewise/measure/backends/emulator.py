@@ -91,6 +91,7 @@ class Backend:
         point = job.point
         A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"], point.batch)
         C = np.empty((point.batch * point.n, point.m), result_of(point.dtype).stored)
+        A, B, C = (verify.laid(*each) for each in zip((A, B, C), job.kernel.lying(point).values()))
         verify.begin(C, point.dtype, job.kernel.wanted)
         return A, B, C
 
