@@ -224,3 +224,12 @@ def test_a_leading_dimension_of_columns(tmp_path, capsys):
     text = LEADING.replace("A[row * lda + k]", "A[k * lda + row]")
     options = ["--arguments", "A,n+3,B,m,C,m,n,p,m", "--columns", "A"]
     assert run(tmp_path, capsys, text, *options, "--ld", "A=n+3")[0] == 0
+
+
+@pytest.mark.parametrize("index, status", [("row * m + col", 1), ("(long long)row * m + col", 2)])
+def test_an_index_of_32_bits_that_overflows(tmp_path, capsys, index, status):
+    text = SPLIT.replace("atomicAdd(&C[row * m + col], sum)", f"C[{index}] = sum")
+    found, said = run(tmp_path, capsys, text, "--shape", "200000x1x200000")
+    assert found == status, said
+    overflows = "of C, which has 200000 x 200000 = 40000000000; the index is too large for 32 bits"
+    assert (overflows if status == 1 else "the blocks that were tried have no fault") in said, said

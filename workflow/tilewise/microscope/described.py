@@ -240,7 +240,8 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
 
 def _leading(text: str) -> dict[str, str]:
     """--ld as the registry has it. Raises UserError for what is no list of A=..., B=... and C=...."""
-    found = dict(part.split("=", 1) if "=" in part else (part, "") for part in _split(text))
+    parts = (part.partition("=") for part in _split(text))
+    found = {name.strip(): value for name, _, value in parts}
     if not {*found} <= {*"ABC"} or not all(found.values()):
         raise UserError(f"--ld {text}: write for example --ld A=64 or --ld 'A=p+4,C=m+4'")
     return found

@@ -1,6 +1,7 @@
 """A point of the study as a program that a tracer runs: its launches over A, B and C, and whether C is the product."""
 
 import dataclasses
+import math
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,14 +16,17 @@ from tilewise.microscope.declarations import uses
 from tilewise.microscope.diagnosis import Cause, diagnosis
 from tilewise.microscope.faults import Fault
 from tilewise.microscope.product import Convention, check, operands, shapes
-from tilewise.microscope.program import Arrays, Program
+from tilewise.microscope.program import Arrays, Program, TooLarge
 from tilewise.microscope.tracer import SEED, Tracer
 from tilewise.study import verify
 from tilewise.study.kernel import Kernel
 from tilewise.study.launch import Array, Launch, TensorMap, Three
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, result_of
-from tilewise.study.status import FaultKind
+from tilewise.study.status import FaultKind, Status
+
+#: Of a program that is too large to be traced one block more than this many is tried.
+SPREAD = 8
 
 
 class Multiplication(Program):
@@ -172,13 +176,38 @@ def trace_point(
     with tempfile.TemporaryDirectory() as folder:
         if library is None:
             library = build_traced(kernel, kernel.plan(point).instances, Path(folder, f"{kernel.name}.so"))
-        row, found = Tracer(library, kernel, limit).trace(Multiplication(kernel, point, convention), blocks, stop)
-        return row, [_with_option(fault) for fault in found]
+        tracer, program = Tracer(library, kernel, limit), Multiplication(kernel, point, convention)
+        try:
+            row, found = tracer.trace(program, blocks, stop)
+        except TooLarge as error:
+            row, found = _of_a_few_blocks(tracer, program, error)
+        return row, [_with_hint(fault, point) for fault in found]
 
 
-def _with_option(fault: Fault) -> Fault:
-    """A fault with the option by which it would be none."""
-    if fault.kind != FaultKind.UNINITIALISED or " reads C[" not in fault.text:
-        return fault
-    options = "if it adds to C, say --initial zeros or --beta; if it multiplies C by 0, --reads-c"
-    return dataclasses.replace(fault, text=f"{fault.text}; {options}")
+def _of_a_few_blocks(tracer: Tracer, program: Multiplication, error: TooLarge) -> tuple[Row, list[Fault]]:
+    """The faults of a few blocks, from the first to the last, of a program that is too large to be traced: of an index
+    that overflows, for example. Raises the error if they have none, or run in clusters."""
+    grids = {launch.grid for launch in program.launches}
+    if len(grids) > 1 or any(launch.cluster != (1, 1, 1) for launch in program.launches):
+        raise error
+    [(x, y, z)] = grids
+    parts = [number / SPREAD for number in range(SPREAD + 1)]
+    blocks = {(int(part * (x - 1)), int(part * (y - 1)), int(part * (z - 1))) for part in parts}
+    _, found = tracer.trace(program, sorted(blocks))
+    if all(fault.is_remark for fault in found):
+        raise TooLarge(f"{error}; the blocks that were tried have no fault") from None
+    return program.about() | {"status": Status.ERROR, "message": str(error)}, found
+
+
+def _with_hint(fault: Fault, point: Point) -> Fault:
+    """A fault with the option by which it would be none, or its cause."""
+    text = fault.text
+    if fault.kind == FaultKind.UNINITIALISED and " reads C[" in text:
+        text += "; if it adds to C, say --initial zeros or --beta; if it multiplies C by 0, --reads-c"
+    if (
+        fault.kind == FaultKind.OUT_OF_BOUNDS
+        and "element -" in text
+        and max(map(math.prod, shapes(point).values())) >= 2**31
+    ):
+        text += "; the index is too large for 32 bits"
+    return dataclasses.replace(fault, text=text)

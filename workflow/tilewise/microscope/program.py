@@ -93,8 +93,12 @@ class Program:
         return None
 
 
+class TooLarge(UserError):
+    """Arrays need more memory than there is."""
+
+
 def check_memory(label: str, operands: Iterable[Operand]) -> None:
-    """Raise UserError if arrays need more memory than this machine, or this process's share of it, has left."""
+    """Raise TooLarge if arrays need more memory than this machine, or this process's share of it, has left."""
     operands = list(operands)
     unit = min([4, *(operand.dtype.itemsize for operand in operands)])
     needed = sum(operand.bytes for operand in operands) * (1 + CELL_BYTES / unit + CHECK_BYTES)
@@ -107,7 +111,7 @@ def check_memory(label: str, operands: Iterable[Operand]) -> None:
             allowed, taken = (int(Path("/sys/fs/cgroup", name).read_text()) for name in (limit, used))
             left = min(left, allowed - taken)
     if needed > left:
-        raise UserError(
+        raise TooLarge(
             f"{label}: tracing it needs about {needed / 1e9:,.1f} GB of memory, and {left / 1e9:,.1f} GB are "
             "free here; choose smaller sizes"
         )

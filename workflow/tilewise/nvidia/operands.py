@@ -34,7 +34,7 @@ class Operands:
         self.wanted = verify.Wanted()  # what the kernel at hand is to compute
 
     def prepare(
-        self, dtype: str, n: int, p: int, m: int, batch: int = 1, lying: Sequence[verify.Lying] = (verify.ROWS,) * 3
+        self, dtype: str, n: int, p: int, m: int, batch: int = 1, *, lying: Sequence[verify.Lying] = (verify.ROWS,) * 3
     ) -> None:
         """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch, whose
         products are checked whole, lie one below the other. `lying` is how A, B and C lie in memory."""
@@ -125,7 +125,7 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     """
     point = job.point
     lying = tuple(job.kernel.lying(point).values())
-    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch, lying)
+    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch, lying=lying)
     operands.wanted = job.kernel.wanted
     launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)
