@@ -17,9 +17,9 @@ from tilewise.measure import models, perturbation, residues, tensor_core
 from tilewise.measure import task as measure
 from tilewise.measure.methods import METHODS
 from tilewise.measure.perturbation import Arrays, Change, Perturbed, deck
-from tilewise.study import registry
+from tilewise.study import registry, verify
 from tilewise.study.points import Point, point
-from tilewise.study.precision import PRECISIONS, result_of
+from tilewise.study.precision import PRECISIONS, SCHEMES, result_of
 
 KERNELS = registry.load(Path(__file__).parent / "cheats")
 #: Products of floats that are made of shorter numbers: the bound of the errors decides, not a perturbation. On the
@@ -71,9 +71,9 @@ class Played:
     A run takes `run_s`, a change and a check `change_s` each.
     """
 
-    def __init__(self, kernel, shape=(12, 9, 10), dtype="float", batch=1, run_s=1e-3, change_s=0.0):
+    def __init__(self, kernel, shape=(12, 9, 10), dtype="float", batch=1, run_s=1e-3, change_s=0.0, scheme=""):
         self.arrays = Arrays(np, {"seed": random.getrandbits(32), "verification": {"rows": 4}})
-        self.arrays.prepare(dtype, *shape, batch)
+        self.arrays.prepare(dtype, *shape, batch, wanted=verify.Wanted(scheme=scheme))
         self.kernel, self.run_s, self.change_s, self.now, self.calls = kernel, run_s, change_s, 0.0, 0
         raw = np.full(4 * shape[1] * shape[2], perturbation.BLANK, np.uint8)
         self.raw, self.space = raw, raw.view(np.float32).reshape(shape[1:])
@@ -316,6 +316,21 @@ def test_what_compares_all_of_a_b_and_c_is_not_found():
     assert not any(Played(look).timed(40, 100) for _ in range(20))
 
 
+def inside(dtype):
+    """A kernel of floats that rounds its operands."""
+    return lambda at: np.matmul(*(tensor_core.round_to(each, dtype) for each in (at.A, at.B)), out=at.C)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "half", "tf32"])
+@pytest.mark.parametrize("p", [100, 4096])
+def test_a_product_of_shorter_numbers_is_found_in_200_of_200_timings(dtype, p):
+    """Already when it is verified."""
+    for _ in range(200):
+        at = Played(inside(dtype), (12, p, 10))
+        at.kernel(at)
+        assert not at.arrays.check().ok
+
+
 def rounded(dtype):
     """An honest kernel of a type, with sums in float."""
 
@@ -348,7 +363,7 @@ def test_a_right_kernel_is_never_called_wrong(name, shape, looked_at):
     """The products and the sizes of the study's schemes are in docs; here each meets every kind of change."""
     dtype, kernel = RIGHT[name]
     for _ in range(3):
-        at = Played(kernel, shape, dtype)
+        at = Played(kernel, shape, dtype, scheme=name if name in SCHEMES and name != dtype else "")
         found = at.timed(12, 5)
         assert found is None, found.message
 

@@ -323,7 +323,7 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
         def __init__(self, config):
             pass
 
-        def prepare(self, *shape):
+        def prepare(self, *shape, **_):
             if shape != self.shape:
                 done.append("operands")
             self.shape = shape

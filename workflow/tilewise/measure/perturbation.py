@@ -109,6 +109,7 @@ class Arrays:
     def forget(self) -> None:
         """Drop all arrays."""
         self.shape: tuple[str, int, int, int, int] = ("", 0, 0, 0, 0)  # dtype, n, p, m, batch
+        self.lying: Sequence[verify.Lying] = ()
         self.A: Any = None
         self.B: Any = None
         self.C: Any = None
@@ -120,11 +121,21 @@ class Arrays:
         self._concerned: tuple[list[int], list[int], int] = [], [], 0
         self._overwritten: tuple[range, range] | None = None
 
-    def prepare(self, dtype: str, n: int, p: int, m: int, batch: int = 1) -> None:
+    def prepare(
+        self,
+        dtype: str,
+        n: int,
+        p: int,
+        m: int,
+        batch: int = 1,
+        *,
+        lying: Sequence[verify.Lying] = (verify.ROWS,) * 3,
+        wanted: verify.Wanted = verify.PLAIN,
+    ) -> None:
         """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch lie one
-        below the other."""
-        xp = self.xp
-        if self.shape != (dtype, n, p, m, batch):
+        below the other. `lying` is how A, B and C lie in memory, `wanted` what the kernel at hand is to compute."""
+        xp, self.wanted = self.xp, wanted
+        if (self.shape, self.lying) != ((dtype, n, p, m, batch), lying):
             self.forget()
             self.free()
             self.sets = [tuple(verify.operands(xp, dtype, n, p, m, self.seed + k, batch)) for k in range(2)]
@@ -134,8 +145,9 @@ class Arrays:
                 self.reference = verify.reference(*self.sets[0], dtype, batch)
             for _ in range(1 + self.room(size)):
                 A, B = (xp.empty_like(matrix) for matrix in self.sets[0])
-                self.places.append((A, B, xp.empty_like(self.seen)))
-            self.shape = (dtype, n, p, m, batch)
+                each = zip((A, B, xp.empty_like(self.seen)), lying)
+                self.places.append(tuple(verify.laid(*matrix) for matrix in each))
+            self.shape, self.lying = (dtype, n, p, m, batch), lying
         self.restore()
 
     def restore(self) -> None:
@@ -169,8 +181,9 @@ class Arrays:
         assert not (self.number or self._replaced)
         dtype, _, p, _, _ = self.shape
         if self.reference:
-            return verify.check(C, *self.reference, dtype, p)
-        return verify.check_rows(*self.sets[0], C, dtype, self.rows, self.chance.getrandbits(64))
+            return verify.check(C, *self.reference, dtype, p, self.wanted)
+        seed = self.chance.getrandbits(64)
+        return verify.check_rows(*self.sets[0], C, dtype, self.rows, seed, self.wanted)
 
     # ---- Perturbed ----
 
@@ -263,12 +276,14 @@ class Arrays:
             ("rows", rows, A, B, C),
             ("columns", columns, B.T, A.T, C.T),
         ):
-            if not lines:  # the rows are all
+            # All columns cross the rows, which are all of a small product, and those of a C that is given.
+            if not lines or (name == "columns" and not self.wanted.plain):
                 continue
             product, magnitude = self._against(self.xp.stack([thin[line] for line in lines]), large)
             # On the host: nothing new is loaded on a GPU while a stream is held.
             computed = self._fetched(self.xp.stack([out[line] for line in lines]))
-            found = verify.check(computed, product, magnitude, dtype, p)
+            numbers = [matrix * n + line for line in lines]
+            found = verify.check(computed, product, magnitude, dtype, p, self.wanted, np.asarray(numbers))
             if not found.ok:
                 which = f"{name} {', '.join(map(str, lines))}: " if len(lines) == LINES else ""
                 return replace(found, message=which + found.message)

@@ -322,7 +322,8 @@ class Backend:
         verify.poison(C, point.dtype, job.kernel.reads_c)
         with elapsed() as times_ms:
             launch(0)
-        found = verify.check_rows(A, B, C, point.dtype, config["verification"]["rows"], secrets.randbits(64))
+        rows, wanted = config["verification"]["rows"], job.kernel.wanted
+        found = verify.check_rows(A, B, C, point.dtype, rows, secrets.randbits(64), wanted)
         row = job.row | facts | outcome(job, found)
         return possible(row, timing(times_ms, job), job.kernel, job.point, self.device.gpu) if found.ok else row
 

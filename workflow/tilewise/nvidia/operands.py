@@ -49,8 +49,28 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
         return cublas.gemm(point.dtype, *sizes, A, B, C, point.batch), {}, []
     spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
     arrays = {"A": A, "B": B, "C": C} | spaces
-    product = Product(job, {name: array.data.ptr for name, array in arrays.items()})
-    return product, product.facts(job), list(spaces.values())
+    lie = all(
+        lying == verify.ROWS or array.strides == lying.strides(array)
+        for array, lying in zip((A, B, C), job.kernel.lying(job.point).values())
+    )
+    product = Product(job, {name: array.data.ptr for name, array in arrays.items()}, lie=lie)
+    return with_initial(product, C, job), product.facts(job), list(spaces.values())
+
+
+def with_initial(launch: Callable[[int], None], C: Any, job: Job) -> Callable[[int], None]:
+    """A launch that first makes C what its kernel begins with, on its stream: that time is part of the product's."""
+    wanted = job.kernel.wanted
+    if not wanted.begins:
+        return launch
+    held = cupy.empty(C.shape, C.dtype)
+    verify.begin(held, job.point.dtype, wanted)
+
+    def begun(stream: int) -> None:
+        with cupy.cuda.ExternalStream(stream):
+            cupy.copyto(C, held)
+        launch(stream)
+
+    return begun
 
 
 def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, bool, list[Any]]:
@@ -60,7 +80,9 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     It is the copy of C that is checked, made on the stream of the launch: what another stream writes comes too late.
     """
     point = job.point
-    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch)
+    lying = tuple(job.kernel.lying(point).values())
+    shape = point.dtype, point.n, point.p, point.m, point.batch
+    operands.prepare(*shape, lying=lying, wanted=job.kernel.wanted)
     launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)
     runtime.deviceSynchronize()

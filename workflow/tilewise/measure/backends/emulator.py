@@ -40,9 +40,7 @@ class Backend:
     def once(self, job: Job) -> Row:
         """One run of a job, whose whole product is checked. If the kernel has variables or workspaces, in which it
         could keep what it made, further runs follow, each after another change of what it meets."""
-        point = job.point
-        arrays = Arrays(np, self.config)
-        arrays.prepare(point.dtype, point.n, point.p, point.m, point.batch)
+        arrays = self._arrays(job)
         _fill(arrays, job)
         try:
             spaces = self._run(job, arrays, self.device.limits)
@@ -50,6 +48,8 @@ class Backend:
             if check.ok:
                 for change in self._changes(job, arrays):
                     arrays.perturb(change, [list(spaces.values())] * 2, job.kernel.reads_c)
+                    if job.kernel.wanted.begins:
+                        verify.begin(arrays.C, job.point.dtype, job.kernel.wanted)
                     self._run(job, arrays, self.device.limits, spaces)
                     found = arrays.check_lines()
                     if not found.ok:
@@ -75,15 +75,21 @@ class Backend:
         if not raised:
             limits = {**limits, "shared_bytes_per_block_optin": limits["shared_bytes_per_block"]}
         point = job.point
-        arrays = Arrays(np, self.config)
-        arrays.prepare(point.dtype, point.n, point.p, point.m, point.batch)
-        verify.poison(arrays.C, point.dtype, job.kernel.reads_c)
+        arrays = self._arrays(job)
+        verify.begin(arrays.C, point.dtype, job.kernel.wanted)
         try:
             self._run(job, arrays, limits)
         except LaunchError as error:
             name, text = str(error).split(": ", 1)
             return Attempt(name, text, "", verify.untouched(arrays.C, point.dtype), None)
         return Attempt("", "", "", verify.untouched(arrays.C, point.dtype), arrays.check())
+
+    def _arrays(self, job: Job) -> Arrays:
+        """The arrays of a job, as they lie."""
+        point, arrays = job.point, Arrays(np, self.config)
+        lying = tuple(job.kernel.lying(point).values())
+        arrays.prepare(point.dtype, point.n, point.p, point.m, point.batch, lying=lying, wanted=job.kernel.wanted)
+        return arrays
 
     @staticmethod
     def _changes(job: Job, arrays: Arrays) -> list[Change]:
@@ -107,7 +113,9 @@ class Backend:
 def _fill(arrays: Arrays, job: Job) -> None:
     """Fill C with what no product contains, and half of it, at random, with numbers as a product has them, but not its
     own: a kernel that writes only where it finds none, or writes not at all, is found at its first run."""
-    verify.poison(arrays.C, job.point.dtype, job.kernel.reads_c)
+    verify.begin(arrays.C, job.point.dtype, job.kernel.wanted)
+    if job.kernel.wanted.begins:
+        return
     assert arrays.reference
     product, _ = arrays.reference
     plausible = np.roll(product, 1)
