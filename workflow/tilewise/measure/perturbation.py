@@ -208,13 +208,13 @@ class Arrays:
                 space.fill(BLANK)
 
     def _replace(self, which: int) -> None:
-        """Change an element of A (0) or B (1), by more than the bound of an element of C hides, but by little more: a
-        much larger one would make the errors of its row larger, too."""
+        """Change an element of A (0) or B (1), by more than storing C hides, but by little more: a much larger
+        one would make the errors of its row larger, too."""
         dtype, n, p, m, _ = self.shape
         rows, columns, matrix = self._concerned
         precision, sets, arrays = PRECISIONS[dtype], self.sets[self.number], (self.A, self.B)
         height, width = ((n, p), (p, m))[which]
-        hidden = min(100.0, precision.growth(p) * p / 4 + precision.result_roundoff * p**0.5)
+        hidden = precision.result_roundoff * p**0.5  # by storing the result; the usual error hides no element
         row, column = self.chance.randrange(height), self.chance.randrange(width)
         at = matrix * height + row, column
         old = sets[which][at].item()
