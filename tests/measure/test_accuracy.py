@@ -6,20 +6,21 @@ import math
 
 import numpy as np
 import pytest
-import yaml
 from builders import work_of
 from test_tensor_core import ERRORS
 
-from tilewise import ROOT, UserError
+from tilewise import UserError
 from tilewise.measure import accuracy, tensor_core
 from tilewise.measure.accuracy import Errors, verdict
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.accuracy import Model, compare
-from tilewise.measure.models import CHAIN, MODELS, RESIDUES
+from tilewise.measure.models import MODELS, RESIDUES
 from tilewise.measure.rows import failed
 from tilewise.study import columns
 from tilewise.study.points import point
+from tilewise.study.precision import SCHEMES
 from tilewise.study.registry import load
+from tilewise.study.schema import schema
 from tilewise.study.status import Accuracy
 from tilewise.study.sweeps import Target, expand
 
@@ -129,12 +130,10 @@ def test_operands_are_what_they_are_called(kind):
 
 
 def test_schemas_and_modules_name_the_same_kinds_and_schemes():
-    schema = yaml.safe_load((ROOT / "workflow/schemas/registry.schema.yaml").read_text())
-    entry = schema["additionalProperties"]["properties"]["accuracy"]["properties"]
+    found = schema("registry")
+    entry = found["additionalProperties"]["properties"]["accuracy"]["properties"]
     assert entry["claims"]["items"]["enum"] == list(accuracy.OPERANDS) == list(accuracy.MEANING)
-    assert set(entry["scheme"]["enum"]) == {CHAIN, RESIDUES} | {
-        name for name, s in tensor_core.SCHEMES.items() if s.parts > 1
-    }
+    assert set(found["$defs"]["scheme"]["enum"]) == {*SCHEMES} == {*MODELS, RESIDUES, "short_sums"}
 
 
 # ---- Adversarial operands --------------------------------------------------------------------------------------------

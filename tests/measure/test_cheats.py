@@ -1,22 +1,38 @@
-"""Kernels that are right when they are verified and skip work afterwards are found: by the emulator, by the surprises
-of a timing that NumPy plays, and on a GPU."""
+"""Kernels that are right when they are verified and skip work afterwards are found: by the emulator, by the
+perturbations of a timing that NumPy plays, and on a GPU."""
 
 import dataclasses
+import json
+import pickle
+import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from builders import work_of
 
+from tilewise.measure import models, perturbation, residues, tensor_core
 from tilewise.measure import task as measure
-from tilewise.measure.backends import Setting
-from tilewise.measure.backends.emulator import Backend
-from tilewise.measure.surprises import Surprises
-from tilewise.study import registry
-from tilewise.study.points import point
+from tilewise.measure.methods import METHODS
+from tilewise.measure.perturbation import Arrays, Change, Perturbed, deck
+from tilewise.study import registry, verify
+from tilewise.study.points import Point, point
+from tilewise.study.precision import PRECISIONS, SCHEMES, result_of
 
 KERNELS = registry.load(Path(__file__).parent / "cheats")
-CHEATS = [name for name in KERNELS if name != "honest"]
+#: Products of floats that are made of shorter numbers: the bound of the errors decides, not a perturbation. On the
+#: emulator their sums are short; the GPU's test has long ones, which need a bound of the usual error, not of the worst.
+SHORTER = ["bfloat16_inside", "half_inside", "tf32_inside"]
+#: A right product, whose gain the flush of the cache has to take away.
+CACHED = "stays_in_cache"
+CHEATS = [name for name in KERNELS if name not in ("honest", CACHED, *SHORTER)]
+
+
+def points_of(names, n, p, m):
+    """A point of each kernel, of a batch if it makes one."""
+    return [Point("t", name, "float", n, p, m, (), 4 if KERNELS[name].batched else 1) for name in names]
 
 
 # ---- On the emulator -------------------------------------------------------------------------------------------------
@@ -24,40 +40,48 @@ CHEATS = [name for name in KERNELS if name != "honest"]
 
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory, device, config):
-    """The rows of all of these kernels by name."""
-    points = [point("t", name, "float", 20, 9, 35) for name in KERNELS]
-    work = work_of(points, KERNELS, device, config, tmp_path_factory.mktemp("cheats"))
-    backend = Backend(Setting(device, config, work.samples))
-    return {job.kernel.name: backend.once(job) for job in work.jobs()}
+    """The rows of the emulator's study of all of these kernels, by name."""
+    points = points_of(["honest", *CHEATS, *SHORTER], 20, 9, 35)
+    settings = config | {"emulator": config["emulator"] | {"shapes": [*config["emulator"]["shapes"], points[0].shape]}}
+    rows, _ = measure.measure_task(work_of(points, KERNELS, device, settings, tmp_path_factory.mktemp("cheats")))
+    return rows.set_index("kernel")
 
 
-@pytest.mark.parametrize("name", [name for name in CHEATS if name != "trusts_its_workspace"])
+@pytest.mark.parametrize("name", CHEATS + SHORTER)
 def test_the_emulator_finds_kernels_that_skip_work(emulated, name):
-    assert emulated[name]["status"] == "incorrect" and emulated[name]["message"].startswith("a further product: ")
+    assert emulated.status[name] == "incorrect"
+    at_once = name in ("skips_if_c_is_there", "skips_what_is_not_blank", *SHORTER)
+    assert emulated.message[name].startswith("a further product, after ") != at_once
 
 
 def test_the_emulator_lets_through_what_keeps_a_variable(emulated):
-    assert emulated["honest"]["status"] == "ok" and emulated["honest"]["bound_ratio"] < 1
+    assert emulated.status["honest"] == "ok" and emulated.bound_ratio["honest"] < 1
 
 
-def test_on_the_emulator_no_workspace_outlives_its_run(emulated):
-    assert emulated["trusts_its_workspace"]["status"] == "ok", "there is nothing to trust"
+def test_there_are_many_families_of_cheats():
+    assert len(CHEATS + SHORTER + [CACHED]) + len(HOSTS) > 20
 
 
 # ---- While it is timed, by NumPy -------------------------------------------------------------------------------------
 
 
 class Played:
-    """Arrays, a kernel `made(self)` that writes C, and a stream on which batches end late."""
+    """Arrays, a kernel `made(self)` that writes C, and a stream on which batches end late.
 
-    def __init__(self, kernel):
-        rng = np.random.default_rng(1)
-        self.sets = [(rng.random((5, 7)), rng.random((7, 3))) for _ in range(2)]
-        self.A, self.B = (matrix.copy() for matrix in self.sets[0])
-        self.number, self.C, self.space = 0, np.full((5, 3), np.nan), np.full((7, 3), np.nan)
-        self.kernel, self.calls, self.waiting, self.marked, self.seen, self.spoiled = kernel, 0, [], 0, None, []
-        self.batch = False
-        self.run = Surprises(self.launch, self.mark, lambda: not self.waiting, self.look, self.spoil)
+    A run takes `run_s`, a change and a check `change_s` each.
+    """
+
+    def __init__(self, kernel, shape=(12, 9, 10), dtype="float", batch=1, run_s=1e-3, change_s=0.0, scheme=""):
+        self.arrays = Arrays(np, {"seed": random.getrandbits(32), "verification": {"rows": 4}})
+        self.arrays.prepare(dtype, *shape, batch, wanted=verify.Wanted(scheme=scheme))
+        self.kernel, self.run_s, self.change_s, self.now, self.calls = kernel, run_s, change_s, 0.0, 0
+        raw = np.full(4 * shape[1] * shape[2], perturbation.BLANK, np.uint8)
+        self.raw, self.space = raw, raw.view(np.float32).reshape(shape[1:])
+        self.waiting, self.marked, self.changed, self.kept = [], 0, [], {}
+        self.batch = batch
+        self.run = Perturbed(self.launch, self.mark, self.held, self.perturb, self.verified, lambda: self.now)
+
+    A, B, C = (property(lambda self, name=name: getattr(self.arrays, name)) for name in "ABC")
 
     def launch(self, stream):
         self.waiting.append(self.kernel)
@@ -66,66 +90,116 @@ class Played:
         for kernel in self.waiting:
             kernel(self)
             self.calls += 1
+            self.now += self.run_s
         self.waiting = []
 
     def mark(self, stream):
         self.marked += 1
 
-    def look(self):
-        assert not self.waiting, "the run that is looked at has ended"
-        self.seen = self.C.copy(), self.number
+    def held(self, stream):
+        return not self.waiting
 
-    def spoil(self, changed):
+    def perturb(self, change):
         assert not self.waiting, "no run meets another's operands"
-        self.spoiled.append((self.calls, changed))
-        self.C[...] = np.nan
-        if changed:
-            self.number = 1 - self.number
-            self.A[...], self.B[...] = self.sets[self.number]
-        else:
-            self.space[...] = np.nan
+        self.changed.append((self.calls, change))
+        self.now += self.change_s
+        self.arrays.perturb(change, [[self.raw]] * 2)
 
-    def right(self, C, number):
-        return np.array_equal(C, self.sets[number][0] @ self.sets[number][1])
+    def verified(self):
+        assert not self.waiting, "the run that is looked at has ended"
+        self.now += self.change_s
+        return self.arrays.check_lines()
 
     def timed(self, isolated, batch):
-        """Whether all is right that a backend checks of so many runs."""
+        """The first product that is wrong, of all that a backend checks of so many runs; None if all are right."""
+        self.arrays.C[...] = np.nan if self.arrays.C.dtype.kind == "f" else 99
         self.kernel(self)  # verified, which is right for all of these
-        assert self.right(self.C, 0)
-        self.spoil(False)
+        assert self.arrays.check().ok
         for _ in range(isolated):
             self.run(0)
             self.wait()
         for _ in range(batch):
             self.run(0)
+        if found := self.run.finish(self.wait):
+            return found
+        self.arrays.restore()
+        self.launch(0)
         self.wait()
-        found = [self.right(self.C, self.number), self.seen is None or self.right(*self.seen)]
-        for changed in (True, False):
-            self.spoil(changed)
-            self.run.launch(0)
-            self.wait()
-            found.append(self.right(self.C, self.number))
-        return all(found)
+        found = self.arrays.check()
+        return None if found.ok else found
 
 
 def honest(at):
-    at.C[...] = at.A @ at.B
+    n, p, m = at.arrays.shape[1:4]
+    product = at.A.reshape(at.batch, n, p) @ at.B.reshape(at.batch, p, m)
+    at.C[...] = product.reshape(at.C.shape)
 
 
-def after(runs, otherwise):
+def first(runs, otherwise):
     """A kernel that is honest in its first runs."""
     return lambda at: honest(at) if at.calls < runs else otherwise(at)
 
 
-def keeping(at):
-    at.kept = getattr(at, "kept", at.A @ at.B)
-    at.C[...] = at.kept
+def unless_as_before(look, copies=False):
+    """A kernel that leaves C, or copies what it kept, if what it looks at is as in its last run."""
+
+    def kernel(at):
+        seen = np.array(look(at))
+        if not np.array_equal(at.kept.get("seen"), seen):
+            honest(at)
+            at.kept.update(seen=np.array(look(at)), C=at.C.copy())
+        elif copies:
+            at.C[...] = at.kept["C"]
+
+    return kernel
 
 
-def knowing(at):
-    if getattr(at, "known", None) != at.A[0, 0]:
-        at.known = at.A[0, 0]
+def where(missing):
+    """A kernel that writes where C seems to have no result."""
+
+    def kernel(at):
+        before = at.C.copy()
         honest(at)
+        at.C[...] = np.where(missing(before), at.C, before)
+
+    return kernel
+
+
+def every_second(at):
+    at.kept["runs"] = at.kept.get("runs", 0) + 1
+    if at.kept["runs"] % 2:
+        honest(at)
+
+
+def one_late(at):
+    honest(at)
+    at.kept["before"], at.C[...] = at.C.copy(), at.kept.get("before", at.C)
+
+
+def in_a_table(at):
+    table, key = at.kept, float(at.A[0, 0])
+    if key not in table:
+        honest(at)
+        table[key] = at.C.copy()
+    at.C[...] = table[key]
+
+
+def on_the_host(at):
+    """By the addresses of the arrays."""
+    key = at.A.ctypes.data, at.B.ctypes.data
+    if key not in at.kept:
+        honest(at)
+        at.kept[key] = at.C.copy()
+    at.C[...] = at.kept[key]
+
+
+def to_the_first(at):
+    at.kept.setdefault("C", at.C)
+    kept = at.C.copy()
+    honest(at)
+    at.kept["C"][...] = at.C
+    if at.kept["C"] is not at.C:
+        at.C[...] = kept
 
 
 def copying(at):
@@ -140,8 +214,8 @@ def trusting(at):
 
 
 def trusting_blindly(at):
-    if not hasattr(at, "trusted"):
-        at.trusted, at.space[...] = True, at.B
+    if "trusted" not in at.kept:
+        at.kept["trusted"], at.space[...] = True, at.B
     at.C[...] = at.A @ at.space
 
 
@@ -150,92 +224,365 @@ def nothing(at):
 
 
 def a_part(at):
-    at.C[:2] = (at.A @ at.B)[:2]
+    kept = at.C[2:].copy()
+    honest(at)
+    at.C[2:] = kept
 
 
-LENGTHS = [(1, 0), (3, 0), (8, 0), (40, 1000), (5000, 200)]
+def ends(at):
+    kept = at.C[1:-1].copy()
+    honest(at)
+    at.C[1:-1] = kept
 
 
-@pytest.mark.parametrize(("isolated", "batch"), LENGTHS)
-def test_an_honest_kernel_is_right(isolated, batch):
-    for _ in range(20):
-        assert Played(honest).timed(isolated, batch)
-        assert Played(copying).timed(isolated, batch), "it needs nothing that a run before it left"
+def half_a_sum(at):
+    at.C[...] = at.A[:, : at.A.shape[1] // 2] @ at.B[: at.A.shape[1] // 2]
 
 
-SKIPPING = [keeping, knowing, trusting, trusting_blindly, after(1, nothing), after(1, a_part)]
+def erasing(at):
+    at.A[...] = 0
+    at.C[...] = 0
 
 
-@pytest.mark.parametrize("kernel", SKIPPING)
-@pytest.mark.parametrize(("isolated", "batch"), LENGTHS)
-def test_a_kernel_that_skips_work_is_found(kernel, isolated, batch):
-    for _ in range(20):
-        assert not Played(kernel).timed(isolated, batch)
+def not_there_yet(at):
+    """What another stream would write, were it not still at work."""
 
 
-@pytest.mark.parametrize("kernel", [nothing, a_part, keeping])
-def test_a_kernel_that_begins_to_skip_work_later_is_found_if_that_gains_much(kernel):
-    for _ in range(20):
-        assert not Played(after(1000, kernel)).timed(100_000, 0)
+SKIPPING = {
+    "keeps C": lambda at: at.C.__setitem__(..., at.kept.setdefault("C", at.A @ at.B)),
+    "leaves C": first(1, nothing),
+    "leaves C after six runs": first(6, nothing),
+    "computes a part": first(1, a_part),
+    "computes the first and the last row": first(1, ends),
+    "half of the sum": first(1, half_a_sum),
+    "every second run": every_second,
+    "one run late": one_late,
+    "another stream": first(1, not_there_yet),
+    "erases its operands": first(1, erasing),
+    "a table by A's first element": in_a_table,
+    "a table on the host": on_the_host,
+    "writes to the first C": to_the_first,
+    "leaves C that holds numbers": where(np.isnan),
+    "leaves C that is neither NaN nor 0": where(lambda C: np.isnan(C) | (C == 0)),
+    "A's first element": unless_as_before(lambda at: at.A[0, 0]),
+    "an element of A, B and C": unless_as_before(lambda at: [at.A[0, 0], at.B[0, 0], at.C[0, 0]]),
+    "a row and a column": unless_as_before(lambda at: [*at.A[0], *at.B[:, 0]]),
+    "all of C": unless_as_before(lambda at: at.C),
+    "all of C and A": unless_as_before(lambda at: [*at.C.flat, *at.A.flat]),
+    "all of A": unless_as_before(lambda at: at.A, copies=True),
+    "all of B": unless_as_before(lambda at: at.B, copies=True),
+    "every eighth element": unless_as_before(lambda at: [*at.A.flat[::8], *at.B.flat[::8]], copies=True),
+    "the addresses": unless_as_before(lambda at: [each.ctypes.data for each in (at.A, at.B, at.C)]),
+    "trusts its workspace": trusting,
+    "trusts its workspace blindly": trusting_blindly,
+}
+LENGTHS = [(1, 0), (3, 0), (8, 30), (40, 100)]
 
 
-def test_surprises_are_few_and_differ():
-    """They come in pairs that become rarer, not in a batch, and not at the same runs each time."""
-    found = []
+@pytest.fixture(params=["whole", "lines"])
+def looked_at(request, monkeypatch):
+    """Whether products are verified whole, as small ones are, or on a few lines, as large ones are."""
+    if request.param == "lines":
+        monkeypatch.setattr(perturbation, "SMALL", 0)
+    return request.param
+
+
+@pytest.mark.parametrize("name", SKIPPING)
+def test_a_kernel_that_skips_work_is_found_in_200_of_200_timings(name, looked_at):
+    found = [Played(SKIPPING[name]).timed(*LENGTHS[trial % len(LENGTHS)]) for trial in range(200)]
+    assert all(each is not None and not each.ok for each in found), found.count(None)
+
+
+@pytest.mark.parametrize("kernel", [nothing, a_part, half_a_sum])
+def test_a_kernel_that_begins_to_skip_work_later_is_found(kernel):
+    for _ in range(5):
+        assert Played(first(1000, kernel)).timed(5000, 0)
+
+
+def test_a_part_of_a_batch_is_found(looked_at):
+    def half(at):
+        kept = at.C[24:].copy()
+        honest(at)
+        at.C[24:] = kept
+
+    assert all(Played(first(1, half), batch=4).timed(8, 20) for _ in range(50))
+    assert all(Played(first(1, half), batch=9).timed(8, 20) for _ in range(50))
+    assert not any(Played(honest, batch=batch).timed(8, 20) for batch in (4, 9) for _ in range(50))
+
+
+def test_what_compares_all_of_a_b_and_c_is_not_found():
+    """Such a kernel is right, and pays for reading them: its rate says so (test_roofs.py)."""
+    look = unless_as_before(lambda at: [*at.A.flat, *at.B.flat, *at.C.flat, at.C.ctypes.data])
+    assert not any(Played(look).timed(40, 100) for _ in range(20))
+
+
+def inside(dtype):
+    """A kernel of floats that rounds its operands."""
+    return lambda at: np.matmul(*(tensor_core.round_to(each, dtype) for each in (at.A, at.B)), out=at.C)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "half", "tf32"])
+@pytest.mark.parametrize("p", [100, 4096])
+def test_a_product_of_shorter_numbers_is_found_in_200_of_200_timings(dtype, p):
+    """Already when it is verified."""
+    for _ in range(200):
+        at = Played(inside(dtype), (12, p, 10))
+        at.kernel(at)
+        assert not at.arrays.check().ok
+
+
+def rounded(dtype):
+    """An honest kernel of a type, with sums in float."""
+
+    def kernel(at):
+        precision, result = PRECISIONS[dtype], result_of(dtype)
+        A, B = (precision.wide(np, each) for each in (at.A, at.B))
+        if dtype == "tf32":
+            A, B = (tensor_core.round_to(each, "tf32") for each in (A, B))
+        kind = np.int64 if precision.exact else np.float64 if dtype == "double" else np.float32
+        at.C[...] = result.narrow(np, A.astype(kind) @ B.astype(kind))
+
+    return kernel
+
+
+RIGHT = {dtype: (dtype, rounded(dtype)) for dtype in PRECISIONS} | {
+    "copying": ("float", copying),
+    "chain": ("float", lambda at: at.C.__setitem__(..., tensor_core.chain(at.A, at.B))),
+    **{
+        name: ("float", lambda at, scheme=scheme: at.C.__setitem__(..., tensor_core.product(at.A, at.B, scheme)))
+        for name, scheme in tensor_core.SCHEMES.items()
+        if len(scheme.products) > 1
+    },
+    models.RESIDUES: ("double", lambda at: at.C.__setitem__(..., residues.product(at.A, at.B, 15, True))),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("shape", [(12, 70, 10), (1, 64, 1), (9, 700, 3)])
+def test_a_right_kernel_is_never_called_wrong(name, shape, looked_at):
+    """The products and the sizes of the study's schemes are in docs; here each meets every kind of change."""
+    dtype, kernel = RIGHT[name]
+    for _ in range(3):
+        at = Played(kernel, shape, dtype, scheme=name if name in SCHEMES and name != dtype else "")
+        found = at.timed(12, 5)
+        assert found is None, found.message
+
+
+def test_changes_are_of_every_kind_and_at_moments_that_differ():
+    """They become rarer, and none comes within a batch."""
+    moments = set()
     for _ in range(40):
         at = Played(honest)
-        assert at.timed(5000, 300)
-        *runs, last, very_last = at.spoiled[1:]
-        assert (last, very_last) == ((5000 + 300, True), (5000 + 301, False))
-        assert 8 < len(runs) < 30 and at.marked <= len(runs) + 1
-        if len(runs) % 2:  # nothing waits before a batch's first run, but something does before its second
-            assert runs.pop() == (5000, True)
-        pairs = list(zip(runs[::2], runs[1::2]))
-        assert all(second == (first[0] + 1, False) and first[1] for first, second in pairs)
-        assert 2 <= runs[0][0] <= 4
-        found.append((tuple(runs), at.seen[1]))
-    assert len({runs for runs, _ in found}) > 5 and {number for _, number in found} == {0, 1}
+        assert at.timed(5000, 300) is None
+        runs, changes = zip(*at.changed)
+        assert runs[0] in (1, 2, 3) and len(set(runs)) == len(runs) and len(runs) < 60
+        assert not [run for run in runs if 5001 < run < 5300] and at.marked < 80
+        assert {"A", "B", "all", ""} == {change.operands for change in changes}
+        assert {"NaN", "zeros", "plausible", ""} >= {change.output for change in changes} and any(changes)
+        assert any(change.moved for change in changes) and any(change.workspaces for change in changes)
+        assert any(change.part and change.output and not change.operands for change in changes)
+        moments.add(runs)
+    assert len(moments) > 30
     short = Played(honest)
-    assert short.timed(2, 0) and [changed for _, changed in short.spoiled[-2:]] == [True, False]
+    assert short.timed(2, 0) is None and len(short.changed) >= 14, "further runs meet what these have not met"
+    slow = Played(honest, run_s=1)
+    assert slow.timed(2, 0) is None and 2 <= len(slow.changed) <= 4
+
+
+@pytest.mark.parametrize(("run_s", "runs"), [(1e-5, 20_000), (1e-3, 1000), (0.1, 20), (1.0, 5)])
+def test_the_price_is_bounded(run_s, runs):
+    """A change and a check take 4 ms: at most a tenth of the time, in addition to the first few changes; long products
+    are run twice more."""
+    at = Played(honest, run_s=run_s, change_s=2e-3)
+    assert at.timed(runs, 0) is None
+    few = perturbation.FIRST_FEW + len(deck(random.Random())) * (run_s < perturbation.SHORT_S) + perturbation.FURTHER
+    changes_s = 4e-3 * len(at.changed)
+    assert changes_s < 0.1 * run_s * runs + 4e-3 * few
+    assert at.calls <= runs + 1 + (20 if run_s < perturbation.SHORT_S else perturbation.FURTHER)
+
+
+def test_a_change_is_what_it_says():
+    arrays = Arrays(np, {"seed": 1, "verification": {"rows": 4}})
+    arrays.prepare("float", 30, 20, 40)
+    for change in [change for _ in range(20) for change in deck(random.Random())]:
+        arrays.restore()
+        assert (arrays.number, arrays.place) == (0, 0)
+        before = arrays.A.copy(), arrays.B.copy(), arrays.A @ arrays.B
+        arrays.C[...] = before[2]
+        address, space = arrays.C.ctypes.data, np.zeros(8, np.uint8)
+        arrays.perturb(change, [[space]] * 2)
+        in_a, in_b, in_c = (np.sum(old != new) for old, new in zip(before, (arrays.A, arrays.B, arrays.C)))
+        changed = {"": in_a == in_b == 0, "A": (in_a, in_b) == (1, 0), "B": (in_a, in_b) == (0, 1)}
+        assert changed.get(change.operands, in_a > 500 and in_b > 700), change
+        assert bool(in_c) == bool(change.output) and (in_c < arrays.C.size or not change.part), change
+        assert (arrays.C.ctypes.data != address) == change.moved
+        assert (space == perturbation.BLANK).all() == change.workspaces
+        assert all(np.array_equal(*pair) for pair in zip((arrays.A, arrays.B), arrays.sets[arrays.number]))
+    assert str(Change("A", "NaN", True, True, True)) == (
+        "a change of an element of A and NaN in a part of C and workspaces overwritten and arrays at other addresses"
+    )
 
 
 # ---- On a GPU --------------------------------------------------------------------------------------------------------
 
 
+def quick(config):
+    """Settings with which a point is timed briefly."""
+    return config | {"timing": config["timing"] | {"min_time_s": 0.02, "timeout_s": 1}}
+
+
+@pytest.fixture
+def points():
+    """Of small products, which have thousands of runs and batches, and of one that takes longer; a batch of 4 has as
+    many elements as the kernels' arrays have at most."""
+    found = points_of(["honest", *CHEATS], 20, 9, 20) + points_of(["honest", *CHEATS], 250, 20_000, 250)
+    return [dataclasses.replace(at, n=125, m=125) if at.batch > 1 and at.n > 125 else at for at in found]
+
+
 @pytest.mark.gpu(alone=True)
-def test_a_gpu_finds_all_cheats_while_it_times_them(gpu, config, tmp_path, built_for_gpu):
-    """Of small products, which have thousands of runs and batches, and of one that takes longer."""
-    settings = config | {"timing": config["timing"] | {"min_time_s": 0.02, "timeout_s": 1}}
-    points = [point("t", name, "float", n, p, n) for name in KERNELS for n, p in ((20, 9), (250, 20_000))]
-    work = work_of(points, KERNELS, gpu, settings, tmp_path, built_for_gpu(points, KERNELS, gpu))
+def test_a_gpu_finds_all_cheats_while_it_times_them(gpu, config, tmp_path, built_for_gpu, points):
+    work = work_of(points, KERNELS, gpu, quick(config), tmp_path, built_for_gpu(points, KERNELS, gpu))
     rows, _ = measure.measure_task(work)
-    status = rows.set_index(["kernel", "n"]).status
+    status = rows.set_index(["kernel", "p"]).status
     assert set(status[["honest"]]) == {"ok"}, rows.message.tolist()
     assert set(status[CHEATS]) == {"incorrect"}, rows[rows.status != "incorrect"].to_string()
     # At the larger size some are found earlier: what they kept is of the smaller one.
-    assert rows.message[(rows.kernel != "honest") & (rows.n == 20)].str.startswith("the timed product").all()
+    first = rows[(rows.kernel != "honest") & (rows.p == 9)]
+    assert first.message.str.startswith("the timed product, ").all(), first.message.tolist()
     assert rows.time_ms[rows.kernel != "honest"].isna().all()
 
 
 @pytest.mark.gpu(alone=True)
-def test_a_product_that_another_stream_writes_is_not_there_in_time(gpu, config, tmp_path, built_for_gpu, monkeypatch):
-    """What launches by a second stream returns before its product is made; a kernel of the registry cannot, a library
-    could."""
+def test_a_gpu_finds_all_cheats_while_it_screens_them(gpu, config, tmp_path, built_for_gpu, points):
+    """A few runs of each, one of which is verified after a change: two sizes, each five times."""
+    work = work_of(points, KERNELS, gpu, quick(config), tmp_path, built_for_gpu(points, KERNELS, gpu))
+    found = {name: set() for name in KERNELS}
+    for _ in range(5):
+        for _, row in measure.run_jobs(work.jobs(), gpu, work.config, tmp_path, "screen"):
+            found[row["kernel"]].add(row["status"])
+    assert found["honest"] == {"ok"}
+    assert all("incorrect" in found[name] for name in CHEATS), found
+
+
+@pytest.mark.gpu(alone=True)
+def test_a_gpu_finds_all_cheats_while_their_energy_is_measured(gpu, config, tmp_path, built_for_gpu):
+    points = points_of(["honest", *CHEATS], 20, 9, 20)
+    settings = config | {"energy": {"seconds": 0.1}}
+    work = work_of(points, KERNELS, gpu, settings, tmp_path, built_for_gpu(points, KERNELS, gpu))
+    _, rows = METHODS["energy"].run(work)
+    status = rows.set_index("kernel").status
+    assert status["honest"] in ("ok", "unsupported") and not (status[CHEATS] == "ok").any(), rows.to_string()
+
+
+@pytest.mark.gpu(alone=True)
+def test_a_product_of_shorter_numbers_is_no_product_of_floats(gpu, config, tmp_path, built_for_gpu):
+    points = points_of(SHORTER, 512, 8192, 512)
+    work = work_of(points, KERNELS, gpu, quick(config), tmp_path, built_for_gpu(points, KERNELS, gpu))
+    rows, _ = measure.measure_task(work)
+    assert set(rows.status) == {"incorrect"}, rows[["kernel", "status", "bound_ratio"]].to_string()
+
+
+@pytest.mark.gpu(alone=True)
+def test_a_policy_of_the_cache_gains_nothing(gpu, config, tmp_path, built_for_gpu):
+    points = points_of(["honest", CACHED], 512, 512, 512)
+    work = work_of(points, KERNELS, gpu, config, tmp_path, built_for_gpu(points, KERNELS, gpu))
+    times = measure.measure_task(work)[0].set_index("kernel").time_ms
+    assert times[CACHED] > 0.95 * times["honest"]
+
+
+TIMED = """
+import json, pickle, sys, time
+from tilewise.measure.backends import Setting
+from tilewise.measure.perturbation import Perturbed
+from tilewise.nvidia import backend, operands
+
+request, changes, finish = pickle.load(sys.stdin.buffer), [], Perturbed.finish
+jobs, how = request.pop("jobs"), request.pop("how")
+
+def counted(self, wait):
+    changes.append(self.changes)
+    return finish(self, wait) if how == "with" else wait()
+
+Perturbed.finish = counted
+if how == "without":
+    Perturbed.__call__ = lambda self, stream: self.launch(stream)
+    operands.REHEARSED = ()
+rows = []
+start = time.monotonic()
+backend.Backend(Setting(**request)).measure(jobs, rows.append)
+spent = time.monotonic() - start
+print("\\nANSWER", json.dumps([spent, changes, [row["status"] for row in rows], [row["time_ms"] for row in rows]]))
+"""
+
+
+@pytest.mark.gpu(alone=True)
+def test_the_price_of_perturbations_on_a_gpu(gpu, config, kernels, tmp_path, built_for_gpu, record_property):
+    """What a worker takes for the points of a task with them and without, each in a process of its own, three times."""
+    points = [point("t", "cublas", "float", n, n, n) for n in (64, 256, 1024, 2048, 4096, 8192)]
+    points += [point("t", "naive", "float", n, n, n, block_x=32, block_y=8) for n in (1024, 4096)]
+    points += [point("t", "cublas_bf16", "bfloat16", n, n, n) for n in (1024, 8192)]
+    jobs = work_of(points, kernels, gpu, config, tmp_path, built_for_gpu(points, kernels, gpu)).jobs()
+    seconds, times = {"with": [], "without": []}, {}
+    for number in range(3):
+        for how in seconds:
+            samples = tmp_path / f"{how}{number}"
+            samples.mkdir()
+            asked = {"jobs": jobs, "how": how, "device": gpu, "config": config, "samples": samples}
+            done = subprocess.run([sys.executable, "-c", TIMED], input=pickle.dumps(asked), capture_output=True)
+            assert done.returncode == 0, done.stderr.decode()
+            said = next(line for line in done.stdout.decode().splitlines() if line.startswith("ANSWER"))
+            spent, changes, status, times[how] = json.loads(said.partition(" ")[2])
+            assert set(status) == {"ok"}
+            assert [count > 0 for count in changes] == [how == "with"] * len(points), "they come between NVBench's runs"
+            seconds[how].append(spent)
+    price = min(seconds["with"]) / min(seconds["without"]) - 1
+    slower = np.array(times["with"]) / np.array(times["without"]) - 1
+    record_property("note", f"price of perturbations: {price:+.1%}; times differ by {np.round(100 * slower, 1)} %")
+    assert price < 0.1, seconds
+
+
+HOSTS = ("a second stream", "a later launch", "a cache on the host")
+
+
+@pytest.mark.gpu(alone=True)
+@pytest.mark.parametrize("how", HOSTS)
+def test_what_the_host_does_instead_is_found(gpu, config, tmp_path, built_for_gpu, monkeypatch, how):
+    """A kernel of the registry cannot do it, what launches it could: make the product in a stream that is not timed,
+    at the next launch, or copy it from a cache."""
     import cupy
 
     from tilewise.nvidia import operands
 
     points = [point("t", "honest", "float", 250, 20_000, 250)]
     [job] = work_of(points, KERNELS, gpu, config, tmp_path, built_for_gpu(points, KERNELS, gpu)).jobs()
-    second = cupy.cuda.Stream(non_blocking=True)
-    bound = operands.bound
+    second, bound = cupy.cuda.Stream(non_blocking=True), operands.bound
 
-    def elsewhere(*arguments):
-        launch, facts, spaces = bound(*arguments)
-        return lambda stream: launch(second.ptr), facts, spaces
+    def instead(job, A, B, C):
+        launch, facts, spaces = bound(job, A, B, C)
+        kept = []
 
-    assert operands.verified(job, operands.Operands(config))[1]["status"] == "ok"
-    monkeypatch.setattr(operands, "bound", elsewhere)
-    _, row, right, _ = operands.verified(dataclasses.replace(job), operands.Operands(config))
+        def elsewhere(stream):
+            if how == "a second stream":
+                launch(second.ptr)
+            elif kept and how == "a later launch":
+                kept.pop()  # every second time
+            elif kept:
+                with cupy.cuda.ExternalStream(stream):
+                    cupy.copyto(C, kept[0])
+            else:
+                launch(stream)
+                with cupy.cuda.ExternalStream(stream):
+                    kept.append(C.copy())
+
+        return elsewhere, facts, spaces
+
+    arrays = operands.Operands(config)
+    assert operands.verified(job, arrays)[1]["status"] == "ok"
+    monkeypatch.setattr(operands, "bound", instead)
+    launch, _, right, spaces = operands.verified(dataclasses.replace(job), arrays)
+    if right:
+        run = operands.perturbed(job, launch, arrays, spaces, cupy.empty(1 << 28, cupy.uint8))
+        found = operands.after(run, arrays)
+        right = found.ok
     second.synchronize()
-    assert not right and row["status"] == "incorrect"
+    assert not right

@@ -189,22 +189,16 @@ KEPT: dict = {}
     ("made", "status", "message"),
     [
         (lambda A, B, C: np.matmul(A, B, out=C), "ok", ""),
-        (lambda A, B, C: np.copyto(C, KEPT.setdefault(id(C), A @ B)), "incorrect", "the timed product: "),
+        (lambda A, B, C: np.copyto(C, KEPT.setdefault(id(C), A @ B)), "incorrect", "the timed product, "),
         (lambda A, B, C: np.matmul(A[1:], B, out=C[1:]), "incorrect", ""),
+        (lambda A, B, C: np.matmul(A, B, out=C), "incorrect", "0 GFLOP/s are above the roof of 0, the peak of float: "),
     ],
-    ids=["honest", "keeps C", "a part"],
+    ids=["honest", "keeps C", "a part", "too fast"],
 )
 @pytest.mark.parametrize("runs", [2, 60])
 def test_a_timing_is_verified_before_while_and_after(work, monkeypatch, backend, made, status, message, runs):
     """NumPy plays CuPy, so that all of it runs but the launches and the clock."""
-    cupy = played()
-    for name in ("copyto", "empty", "empty_like", "random", "float32", "float64", "uint8"):
-        setattr(cupy, name, getattr(np, name))
-    device = backend(cupy)
-    device.device.gpu, device.config = {"l2_bytes": 100}, work.config
-    module, arrays = (sys.modules[f"tilewise.nvidia.{name}"] for name in ("backend", "operands"))
-    monkeypatch.setattr(arrays, "bound", lambda job, A, B, C: (lambda stream: made(A, B, C), {"registers": 7}, []))
-    monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([0.5]))
+    device, _, arrays = on_numpy(monkeypatch, backend, work, made, 0.1 if "roof" in message else 100)
 
     def execute(launch, batched):
         assert batched
@@ -217,7 +211,96 @@ def test_a_timing_is_verified_before_while_and_after(work, monkeypatch, backend,
     row = device._timed(job, SimpleNamespace(exec=execute), arrays.Operands(device.config), results, batched=True)
     assert row["status"] == status and row["message"].startswith(message) and row["registers"] == 7
     assert row.get("time_ms") == (2.0 if status == "ok" else None)
-    assert (row["bound_ratio"] < 1) == (status == "ok")
+    assert (row["bound_ratio"] < 1) == (status == "ok" or "roof" in message)
+
+
+def on_numpy(monkeypatch, backend, work, made, peak=100.0):
+    """The GPU's backend and its modules, on a CuPy that NumPy plays, with `made(A, B, C)` for what is launched."""
+    cupy = played()
+    functions = "absolute copyto empty empty_like float32 float64 random stack uint8 zeros zeros_like"
+    for name in functions.split():
+        setattr(cupy, name, getattr(np, name))
+    cupy.cuda.runtime.memGetInfo.return_value = (2**40, 2**40)
+    device = backend(cupy)
+    device.device.gpu = {"l2_bytes": 100, "memory_bandwidth_gb_s": 1000, "peak_gflops": {"float": peak}}
+    device.config = work.config
+    module, arrays = (sys.modules[f"tilewise.nvidia.{name}"] for name in ("backend", "operands"))
+    monkeypatch.setattr(arrays, "bound", lambda job, A, B, C: (lambda stream: made(A, B, C), {"registers": 7}, []))
+    monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([0.5]))
+    monkeypatch.setattr(module, "uuid", lambda: "GPU-1")
+    driver = MagicMock()
+    driver.cuStreamQuery.return_value = [driver.CUresult.CUDA_ERROR_NOT_READY]
+    monkeypatch.setattr(arrays, "driver", driver)
+    return device, module, arrays
+
+
+def unless_known(A, B, C):
+    """Leave C if it holds the product of the operands of the last run, by one element of each."""
+    seen = [A[0, 0], B[0, 0], C[0, 0]]
+    if KEPT.get("seen") != seen:
+        np.matmul(A, B, out=C)
+        KEPT["seen"] = [A[0, 0], B[0, 0], C[0, 0]]
+
+
+EVERYWHERE = {
+    "honest": (lambda A, B, C: np.matmul(A, B, out=C), 1e6, ""),
+    "a fingerprint": (unless_known, 1e6, "after "),
+    "too fast": (lambda A, B, C: np.matmul(A, B, out=C), 1e-6, "GFLOP/s are above the roof of 0, "),
+}
+
+
+def by_screen(device, module, job, monkeypatch):
+    """One of the three products of a screening is verified, after a change of some kind: many screenings."""
+    found = []
+    for _ in range(30):
+        KEPT.clear()
+        device.screen([job], found.append)
+    return found
+
+
+def by_energy(device, module, job, monkeypatch):
+    def repeated(point, launch, wait, counter_mj):
+        for _ in range(9):
+            launch()
+        return {"gflops": 1.0, "joules": 2.0}
+
+    monkeypatch.setattr(module.nvml, "energy_counter", lambda uuid: lambda: 1)
+    return device.energy([job], repeated)
+
+
+def by_once(device, module, job, monkeypatch):
+    monkeypatch.setattr(module, "bound", sys.modules["tilewise.nvidia.operands"].bound)
+    return [device.once(job)]
+
+
+def by_call(device, module, job, monkeypatch):
+    launch = sys.modules["tilewise.nvidia.operands"].bound
+    monkeypatch.setattr(module.tilewise, "matmul", lambda A, B, out: launch(job, A, B, out)[0](0))
+    monkeypatch.setattr(module.cupy, "matmul", lambda A, B, out: np.matmul(A, B, out=out))
+    monkeypatch.setattr(module, "DTYPES", {np.dtype(np.float32): "float"})
+    monkeypatch.setattr(module, "kernel_for", lambda *_: "naive")
+    return [device.called("float", 64)]
+
+
+@pytest.mark.parametrize(
+    ("what", "run", "column"),
+    [
+        (what, run, column)
+        for what in EVERYWHERE
+        for run, column in ((by_screen, "screen_ms"), (by_energy, "joules"), (by_once, "time_ms"), (by_call, "call_us"))
+        if (what, run) != ("a fingerprint", by_once)  # what runs once cannot keep anything
+    ],
+)
+def test_every_method_that_times_verifies_afterwards(work, monkeypatch, backend, what, run, column):
+    made, peak, words = EVERYWHERE[what]
+    KEPT.clear()
+    device, module, _ = on_numpy(monkeypatch, backend, work, made, peak)
+    [job] = [job for job in work.jobs() if job.kernel.name == "tiled"]
+    found = run(device, module, job, monkeypatch)
+    wrong = [row for row in found if row["status"] != "ok"]
+    assert bool(wrong) == (what != "honest") and all(row["status"] == "incorrect" for row in wrong), found
+    assert all(words in row["message"] for row in wrong), wrong
+    assert all((row.get(column) is None) == (row["status"] != "ok") for row in found)
 
 
 def played():

@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import importlib
+import random
 import sys
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -303,7 +305,7 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
     """A function that screens the tuning's jobs on CUDA's backend, whose launches and clock are invented.
 
     It takes the times in ms that the clock shows, in the order in which it is read, and returns the rows and what was
-    done: "operands", "launch", "flush".
+    done: "operands", "launch", "change", "flush", "verify".
     """
     cupy = MagicMock()
     names = ["cupy", "cupy.cuda", "cuda.bindings", *(f"tilewise.nvidia.{n}" for n in MODULES)]
@@ -316,11 +318,12 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
 
     class Operands:
         shape = A = B = C = None
+        chance = random.Random()
 
         def __init__(self, config):
             pass
 
-        def prepare(self, *shape):
+        def prepare(self, *shape, **_):
             if shape != self.shape:
                 done.append("operands")
             self.shape = shape
@@ -345,12 +348,25 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
             return lambda stream: done.append("launch"), {"registers": 40}, []
 
         cupy.empty.return_value.fill.side_effect = lambda value: done.append("flush")
-        for name, value in (("Operands", Operands), ("elapsed", elapsed), ("uuid", lambda: "GPU-1")):
+
+        def perturbed(job, launch, operands, spaces, scratch):
+            def verified():
+                done.append("verify")
+                return Check(True, 1e-7, 0.01)
+
+            return SimpleNamespace(launch=launch, perturb=lambda change: done.append("change"), verified=verified)
+
+        for name, value in (
+            ("Operands", Operands),
+            ("elapsed", elapsed),
+            ("uuid", lambda: "GPU-1"),
+            ("perturbed", perturbed),
+        ):
             monkeypatch.setattr(cuda, name, value)
         monkeypatch.setattr(arrays, "bound", bound)
         monkeypatch.setattr(cuda.verify, "poison", lambda *_: None)
         rows: list[dict] = []
-        device = dataclasses.replace(h200, gpu=h200.gpu | {"l2_bytes": 1000})
+        device = dataclasses.replace(h200, gpu=h200.gpu | {"l2_bytes": 1000, "memory_bandwidth_gb_s": 1000})
         config = study.config | {"tuning": study.config["tuning"] | settings}
         cuda.Backend(Setting(device, config, tmp_path)).screen(jobs, rows.append)
         assert next(clock, None) is None
@@ -372,8 +388,10 @@ def test_a_slow_variant_is_not_run_again_and_a_wrong_one_not_timed(jobs, screen)
     assert [row.get("screen_ms") for row in rows] == [2.5, None, 3.8, 1.5]
     assert [row["samples"] for row in rows] == [3, 0, 1, 3]
     assert {row["gpu_uuid"] for row in rows} == {"GPU-1"}
-    once, timed = ["launch"], ["flush", "launch"]
-    assert done == ["operands", *once, *timed * 3, *once, *once, *timed, *once, *timed * 3]
+    once, timed = ["launch"], ["change", "flush", "launch"]
+    but_checks = [what for what in done if what != "verify"]
+    assert but_checks == ["operands", *once, *timed * 3, *once, *once, *timed, *once, *timed * 3]
+    assert done.count("verify") == 3, "one product of each that is timed"
     assert done.count("launch") == 4 + 7 and done.count("flush") == 7 and done.count("operands") == 1
 
 

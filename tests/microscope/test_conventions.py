@@ -69,3 +69,167 @@ def test_no_such_matrix(tmp_path, capsys):
     with pytest.raises(SystemExit):
         traced(tmp_path, capsys, ["--columns", "B,D"])
     assert "list of matrices" in capsys.readouterr().err
+
+
+UPDATE = """__global__ void mine(int M, int N, int K, float alpha, const float* A, const float* B, float beta, float* C)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= M || col >= N) return;
+    float sum = 0;
+    for (int k = 0; k < K; ++k) sum += A[row * K + k] * B[k * N + col];
+    C[row * N + col] = alpha * sum + beta * C[row * N + col];
+}
+"""
+SPLIT = """__global__ void mine(const float* A, const float* B, float* C, int n, int p, int m)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    float sum = 0;
+    for (int k = blockIdx.z; k < p; k += gridDim.z) sum += A[row * p + k] * B[k * m + col];
+    atomicAdd(&C[row * m + col], sum);
+}
+"""
+CALLED = "n,m,p,float:{},A,B,float:{},C"
+
+
+def run(folder, capsys, text, *options):
+    """The exit status of the command on a source and what it says."""
+    (folder / "mine.cu").write_text(text)
+    status = main(["trace", str(folder / "mine.cu"), "--block", "8x8", "--shape", "20x35x20", *options])
+    said = capsys.readouterr()
+    return status, said.out + said.err
+
+
+UPDATES = {  # what it is called with, the options, and what is said; "" if it is right
+    "alpha": ((2, 0), ["--reads-c"], "it is 2 A B, right with --alpha 2 of"),
+    "alpha is said": ((2, 0), ["--reads-c", "--alpha", "2"], ""),
+    "negative": ((-1.5, 0), ["--reads-c"], "it is -1.5 A B, right with --alpha -1.5 of"),
+    "by name": (("alpha", "beta"), ["--alpha", "2", "--beta", "3"], ""),
+    "beta": ((1, 3), ["--reads-c"], "C began as 3.40282e+38, which marks what was never written"),
+    "beta is not said": (
+        (1, 3),
+        [],
+        "if it adds to C, say --initial zeros or --beta; if it multiplies C by 0, --reads-c",
+    ),
+    "another beta": ((2, 0.5), ["--beta", "3"], "it is 2 A B + 0.5 C, right with --alpha 2 --beta 0.5 of"),
+    "C is zeros": ((1, 1), ["--initial", "zeros"], ""),
+}
+
+
+@pytest.mark.parametrize("scalars, options, words", UPDATES.values(), ids=UPDATES)
+def test_alpha_and_beta(tmp_path, capsys, scalars, options, words):
+    status, said = run(tmp_path, capsys, UPDATE, "--arguments", CALLED.format(*scalars), *options)
+    assert status == bool(words) and words in said and "twice" not in said, said
+
+
+def test_sums_by_atomics_begin_at_zeros(tmp_path, capsys):
+    status, said = run(tmp_path, capsys, SPLIT, "--grid", "3,3,2")
+    assert status == 1 and "say --initial zeros" in said, said
+    assert run(tmp_path, capsys, SPLIT, "--grid", "3,3,2", "--initial", "zeros")[0] == 0
+    status, said = run(tmp_path, capsys, SPLIT.replace("sum);", "2 * sum);"), "--grid", "3,3,2", "--initial", "zeros")
+    assert status == 1 and "it is 2 A B" in said, said
+
+
+def test_the_marker_of_what_was_never_written(tmp_path, capsys):
+    text = UPDATE.replace("row >= M", "row >= M - 1")
+    status, said = run(tmp_path, capsys, text, "--arguments", CALLED.format(1, 0), "--reads-c")
+    assert status == 1 and "row 19; nothing has written them" in said, said
+    assert "they hold 3.40282e+38, which marks what was never written" in said, said
+
+
+@pytest.mark.parametrize("inside, named", [("__float2bfloat16", "bfloat16"), ("__float2half", "half or TF32")])
+def test_a_conversion_inside(tmp_path, capsys, inside, named):
+    back = {"__float2bfloat16": "__bfloat162float", "__float2half": "__half2float"}[inside]
+    times = "sum += A[row * p + k] * B[k * m + col]"
+    text = '#include "cuda_bf16.h"\n#include "cuda_fp16.h"\n' + SPLIT.replace(
+        "atomicAdd(&C[row * m + col], sum)", "C[row * m + col] = sum"
+    )
+    text = text.replace(times, f"sum += {back}({inside}(A[row * p + k])) * {back}({inside}(B[k * m + col]))")
+    for shape in ("8x32x8", "8x4096x8"):
+        status, said = run(tmp_path, capsys, text, "--shape", shape)
+        assert status == 1 and f"as accurate as {named}: is there a conversion?" in said, said
+        scheme = "half" if named != "bfloat16" else named
+        assert run(tmp_path, capsys, text, "--shape", shape, "--scheme", scheme)[0] == 0
+
+
+def test_a_parameter_with_the_name_of_an_option(tmp_path, capsys):
+    text = SPLIT.replace("atomicAdd(&C[row * m + col], sum)", "C[row * m + col] = BLOCK * sum / 8")
+    text = f"template <int BLOCK>\n{text}"
+    status, said = run(tmp_path, capsys, text)
+    assert status == 2 and "BLOCK of mine has the name of an option; give it another one by --template" in said, said
+    assert run(tmp_path, capsys, text, "--template", "side", "--side", "8")[0] == 0
+
+
+def test_a_batch_of_a_kernel_without_an_entry(tmp_path, capsys):
+    text = SPLIT.replace("blockIdx.z; k < p; k += gridDim.z", "0; k < p; ++k")
+    text = text.replace("A[", "A[blockIdx.z * n * p + ").replace("B[", "B[blockIdx.z * p * m + ")
+    text = text.replace("atomicAdd(&C[row * m + col], sum)", "C[blockIdx.z * n * m + row * m + col] = sum")
+    assert run(tmp_path, capsys, text, "--grid", "3,3,batch", "--batch", "3")[0] == 0
+
+
+def test_options_that_cannot_be(tmp_path, capsys):
+    for options, words in (
+        (["--scheme", "residues"], "--scheme residues: it is one of double, not of float"),
+        (["--dtype", "int32", "--alpha", "0.5"], "a product of int32 takes whole numbers"),
+    ):
+        status, said = run(tmp_path, capsys, SPLIT, *options)
+        assert status == 2 and words in said and "Traceback" not in said, said
+
+
+LEADING = """__global__ void mine(
+    const float* A, int lda, const float* B, int ldb, float* C, int ldc, int n, int p, int m)
+{
+    const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n || col >= m) return;
+    float sum = 0;
+    for (int k = 0; k < p; ++k) sum += A[row * lda + k] * B[k * ldb + col];
+    C[row * ldc + col] = sum;
+}
+"""
+CUT = "C[row * ldc + col] = sum;"
+LEADINGS = {  # what changes, what it is called with, the options, and what is said; "" if it is right
+    "all": ("", "A,p+5,B,m+1,C,m+2,n,p,m", ["--ld", "A=p+5,B=m+1,C=m+2"], ""),
+    "with alpha and beta": (
+        CUT.replace("= sum", "= 2 * sum + C[row * ldc + col]"),
+        "A,p,B,m,C,24,n,p,m",
+        ["--ld", "C=24", "--alpha", "2", "--beta", "1"],
+        "",
+    ),
+    "of columns": (
+        "",
+        "A,p,B,m,C,m,n,p,m",
+        ["--ld", "A=n+3", "--columns", "A"],
+        "NaN between the rows or columns of A",
+    ),
+    "another": ("", "A,p,B,m,C,m,n,p,m", ["--ld", "A=p+5"], "NaN between the rows or columns of A or B is a part of"),
+    "written beyond": (
+        CUT + " if (col == m - 1) C[row * ldc + m] = 0;",
+        "A,p,B,m,C,m+2,n,p,m",
+        ["--ld", "C=m+2"],
+        "elements between the rows or columns of C, which its leading dimension leaves out, are written",
+    ),
+    "shorter than a row": ("", "A,p,B,m,C,m,n,p,m", ["--ld", "A=p-5"], "--ld.A: 'p-5' is 30"),
+    "of nothing": ("", "A,p,B,m,C,m,n,p,m", ["--ld", "D=64"], "write for example --ld A=64"),
+}
+
+
+@pytest.mark.parametrize("store, arguments, options, words", LEADINGS.values(), ids=LEADINGS)
+def test_leading_dimensions(tmp_path, capsys, store, arguments, options, words):
+    text = LEADING.replace(CUT, store or CUT)
+    status, said = run(tmp_path, capsys, text, "--arguments", arguments, *options)
+    assert status == (2 if "write for" in words or "--ld.A" in words else bool(words)) and words in said, said
+
+
+def test_a_leading_dimension_of_columns(tmp_path, capsys):
+    text = LEADING.replace("A[row * lda + k]", "A[k * lda + row]")
+    options = ["--arguments", "A,n+3,B,m,C,m,n,p,m", "--columns", "A"]
+    assert run(tmp_path, capsys, text, *options, "--ld", "A=n+3")[0] == 0
+
+
+@pytest.mark.parametrize("index, status", [("row * m + col", 1), ("(long long)row * m + col", 2)])
+def test_an_index_of_32_bits_that_overflows(tmp_path, capsys, index, status):
+    text = SPLIT.replace("atomicAdd(&C[row * m + col], sum)", f"C[{index}] = sum")
+    found, said = run(tmp_path, capsys, text, "--shape", "200000x1x200000")
+    assert found == status, said
+    overflows = "of C, which has 200000 x 200000 = 40000000000; the index is too large for 32 bits"
+    assert (overflows if status == 1 else "the blocks that were tried have no fault") in said, said

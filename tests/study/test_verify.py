@@ -200,3 +200,46 @@ def test_a_batch_is_verified_matrix_by_matrix():
     assert verify.check(right, product, magnitude, "float", 4).ok
     right[4, 2] += 1
     assert "C[4, 2]" in verify.check(right, product, magnitude, "float", 4).message
+
+
+WANTED = {
+    "alpha": verify.Wanted(alpha=2.5),
+    "beta": verify.Wanted(beta=3),
+    "both": verify.Wanted(alpha=-2, beta=0.5),
+    "zeros": verify.Wanted(alpha=2, beta=3, initial="zeros"),
+}
+
+
+@pytest.mark.parametrize("name", WANTED)
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_alpha_a_b_plus_beta_c_is_verified_and_nothing_else(dtype, name):
+    wanted, precision = WANTED[name], result_of(dtype)
+    if precision.exact:
+        wanted = dataclasses.replace(wanted, alpha=round(wanted.alpha), beta=round(2 * wanted.beta))
+    A, B, _ = product(dtype)
+    C = np.empty((SHAPE[0], SHAPE[2]), precision.stored)
+    verify.begin(C, dtype, wanted)
+    before = precision.wide(np, C).astype(np.float64) if wanted.begins else np.zeros(C.shape)
+    assert before.any() == (name in ("beta", "both"))
+    right, magnitude = verify.reference(A, B, dtype)
+    made = wanted.alpha * right + wanted.beta * before
+    stored = precision.narrow(
+        np, made if dtype == "double" else made.astype(np.float32 if not precision.exact else int)
+    )
+    assert verify.check(stored, right, magnitude, dtype, SHAPE[1], wanted).ok
+    assert verify.check_rows(A, B, stored, dtype, 5, 0, wanted).ok
+    plain = precision.narrow(
+        np, right if dtype == "double" else right.astype(np.float32 if not precision.exact else int)
+    )
+    assert not verify.check(plain, right, magnitude, dtype, SHAPE[1], wanted).ok
+    assert not verify.check(stored, right, magnitude, dtype, SHAPE[1]).ok
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_a_given_c_is_the_same_in_every_part_and_held_exactly(dtype):
+    precision = result_of(dtype)
+    whole = verify.given(np, np.arange(300), 40, dtype)
+    assert np.array_equal(whole[[7, 299]], verify.given(np, np.array([7, 299]), 40, dtype))
+    numbers = precision.wide(np, whole).astype(np.float64)
+    unit = 1 if precision.exact else verify.GIVEN_UNIT
+    assert np.array_equal(numbers * unit, np.round(numbers * unit)) and len(np.unique(numbers)) == verify.GIVEN

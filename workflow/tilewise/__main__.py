@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import math
 import re
@@ -71,7 +72,10 @@ def _product(options: argparse.Namespace, given: dict[str, int]) -> Report:
     """What is found in a kernel that is a product of A and B."""
     kernel, point = find_kernel(options, given)
     cpp.check()
-    convention = Convention(options.columns, options.short_sums)
+    scheme = "short_sums" if options.short_sums else kernel.wanted.scheme
+    convention = Convention(
+        options.columns or kernel.column_major, dataclasses.replace(kernel.wanted, scheme=scheme), bool(kernel.ld)
+    )
     row, found = trace_point(kernel, point, limit=options.limit, convention=convention)
     product = kernel.plan(point).product
     assert product is not None  # a CUDA kernel has one

@@ -60,7 +60,7 @@ def fastest(
     there = rows[(rows["n"] == n) & (rows["p"] == p) & (rows["m"] == m)].sort_values("time_ms", kind="stable")
     for name in there["kernel"]:
         kernel = kernels.get(name)
-        if kernel is None:  # it was removed after the run
+        if kernel is None or not kernel.makes_ab:  # it was removed after the run, or makes something else
             continue
         if kernel.library:
             return None

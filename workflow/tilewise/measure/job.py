@@ -94,6 +94,8 @@ def conditions(
     return [
         point.columns(),
         [kernel.kind, kernel.library, kernel.emulation, kernel.reads_c, plan.instances],
+        [kernel.alpha, kernel.beta, kernel.initial, kernel.wanted.scheme],
+        [dataclasses.asdict(each) for each in kernel.lying(point).values()],
         [_of_launch(launch) for launch in plan.launches],
         [dataclasses.asdict(workspace) for workspace in plan.workspaces],
         settings(backend_of(kernel, where), where, config),

@@ -175,6 +175,10 @@ def short_products(row: Mapping[str, Any], kernel: Kernel) -> tuple[str, float]:
         return scheme.dtype, len(scheme.products)
     if kernel.name == "triton_tf32x3":
         return "tf32", 3
+    if (
+        kernel.emulation
+    ):  # cuBLAS cuts 55 bits into seven parts at least, and leaves out the products below the last bit
+        return "int8", 28
     if kernel.name == "double_from_int8":
         return "int8", math.nan if pd.isna(row.get("moduli")) else row["moduli"]
     return row["dtype"], 1

@@ -194,6 +194,53 @@ def constant_stores(tree: Tree) -> set[tuple[str, int]]:
     return {place for place, is_literal in found.items() if is_literal}
 
 
+@dataclass(frozen=True)
+class Uses:
+    """The lines of a function that read the elements of one of its arrays, that write them, and that read an array into
+    which they are copied, as into a shared tile."""
+
+    reads: frozenset[int]
+    writes: frozenset[int]
+    copies: frozenset[int]
+
+
+def uses(text: str, function: str, parameter: int) -> Uses:
+    """The Uses of the array that is a parameter of a function, by its number, in a source."""
+    reads, writes, copies = set[int](), set[int](), set[int]()
+    for node in _of_kind(parsed(text), "function_definition"):
+        heads = _of_kind(node, "function_declarator")[:1]
+        named = [each.name for head in heads for each in _parameters(head)]
+        if not heads or name_of(heads[0]) != function.rsplit("::", 1)[-1] or parameter >= len(named):
+            continue
+        name, into, targets = named[parameter], set[str](), set[tuple[int, int]]()
+        for each in _of_kind(node, "assignment_expression"):
+            left, right = each.child_by_field_name("left"), each.child_by_field_name("right")
+            if left and right and left.type == "subscript_expression":
+                targets.add((left.start_byte, left.end_byte))
+                if name in map(text_of, _of_kind(right, "identifier")):
+                    into.add(_base(left))
+        for each in _of_kind(node, "subscript_expression"):
+            is_target, line = (each.start_byte, each.end_byte) in targets, each.start_point.row + 1
+            if _base(each) == name:
+                (writes if is_target else reads).add(line)
+            elif _base(each) in into and not any(a <= each.start_byte and each.end_byte <= b for a, b in targets):
+                copies.add(line)
+    return Uses(frozenset(reads), frozenset(writes), frozenset(copies))
+
+
+def _of_kind(node: Node, kind: str) -> list[Node]:
+    """The nodes of a kind within one, in their order."""
+    found = [node] if node.type == kind else []
+    return found + [each for child in node.children for each in _of_kind(child, kind)]
+
+
+def _base(node: Node) -> str:
+    """The name of the array of a subscript, however many it has."""
+    while node.type == "subscript_expression" and (inner := node.child_by_field_name("argument")):
+        node = inner
+    return text_of(node)
+
+
 def whole_numbers(expressions: Iterable[str], names: Mapping[str, int]) -> list[int]:
     """The values of some expressions of C++ over `names`; none if one of them is no whole number, or nothing of plain
     arithmetic."""

@@ -3,7 +3,7 @@
 import argparse
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,13 @@ from tilewise.study.device import EMULATED, MAX_THREADS_PER_BLOCK
 from tilewise.study.expressions import FUNCTIONS
 from tilewise.study.kernel import DEFAULT_ARGUMENTS, POINT_NAMES, Kernel, Kind, LaunchEntry
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, SCHEMES
+
+#: The options that the registry's entry answers for a kernel that has one.
+OF_UNREGISTERED = (
+    *("covers", "grid", "cluster", "arguments", "template", "dynamic_shared", "cooperative"),
+    *("alpha", "beta", "initial", "ld", "reads_c", "scheme"),
+)
 
 
 def option_type(
@@ -61,7 +67,15 @@ def add_options(command: argparse.ArgumentParser, shape: tuple[int, int, int]) -
         "--dynamic-shared", "--shared", type=int, metavar="BYTES", help="dynamic shared memory of a block"
     )
     other.add_argument("--cooperative", action="store_true", help="it is launched so that cg::this_grid().sync() works")
-    other.add_argument("--reads-c", action="store_true", help="it reads C, as alpha * sum + beta * C does")
+    number = option_type("number", float, math.isfinite)
+    other.add_argument("--alpha", type=number, help="it makes alpha A B + beta C; --arguments may use alpha (1)")
+    other.add_argument("--beta", type=number, help="the same, of a C that begins with known numbers (0)")
+    other.add_argument("--initial", choices=["zeros"], help="what C holds at first: zeros (what no product holds)")
+    other.add_argument("--ld", metavar="A=L", help="leading dimensions of A, B, C, such as 'A=p+4,C=64' (no gaps)")
+    other.add_argument("--reads-c", action="store_true", help="it reads C and multiplies it by 0")
+    other.add_argument(
+        "--scheme", choices=[name for name in SCHEMES if name != "short_sums"], help="how it rounds (as its type says)"
+    )
 
 
 def _sizes(*counts: int) -> Callable[[str], Any]:
@@ -84,17 +98,8 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     registered = _registered(path, options.name)
     if registered:
         kernel = registered
-        for option in (
-            "covers",
-            "grid",
-            "cluster",
-            "arguments",
-            "template",
-            "dynamic_shared",
-            "cooperative",
-            "reads_c",
-        ):
-            if getattr(options, option):
+        for option in OF_UNREGISTERED:
+            if getattr(options, option) not in (None, False):
                 place = shown(kernel.folder / "registry.yaml")
                 raise UserError(f"--{option.replace('_', '-')}: {kernel.name} has it from {place}; change it there")
     else:
@@ -102,6 +107,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     dtype = options.dtype or "float"
     if dtype not in kernel.dtypes:
         raise UserError(f"--dtype: {kernel.name} is not for {dtype}; it takes {', '.join(kernel.dtypes)}")
+    _check_scalars(kernel, dtype, options)
     own = [name for name in kernel.parameters if name != "block"]
     for name in given:
         if name not in own:
@@ -123,6 +129,7 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
         unmet = kernel.unmet(point)
         if not unmet:
             kernel.plan(point)
+            kernel.lying(point)
     except UserError as error:
         if registered:
             raise
@@ -131,6 +138,17 @@ def find_kernel(options: argparse.Namespace, given: dict[str, int]) -> tuple[Ker
     if unmet:
         raise UserError(f"{shown(path)}: {kernel.name} requires {unmet}; choose other sizes")
     return kernel, point
+
+
+def _check_scalars(kernel: Kernel, dtype: str, options: argparse.Namespace) -> None:
+    """Raise UserError for an alpha, a beta or a scheme that the element type does not have."""
+    if PRECISIONS[dtype].exact and not (kernel.alpha.is_integer() and kernel.beta.is_integer()):
+        raise UserError(
+            f"--alpha, --beta: {kernel.alpha:g} and {kernel.beta:g}; a product of {dtype} takes whole numbers"
+        )
+    if options.scheme and dtype not in SCHEMES[options.scheme].dtypes:
+        takes = ", ".join(SCHEMES[options.scheme].dtypes)
+        raise UserError(f"--scheme {options.scheme}: it is one of {takes}, not of {dtype}")
 
 
 def _block(kernel: Kernel, options: argparse.Namespace) -> dict[str, int]:
@@ -179,7 +197,7 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
     if options.template is not None:
         template = tuple(_split(options.template))
     else:
-        template, defaults = _template(declared[name], f"{shown(path)}: ", known)
+        template, defaults = _template(declared[name], f"{shown(path)}: ", known, vars(options))
     own = [word for part in template for word in re.findall(r"[A-Za-z_]\w*", part)]
     parameters = tuple(dict.fromkeys(word for word in own if word not in known))
     block: tuple[str | int, ...] = ("tile", "tile")
@@ -207,10 +225,26 @@ def _described(path: Path, options: argparse.Namespace, given: dict[str, int]) -
         parameters=parameters,
         least=dict.fromkeys(parameters, -(2**31)),  # whatever its template takes
         launches=(launch,),
+        alpha=1.0 if options.alpha is None else options.alpha,
+        beta=options.beta or 0.0,
+        initial=options.initial or "",
+        column_major=tuple(getattr(options, "columns", ())),
+        ld=_leading(options.ld or ""),
         reads_c=options.reads_c,
+        batched=options.batch is not None,
+        accuracy={"scheme": options.scheme} if options.scheme else {},
         folder=path.resolve().parent,
     )
     return kernel, defaults
+
+
+def _leading(text: str) -> dict[str, str]:
+    """--ld as the registry has it. Raises UserError for what is no list of A=..., B=... and C=...."""
+    parts = (part.partition("=") for part in _split(text))
+    found = {name.strip(): value for name, _, value in parts}
+    if not {*found} <= {*"ABC"} or not all(found.values()):
+        raise UserError(f"--ld {text}: write for example --ld A=64 or --ld 'A=p+4,C=m+4'")
+    return found
 
 
 def _split(text: str) -> list[str]:
@@ -226,8 +260,11 @@ def _arguments(text: str) -> tuple:
 _INTEGER_WORDS = {"int", "unsigned", "signed", "long", "short", "char", "bool", "size_t", "uint", "const"}
 
 
-def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The template arguments of a kernel, from its template parameters, and the defaults that are whole numbers."""
+def _template(
+    function: Function, place: str, known: Iterable[str], options: Container[str]
+) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The template arguments of a kernel, from its template parameters, and the defaults that are whole numbers;
+    `options` are the names of the command's own."""
     template: list[str] = []
     defaults: dict[str, int] = {}
     for parameter in function.template:
@@ -235,6 +272,11 @@ def _template(function: Function, place: str, known: Iterable[str]) -> tuple[tup
         if parameter.type in ("typename", "class"):
             template.append("dtype")
             continue
+        if option in options:
+            raise UserError(
+                f"{place}the template argument {parameter.name} of {function.name} has the name of an option; give it "
+                "another one by --template, such as --template tile and --tile 16, or a value, such as --template 16"
+            )
         words = re.findall(r"\w+", parameter.type.replace("std::", ""))
         integer = all(word in _INTEGER_WORDS or re.fullmatch(r"u?int\d+_t", word) for word in words)
         if not integer or not option or option in known:

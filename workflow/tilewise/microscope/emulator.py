@@ -275,12 +275,15 @@ def run(
     library.
 
     `operands` are A, B and C by name, C-contiguous and of the stored type of the point's precision; `order` goes to
-    Emulator.launch. Workspaces begin as bytes 0xFF and are returned by name. Raises what Emulator.check raises for any
-    of the launches, with C untouched, and UserError for a thread that cannot go on.
+    Emulator.launch. Workspaces that `operands` lacks begin as bytes 0xFF; all are returned by name. Raises what
+    Emulator.check raises for any of the launches, with C untouched, and UserError for a thread that cannot go on.
     """
     for launch in launches:
         libraries[launch.instance].check(launch, limits)
-    spaces = {space.name: np.full(space.bytes, 0xFF, np.uint8) for space in workspaces}
+    spaces = {
+        space.name: operands[space.name] if space.name in operands else np.full(space.bytes, 0xFF, np.uint8)
+        for space in workspaces
+    }
     arrays = dict(operands) | spaces
     for launch in launches:
         library = libraries[launch.instance]

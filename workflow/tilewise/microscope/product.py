@@ -18,11 +18,12 @@ MOST_MULTIPLY_ADDS = 200_000_000
 
 @dataclass(frozen=True)
 class Convention:
-    """What a kernel agrees on with those who call it: which of A, B and C lie in memory column after column, and
-    whether it keeps its sums in the type of the elements where others keep them in float."""
+    """What a kernel agrees on with those who call it: which of A, B and C lie in memory column after column, what it
+    computes, and whether there are gaps between the rows or columns of A or B."""
 
     columns: tuple[str, ...] = ()
-    short_sums: bool = False
+    wanted: verify.Wanted = verify.PLAIN
+    gaps: bool = False
 
     def order(self, name: str) -> Literal["C", "F"]:
         """How NumPy calls the order in memory of a matrix."""
@@ -30,19 +31,28 @@ class Convention:
 
     def __str__(self) -> str:
         """The options of `tilewise trace` that say the same."""
-        columns = [f"--columns {','.join(self.columns)}"] if self.columns else []
-        return " ".join(columns + ["--short-sums"] * self.short_sums) or "neither --columns nor --short-sums"
+        said = [f"--columns {','.join(self.columns)}"] if self.columns else []
+        said += ["--short-sums"] * (self.wanted.scheme == "short_sums")
+        said += [f"--alpha {self.wanted.alpha:g}"] if self.wanted.alpha != 1 else []
+        said += [f"--beta {self.wanted.beta:g}"] if self.wanted.beta else []
+        return " ".join(said) or "neither --columns nor --short-sums"
+
+
+def shapes(point: Point) -> dict[str, tuple[int, int]]:
+    """The rows and columns of A, B and C, of a batch those of all of its matrices."""
+    n, p, m = point.n, point.p, point.m
+    return {"A": (point.batch * n, p), "B": (point.batch * p, m), "C": (point.batch * n, m)}
 
 
 def operands(kernel: Kernel, point: Point, columns: Collection[str] = ()) -> list[Operand]:
-    """A, B, C and the workspaces of a point."""
-    n, p, m = point.n, point.p, point.m
+    """A, B, C and the workspaces of a point; a matrix with a leading dimension has its gaps, too."""
     result = result_of(point.dtype).name
-    found: list[tuple[str, str, tuple[int, ...], bool]] = [
-        (point.dtype, "A", (point.batch * n, p), True),
-        (point.dtype, "B", (point.batch * p, m), True),
-        (result, "C", (point.batch * n, m), kernel.reads_c),
-    ]
+    found: list[tuple[str, str, tuple[int, ...], bool]] = []
+    for name, (rows, across) in shapes(point).items():
+        ld = kernel.lying(point, columns)[name].ld
+        extents = (ld or rows, across) if name in columns else (rows, ld or across)
+        written = name != "C" or kernel.reads_c or kernel.wanted.begins
+        found.append((result if name == "C" else point.dtype, name, extents, written))
     found += [(space.dtype, space.name, space.shape, False) for space in kernel.plan(point).workspaces]
     return [
         Operand(name, PRECISIONS[dtype].cpp, PRECISIONS[dtype].stored, shape, written, "F" if name in columns else "C")
@@ -60,4 +70,4 @@ def check(
         for name, matrix in zip("ABC", (*operands, C))
     )
     product = verify.reference(A, B, point.dtype, point.batch)
-    return verify.check(result, *product, point.dtype, point.p, read_by.short_sums)
+    return verify.check(result, *product, point.dtype, point.p, read_by.wanted)

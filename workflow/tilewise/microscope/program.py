@@ -84,17 +84,21 @@ class Program:
         """What is wrong about a result, "" if nothing is."""
         return ""
 
-    def why(self, results: Arrays) -> str:
-        """What else is to be said of a wrong result."""
-        return ""
+    def why(self, results: Arrays) -> tuple[str, int | None]:
+        """What else is to be said of a wrong result, and the line of the source where it is, if one can be named."""
+        return "", None
 
     def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
         """Kind, words and number of what is wrong about results in another order of threads than that of `first`."""
         return None
 
 
+class TooLarge(UserError):
+    """Arrays need more memory than there is."""
+
+
 def check_memory(label: str, operands: Iterable[Operand]) -> None:
-    """Raise UserError if arrays need more memory than this machine, or this process's share of it, has left."""
+    """Raise TooLarge if arrays need more memory than this machine, or this process's share of it, has left."""
     operands = list(operands)
     unit = min([4, *(operand.dtype.itemsize for operand in operands)])
     needed = sum(operand.bytes for operand in operands) * (1 + CELL_BYTES / unit + CHECK_BYTES)
@@ -107,7 +111,7 @@ def check_memory(label: str, operands: Iterable[Operand]) -> None:
             allowed, taken = (int(Path("/sys/fs/cgroup", name).read_text(encoding="utf-8")) for name in (limit, used))
             left = min(left, allowed - taken)
     if needed > left:
-        raise UserError(
+        raise TooLarge(
             f"{label}: tracing it needs about {needed / 1e9:,.1f} GB of memory, and {left / 1e9:,.1f} GB are "
             "free here; choose smaller sizes"
         )

@@ -15,7 +15,10 @@ from tilewise.study.schema import read_yaml, validate
 #: The options of a kernel that is no product, of a YAML file the keys, and those that only a product has.
 DESCRIBING = ("function", "arg", "variable", "expect", "tolerance")
 LAUNCH = ("grid", "block", "cluster", "shared", "cooperative")
-OF_PRODUCTS = ("name", "dtype", "shape", "covers", "arguments", "template", "reads_c", "columns", "short_sums")
+OF_PRODUCTS = (
+    *("name", "dtype", "shape", "covers", "arguments", "template", "columns", "short_sums"),
+    *("alpha", "beta", "initial", "ld", "reads_c", "scheme"),
+)
 
 
 def add_options(command: argparse.ArgumentParser, number: Any) -> None:
@@ -50,7 +53,7 @@ def report(options: argparse.Namespace, parameters: Mapping[str, int]) -> Report
     """The Report of the calls that the options describe. Raises what `trace` raises, and UserError for options that
     have no meaning here, `parameters` among them."""
     for name in OF_PRODUCTS:
-        if getattr(options, name):
+        if getattr(options, name) not in (None, False, ()):
             what = f"--{name.replace('_', '-')}"
             raise UserError(f"{what} is for products of A and B; take it out, or --function, --arg and --expect")
     for name, value in parameters.items():

@@ -149,8 +149,8 @@ class Tracer:
             return faults
         wrong = program.wrong(self.results)
         if wrong and not others:
-            text = wrong + program.why(self.results)
-            return faults | {program.kind: Fault(program.kind, shown(self.source.path), None, text)}
+            why, line = program.why(self.results)
+            return faults | {program.kind: Fault(program.kind, shown(self.source.path), line, wrong + why)}
         if not wrong and others and not self._depends(program, arrays, set(faults)):
             return {key: fault.unused() if fault.by_effect else fault for key, fault in faults.items()}
         return faults

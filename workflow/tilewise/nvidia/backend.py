@@ -5,8 +5,10 @@ import ctypes
 import functools
 import os
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ import tilewise
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
+from tilewise.measure.perturbation import Change, deck
+from tilewise.measure.roofs import possible
 from tilewise.measure.rows import failed, or_failed, outcome, timing
 from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
@@ -27,9 +31,9 @@ from tilewise.nvidia.emulation import Unsupported
 from tilewise.nvidia.launcher import CudaError, Product, done
 from tilewise.nvidia.layout import DTYPES
 from tilewise.nvidia.matmul import kernel_for
-from tilewise.nvidia.operands import Operands, bound, checks_after, surprised, verified
+from tilewise.nvidia.operands import Operands, after, bound, perturbed, verified
 from tilewise.nvidia.runtime import library, through_runtime
-from tilewise.study import verify
+from tilewise.study import registry, verify
 from tilewise.study.points import Point
 from tilewise.study.precision import result_of
 from tilewise.study.status import NOT_BUILT, Origin, Status
@@ -156,7 +160,7 @@ class Backend:
         cuda.bench.run_all_benchmarks(["tilewise", *(str(x) for name in options for x in (f"--{name}", options[name]))])
 
     def _timed(self, job: Job, state: Any, operands: Operands, results: Samples, batched: bool) -> Row:
-        """Verify, time with surprises and verify again. A product that is wrong is never timed.
+        """Verify, time with perturbations and verify again. A product that is wrong is never timed.
 
         The errors of the row are those of the first product.
         """
@@ -167,16 +171,16 @@ class Backend:
             with elapsed() as once_ms:  # the launch before this one may have loaded the kernel, too
                 launch(0)
             batched = once_ms[0] < BATCHED_BELOW_MS
-        run = surprised(job, launch, operands, spaces, self.scratch)
+        run = perturbed(job, launch, operands, spaces, self.scratch)
         start = time.monotonic()
         state.exec(lambda call: run(call.get_stream().addressof()), batched=batched)
         spent = time.monotonic() - start
-        for found in checks_after(run, operands):
-            if not found.ok:
-                return row | outcome(job, found) | {"message": f"the timed product: {found.message}"}
+        found = after(run, operands)
+        if not found.ok:
+            return _timed_wrong(row, job, found)
         measured = results.last()
         measured |= timing(measured.pop("times_ms"), job)
-        return row | measured | {"timed_s": spent}
+        return possible(row, measured | {"timed_s": spent}, job.kernel, job.point, self.device.gpu)
 
     def _launched(self, job: Job, state: Any, operands: Operands, results: Samples) -> Row:
         """Time a job whose output nobody looks at."""
@@ -206,21 +210,34 @@ class Backend:
     def _screened(self, job: Job, operands: Operands, best_ms: dict[tuple, float]) -> Row:
         """Verify, then run a few times. What is slower than others from the first is not run again."""
         point, settings = job.point, self.config["tuning"]
-        launch, row, right, _spaces = verified(job, operands)
+        launch, row, right, spaces = verified(job, operands)
         if not right:
             return row
-        alike = (point.kernel, *operands.shape) if operands.shape else ()
+        run = perturbed(job, launch, operands, spaces, self.scratch)
+        alike = point.kernel, *operands.shape
         times_ms: list[float] = []
-        for _ in range(settings["runs"]):
+        changes, looked = deck(operands.chance), False
+        for left in reversed(range(settings["runs"])):
+            change = changes.pop()
+            run.perturb(change)
             self.scratch.fill(0)
             with elapsed() as ms:
-                launch(0)
+                run.launch(0)
             times_ms += ms
-            if times_ms[0] > settings["give_up"] * best_ms.get(alike, times_ms[0]):
+            slow = times_ms[0] > settings["give_up"] * best_ms.get(alike, times_ms[0])
+            if not looked and (slow or operands.chance.randint(0, left) == 0):  # one of the products, chosen afterwards
+                looked, found = True, run.verified()
+                if not found.ok:
+                    return _timed_wrong(row, job, replace(found, message=f"after {change}: {found.message}"))
+            if slow:
                 break
         screen_ms = float(np.median(times_ms))
-        best_ms[alike] = min(screen_ms, best_ms.get(alike, screen_ms))
-        return row | {"samples": len(times_ms), "screen_ms": screen_ms}
+        screened = possible(
+            row, {"samples": len(times_ms), "screen_ms": screen_ms}, job.kernel, job.point, self.device.gpu
+        )
+        if screened["status"] == Status.OK:
+            best_ms[alike] = min(screen_ms, best_ms.get(alike, screen_ms))
+        return screened
 
     def guarded(self, job: Job, run: Callable[[], Row], operands: Operands | None = None) -> Row:
         """The row of a run, or what stopped it."""
@@ -228,7 +245,7 @@ class Backend:
             return run()
         except cupy.cuda.memory.OutOfMemoryError as error:
             if operands:
-                operands.shape = None
+                operands.forget()
             return failed(job, Status.OUT_OF_MEMORY, error)
         except Unsupported as error:
             return failed(job, Status.UNSUPPORTED, error)
@@ -238,7 +255,7 @@ class Backend:
             return failed(job, Status.ERROR, error)
 
     def energy(self, jobs: Sequence[Job], repeated: Callable[..., Row]) -> list[Row]:
-        """Verify the product of each job, repeat it, and verify it again.
+        """Verify the product of each job, repeat it, and verify it again, after perturbations too.
 
         `repeated(point, launch, wait, counter_mj)` launches it for a while, and returns the columns that follow.
         """
@@ -252,11 +269,15 @@ class Backend:
                 counter_mj = nvml.energy_counter(uuid())
             except nvml.Unreported as error:
                 return failed(job, Status.UNSUPPORTED, error)
-            run = surprised(job, launch, operands, spaces, self.scratch)
-            run.spoil(True)
-            used = repeated(job.point, lambda: launch(0), runtime.deviceSynchronize, counter_mj)
-            found = operands.check()
-            return row | (used if found.ok else outcome(job, found))
+            run = perturbed(job, launch, operands, spaces, self.scratch)
+            run.perturb(Change("all"))
+            used = repeated(job.point, lambda: run.launch(0), runtime.deviceSynchronize, counter_mj)
+            found = after(run, operands)
+            return (
+                possible(row, used, job.kernel, job.point, self.device.gpu)
+                if found.ok
+                else _timed_wrong(row, job, found)
+            )
 
         return [
             job.row
@@ -301,9 +322,10 @@ class Backend:
         verify.poison(C, point.dtype, job.kernel.reads_c)
         with elapsed() as times_ms:
             launch(0)
-        found = verify.check_rows(A, B, C, point.dtype, config["verification"]["rows"], config["seed"])
+        rows, wanted = config["verification"]["rows"], job.kernel.wanted
+        found = verify.check_rows(A, B, C, point.dtype, rows, secrets.randbits(64), wanted)
         row = job.row | facts | outcome(job, found)
-        return row | timing(times_ms, job) if found.ok else row
+        return possible(row, timing(times_ms, job), job.kernel, job.point, self.device.gpu) if found.ok else row
 
     # ---- Products of operands that the caller makes -----------------------------------------------------------------
 
@@ -327,22 +349,23 @@ class Backend:
             launch, facts, _kept = bound(job, A, B, C)
             verify.poison(C, job.point.dtype, job.kernel.reads_c)
             launch(0)
-            return job.row | facts | {"status": Status.OK, "test_ms": float(np.median(_times(launch, TEST_RUNS)))}
+            timed = {"test_ms": float(np.median(_times(launch, TEST_RUNS)))}
+            return possible(job.row | facts | {"status": Status.OK}, timed, job.kernel, job.point, self.device.gpu)
 
         row = self.guarded(job, run) | {"gpu_uuid": uuid()}
         return (C if row["status"] == Status.OK else None), row
 
     def called(self, dtype: str, n: int) -> Row:
-        """Calls of tilewise.matmul and of cupy.matmul, in turns: the median times of each, after a product of the first
-        was checked on random rows."""
-        settings, seed = self.config["verification"], self.config["seed"]
-        first, second = verify.operands(cupy, dtype, n, n, n, seed)
-        C = cupy.empty((n, n), first.dtype)
-        verify.poison(C, dtype)
+        """Calls of tilewise.matmul and of cupy.matmul, in turns: the median times of each. Products of the first are
+        checked: one before, and after the timing one for each kind of change."""
+        operands = Operands(self.config)
+        operands.prepare(dtype, n, n, n)
+        verify.poison(operands.C, dtype)
         [seen_as] = [kind for kind, name in DTYPES.items() if name == dtype]
-        A, B, out = (each.view(seen_as) for each in (first, second, C))
+        A, B, out = (each.view(seen_as) for each in (operands.A, operands.B, operands.C))
         tilewise.matmul(A, B, out)
-        found = verify.check_rows(first, second, C, dtype, settings["rows"], seed)
+        runtime.deviceSynchronize()
+        found = operands.check()
         row: Row = {"kernel": kernel_for(dtype, n, n, n), "gpu_uuid": uuid()}
         row |= {"bound_ratio": found.bound_ratio, "message": found.message}
         if not found.ok:
@@ -357,8 +380,18 @@ class Backend:
                     for _ in range(calls):
                         multiply(A, B, out=out)
                 times_us[name].append(1000 * ms[0] / calls)
+        for change in deck(operands.chance):
+            operands.perturb(change)
+            tilewise.matmul(*(each.view(seen_as) for each in (operands.A, operands.B, operands.C)))
+            runtime.deviceSynchronize()
+            found = operands.check_lines()
+            if not found.ok:
+                return row | {"status": Status.INCORRECT, "message": f"after {change}: {found.message}"}
         medians = {name: float(np.median(times)) for name, times in times_us.items()}
-        return row | medians | {"samples": CALLED_TURNS, "status": Status.OK}
+        at, kernel = Point("calls", row["kernel"], dtype, n, n, n), registry.load()[row["kernel"]]
+        row |= {"status": Status.OK}
+        checked = possible(row, {"time_ms": medians["call_us"] / 1000}, kernel, at, self.device.gpu)
+        return row | medians | {"samples": CALLED_TURNS} if checked["status"] == Status.OK else checked
 
     def attempt(self, job: Job, raised: bool) -> Attempt:
         """Launch a job twice: through the driver, and through the CUDA runtime, whose error a program compiled by nvcc
@@ -388,6 +421,11 @@ class Backend:
         launched = not (driver_error or error)
         check = verify.check(C, *verify.reference(A, B, point.dtype), point.dtype, point.p) if launched else None
         return Attempt(error, text, driver_error, left and left_too, check, uuid())
+
+
+def _timed_wrong(row: Row, job: Job, found: verify.Check) -> Row:
+    """The row of a product that was right when it was verified, and wrong when it was timed."""
+    return row | outcome(job, found) | {"message": f"the timed product, {found.message}"}
 
 
 def _times(launch: Callable[[int], None], runs: int) -> list[float]:

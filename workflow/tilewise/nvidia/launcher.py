@@ -100,10 +100,13 @@ class Product:
     """All launches of a job, bound to arrays: call it with the address of a stream.
 
     `addresses` maps A, B, C and the workspaces to their places in device memory. Raises CudaError if the driver refuses
-    to load a kernel or to grant it shared memory, UserError if the registry's arguments are not the function's.
+    to load a kernel or to grant it shared memory, UserError if the registry's arguments are not the function's, or if
+    the kernel takes matrices that lie otherwise than row after row, unless the arrays `lie` so.
     """
 
-    def __init__(self, job: Job, addresses: Mapping[str, int], raise_limit: bool = True):
+    def __init__(self, job: Job, addresses: Mapping[str, int], raise_limit: bool = True, lie: bool = False):
+        if (job.kernel.column_major or job.kernel.ld) and not lie:
+            raise UserError(f"{job.kernel.name}: a kernel with column_major or ld is for sweeps and the tuner only")
         self.functions = [load(*job.files[launch.instance]) for launch in job.launches]
         self._kept: list[Any] = []  # the packed arguments
         self._calls = []
@@ -147,7 +150,7 @@ def whole_call(job: Job, arrays: Mapping[str, Any], first: bool) -> Iterator[str
     sizes = {name: array.nbytes for name, array in arrays.items()} | {s.name: s.bytes for s in job.workspaces}
     addresses = {name: runtime.malloc(size) for name, size in sizes.items()}
     yield "allocate"
-    for name in "AB":
+    for name in "ABC" if job.kernel.wanted.begins else "AB":
         runtime.memcpy(addresses[name], arrays[name].ctypes.data, sizes[name], runtime.memcpyHostToDevice)
     yield "copy_in"
     for launch in job.launches:

@@ -1,81 +1,42 @@
 """The arrays of a product on a GPU: operands that change, workspaces, and what is verified of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cupy
+from cuda.bindings import driver
 from cupy.cuda import runtime
 
 from tilewise.measure.job import Job, Row
+from tilewise.measure.perturbation import BLANK, Arrays, Change, Perturbed
 from tilewise.measure.rows import outcome, shares
-from tilewise.measure.surprises import Surprises
 from tilewise.nvidia import cublas, emulation
 from tilewise.nvidia.launcher import Product
 from tilewise.study import verify
-from tilewise.study.precision import result_of
 
-#: What an array that holds no result yet is filled with: NaN in every floating-point type.
-BLANK = 0xFF
+#: There are arrays at other addresses if so many times their bytes are free.
+ROOM = 16
+#: Changes that together need all that a change needs.
+REHEARSED = (
+    Change("A", "NaN", True, True, True),
+    Change("B", "NaN"),
+    *(Change("all", output, part) for output in ("zeros", "plausible") for part in (False, True)),
+)
 
 
-class Operands:
-    """A, B, C and what C should be, for the shape and dtype at hand; jobs that share them come in a row.
-
-    There are two sets of values for A and B, and `use` writes one of them into the arrays. `seen` is a copy of C.
-    """
+class Operands(Arrays):
+    """The arrays of a GPU."""
 
     def __init__(self, config: Any):
-        self.settings = config["verification"]
-        self.seed = config["seed"]
-        self.shape: tuple | None = None
-        self.sets: list[tuple[Any, Any]] = []
-        self.references: list[tuple[Any, Any]] = []
-
-    def prepare(self, dtype: str, n: int, p: int, m: int, batch: int = 1) -> None:
-        """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch, whose
-        products are checked whole, lie one below the other."""
-        if self.shape != (dtype, n, p, m, batch):
-            self.shape = self.A = self.B = self.C = self.seen = None
-            self.sets, self.references = [], []
-            cupy.get_default_memory_pool().free_all_blocks()
-            for seed in (self.seed, self.seed + 1):
-                A, B = verify.operands(cupy, dtype, n, p, m, seed, batch)
-                self.sets.append((A, B))
-            self.A, self.B = (cupy.empty_like(matrix) for matrix in self.sets[0])
-            self.C, self.seen = (cupy.empty((batch * n, m), result_of(dtype).stored) for _ in range(2))
-            if batch > 1 or 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
-                self.references = [verify.reference(A, B, dtype, batch) for A, B in self.sets]
-            self.shape = (dtype, n, p, m, batch)
-        self.use(0)
-
-    def use(self, number: int) -> None:
-        """Write a set of values into A and B."""
-        self.number = number
-        for matrix, values in zip((self.A, self.B), self.sets[number]):
-            cupy.copyto(matrix, values)
-
-    def see(self) -> None:
-        """Copy C as it is now."""
-        cupy.copyto(self.seen, self.C)
-        self.seen_number = self.number
-
-    def check(self) -> verify.Check:
-        """Verify C as it is now."""
-        return self._check(self.C, self.number)
-
-    def check_seen(self) -> verify.Check:
-        """Verify the copy of C."""
-        return self._check(self.seen, self.seen_number)
-
-    def _check(self, C: Any, number: int) -> verify.Check:
-        assert self.shape
-        dtype, _, p, _, _ = self.shape
-        runtime.deviceSynchronize()
-        if self.references:
-            product, magnitude = self.references[number]
-            return verify.check(C, product, magnitude, dtype, p)
-        A, B = self.sets[number]
-        return verify.check_rows(A, B, C, dtype, self.settings["rows"], self.seed)
+        super().__init__(
+            cupy,
+            config,
+            config["verification"]["full_limit_gflop"]["gpu"],
+            room=lambda size: runtime.memGetInfo()[0] > ROOM * size,
+            free=lambda: cupy.get_default_memory_pool().free_all_blocks(),
+        )
+        self.aside = cupy.cuda.Stream(non_blocking=True)  # one: CuPy keeps memory for each stream
+        self.rehearsed: tuple | None = None
 
 
 def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row, list[Any]]:
@@ -88,8 +49,28 @@ def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row,
         return cublas.gemm(point.dtype, *sizes, A, B, C, point.batch), {}, []
     spaces = {space.name: cupy.full(max(1, space.bytes), BLANK, cupy.uint8) for space in job.workspaces}
     arrays = {"A": A, "B": B, "C": C} | spaces
-    product = Product(job, {name: array.data.ptr for name, array in arrays.items()})
-    return product, product.facts(job), list(spaces.values())
+    lie = all(
+        lying == verify.ROWS or array.strides == lying.strides(array)
+        for array, lying in zip((A, B, C), job.kernel.lying(job.point).values())
+    )
+    product = Product(job, {name: array.data.ptr for name, array in arrays.items()}, lie=lie)
+    return with_initial(product, C, job), product.facts(job), list(spaces.values())
+
+
+def with_initial(launch: Callable[[int], None], C: Any, job: Job) -> Callable[[int], None]:
+    """A launch that first makes C what its kernel begins with, on its stream: that time is part of the product's."""
+    wanted = job.kernel.wanted
+    if not wanted.begins:
+        return launch
+    held = cupy.empty(C.shape, C.dtype)
+    verify.begin(held, job.point.dtype, wanted)
+
+    def begun(stream: int) -> None:
+        with cupy.cuda.ExternalStream(stream):
+            cupy.copyto(C, held)
+        launch(stream)
+
+    return begun
 
 
 def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, bool, list[Any]]:
@@ -99,7 +80,9 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     It is the copy of C that is checked, made on the stream of the launch: what another stream writes comes too late.
     """
     point = job.point
-    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch)
+    lying = tuple(job.kernel.lying(point).values())
+    shape = point.dtype, point.n, point.p, point.m, point.batch
+    operands.prepare(*shape, lying=lying, wanted=job.kernel.wanted)
     launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)
     runtime.deviceSynchronize()
@@ -112,43 +95,71 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     return launch, job.row | facts | outcome(job, found, also=also), found.ok, spaces
 
 
-def surprised(
+def perturbed(
     job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any], scratch: Any
-) -> Surprises:
-    """A launch with surprises, which come by a separate stream: while NVBench holds the timed one, until all of a
-    run is launched, they cost the run no time. They allocate nothing, for which CUDA would wait.
+) -> Perturbed:
+    """A launch with perturbations, which come by a separate stream: while NVBench holds the timed one, until all of a
+    run is launched, they take none of the run's time. Nothing is allocated or loaded then, for which CUDA would wait.
 
     `scratch` is written last, and large enough to leave nothing of the arrays in the L2 cache.
     """
-    aside, event = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(disable_timing=True)
+    aside, event = operands.aside, cupy.cuda.Event(disable_timing=True)
+    launches, rooms = [launch], [spaces]
+    if len(operands.places) > 1:
+        try:
+            elsewhere, _, others = bound(job, *operands.places[1])
+        except cupy.cuda.memory.OutOfMemoryError:
+            del operands.places[1:]
+        else:
+            launches.append(elsewhere)
+            rooms.append(others)
 
-    def look() -> None:
+    def perturb(change: Change) -> None:
         with aside:
-            operands.see()
-        aside.synchronize()
-
-    def spoil(changed: bool) -> None:
-        with aside:
-            verify.poison(operands.C, job.point.dtype, job.kernel.reads_c)
-            if changed:
-                operands.use(1 - operands.number)
-            else:
-                for space in spaces:
-                    space.fill(BLANK)
+            operands.perturb(change, rooms, job.kernel.reads_c)
             scratch.fill(0)
         aside.synchronize()
 
+    def check() -> verify.Check:
+        with aside:
+            found = operands.check_lines()
+            scratch.fill(0)
+        aside.synchronize()
+        return found
+
+    def held(stream: int) -> bool:
+        """Whether all runs have ended and the stream is busy nevertheless: NVBench holds it."""
+        (state,) = driver.cuStreamQuery(driver.CUstream(stream))
+        return event.done and state == driver.CUresult.CUDA_ERROR_NOT_READY
+
     runtime.deviceSynchronize()
-    spoil(False)  # CUDA loads now what it would load, and wait for, later
-    return Surprises(launch, lambda stream: runtime.eventRecord(event.ptr, stream), lambda: event.done, look, spoil)
+    # CUDA loads and allocates now what it would load and allocate, and wait for, later.
+    if operands.rehearsed != operands.shape:
+        for change in REHEARSED:
+            perturb(change)
+        operands.rehearsed = operands.shape
+    check()
+    for space in spaces:
+        space.fill(BLANK)
+    runtime.deviceSynchronize()
+    if job.kernel.library and len(launches) > 1:  # it may load something for arrays that it has not seen
+        launches[1](0)
+        runtime.deviceSynchronize()
+    return Perturbed(
+        lambda stream: launches[operands.place](stream),
+        lambda stream: runtime.eventRecord(event.ptr, stream),
+        held,
+        perturb,
+        check,
+    )
 
 
-def checks_after(run: Surprises, operands: Operands) -> Iterator[verify.Check]:
-    """The checks of what was timed: of the last product, of the one that was kept, and of one more after each kind of
-    surprise, which a few runs may not have met."""
-    yield operands.check()
-    yield operands.check_seen()
-    for changed in (True, False):
-        run.spoil(changed)
+def after(run: Perturbed, operands: Operands) -> verify.Check:
+    """The check of all that was timed: the first product that was wrong, or else the whole of one more product."""
+    found = run.finish(runtime.deviceSynchronize)
+    if found is None:
+        operands.restore()
         run.launch(0)
-        yield operands.check()
+        runtime.deviceSynchronize()
+        found = operands.check()
+    return found

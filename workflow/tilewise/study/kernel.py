@@ -3,7 +3,7 @@
 import ctypes
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from functools import cached_property
@@ -29,6 +29,7 @@ from tilewise.study.launch import (
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, result_of
 from tilewise.study.sources import code_of, files_of
+from tilewise.study.verify import Lying, Wanted
 
 
 class Kind(StrEnum):
@@ -92,6 +93,11 @@ class Kernel:
     launches: tuple[LaunchEntry, ...] = ()
     workspaces: Mapping[str, Mapping] = field(default_factory=dict)
     requires: tuple = ()
+    alpha: float = 1.0
+    beta: float = 0.0
+    initial: str = ""
+    column_major: tuple = ()
+    ld: Mapping[str, Any] = field(default_factory=dict)
     reads_c: bool = False
     batched: bool = False
     architecture: str | None = None
@@ -135,6 +141,21 @@ class Kernel:
         """The columns that hold its parameters: one each, and block_x and block_y for `block`."""
         return tuple(c for name in self.parameters for c in (("block_x", "block_y") if name == "block" else (name,)))
 
+    @property
+    def wanted(self) -> Wanted:
+        """What it is to compute, and how it says that it rounds."""
+        return Wanted(self.alpha, self.beta, self.initial, self.reads_c, self.accuracy.get("scheme", ""))
+
+    @property
+    def makes_ab(self) -> bool:
+        """Whether it makes A B whatever C holds, of matrices that lie row after row."""
+        return self.wanted.plain and not (self.initial or self.column_major or self.ld)
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """The numbers that the expressions of its arguments may use in addition to those of a point and the device."""
+        return {"alpha": self.alpha, "beta": self.beta}
+
     def claims_accuracy(self, operands: str, p: int) -> bool:
         """Whether it claims to be as accurate as SGEMM in sums of p products of this kind of operands."""
         return operands in self.accuracy.get("claims", ()) and p >= self.accuracy.get("from_p", 1)
@@ -164,7 +185,7 @@ class Kernel:
         `product` is the launch of the function that has the kernel's name, or else the last one.
         """
         values = self._at(point)
-        of_device = self._at(point, device.numbers())
+        of_device = self._at(point, {**self.scalars, **device.numbers()})
         workspaces = {name: _workspace(name, entry, of_device) for name, entry in self.workspaces.items()}
         entries = self._serving(values) if self.launched else self.entries()
         instances = [self._instance(key, entry, values) for key, entry in entries]
@@ -177,12 +198,24 @@ class Kernel:
         product = (named or [*launches])[-1] if launches else None
         return Plan(launches, product, tuple(workspaces.values()), tuple(dict.fromkeys(instances)))
 
+    def lying(self, point: Point, columns: Collection[str] | None = None) -> dict[str, Lying]:
+        """How A, B and C of a point lie in memory; `columns` instead of `column_major`."""
+        columns = self.column_major if columns is None else columns
+        at, found = self._at(point), {}
+        shapes = {"A": (point.n, point.p), "B": (point.p, point.m), "C": (point.n, point.m)}
+        for name, (rows, across) in shapes.items():
+            by_columns = name in columns
+            least = rows if by_columns else across
+            ld = at.whole(f"ld.{name}", self.ld[name], least) if name in self.ld else 0
+            found[name] = Lying(by_columns, 0 if ld == least else ld)
+        return found
+
     def unmet(self, point: Point, tuning: bool = False) -> str | None:
         """The first condition that the point breaks: one of `requires`, or of a tensor map; None if there is none.
 
         The conditions of the tuner's `space` count only if `tuning`.
         """
-        if point.batch > 1 and not self.batched:
+        if point.batch > 1 and (not self.batched or self.column_major):
             return "batch == 1"
         values = self._at(point)
         wanted = {"requires": self.requires} | ({"space.requires": self.space_requires} if tuning else {})
@@ -208,7 +241,7 @@ class Kernel:
             return [("", self.launches[0])]
         return [(f"launches.{number}.", entry) for number, entry in enumerate(self.launches)]
 
-    def _at(self, point: Point, of_device: Mapping[str, int] | None = None) -> "_Values":
+    def _at(self, point: Point, of_device: Mapping[str, float] | None = None) -> "_Values":
         """The kernel's expressions at a point; with `of_device`, those that may use the device's numbers."""
         return _Values(self, point, {**(of_device or {}), **self.variables(point)})
 
@@ -235,7 +268,7 @@ class _Values:
 
     kernel: Kernel
     point: Point
-    names: Mapping[str, int]
+    names: Mapping[str, float]
 
     @property
     def place(self) -> str:
@@ -363,6 +396,10 @@ def _tensor_map(key: str, argument: Mapping, at: _Values, workspaces: Mapping[st
     dtype, shape = arrays[name]
     if name in ("A", "B", "C") and len(argument["box"]) == 3:
         shape = (point.batch, *shape)
+    if name in at.kernel.ld:
+        raise UserError(f"{at.place}.{key}: a tensor map of {name}, which has a leading dimension; give it without one")
+    if name in at.kernel.column_major:
+        shape = shape[::-1]
     box = tuple(at.whole(f"{key}.box", size) for size in argument["box"])
     strides = tuple(at.whole(f"{key}.strides", size) for size in argument.get("strides", ()))
     swizzle = at.whole(f"{key}.swizzle", argument.get("swizzle", 0), least=0)

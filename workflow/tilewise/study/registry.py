@@ -109,6 +109,7 @@ def _check_expressions(kernel: Kernel, place: str) -> None:
     found += [("space.requires", each, of_point) for each in kernel.space_requires]
     for name, entry in kernel.workspaces.items():
         found += [(f"workspaces.{name}.shape", each, of_device) for each in entry["shape"]]
+    found += [(f"ld.{name}", each, of_point) for name, each in kernel.ld.items()]
     for key, launch in kernel.entries():
         found += [(f"{key}template", each, of_point) for each in launch.template if each != "dtype"]
         found.append((f"{key}when", launch.when, of_point))
@@ -117,7 +118,7 @@ def _check_expressions(kernel: Kernel, place: str) -> None:
             found += [(f"{key}{name}", each, of_device) for each in getattr(launch, name)]
         for argument in launch.arguments:
             for each in _expressions_of(argument, kernel):
-                found.append((f"{key}arguments", each, of_device))
+                found.append((f"{key}arguments", each, of_device | {*kernel.scalars}))
     for key, expression, names in found:
         try:
             check(expression, names)

@@ -15,7 +15,7 @@ import yaml
 from tilewise import ROOT, UserError
 from tilewise.files import read_text
 from tilewise.study.launch import number_types
-from tilewise.study.precision import PRECISIONS
+from tilewise.study.precision import PRECISIONS, SCHEMES
 
 SCHEMAS = ROOT / "workflow" / "schemas"
 #: How many collections may lie within each other; libyaml's composer needs C's stack for each.
@@ -135,13 +135,15 @@ _Validator = jsonschema.validators.extend(
 def schema(name: str) -> dict[str, Any]:
     """workflow/schemas/<name>.schema.yaml with the definitions that follow from PRECISIONS.
 
-    They are `dtype`, an element type, and `number`, the type of a number that a kernel is called with.
+    They are `dtype`, an element type, `number`, the type of a number that a kernel is called with, and `scheme`, how a
+    kernel rounds.
     """
     types, numbers = list(PRECISIONS), [*number_types(), "dtype"]
     found = _written(name)
     definitions = found.get("$defs", {}) | {
         "dtype": {"enum": types, "description": _listed(types), "examples": types[:1]},
         "number": {"enum": numbers, "description": _listed(numbers)},
+        "scheme": {"enum": [*SCHEMES], "description": _listed([*SCHEMES])},
     }
     return found | {"$defs": definitions}
 

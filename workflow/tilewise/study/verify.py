@@ -1,10 +1,15 @@
 """Is C the product of A and B? The same code for NumPy arrays and, on a GPU, for CuPy's.
 
-The test is the rounding-error bound of any summation order (N. J. Higham, Accuracy and Stability of Numerical
-Algorithms, 2nd ed., section 3.5): |C - C_ref| <= gamma_p |A| |B| elementwise, with gamma_p = p u / (1 - p u) and u the
-unit roundoff of the sums. To it come the rounding of the operands, if the kernel rounds them, and of the result, if it
-is stored in fewer digits; `tilewise.study.precision` has both. Unlike a fixed tolerance the bound is tight for small
-p, still holds for large p, and NaN never passes it.
+Two bounds decide. The first holds for any operands and any order of the sum (N. J. Higham, Accuracy and Stability of
+Numerical Algorithms, 2nd ed., section 3.5): |C - C_ref| <= gamma_p |A| |B| elementwise, with gamma_p = p u / (1 - p u)
+and u the unit roundoff of the sums. To it come the rounding of the operands, if the kernel rounds them, and of the
+result, if it is stored in fewer digits. Unlike a fixed tolerance it is tight for small p, still holds for large p, and
+NaN never passes it.
+
+But the worst case grows with p, and errors of random operands do not: from p = 700 on, floats multiplied in TF32 keep
+within it. So the second bound is statistical. The root mean square over C of |C - C_ref| / (sqrt(p) |A| |B|), without
+what storing the result explains, must be that of the declared type or scheme, up to a factor that covers every order
+of the sum and small samples. `tilewise.study.precision` has the numbers of both.
 """
 
 import math
@@ -14,7 +19,44 @@ from typing import Any
 
 import numpy as np
 
-from tilewise.study.precision import PRECISIONS, result_of
+from tilewise.study.precision import FEW, MOST_DEVIATION, OF_CHAIN, OF_OPERAND, PRECISIONS, Precision, result_of
+
+#: What a result may be as accurate as although it should be more accurate, the nearest first, by the type declared.
+COARSER = {
+    "float": ("half or TF32", "bfloat16"),
+    "double": ("float", "half or TF32", "bfloat16"),
+    "half": ("bfloat16",),
+    "tf32": ("bfloat16",),
+}
+#: The unit roundoffs of these, and how far the root mean square is below and above theirs if a kernel rounds the
+#: operands, one of them, or both by cutting them.
+ROUNDOFFS = {"float": 2.0**-24, "half or TF32": 2.0**-11, "bfloat16": 2.0**-8}
+BELOW, ABOVE = 0.6, 3.5
+#: Values of `given`: so many different ones, which every type holds exactly.
+GIVEN, GIVEN_UNIT = 251, 128
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a kernel is to compute: C = alpha A B + beta C, rounded by a `scheme` of SCHEMES. `initial` is what C holds
+    before: "zeros", or else, if beta is not 0, what `given` makes, if it is 0, what `poison` does; `reads_c`: that
+    should be finite."""
+
+    alpha: float = 1.0
+    beta: float = 0.0
+    initial: str = ""
+    reads_c: bool = False
+    scheme: str = ""
+
+    @property
+    def begins(self) -> bool:
+        """Whether the product depends on what C holds at first."""
+        return bool(self.initial or self.beta)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is A B."""
+        return self.alpha == 1 and (self.beta == 0 or self.initial == "zeros")
 
 
 @dataclass(frozen=True)
@@ -26,6 +68,49 @@ class Check:
     relative_error: float
     bound_ratio: float
     message: str = ""
+
+
+#: A B, rounded as the type says.
+PLAIN = Wanted()
+
+
+@dataclass(frozen=True)
+class Lying:
+    """How a matrix lies in memory: row after row, or column after column, each beginning `ld` elements after the one
+    before; 0: without a gap."""
+
+    by_columns: bool = False
+    ld: int = 0
+
+    def whole(self, rows: int, columns: int) -> tuple[int, int]:
+        """The extents of the memory that a matrix takes, the inner one last, with the gaps."""
+        return (columns, self.ld or rows) if self.by_columns else (rows, self.ld or columns)
+
+    def strides(self, matrix: Any) -> tuple[int, int]:
+        """The bytes between rows and between columns of such a matrix, if it lies so."""
+        outer = matrix.itemsize * self.whole(*matrix.shape)[1]
+        return (matrix.itemsize, outer) if self.by_columns else (outer, matrix.itemsize)
+
+    def view(self, whole: Any, rows: int, columns: int) -> Any:
+        """The matrix in that memory."""
+        return whole[:, :rows].T if self.by_columns else whole[:, :columns]
+
+
+#: The bits, as an integer, of what is between the rows of a matrix: NaN, but not that of `poison`.
+GAP = -2
+#: How a matrix lies of which nothing else is said.
+ROWS = Lying()
+
+
+def laid(matrix: Any, lying: Lying) -> Any:
+    """A matrix that lies so, with GAP between; the same one if it does already."""
+    if lying == ROWS:
+        return matrix
+    whole = module(matrix).empty(lying.whole(*matrix.shape), matrix.dtype)
+    whole.view(f"i{matrix.dtype.itemsize}").fill(GAP)
+    view = lying.view(whole, *matrix.shape)
+    view[...] = matrix
+    return view
 
 
 def module(array: Any) -> Any:
@@ -61,8 +146,30 @@ def operands(xp: Any, dtype: str, n: int, p: int, m: int, seed: int, batch: int 
 def poison(C: Any, dtype: str, finite: bool = False) -> None:
     """Fill C with what no product contains, so that an element that is never written cannot pass: NaN, or a finite
     number for a kernel that reads C and multiplies it by 0."""
+    C.view(f"i{C.dtype.itemsize}").fill(marker(dtype, Wanted(reads_c=finite)))
+
+
+def marker(dtype: str, wanted: Wanted) -> int:
+    """The bits, as an integer, of an element of C that nothing has written."""
+    return result_of(dtype).finite_poison if wanted.reads_c else result_of(dtype).poison
+
+
+def given(xp: Any, rows: Any, columns: int, dtype: str) -> Any:
+    """The elements of some rows, an array of their numbers, of a C that is given: in [-1, 1), of integers whole."""
+    places = (31 * rows[:, None] + 17 * xp.arange(columns)) % GIVEN - GIVEN // 2
     precision = result_of(dtype)
-    C.view(f"i{C.dtype.itemsize}").fill(precision.finite_poison if finite else precision.poison)
+    return precision.narrow(xp, places if precision.exact else (places / GIVEN_UNIT).astype(np.float32))
+
+
+def begin(C: Any, dtype: str, wanted: Wanted) -> None:
+    """Make C what it is before a kernel runs."""
+    xp = module(C)
+    if wanted.initial:
+        C.fill(0)
+    elif wanted.beta:
+        C[...] = given(xp, xp.arange(len(C)), C.shape[1], dtype)
+    else:
+        poison(C, dtype, wanted.reads_c)
 
 
 def untouched(C: Any, dtype: str) -> bool:
@@ -98,38 +205,63 @@ def reference(A: Any, B: Any, dtype: str, batch: int = 1) -> tuple[Any, Any]:
     return product.reshape(shape), (A @ B).reshape(shape)
 
 
-def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, short_sums: bool = False) -> Check:
-    """Compare C with `reference(A, B, dtype)`. Elements that are not finite fail. `short_sums`: allow for sums that are
-    kept in the type of the elements, not in float."""
-    xp = module(C)
-    if short_sums and PRECISIONS[dtype].with_short_sums().growth(p) == math.inf:
+def check(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Wanted = PLAIN, rows: Any = None) -> Check:
+    """Compare C with `reference(A, B, dtype)` of random operands. Elements that are not finite fail. `rows` are the
+    numbers of the rows of C, if these are not all."""
+    xp, precision = module(C), PRECISIONS[dtype].by(wanted.scheme)
+    if precision.growth(p) == math.inf:
         return Check(False, math.inf, math.inf, f"a sum of {p} products kept in {dtype} may be wrong by any amount")
-    ratio = ratios(C, product, magnitude, dtype, p, short_sums)
+    product, magnitude = updated(product, magnitude, dtype, wanted, rows)
+    ratio = ratios(C, product, magnitude, dtype, p, wanted)
     stored, C = C, result_of(dtype).wide(xp, C)
     worst = float(ratio.max())
     norm = float(xp.linalg.norm(product))
-    difference = float(xp.linalg.norm(xp.absolute(as_doubles(C) - product)))
+    error = as_doubles(C) - product
+    difference = float(xp.linalg.norm(error))
     relative = difference / norm if norm else difference
-    if worst <= 1:
+    own = deviation(error, product, magnitude, precision, p)
+    most = MOST_DEVIATION * (1 + FEW / math.sqrt(C.size)) * precision.deviation(p)
+    if worst <= 1 and own <= most:
         return Check(True, relative, worst)
+    like = "" if wanted.beta else _as_accurate_as(error, magnitude, own, dtype, p)  # what beta C lacks is random too
+    if worst <= 1:
+        return Check(
+            False,
+            relative,
+            worst,
+            f"the errors are {own / precision.deviation(p):,.0f} times as large as sums in {wanted.scheme or dtype} "
+            f"make them{like}",
+        )
     wrong = int((ratio > 1).sum())
     row, column = (int(i) for i in np.unravel_index(int(ratio.argmax()), stored.shape))
     held, right = C[row, column].item(), product[row, column].item()
     digits = "g" if f"{held:g}" != f"{right:g}" else ""
     message = (
         f"{wrong} of {C.size} elements exceed the rounding bound; C[{row}, {column}] is {held:{digits}}, "
-        f"should be {right:{digits}}"
+        f"should be {right:{digits}}{like}"
     )
     return Check(False, relative, worst, message)
 
 
-def ratios(C: Any, product: Any, magnitude: Any, dtype: str, p: int, short_sums: bool = False) -> Any:
-    """The error of each element of C divided by its bound, infinite if it is not finite; arguments as of `check`."""
-    xp, precision = module(C), PRECISIONS[dtype]
-    if short_sums:
-        precision = precision.with_short_sums()
+def updated(product: Any, magnitude: Any, dtype: str, wanted: Wanted, rows: Any = None) -> tuple[Any, Any]:
+    """alpha A B + beta C and its magnitude, from those of A B; `rows` as of `check`."""
+    if wanted.plain:
+        return product, magnitude
+    xp = module(product)
+    product, magnitude = wanted.alpha * product, abs(wanted.alpha) * magnitude
+    if wanted.beta and not wanted.initial:
+        rows = xp.arange(len(product)) if rows is None else xp.asarray(rows)
+        before = as_doubles(result_of(dtype).wide(xp, given(xp, rows, product.shape[1], dtype)))
+        product, magnitude = product + wanted.beta * before, magnitude + abs(wanted.beta) * xp.absolute(before)
+    return product, magnitude
+
+
+def ratios(C: Any, product: Any, magnitude: Any, dtype: str, p: int, wanted: Wanted = PLAIN) -> Any:
+    """The error of each element of C divided by its bound, infinite if it is not finite; arguments as of `check`,
+    product and magnitude as of `updated`."""
+    xp, precision = module(C), PRECISIONS[dtype].by(wanted.scheme)
     error = xp.absolute(as_doubles(result_of(dtype).wide(xp, C)) - product)
-    bound = precision.growth(p) * magnitude
+    bound = precision.growth(p if wanted.plain else p + 3) * magnitude  # alpha, beta and the last sum round too
     if precision.result_roundoff:
         bound = (1 + precision.result_roundoff) * bound + precision.result_roundoff * xp.absolute(product)
         bound += precision.result_floor
@@ -137,7 +269,37 @@ def ratios(C: Any, product: Any, magnitude: Any, dtype: str, p: int, short_sums:
     return xp.where(xp.isnan(ratio), xp.inf, ratio)
 
 
-def check_rows(A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, chunk_bytes: int = 1 << 28) -> Check:
+def deviation(error: Any, product: Any, magnitude: Any, precision: Precision, p: int) -> float:
+    """The root mean square of the errors of random operands, relative to that of the sums, without what storing each
+    result explains: an element's sum is as large as 4 / 3 |A| |B| / sqrt(p) in the root mean square."""
+    xp = module(error)
+    error = xp.absolute(error)
+    if precision.result_roundoff:
+        error = error - precision.result_roundoff * xp.absolute(product) - precision.result_floor
+        error = xp.maximum(error, 0) / (1 + precision.result_roundoff)
+    share = xp.where(magnitude > 0, error / xp.where(magnitude > 0, magnitude, 1), 0)
+    with np.errstate(over="ignore"):
+        return 0.75 * math.sqrt(p) * math.sqrt(float((share**2).mean()))
+
+
+def _as_accurate_as(error: Any, magnitude: Any, own: float, dtype: str, p: int) -> str:
+    """The words for a shorter type whose errors these are: of its size in most elements, and of both signs."""
+    xp = module(error)
+    share = xp.where(magnitude > 0, error / xp.where(magnitude > 0, magnitude, 1), 0)
+    size = own / (0.75 * math.sqrt(p))
+    if not math.isfinite(own) or float(xp.median(xp.absolute(share))) < size / 4 or abs(float(share.mean())) > size / 2:
+        return ""
+    for name in COARSER.get(dtype, ()):
+        unit = ROUNDOFFS[name]
+        most = math.hypot(1, OF_CHAIN * math.sqrt(p)) if name == "float" else 1
+        if BELOW <= own / (math.sqrt(2) * OF_OPERAND * unit) <= ABOVE * most:
+            return f"; as accurate as {name}: is there a conversion?"
+    return ""
+
+
+def check_rows(
+    A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, wanted: Wanted = PLAIN, chunk_bytes: int = 1 << 28
+) -> Check:
     """Compare `rows` whole random rows of C, the first and the last always among them, with float64 on the host.
 
     For products whose whole reference is too expensive: B is fetched and used a few rows at a time, so that the check
@@ -160,7 +322,7 @@ def check_rows(A: Any, B: Any, C: Any, dtype: str, rows: int, seed: int, chunk_b
         product += some[:, start : start + step] @ part
         magnitude += np.abs(some[:, start : start + step]) @ np.abs(part)
     computed = np.stack([fetch(C[int(row)]) for row in chosen])
-    found = check(computed, product, magnitude, dtype, p)
+    found = check(computed, product, magnitude, dtype, p, wanted, chosen)
     checked = f"{len(chosen)} of {n} rows checked"
     message = f"{checked}: {found.message}" if found.message else checked
     return Check(found.ok, found.relative_error, found.bound_ratio, message)

@@ -10,6 +10,7 @@ import numpy as np
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.job import Job, Row
+from tilewise.measure.perturbation import Arrays, Change, deck
 from tilewise.measure.rows import failed, outcome, shares
 from tilewise.microscope.emulator import Emulator, LaunchError, run
 from tilewise.study import verify
@@ -37,15 +38,23 @@ class Backend:
     screen = measure
 
     def once(self, job: Job) -> Row:
-        """One run of a job, whose whole product is checked. If the kernel has variables, in which it could keep what it
-        made, two more runs follow: with other operands in the same arrays, then with these again."""
-        A, B, C = self._operands(job)
+        """One run of a job, whose whole product is checked. If the kernel has variables or workspaces, in which it
+        could keep what it made, further runs follow, each after another change of what it meets."""
+        arrays = self._arrays(job)
+        _fill(arrays, job)
         try:
-            check, also = self._checked(job, A, B, C, self.device.limits)
-            keeps = any(_opened(file).written for file, _ in job.files.values())
-            for changed in (True, False):
-                if keeps and check.ok:
-                    check = self._again(job, A, B, C, changed, check)
+            spaces = self._run(job, arrays, self.device.limits)
+            check, also = arrays.check(), shares(job.kernel, spaces)
+            if check.ok:
+                for change in self._changes(job, arrays):
+                    arrays.perturb(change, [list(spaces.values())] * 2, job.kernel.reads_c)
+                    if job.kernel.wanted.begins:
+                        verify.begin(arrays.C, job.point.dtype, job.kernel.wanted)
+                    self._run(job, arrays, self.device.limits, spaces)
+                    found = arrays.check_lines()
+                    if not found.ok:
+                        check = replace(check, ok=False, message=f"a further product, after {change}: {found.message}")
+                        break
         except LaunchError as error:
             return failed(job, Status.INVALID_LAUNCH, error)
         except UserError as error:
@@ -65,42 +74,51 @@ class Backend:
         limits = self.device.limits
         if not raised:
             limits = {**limits, "shared_bytes_per_block_optin": limits["shared_bytes_per_block"]}
-        A, B, C = self._operands(job)
+        point = job.point
+        arrays = self._arrays(job)
+        verify.begin(arrays.C, point.dtype, job.kernel.wanted)
         try:
-            check, _ = self._checked(job, A, B, C, limits)
+            self._run(job, arrays, limits)
         except LaunchError as error:
             name, text = str(error).split(": ", 1)
-            return Attempt(name, text, "", verify.untouched(C, job.point.dtype), None)
-        return Attempt("", "", "", verify.untouched(C, job.point.dtype), check)
+            return Attempt(name, text, "", verify.untouched(arrays.C, point.dtype), None)
+        return Attempt("", "", "", verify.untouched(arrays.C, point.dtype), arrays.check())
 
-    def _again(
-        self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, changed: bool, first: verify.Check
-    ) -> verify.Check:
-        """The check of the first run, if a further one, with C spoiled and workspaces made again, is right, too."""
-        point = job.point
-        if changed:
-            A[...], B[...] = verify.operands(
-                np, point.dtype, point.n, point.p, point.m, self.config["seed"] + 1, point.batch
-            )
-        verify.poison(C, point.dtype, job.kernel.reads_c)
-        check, _ = self._checked(job, A, B, C, self.device.limits)
-        return first if check.ok else replace(check, message=f"a further product: {check.message}")
+    def _arrays(self, job: Job) -> Arrays:
+        """The arrays of a job, as they lie."""
+        point, arrays = job.point, Arrays(np, self.config)
+        lying = tuple(job.kernel.lying(point).values())
+        arrays.prepare(point.dtype, point.n, point.p, point.m, point.batch, lying=lying, wanted=job.kernel.wanted)
+        return arrays
 
-    def _operands(self, job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A, B and a poisoned C."""
-        point = job.point
-        A, B = verify.operands(np, point.dtype, point.n, point.p, point.m, self.config["seed"], point.batch)
-        C = np.empty((point.batch * point.n, point.m), result_of(point.dtype).stored)
-        verify.poison(C, point.dtype, job.kernel.reads_c)
-        return A, B, C
+    @staticmethod
+    def _changes(job: Job, arrays: Arrays) -> list[Change]:
+        """The changes after which a job runs again: of every kind if its kernel keeps variables, of all operands if it
+        keeps only workspaces."""
+        if any(_opened(file).written for file, _ in job.files.values()):
+            return deck(arrays.chance)
+        return [Change("all")] if job.workspaces else []
 
-    def _checked(
-        self, job: Job, A: np.ndarray, B: np.ndarray, C: np.ndarray, limits: Mapping
-    ) -> tuple[verify.Check, str]:
-        """Run a job and check what it leaves in C; what it says of its ways. Raises LaunchError if a device of these
-        limits would refuse."""
+    @staticmethod
+    def _run(
+        job: Job, arrays: Arrays, limits: Mapping, spaces: Mapping[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Run a job, with workspaces as they are or new ones, which are returned. Raises LaunchError if a device of
+        these limits would refuse."""
         libraries = {name: _opened(file) for name, (file, _) in job.files.items()}
-        spaces = run(libraries, job.launches, job.workspaces, {"A": A, "B": B, "C": C}, limits)
-        point = job.point
-        check = verify.check(C, *verify.reference(A, B, point.dtype, point.batch), point.dtype, point.p)
-        return check, shares(job.kernel, spaces)
+        given = {"A": arrays.A, "B": arrays.B, "C": arrays.C} | dict(spaces or {})
+        return run(libraries, job.launches, job.workspaces, given, limits)
+
+
+def _fill(arrays: Arrays, job: Job) -> None:
+    """Fill C with what no product contains, and half of it, at random, with numbers as a product has them, but not its
+    own: a kernel that writes only where it finds none, or writes not at all, is found at its first run."""
+    verify.begin(arrays.C, job.point.dtype, job.kernel.wanted)
+    if job.kernel.wanted.begins:
+        return
+    assert arrays.reference
+    product, _ = arrays.reference
+    plausible = np.roll(product, 1)
+    chosen = (np.random.default_rng().random(product.shape) < 0.5) & (plausible != product)
+    result = result_of(job.point.dtype)
+    arrays.C[chosen] = result.narrow(np, plausible[chosen].astype(np.float64 if result.exact else np.float32))

@@ -106,6 +106,7 @@ def main() -> None:
     found: list[tuple[dict[str, float], np.ndarray, str]] = []
     for job in request["jobs"]:
         C = np.empty((point.n, point.m), result_of(dtype).stored)
+        verify.begin(C, dtype, job.kernel.wanted)
         ms, stopped = {}, ""
         try:
             launcher = importlib.import_module(VENDOR.launcher)
@@ -115,8 +116,8 @@ def main() -> None:
         found.append((ms, C, stopped))
     reference = verify.reference(A, B, dtype)
     answer = []
-    for ms, C, stopped in found:
-        check = verify.check(C, *reference, dtype, point.p)
+    for job, (ms, C, stopped) in zip(request["jobs"], found):
+        check = verify.check(C, *reference, dtype, point.p, job.kernel.wanted)
         status = Status.ERROR if stopped else Status.OK if check.ok else Status.INCORRECT
         answer.append({"ms": ms, "status": status, "message": stopped or check.message})
     print(json.dumps(answer))

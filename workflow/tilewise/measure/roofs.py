@@ -1,0 +1,66 @@
+"""The least time of a product on a GPU, by its units and its memory: what is faster was not computed."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tilewise.measure.job import Row
+from tilewise.measure.tensor_core import short_products
+from tilewise.study.kernel import Kernel
+from tilewise.study.points import Point
+from tilewise.study.precision import bytes_of_product
+from tilewise.study.status import Status
+
+#: A clock is read with some error: by this a rate may exceed what follows from it.
+READING = 1.01
+#: The peak of doubles is that of the CUDA cores; the tensor cores of some GPUs do twice as much.
+TENSOR_DOUBLES = 2
+#: The columns of a product's times.
+TIMES = ("time_ms", "batch_ms", "screen_ms", "test_ms")
+
+
+class Roof(NamedTuple):
+    """A rate that no product of a kind exceeds, in GFLOP/s, and what sets it, in words."""
+
+    gflops: float
+    words: str
+
+
+def of_units(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -> Roof | None:
+    """What the units of a GPU allow at its highest clock, for the type that a kernel multiplies and the products that
+    its scheme needs for one; None for a GPU whose units are not known.
+
+    A measured roof would be lower where its probe did not have the GPU for itself, and is not there when the first
+    rows are made; it is never higher.
+    """
+    dtype, products = short_products(row, kernel)
+    peak = (gpu.get("peak_gflops") or {}).get(dtype)
+    if peak is None or products != products:
+        return None
+    peak *= TENSOR_DOUBLES if dtype == "double" else 1
+    words = f"of {dtype}" + f", {products:g} products for one of {row['dtype']}" * (products != 1)
+    return Roof(peak / products, f"the peak {words}")
+
+
+def of_memory(point: Point, gpu: Mapping[str, Any]) -> Roof | None:
+    """What the memory of a GPU allows: A, B and C pass once through it, except what the L2 cache holds; None where that
+    holds all."""
+    size = point.batch * bytes_of_product(point.dtype, point.n, point.p, point.m) - gpu["l2_bytes"]
+    if size <= 0:
+        return None
+    return Roof(2 * point.multiply_adds * gpu["memory_bandwidth_gb_s"] / size, "what the memory allows for A, B and C")
+
+
+def possible(row: Row, measured: Row, kernel: Kernel, point: Point, gpu: Mapping[str, Any]) -> Row:
+    """A row with what was measured of it; `incorrect`, without that, if it is faster than the GPU can be."""
+    times_ms = [measured[name] for name in TIMES if measured.get(name)]
+    rates = [2 * point.multiply_adds / time_ms / 1e6 for time_ms in times_ms] or [measured["gflops"]]
+    roofs = [of_units(point.columns() | row, kernel, gpu), of_memory(point, gpu)]
+    lowest = min((roof for roof in roofs if roof), default=None)
+    if lowest is None or max(rates) <= READING * lowest.gflops:
+        return row | measured
+    message = (
+        f"{max(rates):,.0f} GFLOP/s are above the roof of {lowest.gflops:,.0f}, {lowest.words}: this product was not "
+        "computed, or not in this type; a kernel that multiplies in a shorter one names its scheme in the registry, "
+        "under accuracy"
+    )
+    return row | {"status": Status.INCORRECT, "message": message}
