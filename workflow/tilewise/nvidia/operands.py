@@ -28,17 +28,17 @@ class Operands:
         self.settings = config["verification"]
         self.seed = config["seed"]
         self.shape: tuple | None = None
-        self.lying: Sequence[verify.Lying] = ()
+        #: How A, B and C are to lie in memory, and how they do.
+        self.lying: Sequence[verify.Lying] = (verify.ROWS,) * 3
+        self.laid: Sequence[verify.Lying] = ()
         self.sets: list[tuple[Any, Any]] = []
         self.references: list[tuple[Any, Any]] = []
         self.wanted = verify.Wanted()  # what the kernel at hand is to compute
 
-    def prepare(
-        self, dtype: str, n: int, p: int, m: int, batch: int = 1, *, lying: Sequence[verify.Lying] = (verify.ROWS,) * 3
-    ) -> None:
+    def prepare(self, dtype: str, n: int, p: int, m: int, batch: int = 1) -> None:
         """Make the operands of a shape, unless they are there; A and B have the first set. Those of a batch, whose
-        products are checked whole, lie one below the other. `lying` is how A, B and C lie in memory."""
-        if self.shape != (dtype, n, p, m, batch) or self.lying != lying:
+        products are checked whole, lie one below the other."""
+        if self.shape != (dtype, n, p, m, batch) or self.laid != self.lying:
             self.shape = self.A = self.B = self.C = self.seen = None
             self.sets, self.references = [], []
             cupy.get_default_memory_pool().free_all_blocks()
@@ -49,8 +49,8 @@ class Operands:
             self.C, self.seen = (cupy.empty((batch * n, m), result_of(dtype).stored) for _ in range(2))
             if batch > 1 or 2 * n * p * m <= self.settings["full_limit_gflop"]["gpu"] * 1e9:
                 self.references = [verify.reference(A, B, dtype, batch) for A, B in self.sets]
-            self.A, self.B, self.C = (verify.laid(*each) for each in zip((self.A, self.B, self.C), lying))
-            self.shape, self.lying = (dtype, n, p, m, batch), lying
+            self.A, self.B, self.C = (verify.laid(*each) for each in zip((self.A, self.B, self.C), self.lying))
+            self.shape, self.laid = (dtype, n, p, m, batch), self.lying
         self.use(0)
 
     def use(self, number: int) -> None:
@@ -124,9 +124,8 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     It is the copy of C that is checked, made on the stream of the launch: what another stream writes comes too late.
     """
     point = job.point
-    lying = tuple(job.kernel.lying(point).values())
-    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch, lying=lying)
-    operands.wanted = job.kernel.wanted
+    operands.wanted, operands.lying = job.kernel.wanted, tuple(job.kernel.lying(point).values())
+    operands.prepare(point.dtype, point.n, point.p, point.m, point.batch)
     launch, facts, spaces = bound(job, operands.A, operands.B, operands.C)
     verify.poison(operands.C, point.dtype, job.kernel.reads_c)
     runtime.deviceSynchronize()
