@@ -133,7 +133,8 @@ def test_times_come_from_the_samples_of_the_recorded_run(tmp_path):
     folder.mkdir()
     named = {"task": "t", "dtype": "float", "n": 1, "p": 2, "m": 3, "platform": "card", "status": "ok"}
     rows = [
-        named | {"kernel": kernel, "time_ms": ms, "samples": count, "runs": runs} for kernel, ms, count, runs in TIMED
+        named | {"task": f"t{number}", "kernel": kernel, "time_ms": ms, "samples": count, "runs": runs}
+        for number, (kernel, ms, count, runs) in enumerate(TIMED)
     ]
     columns.frame(rows, "measurements").to_csv(folder / "measurements.csv", index=False)
 
