@@ -200,15 +200,17 @@ def test_a_timing_is_verified_before_while_and_after(work, monkeypatch, backend,
     """NumPy plays CuPy, so that all of it runs but the launches and the clock."""
     device, _, arrays = on_numpy(monkeypatch, backend, work, made, 0.1 if "roof" in message else 100)
 
-    def execute(launch, batched):
-        assert batched
+    def execute(launch, timer=False, batched=None):
+        assert timer != bool(batched), "isolated runs by a timer, then a batch"
         for _ in range(runs):
-            launch(MagicMock())
+            launch(MagicMock(), MagicMock()) if timer else launch(MagicMock())
 
     KEPT.clear()
     job = next(job for job in work.jobs() if job.kernel.name == "tiled")
-    results = SimpleNamespace(last=lambda: {"times_ms": [1.0, 3.0, 2.0], "batch_ms": 1.5})
-    row = device._timed(job, SimpleNamespace(exec=execute), arrays.Operands(device.config), results, batched=True)
+    results = SimpleNamespace(last=lambda: {"times_ms": [1.0, 3.0, 2.0], "batch_ms": None}, batch_ms=lambda: 1.5)
+    state = SimpleNamespace(exec=execute, set_timeout=lambda seconds: None)
+    row = device._timed(job, state, arrays.Operands(device.config), results, batched=True)
+    assert row.get("batch_ms") == (1.5 if status == "ok" else None)
     assert row["status"] == status and row["message"].startswith(message) and row["registers"] == 7
     assert row.get("time_ms") == (2.0 if status == "ok" else None)
     assert (row["bound_ratio"] < 1) == (status == "ok" or "roof" in message)
@@ -228,9 +230,6 @@ def on_numpy(monkeypatch, backend, work, made, peak=100.0):
     monkeypatch.setattr(arrays, "bound", lambda job, A, B, C: (lambda stream: made(A, B, C), {"registers": 7}, []))
     monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([0.5]))
     monkeypatch.setattr(module, "uuid", lambda: "GPU-1")
-    driver = MagicMock()
-    driver.cuStreamQuery.return_value = [driver.CUresult.CUDA_ERROR_NOT_READY]
-    monkeypatch.setattr(arrays, "driver", driver)
     return device, module, arrays
 
 

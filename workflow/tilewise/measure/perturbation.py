@@ -312,56 +312,42 @@ class Arrays:
 
 
 class Perturbed:
-    """A launch with perturbations; it is called as the launch is, with a stream.
+    """A product that is timed, with perturbations between its runs.
 
-    `launch(stream)` makes a product. `mark(stream)` notes what was launched so far, `held(stream)` says whether that
-    has ended and the next run does not begin before this call returns; in a batch that is not so, and nothing happens.
-    `perturb(change)` makes a change, `verified()` checks the product. Both return when they are done, and do not use
-    the stream that is timed. `clock()` is in seconds. After the first product that is wrong nothing more changes.
+    `launch(stream)` makes a product. `between_runs()` is called before each timed run, when the run before has ended.
+    `perturb(change)` makes a change, `verified()` checks the product; both return when they are done. `clock()` is in
+    seconds. After the first product that is wrong nothing more changes.
     """
 
     def __init__(
         self,
         launch: Callable[[int], None],
-        mark: Callable[[int], None],
-        held: Callable[[int], bool],
         perturb: Callable[[Change], None],
         verified: Callable[[], verify.Check],
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.launch, self.mark, self.held, self.perturb, self.verified = launch, mark, held, perturb, verified
+        self.launch, self.perturb, self.verified = launch, perturb, verified
         self.clock, self.chance = clock, random.SystemRandom()
         self.begin, self.spent_s, self.changes = clock(), 0.0, 0
         self._wrong: verify.Check | None = None
         self._deck, self._new = deck(self.chance), True  # whether these kinds of change are the first
-        self._calls, self._next = 0, self.chance.randint(1, 2)  # run 0 is no timed one
-        self._marked = False  # after the last run
+        self._runs, self._next = 0, self.chance.randint(1, 2)  # run 0 is no timed one
         self._last: Change | None = None  # the change whose product is not verified yet
 
-    def __call__(self, stream: int) -> None:
-        changed = False
-        if self._marked and self._wrong is None:
-            if self.held(stream):
-                changed = self._between_runs()
-            if self._calls >= self._next:
-                self._next = self._calls + self.chance.randint(1, 1 + self._calls // 2)
-        self.launch(stream)
-        self._calls += 1
-        self._marked = changed or self._calls == self._next
-        if self._marked:
-            self.mark(stream)
-
-    def _between_runs(self) -> bool:
-        """Verify the product after the last change, and make the next change if it is due; whether it was."""
-        start = self.clock()
-        if self._last:
-            self._verify(f"after {self._last}")
-        affordable = self.changes < FIRST_FEW or self.spent_s < PRICE * (start - self.begin)
-        due = self._calls >= self._next and affordable and self._wrong is None
+    def between_runs(self) -> None:
+        """Verify the product after the last change, and make the next change if it is due."""
+        due = self._runs >= self._next
+        if self._wrong is None and (self._last or due):
+            start = self.clock()
+            if self._last:
+                self._verify(f"after {self._last}")
+            affordable = self.changes < FIRST_FEW or self.spent_s < PRICE * (start - self.begin)
+            if due and affordable and self._wrong is None:
+                self._change()
+            self.spent_s += self.clock() - start
         if due:
-            self._change()
-        self.spent_s += self.clock() - start
-        return due
+            self._next = self._runs + self.chance.randint(1, 1 + self._runs // 2)
+        self._runs += 1
 
     def _change(self) -> None:
         if not self._deck:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import cupy
-from cuda.bindings import driver
 from cupy.cuda import runtime
 
 from tilewise.measure.job import Job, Row
@@ -16,12 +15,6 @@ from tilewise.study import verify
 
 #: There are arrays at other addresses if so many times their bytes are free.
 ROOM = 16
-#: Changes that together need all that a change needs.
-REHEARSED = (
-    Change("A", "NaN", True, True, True),
-    Change("B", "NaN"),
-    *(Change("all", output, part) for output in ("zeros", "plausible") for part in (False, True)),
-)
 
 
 class Operands(Arrays):
@@ -35,8 +28,6 @@ class Operands(Arrays):
             room=lambda size: runtime.memGetInfo()[0] > ROOM * size,
             free=lambda: cupy.get_default_memory_pool().free_all_blocks(),
         )
-        self.aside = cupy.cuda.Stream(non_blocking=True)  # one: CuPy keeps memory for each stream
-        self.rehearsed: tuple | None = None
 
 
 def bound(job: Job, A: Any, B: Any, C: Any) -> tuple[Callable[[int], None], Row, list[Any]]:
@@ -95,15 +86,8 @@ def verified(job: Job, operands: Operands) -> tuple[Callable[[int], None], Row, 
     return launch, job.row | facts | outcome(job, found, also=also), found.ok, spaces
 
 
-def perturbed(
-    job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any], scratch: Any
-) -> Perturbed:
-    """A launch with perturbations, which come by a separate stream: while NVBench holds the timed one, until all of a
-    run is launched, they take none of the run's time. Nothing is allocated or loaded then, for which CUDA would wait.
-
-    `scratch` is written last, and large enough to leave nothing of the arrays in the L2 cache.
-    """
-    aside, event = operands.aside, cupy.cuda.Event(disable_timing=True)
+def perturbed(job: Job, launch: Callable[[int], None], operands: Operands, spaces: Sequence[Any]) -> Perturbed:
+    """A launch with perturbations, which end before the next run begins."""
     launches, rooms = [launch], [spaces]
     if len(operands.places) > 1:
         try:
@@ -113,45 +97,22 @@ def perturbed(
         else:
             launches.append(elsewhere)
             rooms.append(others)
+            elsewhere(0)  # a library may load something for arrays that it has not seen, for which NVBench cannot wait
 
     def perturb(change: Change) -> None:
-        with aside:
-            operands.perturb(change, rooms, job.kernel.reads_c)
-            scratch.fill(0)
-        aside.synchronize()
+        operands.perturb(change, rooms, job.kernel.reads_c)
+        runtime.deviceSynchronize()
 
     def check() -> verify.Check:
-        with aside:
-            found = operands.check_lines()
-            scratch.fill(0)
-        aside.synchronize()
+        found = operands.check_lines()
+        runtime.deviceSynchronize()
         return found
 
-    def held(stream: int) -> bool:
-        """Whether all runs have ended and the stream is busy nevertheless: NVBench holds it."""
-        (state,) = driver.cuStreamQuery(driver.CUstream(stream))
-        return event.done and state == driver.CUresult.CUDA_ERROR_NOT_READY
-
     runtime.deviceSynchronize()
-    # CUDA loads and allocates now what it would load and allocate, and wait for, later.
-    if operands.rehearsed != operands.shape:
-        for change in REHEARSED:
-            perturb(change)
-        operands.rehearsed = operands.shape
-    check()
     for space in spaces:
         space.fill(BLANK)
     runtime.deviceSynchronize()
-    if job.kernel.library and len(launches) > 1:  # it may load something for arrays that it has not seen
-        launches[1](0)
-        runtime.deviceSynchronize()
-    return Perturbed(
-        lambda stream: launches[operands.place](stream),
-        lambda stream: runtime.eventRecord(event.ptr, stream),
-        held,
-        perturb,
-        check,
-    )
+    return Perturbed(lambda stream: launches[operands.place](stream), perturb, check)
 
 
 def after(run: Perturbed, operands: Operands) -> verify.Check:
