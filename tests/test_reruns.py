@@ -17,7 +17,7 @@ from tilewise.study.schema import SCHEMAS, read_yaml
 
 PLATFORMS = {"gpu": "gpu", "emulated": "emulator"}
 #: What draws, and what hands each platform the counts; it follows whatever is measured or counted.
-DRAWN = {"collect", "instructions", "show", "page", "traced"}
+DRAWN = {"collect", "draw", "instructions", "overview", "page", "traced"}
 #: Kernels that have every key between them, added to the registry: of one launch, of two, and one not emulated.
 ONE = {"kind": "cuda", "source": "own.cu", "dtypes": ["float"], "parameters": ["tile"], "block": ["tile", "tile"]}
 OWN = {
@@ -306,7 +306,13 @@ def plans(tmp_path_factory):
     plans.config |= {"platforms": {name: {"backend": backend} for name, backend in PLATFORMS.items()}, "slurm": None}
     plans.write()
     for rules in (clone / "workflow/rules").glob("*.smk"):  # no job does its work
-        rules.write_text(re.sub(r'script:\n( +)"\.\./scripts/.*"', r'shell:\n\1"touch {output}"', rules.read_text()))
+        rules.write_text(
+            re.sub(
+                r'script:\n( +)"\.\./scripts/.*"',
+                r'shell:\n\1"mkdir -p results/figures; touch {output}"',
+                rules.read_text(),
+            )
+        )
     done = snakemake(clone)
     assert done.returncode == 0, done.stderr
     command = [sys.executable, ROOT / "tests/dry_runs.py"]
@@ -325,7 +331,8 @@ def check(jobs, once, tasks, rules):
     assert seen - DRAWN == rules - {"trace"}
     assert (("trace", None) in once) == ("traced" in seen) == ("trace" in rules)
     assert "instructions" not in seen or rules & {"measure", "probe"}, "the same instances have the same code"
-    assert "show" in seen
+    assert {task for rule, task in jobs if rule == "draw"} >= tasks
+    assert "overview" in seen
 
 
 @pytest.mark.parametrize("key", CONFIG)
