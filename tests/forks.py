@@ -18,13 +18,14 @@ import snakemake.cli
 
 import tilewise.__main__
 
-OUTPUT, MODULES = Path("run.out"), Path("modules.json")
+OUTPUT, MODULES, PID = Path("run.out"), Path("modules.json"), Path("run.pid")
 
 
 def run(program: str, *options: str) -> int:
-    """Run a command line in a child, whose words are in OUTPUT; returns its exit status."""
+    """Run a command line in a child, whose words are in OUTPUT and whose number is in PID; returns its exit status."""
     child = os.fork()
     if not child:
+        PID.write_text(str(os.getpid()))
         output = os.open(OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
         os.dup2(output, 2)

@@ -49,7 +49,8 @@ def words(
         return
     shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
     yield from (f"wrote {path}" for path in made if Path(path).stem not in tasks)
-    newer = [path for path in {*shown, *made} if page.is_file() and Path(path).stat().st_mtime > page.stat().st_mtime]
+    there = [Path(path) for path in {*shown, *made} if page.is_file() and Path(path).exists()]
+    newer = [path for path in there if path.stat().st_mtime > page.stat().st_mtime]
     stale = f"; {page} was made before these results: `make report` brings it up to date"
     yield end + stale if newer else end
 
@@ -63,7 +64,9 @@ def task_words(task: str, entry: Mapping[str, Any], folders: Iterable[Path], mad
             continue
         state = "wrote" if {str(table), str(figure)} & set(made) else "is up to date:"
         yield f"{task}, {entry['title']}, {state} {table} and {figure}"
-        yield from (f"  {line}" for line in terminal.lines(table, entry.get("method", "sweep"), ROWS))
+        method = entry.get("method", "sweep")
+        layout = "tuning" if method == "tune" else method  # the others have the names of their methods
+        yield from (f"  {line}" for line in terminal.lines(table, layout, ROWS))
         rows = [row for row in _rows(folder / "tasks" / f"{task}.csv") if not is_right(row)]
         yield from (f"not right: {point_words(row)}: {told(row)}" for row in rows[:ROWS])
         yield from [f"not right: {len(rows) - ROWS} more points of {table}"] if len(rows) > ROWS else []

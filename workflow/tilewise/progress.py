@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tilewise.measure.words import gained
+from tilewise.outcome import RULES
 
 #: Seconds and points by rule, platform and task, of jobs of more than a second; study.smk fills it.
 EXPECTED: dict[tuple[str, str, str], tuple[float, int]] = {}
@@ -79,9 +80,13 @@ class Run:
         return share, f"{in_words((now - self.began) * (1 - share) / share)} left" if share >= KNOWN else ""
 
     def made(self) -> list[str]:
-        """The files that its finished jobs made and none of them read; a target without files of its own reads none."""
-        read = {name for job in self.finished if job.outputs for name in job.inputs}
-        return [name for job in self.finished for name in job.outputs if name not in read]
+        """The files that its finished jobs made and none of them read.
+
+        A target without files reads none; the rules that judge a result neither read nor make it.
+        """
+        jobs = [job for job in self.finished if job.rule not in RULES]
+        read = {name for job in jobs if job.outputs for name in job.inputs}
+        return [name for job in jobs for name in job.outputs if name not in read]
 
     def at_work(self, most: int) -> list[str]:
         """A line per job that runs, first the one whose journal grew last; those beyond `most` are only counted."""
