@@ -81,7 +81,7 @@ EDITS = {
     "a key": (CONFIG, "seed: 524", "seed: 1"),
     "what only draws": (CONFIG, "max_noise_percent: 1", "max_noise_percent: 2"),
     "a title": (CONFIG, "title: first", "title: renamed"),
-    "a sweep": (CONFIG, "shapes: small, tile: [16]", "shapes: small, tile: [16, 32]"),
+    "a sweep": (CONFIG, "float, shapes: small, tile: [16]", "float, shapes: small, tile: [16, 32]"),
     "a new task": (CONFIG, "  loops:", f"{EXTRA}  loops:"),
     "a task set to null": (CONFIG, TWO, "two: null"),
     "a second platform": (CONFIG, "{here: {backend: gpu}}", "{here: {backend: gpu}, there: {backend: emulator}}"),
