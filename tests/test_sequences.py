@@ -30,7 +30,7 @@ case $rule in
   outcome_of_task) status=ok
     for file in "$@"; do if grep -qs incorrect "${file%/*/*}/tasks/${params% *}.csv"; then status=incorrect; fi; done;;
 esac
-case "$rule $params" in outcome*True) [ $status = ok ];; esac
+case "$rule $params" in outcome*True) [ $status = ok ] || exit 1;; esac
 mkdir -p results/.made
 for output in $outputs; do
   case $output in
@@ -398,3 +398,53 @@ def test_any_sequence_of_commands_keeps_its_promises(sequences):
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     stateful.run_state_machine_as_test(sequences, settings=settings)
+
+
+def test_the_last_words_of_a_task_name_what_it_wrote_and_mention_an_older_page(sequences):
+    state = sequences()
+    state.begin("report")
+    run = state.place.run
+    _, said = run("snakemake --cores 2 one")
+    assert (
+        "one, first, is up to date: results/here/tables/one.csv" in said and "page" not in said and "report" not in said
+    )
+    state.edit_or_restore("a title")
+    _, said = run("snakemake --cores 2 one")
+    assert "one, renamed, wrote results/here/tables/one.csv and results/here/figures/one.svg" in said
+    assert said.splitlines()[-1].endswith(
+        "results/report.html was made before these results: `make report` brings it up to date"
+    )
+    assert {rule for rule, _, _ in state.place.jobs()[-2:]} == {"draw", "outcome_of_task"}, "nothing is measured again"
+
+
+def test_a_single_task_that_is_not_right_is_named_and_fails_a_strict_run_until_it_is_mended(sequences):
+    state = sequences()
+    state.begin("quick")
+    state.edit_or_restore("a fault")
+    status, said = state.place.run("snakemake --cores 2 one")
+    assert status == 0 and "not right: plain float 8x8x8: incorrect" in said
+    status, said = state.place.run("snakemake --cores 2 --config strict=True -- one")
+    assert status == 1 and "not right: plain float 8x8x8: incorrect" in said
+    state.edit_or_restore("a fault")
+    status, said = state.place.run("snakemake --cores 2 --config strict=True -- one")
+    assert status == 0 and "not right" not in said
+
+
+def test_a_task_that_a_short_run_left_out_is_made_by_its_name(sequences):
+    state = sequences()
+    state.begin("quick")
+    status, said = state.place.run("snakemake --cores 2 two")
+    assert status == 0 and "two, second, wrote results/here/tables/two.csv" in said
+    assert stale(state.place.clone, [f"results/here/{kind}/two.csv" for kind in ("tables", "facts")]) is None
+    state.edit_or_restore("a new task")
+    status, said = state.place.run("snakemake --cores 2 extra")
+    assert status == 0 and "extra, new, wrote results/here/tables/extra.csv" in said
+
+
+def test_no_reason_of_a_dry_run_is_long(sequences):
+    state = sequences()
+    state.begin("report")
+    state.edit_or_restore("what only draws")
+    _, said = state.place.run("snakemake --cores 2 -n all")
+    reasons = [part for line in said.splitlines() if "Params have changed" in line for part in line.split("'")]
+    assert "rule draw" in said and max(map(len, reasons), default=0) <= 200
