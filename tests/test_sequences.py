@@ -203,7 +203,7 @@ class Sequences(stateful.RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.edits, self.place, self.killed = frozenset(), self.places[0], False
+        self.edits, self.place, self.deleted = frozenset(), self.places[0], False
         for place in self.places:
             place.edit(())
             place.clear()
@@ -229,6 +229,7 @@ class Sequences(stateful.RuleBasedStateMachine):
 
     @stateful.rule(name=strategies.sampled_from(DELETED))
     def delete(self, name):
+        self.deleted = True
         path = self.place.clone / "results" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
@@ -348,7 +349,8 @@ class Sequences(stateful.RuleBasedStateMachine):
                 assert f"{task}, {config['tasks'][task]['title']}, {state} {table} and " in said, what
         if "/" in target:
             assert (f"wrote {target}" in said) == any(target in outputs.split() for _, _, outputs in jobs), what
-        if "was made before these results" in said:
+        # A table that was deleted by hand is newer than the page, though it is as before.
+        if "was made before these results" in said and not self.deleted:
             options = "--configfile config/quick.yaml" if "quick.yaml" in what.splitlines()[0] else ""
             _, plan = self.place.run(f"snakemake -n {options} --cores 2 -- all")
             assert "rule page:" in plan, f"the page is up to date: {what}{plan}"
