@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,39 @@ def _command(folder, arguments, environment):
     variables = os.environ | {"PYTHONPATH": str(folder / "workflow")} | environment
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
     return {"args": command, "cwd": folder, "env": variables, "text": True}
+
+
+class Forks:
+    """Runs in a clone without the seconds that a start takes; a context."""
+
+    def __init__(self, clone):
+        self.clone = clone
+
+    def __enter__(self):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        command = [sys.executable, ROOT / "tests/forks.py"]
+        variables = os.environ | {"PYTHONPATH": str(self.clone / "workflow")}
+        self.server = subprocess.Popen(command, cwd=self.clone, env=variables, **pipes)
+        assert self.server.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(self, *error):
+        self.server.stdin.close()
+        self.server.wait()
+        self.server.stdout.close()
+
+    def __call__(self, command):
+        """Run a command line, as in `snakemake --cores 1 task3`; returns its exit status and what it printed."""
+        print(command, file=self.server.stdin, flush=True)
+        status = int(self.server.stdout.readline())
+        return status, (self.clone / "run.out").read_text()
+
+
+def without_work(clone, command):
+    """Let each job of a clone run a shell command, such as `touch {output}`, instead of its script."""
+    for rules in (clone / "workflow/rules").glob("*.smk"):
+        scripts = re.compile(r'script:\n( +)"\.\./scripts/.*"')
+        rules.write_text(scripts.sub(lambda found: f"shell:\n{found[1]}{command!r}", rules.read_text()))
 
 
 def measured(journal):

@@ -1,18 +1,23 @@
 """`tilewise list` names what the study has, `tilewise status` how far a run is."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 import yaml
+from clones import edit
 
 from tilewise import ROOT
 from tilewise.__main__ import main
 from tilewise.study.schema import read_yaml
 
 STUDY = read_yaml(ROOT / "config/config.yaml")["tasks"]
+PIPES = {"capture_output": True, "text": True}
 HEAD = {"kernel": "naive", "dtype": "float", "n": 8, "p": 8, "m": 8}
 
 
@@ -108,3 +113,13 @@ def test_bash_completes_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--print-completion", "bash"])
     assert "machine-code" in capsys.readouterr().out and Path("/bin/bash").exists()
+
+
+def test_a_task_that_the_config_sets_to_null_is_no_task(clone, tmp_path):
+    edit(clone / "config/config.yaml", "  task3:\n", "  task3: null\n  another:\n")
+    (tmp_path / "results/fast").mkdir(parents=True)
+    (tmp_path / "results/fast/device.json").write_text("{}")
+    for command in (["list", "tasks"], ["status", tmp_path / "results"]):
+        run = [sys.executable, "-m", "tilewise", *command]
+        done = subprocess.run(run, cwd=clone, env=os.environ | {"PYTHONPATH": str(clone / "workflow")}, **PIPES)
+        assert done.returncode == 0 and "task3" not in done.stdout, done.stderr

@@ -208,9 +208,11 @@ def test_one_task_alone(finished, tmp_path):
     shutil.copytree(clone, alone, ignore=shutil.ignore_patterns("results", ".snakemake", "logs"))
     done = snakemake(alone, "task2b", *QUICK)
     assert done.returncode == 0, done.stderr
-    made = {str(path.relative_to(alone / "results/emulator")) for path in (alone / "results").rglob("task*.*")}
-    assert {"tasks/task2b.csv", "tables/task2b.csv", "figures/task2b.svg"} <= made
+    made = {str(path.relative_to(alone / "results")) for path in (alone / "results").rglob("task*.*")}
+    shown = "emulator/tables/task2b.csv and results/emulator/figures/task2b.svg"
+    assert {*f"results/{shown}".replace("results/", "").split(" and "), "emulator/tasks/task2b.csv"} <= made
     assert not [name for name in made if "task2b" not in name]
+    assert f", wrote results/{shown}" in done.stderr and "report" not in done.stderr
 
 
 def test_a_task_is_rerun_without_the_others(finished):
@@ -321,7 +323,11 @@ def test_tuning_runs_if_it_is_named_and_only_then(tmp_path):
     table = pd.read_csv(clone / "results/emulator/tables/tune.csv")  # with the recorded run's
     assert table[table["platform"] == "emulator"]["variants"].tolist() == [2, 2]
     assert len((clone / "results/emulator/journal/tune.jsonl").read_text().split()) > 4
-    assert "nothing to be done" in snakemake(clone, "tune").stderr
+    assert "tune, The best parameters of every rung, wrote results/emulator/tables/tune.csv and " in done.stderr
+    assert "register_tile" in done.stderr and done.stderr.splitlines()[-1].startswith("done in ")
+    again = snakemake(clone, "tune").stderr.splitlines()
+    assert any(line.startswith("tune, The best parameters of every rung, is up to date: ") for line in again)
+    assert again[-1] == "nothing to be done"
 
 
 def test_another_workflow_uses_the_study_as_a_module(tmp_path):

@@ -37,7 +37,8 @@ def event(kind, level=logging.INFO, text="", **details):
 
 def starts(number, task="task1a", rule="measure", local=True):
     wildcards = {"platform": "emulator", "task": task} if rule == "measure" else {}
-    return event(LogEvent.JOB_INFO, jobid=number, rule_name=rule, wildcards=wildcards, log=["the.log"], local=local)
+    files = {"input": [], "output": [], "log": ["the.log"]}
+    return event(LogEvent.JOB_INFO, jobid=number, rule_name=rule, wildcards=wildcards, local=local, **files)
 
 
 def fails(number, message=None, *more):

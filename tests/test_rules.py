@@ -72,7 +72,8 @@ def test_the_counters_ask_for_a_gpu_and_for_time_by_what_they_profile(clone, con
 def test_every_rule_has_its_name_for_itself(config):
     assert {
         "all",
-        "show",
+        "draw",
+        "overview",
         "measure",
         "collect",
         "occupancy",

@@ -175,7 +175,8 @@ def test_the_recorded_run_is_equal_to_itself_within_seconds(record_property):
 def test_the_end_of_a_run_says_how_it_compares(runs, tmp_path, monkeypatch):
     edited(runs[1], lambda rows: slower(rows, rows["kernel"] == "tiled", 1.05))
     monkeypatch.setattr(outcome, "RECORDED", tmp_path / "a")
-    [line] = [line for line in outcome.words("done", ["nvidia-h200"], tmp_path / "b") if "recorded run" in line]
+    end = "done", ["nvidia-h200"], {"all"}, [], tmp_path / "b"
+    [line] = [line for line in outcome.words(*end) if "recorded run" in line]
     assert "slower" in line and "tilewise compare nvidia-h200" in line
     monkeypatch.setattr(outcome, "RECORDED", tmp_path / "nothing")
-    assert not [line for line in outcome.words("done", ["nvidia-h200"], tmp_path / "b") if "recorded run" in line]
+    assert not [line for line in outcome.words(*end) if "recorded run" in line]

@@ -2,6 +2,7 @@
 rule outcome:
     input:
         page="results/report.html",
+        notes="results/notes.json",
         shown=SHOWN,
         measured=expand("results/{platform}/measurements.csv", platform=study.platforms),
     output:

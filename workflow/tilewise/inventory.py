@@ -20,7 +20,7 @@ Entry = Mapping[str, Any]
 
 def everything() -> dict[str, list[Entry]]:
     """The tasks of config/config.yaml, the kernels of the registry and the claims, each with its name and its title."""
-    tasks = read_yaml(ROOT / "config/config.yaml")["tasks"]
+    tasks = _study()
     claims = read_yaml(ROOT / "report/claims.yaml")
     return {
         "tasks": [{"name": name, "title": task["title"]} for name, task in tasks.items()],
@@ -30,6 +30,12 @@ def everything() -> dict[str, list[Entry]]:
         ],
         "claims": [{"name": claim["id"], "title": claim["claim"], "source": claim["source"]} for claim in claims],
     }
+
+
+def _study() -> dict[str, Entry]:
+    """The tasks of config/config.yaml without those that it sets to null."""
+    tasks = read_yaml(ROOT / "config/config.yaml")["tasks"]
+    return {name: task for name, task in tasks.items() if task is not None}
 
 
 def list_lines(found: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
@@ -60,7 +66,7 @@ def status(results: Path) -> dict[str, Any]:
 def _platform(folder: Path) -> dict[str, Entry]:
     """The tasks of a platform by name: those of its last whole run, or of the study if there was none, and those that
     this run left out."""
-    config, study = folder / "config.json", read_yaml(ROOT / "config/config.yaml")["tasks"]
+    config, study = folder / "config.json", _study()
     tasks = read_json(config)["tasks"] if config.is_file() else study
     found = {name: {**_task(folder, name), "left_out": name not in tasks} for name in {**tasks, **study}}
     tunings = {name for name, entry in {**tasks, **study}.items() if entry.get("method") == "tune"}

@@ -47,9 +47,12 @@ def words(
             yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
         yield f"{end}; the report is {page.resolve()}{BESIDE}" if page.is_file() else end
         return
-    shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
     yield from (f"wrote {path}" for path, read in made.items() if not read and Path(path).stem not in tasks)
-    newer = [path for path in {*shown, *made} if page.is_file() and Path(path).stat().st_mtime > page.stat().st_mtime]
+    # What the page is made from; a table that was deleted and is there again changes nothing on it.
+    results = [each / "tasks" / f"{task}.csv" for each in folders for task in tasks]
+    results += [Path(path) for path in made if Path(path).parent.name not in ("tables", "figures")]
+    there = [path for path in results if page.is_file() and path.exists()]
+    newer = [path for path in there if path.stat().st_mtime > page.stat().st_mtime]
     stale = f"; {page} was made before these results: `make report` brings it up to date"
     yield end + stale if newer else end
 
@@ -69,7 +72,9 @@ def task_words(task: str, entry: Mapping[str, Any], folders: Iterable[Path], mad
         points = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
         state = "wrote" if {str(table), str(figure)} & set(made) else "is up to date:"
         yield f"{task}, {entry['title']}{f' ({points})' if points else ''}, {state} {table} and {figure}"
-        yield from (f"  {line}" for line in terminal.lines(table, entry.get("method", "sweep"), ROWS))
+        method = entry.get("method", "sweep")
+        layout = "tuning" if method == "tune" else method  # the others have the names of their methods
+        yield from (f"  {line}" for line in terminal.lines(table, layout, ROWS))
         wrong = [f"not right: {point_words(row)}: {cause_words(row)}" for row in rows if not is_right(row)]
         yield from wrong[:ROWS]
         yield from [f"not right: {len(wrong) - ROWS} more points of {table}"] if len(wrong) > ROWS else []

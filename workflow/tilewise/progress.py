@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tilewise.measure.words import gained
+from tilewise.outcome import RULES
 
 #: Seconds and points by rule, platform and task, of jobs of more than a second; study.smk fills it.
 EXPECTED: dict[tuple[str, str, str], tuple[float, int]] = {}
@@ -86,10 +87,11 @@ class Run:
     def made(self) -> dict[str, bool]:
         """The files that its finished jobs made, each with whether one of them read it.
 
-        A target that makes no file reads none.
+        A target without files reads none; the rules that judge a result neither read nor make it.
         """
-        read = {name for job in self.finished if job.outputs for name in job.inputs}
-        return {name: name in read for job in self.finished for name in job.outputs}
+        jobs = [job for job in self.finished if job.rule not in RULES]
+        read = {name for job in jobs if job.outputs for name in job.inputs}
+        return {name: name in read for job in jobs for name in job.outputs}
 
     def at_work(self, most: int) -> list[str]:
         """A line per job that runs, first the one whose journal grew last; those beyond `most` are only counted."""

@@ -31,6 +31,8 @@ SMALL, SMALL_BATCH = 1 << 22, 8
 CHUNK = 1 << 23
 #: Perturbations and their checks take at most this part of the time of a timing; the first few come in any case.
 PRICE, FIRST_FEW = 0.08, 4
+#: Operands are multiples of 1 / GRID, as random floats are: more digits would not fit into a scheme's two halves.
+GRID = 2**23
 #: Further runs after the timing: these in any case, and one of each kind of change if a run is shorter than this.
 FURTHER, SHORT_S = 2, 0.01
 
@@ -223,7 +225,7 @@ class Arrays:
             new = precision.least + (old - precision.least + self.chance.randint(1, count - 1)) % count
         else:
             number = float(precision.wide(np, np.asarray([old], precision.stored))[0])
-            size = max(1, 8 * hidden) * self.chance.uniform(0.5, 1)
+            size = round(max(1, 8 * hidden) * self.chance.uniform(0.5, 1) * GRID) / GRID
             new = precision.narrow(np, np.asarray([-size if number > 0 else size], np.float32))[0].item()
         self._replaced.append((sets[which], at, old))
         sets[which][at] = arrays[which][at] = new

@@ -34,9 +34,9 @@ def lines(path: Path, layout: str, most: int) -> Iterator[str]:
         if shown[name].isna().all():
             continue
         cells = [heading, *(html.unescape(markup.number(value, name)) for value in shown[name])]
+        if found and width + max(map(len, cells)) + 2 > WIDTH:  # narrower ones may follow
+            continue
         width += max(map(len, cells)) + 2
-        if width > WIDTH and found:
-            break
         found.append([f"{cell:{'<' if columns.is_words(name) else '>'}{max(map(len, cells))}}" for cell in cells])
     yield from ("  ".join(row).rstrip() for row in zip(*found))
     if len(table) > most:
