@@ -296,7 +296,10 @@ def test_a_page_that_lacks_a_piece_is_no_failed_job(handler, folder):
     handler.emit(starts(0, rule="outcome"))
     handler.emit(fails(0))
     handler.emit(event(LogEvent.ERROR, logging.ERROR, "At least one job did not complete successfully."))
-    assert ended(handler)[1:] == ["the report lacks a piece: figure task3: no rows", "done in 0:00:00"]
+    assert ended(handler)[1:] == [
+        "the report lacks a piece: figure task3: no rows",
+        "ended after 0:00:00 with exit status 1",
+    ]
 
 
 def test_a_dry_run_looks_as_snakemakes_own(capsys):

@@ -353,7 +353,7 @@ RIGHT = {dtype: (dtype, rounded(dtype)) for dtype in PRECISIONS} | {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-@pytest.mark.parametrize("shape", [(12, 70, 10), (1, 64, 1), (9, 700, 3)])
+@pytest.mark.parametrize("shape", [(12, 70, 10), (1, 64, 1), (9, 700, 3), (1, 1, 1), (5, 2, 3)])
 def test_a_right_kernel_is_never_called_wrong(name, shape, looked_at):
     """The products and the sizes of the study's schemes are in docs; here each meets every kind of change."""
     dtype, kernel = RIGHT[name]
@@ -440,7 +440,10 @@ def test_a_gpu_finds_all_cheats_while_it_times_them(gpu, config, tmp_path, built
     rows, _ = measure.measure_task(work)
     status = rows.set_index(["kernel", "p"]).status
     assert set(status[["honest"]]) == {"ok"}, rows.message.tolist()
-    assert set(status[CHEATS]) == {"incorrect"}, rows[rows.status != "incorrect"].to_string()
+    # The kernel that writes to the first C that it met may meet it when it has been freed.
+    wrong = {"incorrect", "error"}
+    assert set(status[CHEATS]) <= wrong, rows[~rows.status.isin(wrong)].to_string()
+    assert set(status[[name for name in CHEATS if name != "writes_to_the_first_c"]]) == {"incorrect"}
     # At the larger size some are found earlier: what they kept is of the smaller one.
     first = rows[(rows.kernel != "honest") & (rows.p == 9)]
     assert first.message.str.startswith("the timed product, ").all(), first.message.tolist()

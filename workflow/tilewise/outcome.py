@@ -48,10 +48,8 @@ def words(
         yield f"{end}; the report is {page.resolve()}{BESIDE}" if page.is_file() else end
         return
     yield from (f"wrote {path}" for path, read in made.items() if not read and Path(path).stem not in tasks)
-    # What the page is made from; a table that was deleted and is there again changes nothing on it.
-    results = [each / "tasks" / f"{task}.csv" for each in folders for task in tasks]
-    results += [Path(path) for path in made if Path(path).parent.name not in ("tables", "figures")]
-    there = [path for path in results if page.is_file() and path.exists()]
+    shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
+    there = [Path(path) for path in {*shown, *made} if page.is_file() and Path(path).exists()]
     newer = [path for path in there if path.stat().st_mtime > page.stat().st_mtime]
     stale = f"; {page} was made before these results: `make report` brings it up to date"
     yield end + stale if newer else end

@@ -67,9 +67,9 @@ class Precision:
     `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
     `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
     the whole distance, because those truncate; `cuts` is how often they do for each product. `left_out` is what a
-    scheme leaves out of an operand, which the worst case does not grant it. `poison`, as an integer of that size, has
-    the bits of what no product contains: NaN, or the smallest integer; `finite_poison` those of the largest finite
-    number, for kernels that read C and multiply it by 0.
+    scheme leaves out of an operand. `poison`, as an integer of that size, has the bits of what no product contains:
+    NaN, or the smallest integer; `finite_poison` those of the largest finite number, for kernels that read C and
+    multiply it by 0.
     """
 
     name: str
@@ -101,12 +101,12 @@ class Precision:
     def growth(self, p: int) -> float:
         """The largest error of a sum of p products, as a share of |A| |B|, before it is stored.
 
-        Rounding of both operands, then gamma_p = p u / (1 - p u) for any order of the sum (N. J. Higham, Accuracy and
-        Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.5). 0 for integers.
+        Rounding of both operands and what a scheme leaves out of them, then gamma_p = p u / (1 - p u) for any order of the
+        sum (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.5). 0 for integers.
         """
-        unit = self.sum_roundoff
+        unit, operand = self.sum_roundoff, self.input_roundoff + self.left_out
         gamma = p * unit / (1 - p * unit) if p * unit < 1 else math.inf
-        return (1 + self.input_roundoff) ** 2 * (1 + gamma) - 1 if self.input_roundoff else gamma
+        return (1 + operand) ** 2 * (1 + gamma) - 1 if operand else gamma
 
     def deviation(self, p: int) -> float:
         """The root mean square error of a sum of p products of random operands, relative to that of the sums, before it
