@@ -101,8 +101,9 @@ class Precision:
     def growth(self, p: int) -> float:
         """The largest error of a sum of p products, as a share of |A| |B|, before it is stored.
 
-        Rounding of both operands and what a scheme leaves out of them, then gamma_p = p u / (1 - p u) for any order of the
-        sum (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.5). 0 for integers.
+        Rounding of both operands and what a scheme leaves out of them, then gamma_p = p u / (1 - p u) for any order of
+        the sum (N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 3.1 and 3.5). 0 for
+        integers.
         """
         unit, operand = self.sum_roundoff, self.input_roundoff + self.left_out
         gamma = p * unit / (1 - p * unit) if p * unit < 1 else math.inf
