@@ -122,16 +122,16 @@ class LogHandler(LogHandlerBase):
         bar = Progress(
             BarColumn(None), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"), expand=True
         )
-        study, told, seen, terminal = bar.add_task("", total=1, left=""), time.time(), [""], self.console.is_interactive
+        study, told, terminal = bar.add_task("", total=1, left=""), time.time(), self.console.is_interactive
         with Live(bar, console=self.console, transient=True) as live:
             while not self.ended.wait(LOOK_S) and not stopping.asked():
                 share, left = self.run.look(now := time.time())
                 lines = self.run.at_work(min(LINES, self.console.height // 2 - 1) if terminal else 1)
                 bar.update(study, completed=share, left=left)
                 live.update(Group(bar, *(Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in lines)))
-                if not terminal and lines not in ([], seen) and now - told >= PAUSE_S:
+                if not terminal and lines and now - told >= PAUSE_S:
                     head = ", ".join(filter(None, [f"{100 * share:.0f} %", left]))
                     self._say(f"{self._clock()} {head}: {', '.join(lines)}")
-                    told, seen = now, lines
+                    told = now
         if stopping.asked():
             self.console.print("stopping: what was measured is kept")
