@@ -266,7 +266,7 @@ class Arrays:
         return self._lines(matrix, self._filled(rows, n), self._filled(columns, m))
 
     def _filled(self, lines: Sequence[int], side: int) -> list[int]:
-        """As many lines of so many as are verified at once: always the same number, so that a GPU needs no new code."""
+        """The given lines, and random ones up to LINES: one shape, for which a GPU loads its code once."""
         return [*lines, *(self.chance.randrange(side) for _ in range(LINES - len(lines)))]
 
     def _lines(self, matrix: int, rows: Sequence[int], columns: Sequence[int]) -> verify.Check:
@@ -282,7 +282,6 @@ class Arrays:
             if not lines or (name == "columns" and not self.wanted.plain):
                 continue
             product, magnitude = self._against(self.xp.stack([thin[line] for line in lines]), large)
-            # On the host: nothing new is loaded on a GPU while a stream is held.
             computed = self._fetched(self.xp.stack([out[line] for line in lines]))
             numbers = [matrix * n + line for line in lines]
             found = verify.check(computed, product, magnitude, dtype, p, self.wanted, np.asarray(numbers))
