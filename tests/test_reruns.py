@@ -66,21 +66,21 @@ TASKS = {
     "loops": [{"kernel": "kij", "dtype": "float", "shapes": "in_cache"}],
     "blocks": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
     "largest": [{"kernel": "naive", "dtype": "float", "block": "32x8"}],
-    "joules": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
-    "gate": [{"kernel": "precise", "dtype": "float", "shapes": "square_1100", "tile": 16}],
+    "watts": [{"kernel": "naive", "dtype": "float", "shapes": "square_1100", "block": "32x8"}],
+    "gating": [{"kernel": "precise", "dtype": "float", "shapes": "square_1100", "tile": 16}],
     "limits": [{"kernel": "naive", "dtype": "float", "shapes": "square_64", "block": "16x16"}],
 }
 METHODS = {
     "largest": "maximum_size",
-    "joules": "energy",
-    "gate": "accuracy",
+    "watts": "energy",
+    "gating": "accuracy",
     "limits": "launch_limits",
-    "roofs": "bandwidth",
+    "roof_lines": "bandwidth",
     "nothing": "overhead",
 }
-ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "joules", "gate"}
+ON_GPU = {"one", "two", "three", "blocks", "largest", "limits", "watts", "gating"}
 ALL = ON_GPU | {"loops"}
-EVERY = ALL | {"roofs", "nothing"}
+EVERY = ALL | {"roof_lines", "nothing"}
 SHAPES = [{"n": 48, "p": 48, "m": 48}]
 NONE: set[str] = set()
 
@@ -152,7 +152,7 @@ CONFIG = {
     "cpu.budget_s.emulator": (put("cpu", "budget_s", "emulator", value=7), NONE, {"loops"}),
     "maximum_size.also_n": (put("maximum_size", "also_n", value=[32]), {"largest"}, {"largest"}),
     "maximum_size.budget_s": (put("maximum_size", "budget_s", value=7), {"largest"}, {"largest"}),
-    "energy.seconds": (put("energy", "seconds", value=7), {"joules"}, {"joules"}),
+    "energy.seconds": (put("energy", "seconds", value=7), {"watts"}, {"watts"}),
     "counters.sweeps.kernel": (put("counters", "sweeps", value=[COUNTED]), NONE, NONE),
     "machine_code.capability": (put("machine_code", "capability", value="10.0"), NONE, NONE),
     "trace.shapes": (put("trace", "shapes", value=SHAPES), NONE, NONE),
@@ -185,6 +185,11 @@ REGISTRY = {
     "least": (put(*MINE, "least", value={"tile": 1}), NONE, NONE),
     "requires": (put(*PLAIN, "requires", value=["tile < 32"]), {"one"}, {"one"}),
     "reads_c": (put(*PLAIN, "reads_c", value=True), {"one"}, {"one"}),
+    "alpha": (put(*PLAIN, "alpha", value=2.0), {"one"}, {"one"}),
+    "beta": (put(*PLAIN, "beta", value=0.5), {"one"}, {"one"}),
+    "initial": (put(*PLAIN, "initial", value="zeros"), {"one"}, {"one"}),
+    "column_major": (put(*PLAIN, "column_major", value=["A"]), {"one"}, {"one"}),
+    "ld": (put(*PLAIN, "ld", value={"A": "p + 8"}), {"one"}, {"one"}),
     "batched": (put(*PLAIN, "batched", value=True), NONE, NONE),
     "architecture": (put("special", "architecture", value="100a"), {"three"}, NONE),
     "capability": (put("special", "capability", value="10.0"), {"three"}, NONE),
@@ -192,7 +197,7 @@ REGISTRY = {
     "emulated": (put("special", "emulated", value=True), NONE, {"three"}),
     "reason": (put("special", "reason", value="another"), NONE, {"three"}),
     "shares": (put(*MINE, "shares", value={"workspace": "turned", "of": ["one way", "another"]}), NONE, NONE),
-    "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gate"}, {"gate"}),
+    "accuracy": (put("precise", "accuracy", value={"claims": ["positive"]}), {"gating"}, {"gating"}),
     "workspaces": (put(*MINE, "workspaces", "turned", "dtype", value="double"), {"two"}, {"two"}),
     "launches": (lambda kernels: kernels["mine"]["launches"].reverse(), {"two"}, {"two"}),
     "function": (put(*PLAIN, "function", value="other"), {"one"}, {"one"}),
@@ -222,7 +227,7 @@ BESIDE = {
     ),
     **dict.fromkeys([key for key in CONFIG if key.startswith("trace.")], TRACED),
     **dict.fromkeys("reads_c faulty emulated reason workspaces launches covers grid cluster".split(), TRACED),
-    **dict.fromkeys("cooperative arguments when".split(), TRACED),
+    **dict.fromkeys("cooperative arguments when alpha beta initial column_major ld".split(), TRACED),
 }
 #: What a registry's edit needs of the config.
 WITH = {"parameters": sweep(one={"tile_n": 8})}
@@ -237,7 +242,7 @@ def leaves(schema, root, place=""):
         inside["*"] = schema["additionalProperties"]
     if set(inside) - {"batch"} == {"n", "p", "m"}:
         return {place}
-    parts = [schema["items"]] if "items" in schema else schema.get("anyOf", ())
+    parts = [schema[key] for key in ("items", "else") if key in schema] or schema.get("anyOf", ())
     below = {key for name, part in inside.items() for key in leaves(part, root, f"{place}.{name}".strip("."))}
     below |= {key for part in parts for key in leaves(part, root, place)} - {place}
     return below or {place}
@@ -297,7 +302,7 @@ def plans(tmp_path_factory):
         (clone / f"kernels/{name}.cu").write_text(SOURCE)
     plans = Plans(clone)
     plans.config["tasks"] = {name: {"title": name, "sweeps": sweeps} for name, sweeps in TASKS.items()}
-    for task in ("roofs", "nothing"):  # their methods have no sweeps
+    for task in ("roof_lines", "nothing"):  # their methods have no sweeps
         plans.config["tasks"][task] = {"title": task}
     for name, method in METHODS.items():
         plans.config["tasks"][name]["method"] = method

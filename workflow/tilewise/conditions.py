@@ -124,6 +124,7 @@ class Conditions:
         kernels = [self.study.kernels[name] for name in sorted({point.kernel for point in points})]
         return [
             [kernel.name, kernel.kind, kernel.library, kernel.reads_c, kernel.workspaces]
+            + [kernel.alpha, kernel.beta, kernel.initial, kernel.column_major, kernel.ld]
             + [dataclasses.replace(launch, note="") for launch in kernel.launches]
             for kernel in kernels
         ]
