@@ -222,7 +222,9 @@ def test_the_old_page_stays_if_the_new_one_fails(page):
     said, _ = run("import tilewise; raise tilewise.UserError('no evidence')").communicate(timeout=400)
     assert "no evidence" in said and "Traceback" not in said
     assert path.read_text() == "the old page"
-    assert run("pass").wait(400) == 0
+    rendering = run("pass")
+    said, _ = rendering.communicate(timeout=400)
+    assert rendering.returncode == 1 and "so the exit status is 1" in said, "the figures of its tasks are empty"
     assert "<h1" in path.read_text()
 
 

@@ -349,7 +349,7 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
 
         cupy.empty.return_value.fill.side_effect = lambda value: done.append("flush")
 
-        def perturbed(job, launch, operands, spaces, scratch):
+        def perturbed(job, launch, operands, spaces):
             def verified():
                 done.append("verify")
                 return Check(True, 1e-7, 0.01)

@@ -47,9 +47,10 @@ def words(
             yield from (f"the report lacks a piece: {note}" for note in notes.read(folder))
         yield f"{end}; the report is {page.resolve()}{BESIDE}" if page.is_file() else end
         return
-    yield from (f"wrote {path}" for path, read in made.items() if not read and Path(path).stem not in tasks)
+    last = [path for path, read in made.items() if not read]
+    yield from (f"wrote {path}" for path in last if Path(path).stem not in tasks)
     shown = {str(each / "tables" / f"{task}.csv") for each in folders for task in tasks}
-    there = [Path(path) for path in {*shown, *made} if page.is_file() and Path(path).exists()]
+    there = [Path(path) for path in {*shown, *last} if page.is_file() and Path(path).exists()]
     newer = [path for path in there if path.stat().st_mtime > page.stat().st_mtime]
     stale = f"; {page} was made before these results: `make report` brings it up to date"
     yield end + stale if newer else end
