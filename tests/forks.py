@@ -35,6 +35,8 @@ def run(program: str, *options: str) -> int:
             status = tilewise.__main__.main(options) if program == "tilewise" else snakemake.cli.main(list(options))
         except SystemExit as ended:
             status = ended.code
+            if isinstance(status, str):
+                print(status, file=sys.stderr)
         except BaseException:
             traceback.print_exc()
         finally:

@@ -108,13 +108,14 @@ def settle(config: MutableMapping[str, Any], files: Sequence[Path | str], settin
     words = {name: value for name, value in of_words(settings.config_args or []).items() if name in config}
     layers = [(os.path.relpath(path), read(path)) for path in (*own, *last)] + ([(WORD, words)] if words else [])
     known: dict[str, None] = {}
-    for name, data in layers:
+    for name, data in layers if own else ():
         tasks = data.get("tasks")
-        for task, entry in tasks.items() if isinstance(tasks, Mapping) else ():
-            if entry is None and own and task not in known:
+        named = tasks if isinstance(tasks, Mapping) else {}
+        for task, entry in named.items() if data is not layers[0][1] else ():  # the first says what there is
+            if entry is None and task not in known:
                 near = meant(task, known, "`tilewise list tasks` shows all")
                 raise UserError(f"{name}: tasks.{task}: there is no such task to leave out; {near}")
-            known[task] = None
+        known |= dict.fromkeys(named)
     _update(config, words)
     return Source(layers)
 
