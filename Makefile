@@ -46,7 +46,7 @@ lint: $(VENV)/test$(EXTRAS) ## check style, types and workflow
 	$(call step,ruff format,python -m ruff format --check .)
 	$(call step,snakefmt,python -m snakefmt --check Snakefile workflow/Snakefile workflow/rules)
 	$(call step,mypy,python -m mypy)
-	$(call step,clang-format,find kernels/emulator -type f ! -name '*.md' ! -name '*.def' ! -name '*.txt' ! -name '.*' | xargs $(clang-format) --dry-run --Werror)
+	$(call step,clang-format,find $(emulator) kernels/cpu_cache -type f ! -name '*.md' ! -name '*.def' ! -name '*.txt' ! -name '.*' | xargs $(clang-format) --dry-run --Werror)
 	$(call step,clang-tidy,ls $(tidied) | xargs -n 4 -P "$$(nproc)" $(clang-tidy) --quiet)
 	$(call step,snakemake --lint,python -m snakemake --lint --cores 1)
 
@@ -78,8 +78,9 @@ $(VENV)/test$(EXTRAS): $(VENV)/run$(EXTRAS) requirements/test.txt
 	@touch $@
 
 # clang-tidy reads a header with the sources that include it; these have none.
-tidied := kernels/emulator/*/*.cpp kernels/emulator/include/cuda_pipeline.h kernels/emulator/include/cooperative_groups.h \
-	kernels/emulator/include/cooperative_groups/*.h kernels/emulator/cpu_cache/cache.h
+emulator := packages/microscope/src/kernelscope/cuda
+tidied := $(emulator)/*/*.cpp $(emulator)/include/cuda_pipeline.h $(emulator)/include/cooperative_groups.h \
+	$(emulator)/include/cooperative_groups/*.h kernels/cpu_cache/cache.h
 clang-format := python -c 'import clang_format; clang_format.clang_format()'
 clang-tidy := python -c 'import clang_tidy; clang_tidy.clang_tidy()'
 # One file for each extra of pyproject.toml, whole in itself; they agree because they come from one resolution.

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from kernelscope.emulator import run
 from tilewise.compile import build
 from tilewise.measure.task import Work
-from tilewise.microscope.emulator import run
-from tilewise.microscope.multiplication import trace_point
-from tilewise.microscope.traffic import trace_points
 from tilewise.study import points as study_points
 from tilewise.study import registry
 from tilewise.study.device import EMULATED
 from tilewise.study.kernel import Kernel, LaunchEntry
+from tilewise.traced.multiplication import trace_point
+from tilewise.traced.traffic import trace_points
 
 
 def built(points, kernels, device, folder, workers=1):

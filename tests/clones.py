@@ -10,7 +10,13 @@ from pathlib import Path
 
 from tilewise import ROOT
 
-COPIED = ("CITATION.cff", "Snakefile", "config", "kernels", "profiles", "report", "slurm", "workflow", "pyproject.toml")
+COPIED = ["CITATION.cff", "Snakefile", "config", "kernels", "packages", "profiles", "report", "slurm", "workflow"]
+COPIED += ["pyproject.toml"]
+
+
+def package_path(folder):
+    """The PYTHONPATH by which the packages of a clone are found."""
+    return f"{folder}/workflow:{folder}/packages/microscope/src"
 
 
 def copy_repository(folder):
@@ -37,7 +43,7 @@ def started(folder, *arguments):
 
 
 def _command(folder, arguments, environment):
-    variables = os.environ | {"PYTHONPATH": str(folder / "workflow")} | environment
+    variables = os.environ | {"PYTHONPATH": package_path(folder)} | environment
     command = [sys.executable, "-m", "snakemake", "--cores", "2", *arguments]
     return {"args": command, "cwd": folder, "env": variables, "text": True}
 
@@ -51,7 +57,7 @@ class Forks:
     def __enter__(self):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         command = [sys.executable, ROOT / "tests/forks.py"]
-        variables = os.environ | {"PYTHONPATH": str(self.clone / "workflow")}
+        variables = os.environ | {"PYTHONPATH": package_path(self.clone)}
         self.server = subprocess.Popen(command, cwd=self.clone, env=variables, **pipes)
         assert self.server.stdout.readline() == "ready\n"
         return self

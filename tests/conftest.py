@@ -11,10 +11,11 @@ from builders import built
 from clones import copy_repository
 from xdist.scheduler import LoadFileScheduling
 
+from kernelscope.limits import EMULATED_LIMITS
 from tilewise import ROOT
 from tilewise.nvidia import gpus
 from tilewise.study import registry
-from tilewise.study.device import EMULATED_LIMITS, Device
+from tilewise.study.device import Device
 
 # A busy machine is slower than hypothesis expects.
 hypothesis.settings.register_profile("study", deadline=None)

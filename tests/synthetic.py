@@ -3,11 +3,11 @@
 import json
 import math
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.compile.build import unsupported
 from tilewise.study import columns, points, registry, tuning
 from tilewise.study.device import Device
-from tilewise.study.schema import read_yaml
 from tilewise.study.sweeps import Reading, Target, expand
 
 #: The registry whose kernels the invented results are of; a test may replace it.

@@ -11,9 +11,11 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from builders import work_of
+from clones import package_path
 from snakemake.cli import parse_config
 from snakemake.utils import update_config
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError, checksums, configfiles, files, preflight, rules
 from tilewise.evidence import PUBLISHED, load_platform, published
 from tilewise.measure import task as measure
@@ -23,7 +25,7 @@ from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study import device as devices
 from tilewise.study.points import point
-from tilewise.study.schema import read_yaml, validate
+from tilewise.study.schema import validate
 
 
 def truncate(path):
@@ -436,7 +438,7 @@ with script("log"):
 def test_a_script_prints_every_letter_into_its_log_whatever_is_closed(tmp_path, closed, locale):
     (tmp_path / "prints.py").write_text(PRINTS, encoding="utf-8")
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "prints.py"]
-    environment = os.environ | locale | {"PYTHONPATH": str(ROOT / "workflow")}
+    environment = os.environ | locale | {"PYTHONPATH": package_path(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
     assert done.returncode == 0 and not done.stdout + done.stderr, done.stderr
     said = (tmp_path / "log").read_text(encoding="utf-8")

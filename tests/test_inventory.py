@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 import yaml
-from clones import edit
+from clones import edit, package_path
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.__main__ import main
-from tilewise.study.schema import read_yaml
 
 STUDY = read_yaml(ROOT / "config/config.yaml")["tasks"]
 PIPES = {"capture_output": True, "text": True}
@@ -121,5 +121,5 @@ def test_a_task_that_the_config_sets_to_null_is_no_task(clone, tmp_path):
     (tmp_path / "results/fast/device.json").write_text("{}")
     for command in (["list", "tasks"], ["status", tmp_path / "results"]):
         run = [sys.executable, "-m", "tilewise", *command]
-        done = subprocess.run(run, cwd=clone, env=os.environ | {"PYTHONPATH": str(clone / "workflow")}, **PIPES)
+        done = subprocess.run(run, cwd=clone, env=os.environ | {"PYTHONPATH": package_path(clone)}, **PIPES)
         assert done.returncode == 0 and "task3" not in done.stdout, done.stderr

@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 
 import tilewise
+from kernelscope import cpp
 from tilewise import UserError
-from tilewise.compile import cpp
 from tilewise.fastest import fastest, recorded_times
 from tilewise.measure.grading import Grade
 from tilewise.nvidia.layout import DTYPES, check, turned

@@ -9,7 +9,7 @@ import subprocess
 import pandas as pd
 import pytest
 import yaml
-from clones import copy_repository, edit, snakemake
+from clones import copy_repository, edit, package_path, snakemake
 
 from tilewise import ROOT
 from tilewise.outcome import BESIDE
@@ -335,7 +335,7 @@ def test_another_workflow_uses_the_study_as_a_module(tmp_path):
     text = (ROOT / "config/README.md").read_text()
     [shown] = re.findall(r"```python\n(module .*?)```", text, re.DOTALL)
     (tmp_path / "Snakefile").write_text(shown.replace("/path/to/tilewise", str(ROOT)))
-    quick, package = ("--configfile", str(ROOT / "config/quick.yaml")), {"PYTHONPATH": str(ROOT / "workflow")}
+    quick, package = ("--configfile", str(ROOT / "config/quick.yaml")), {"PYTHONPATH": package_path(ROOT)}
     planned = snakemake(tmp_path, *quick, "--dry-run", "--quiet", "rules", **package)
     assert re.search(r"^page +1$", planned.stdout + planned.stderr, re.MULTILINE), planned.stderr
     done = snakemake(tmp_path, *quick, "--", "task4", **package)

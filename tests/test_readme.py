@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 from builders import trace
-from clones import copy_repository
+from clones import copy_repository, package_path
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.study import registry
-from tilewise.study.schema import read_yaml
 
 README = (ROOT / "README.md").read_text()
 
@@ -81,7 +81,7 @@ def newcomer(tmp_path):
 def test_the_commands_work_in_the_order_of_the_readme(newcomer):
     """In one shell, as somebody types them who reads from the top; then in a terminal that is opened later."""
     variables = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    variables |= {"PYTHONPATH": str(newcomer / "workflow"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    variables |= {"PYTHONPATH": package_path(newcomer), "PATH": "/usr/local/bin:/usr/bin:/bin"}
     with subprocess.Popen(
         ["bash"], cwd=newcomer, env=variables, text=True, stdin=-1, stdout=-1, stderr=subprocess.STDOUT
     ) as shell:

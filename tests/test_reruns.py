@@ -8,8 +8,9 @@ import pytest
 import yaml
 from clones import Forks, copy_repository, snakemake, without_work
 
+from kernelscope.yaml_input import read_yaml
 from tilewise.study.registry import LAUNCH_KEYS
-from tilewise.study.schema import SCHEMAS, read_yaml
+from tilewise.study.schema import SCHEMAS
 
 PLATFORMS = {"gpu": "gpu", "emulated": "emulator"}
 #: What draws, and what hands each platform the counts; it follows whatever is measured or counted.

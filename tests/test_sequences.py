@@ -18,7 +18,7 @@ import yaml
 from clones import Forks, copy_repository, without_work
 from hypothesis import stateful, strategies
 
-from tilewise.study.schema import read_yaml
+from kernelscope.yaml_input import read_yaml
 
 TRIED = int(os.environ.get("TILEWISE_SEQUENCES", 0))
 #: What every job does, in bash: `job RULE PARAMS OUTPUTS INPUT...`. A file `kill` names the rule that kills its run.
@@ -91,6 +91,7 @@ EDITS = {
     "a fault": ("kernels/own.cu", "right", "incorrect"),
     "a header": ("kernels/own.cuh", "// header", "// the header"),
     "a section": ("report/sections/report/00-answer.md", "{% set", "{# edited #}{% set"),
+    "an upgrade": ("workflow/tilewise/explain/digits.py", "digits", "figures"),
     "a claim": ("report/claims.yaml", "# The claims", "# All claims"),
 }
 DELETED = [f"here/{kind}/{task}" for kind in ("tables", "tasks", "facts", "figures") for task in ("one", "loops")]
@@ -350,8 +351,9 @@ class Sequences(stateful.RuleBasedStateMachine):
                 assert re.search(f"{task}, {config['tasks'][task]['title']}{points}, {state} {table} and ", said), what
         if "/" in target:
             assert (f"wrote {target}" in said) == any(target in outputs.split() for _, _, outputs in jobs), what
-        if page.exists():
-            _, *inputs = (self.place.clone / "results/.made/results:report.html").read_text().splitlines()
+        record = self.place.clone / "results/.made/results:report.html"
+        if page.exists() and record.exists():  # a kill may leave a page without one
+            _, *inputs = record.read_text().splitlines()
             of_page = {path: made for made, path in (line.split(" ", 1) for line in inputs)}
             named = {output for _, _, outputs in jobs for output in outputs.split()}
             if any(digest(self.place.clone / path) != of_page[path] for path in named & set(of_page)):

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import synthetic
 import yaml
-from clones import copy_repository, measured, snakemake, started
+from clones import copy_repository, measured, package_path, snakemake, started
 from waiting import wait_until
 
 from tilewise import ROOT
@@ -247,7 +247,7 @@ def test_a_clone_may_lie_anywhere(tmp_path):
     shutil.copy(ROOT / "Makefile", clone)
     (clone / ".venv").symlink_to(sys.prefix)
     made = ["-o", ".venv/run", "-o", ".venv/run-gpu"]
-    environment = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    environment = os.environ | {"PYTHONPATH": package_path(clone)}
     plan = subprocess.run(["make", "-n", "CORES=2", *made, "report"], cwd=clone, capture_output=True, text=True)
     [command] = [line for line in plan.stdout.splitlines() if "snakemake" in line]
     targets = "results/emulator/tasks/task1a.csv results/emulator/tasks/cpu.csv results/emulator/cache_lines.csv"

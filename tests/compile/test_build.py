@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from kernelscope import cpp
 from tilewise import MachineError, UserError
-from tilewise.compile import build, cpp
+from tilewise.compile import build
 from tilewise.measure.journal import Journal
-from tilewise.microscope import traffic
 from tilewise.nvidia import nvrtc
 from tilewise.study import registry
 from tilewise.study.device import Device
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.sweeps import Reading, expand
+from tilewise.traced import traffic
 
 CUDA = [kernel for kernel in registry.load().values() if kernel.kind == "cuda"]
 GPU = Device.of("9.0")

@@ -5,16 +5,16 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from clones import copy_repository, snakemake
+from clones import copy_repository, package_path, snakemake
 
-from tilewise import ROOT, UserError
-from tilewise.compile import cpp
-from tilewise.microscope import compile
+from kernelscope import compile, cpp
+from tilewise import UserError
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def cache(tmp_path, monkeypatch):
     """A cache of this test's own; returns its folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cpp.cache_folder.cache_clear()
-    yield tmp_path / "cache/tilewise"
+    yield tmp_path / "cache/kernelscope"
     cpp.cache_folder.cache_clear()
 
 
@@ -106,13 +106,14 @@ def test_a_full_disk_is_named_with_the_remedy(cache, tmp_path, monkeypatch):
     assert not list(cache.iterdir())
 
 
-def test_a_home_that_is_read_only_keeps_the_cache_in_the_clone(cache, monkeypatch):
+def test_a_home_that_is_read_only_keeps_the_cache_in_a_folder_of_the_user(cache, tmp_path, monkeypatch):
     nowhere = "/proc/nowhere"  # not even root can make it
     monkeypatch.setenv("HOME", nowhere)
     monkeypatch.setenv("XDG_CACHE_HOME", nowhere)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cpp.cache_folder.cache_clear()
-    assert cpp.made_once("three.o", lambda path: path.write_text("three")) == ROOT / ".snakemake/tilewise/three.o"
-    (ROOT / ".snakemake/tilewise/three.o").unlink()
+    made = cpp.made_once("three.o", lambda path: path.write_text("three"))
+    assert made == tmp_path / f"kernelscope-{os.getuid()}/kernelscope/three.o"
 
 
 def test_snakemake_starts_with_a_home_that_is_read_only(clone):
@@ -122,8 +123,8 @@ def test_snakemake_starts_with_a_home_that_is_read_only(clone):
 
 BUILD = """
 import sys
-from tilewise.microscope.compile import build_traced
-from tilewise.microscope.multiplication import trace_point
+from kernelscope.compile import build_traced
+from tilewise.traced.multiplication import trace_point
 from tilewise.study import points, registry
 kernel = registry.load()["without_barriers"]
 library = build_traced(kernel, ["without_barriers<float, 16>"], sys.argv[1])
@@ -136,7 +137,7 @@ print(faults[0])
 def libraries(cache, clone, folder):
     """The libraries that are in the cache after a clone traced a kernel, and what it printed of its fault."""
     command = [sys.executable, "-c", BUILD, folder / "traced.so"]
-    environment = os.environ | {"PYTHONPATH": str(clone / "workflow"), "XDG_CACHE_HOME": str(cache.parent)}
+    environment = os.environ | {"PYTHONPATH": package_path(clone), "XDG_CACHE_HOME": str(cache.parent)}
     folder.mkdir()
     done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -155,7 +156,7 @@ def test_all_clones_share_the_libraries_of_the_studys_kernels(cache, tmp_path):
     changed, said = libraries(cache, second, tmp_path / "c")
     assert len(changed) == 2 and changed.items() > made.items()
     assert said.startswith("kernels/textbook/without_barriers.cu:27: error: race")
-    with open(second / "kernels/emulator/include/warp.h", "a") as header:
+    with open(second / "packages/microscope/src/kernelscope/cuda/include/warp.h", "a") as header:
         header.write("// nothing\n")
     assert len(libraries(cache, second, tmp_path / "d")[0]) == 3
 

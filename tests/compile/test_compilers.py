@@ -7,10 +7,9 @@ import shutil
 import pytest
 from builders import trace
 
+from kernelscope import compile, cpp
 from tilewise import UserError
 from tilewise.__main__ import main
-from tilewise.compile import cpp
-from tilewise.microscope import compile
 
 OWN = shlex.join(cpp.compiler())
 STATIC = f"{OWN} -static-libstdc++ -static-libgcc"

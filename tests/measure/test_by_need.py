@@ -9,12 +9,12 @@ from builders import product, work_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelscope.compile import build
+from kernelscope.emulator import Emulator
 from tilewise.measure import by_need, tensor_core
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.emulator import Backend
 from tilewise.measure.by_need import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
-from tilewise.microscope.compile import build
-from tilewise.microscope.emulator import Emulator
 from tilewise.study import points
 from tilewise.study.registry import load
 

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from builders import built, product, work_of
 
+from kernelscope.compile import build as build_emulated
+from kernelscope.emulator import Emulator
 from tilewise import UserError
 from tilewise.explain import occupancy
 from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start
-from tilewise.microscope.compile import build as build_emulated
-from tilewise.microscope.emulator import Emulator
 from tilewise.nvidia import nvrtc, sass
 from tilewise.rules import Study
 from tilewise.study import columns, registry, verify

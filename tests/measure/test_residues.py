@@ -12,11 +12,11 @@ from builders import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelscope.compile import build
+from kernelscope.emulator import Emulator
 from tilewise import microscope
 from tilewise.measure import residues
 from tilewise.measure.residues import MODULI
-from tilewise.microscope.compile import build
-from tilewise.microscope.emulator import Emulator
 from tilewise.study import points
 from tilewise.study.registry import load
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from tilewise.measure.job import Job
-from tilewise.microscope.multiplication import Multiplication
 from tilewise.nvidia.nvrtc import cubin_of
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
+from tilewise.traced.multiplication import Multiplication
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "report/recorded/sanitizer.csv"

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from kernelscope import build, trace
+from kernelscope.calls import Call, Library
+from kernelscope.declarations import parsed
+from kernelscope.emulator import LaunchError
+from kernelscope.fault_kinds import FaultKind
 from tilewise import UserError
-from tilewise.microscope import build, trace
-from tilewise.microscope.calls import Call, Library
-from tilewise.microscope.declarations import parsed
-from tilewise.microscope.emulator import LaunchError
-from tilewise.study.status import FaultKind
 
 SAMPLES, SCOR, INDIGO, GPUVERIFY = "compute-sanitizer's samples", "ScoR", "Indigo", "GPUVerify"
 PLAIN, TOGETHER = f"{SCOR}, data as plain memory", f"{INDIGO}, all together"

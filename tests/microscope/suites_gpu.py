@@ -16,12 +16,12 @@ from typing import Any
 from sanitizer import FOUND, JUDGES, MICROSCOPE, TOOLS, watched
 from suites import BESIDE, CLEAN, FALSE, INDIGO, NAMED, NOT_RUN, SUITES, Case, Outcome, Run, clone_of, parser, traced
 
+from kernelscope.calls import Library, program_of
+from kernelscope.emulator import LaunchError
+from kernelscope.launch import Array, Value
+from kernelscope.tracer import Tracer
 from tilewise import UserError
-from tilewise.microscope.calls import Library, program_of
-from tilewise.microscope.emulator import LaunchError
-from tilewise.microscope.tracer import Tracer
 from tilewise.nvidia.nvrtc import cubin_of
-from tilewise.study.launch import Array, Value
 
 GRAPH = f"{INDIGO}, power_law_200n_1000e"
 LAUNCHED = Path(__file__).with_name("launched.py")

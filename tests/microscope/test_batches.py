@@ -8,15 +8,15 @@ from builders import product
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernelscope.compile import build
+from kernelscope.emulator import Emulator
 from tilewise import UserError
 from tilewise.measure.job import conditions
-from tilewise.microscope.compile import build
-from tilewise.microscope.emulator import Emulator
-from tilewise.microscope.multiplication import trace_point
 from tilewise.study import registry, verify
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.sweeps import Reading, expand
+from tilewise.traced.multiplication import trace_point
 
 KERNELS = registry.load()
 #: By kernel and type, small tiles and few stages; what its rows divide by decides which launches it has.

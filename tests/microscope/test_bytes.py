@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewise import UserError
-from tilewise.microscope import build, trace
+from kernelscope import build, trace
+from kernelscope.errors import UserError
+from tilewise.study.sources import INCLUDE
 
 FILE = Path(__file__).with_name("bytes.cu")
 TYPES = {"signed char": np.int8, "unsigned char": np.uint8}
@@ -21,7 +22,7 @@ def library():
     missing = [f"wgmma<signed char, unsigned char, {ALL - step}>" for step in (FENCE, PROXY, WAIT)]
     names = [f"mma<{pair}>" for pair in pairs] + [f"wgmma<{pair}, {ALL}>" for pair in pairs] + missing
     names += ["mma_of_half_the_depth", "mma_without_some_lanes", "wgmma_of_registers"]
-    return build(FILE, *names, "mma_of_what_others_copy<true>", "mma_of_what_others_copy<false>")
+    return build(FILE, *names, "mma_of_what_others_copy<true>", "mma_of_what_others_copy<false>", includes=[INCLUDE])
 
 
 def operands(rows, columns, types=("signed char", "signed char"), depth=32, kind="random"):
@@ -117,4 +118,6 @@ def test_what_no_unit_has_is_refused(tmp_path, old, new):
     path.write_text(text.replace(old, new))
     name = "mma<signed char, signed char>" if "m16" in old else f"wgmma<signed char, signed char, {ALL}>"
     with pytest.raises(UserError, match="mma"):
-        trace(build(path, name), name, 1, 128, operands(64, 16) | ({} if "m16" in old else {"add": 1}))
+        trace(
+            build(path, name, includes=[INCLUDE]), name, 1, 128, operands(64, 16) | ({} if "m16" in old else {"add": 1})
+        )

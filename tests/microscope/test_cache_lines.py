@@ -9,11 +9,11 @@ import pytest
 from tilewise import RECORDED, UserError
 from tilewise.evidence import load_evidence
 from tilewise.explain import traffic
-from tilewise.microscope import cache_lines
 from tilewise.report import figures, render
 from tilewise.rules import Study
 from tilewise.study.kernel import Kernel, LaunchEntry
 from tilewise.study.points import Point
+from tilewise.traced import cache_lines
 
 LINE, PAGE = 64, 4096
 ORDERS = ["ijk", "ikj", "jik", "jki", "kij", "kji"]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import sanitizer
 
-from tilewise.microscope.compile import build_traced
-from tilewise.microscope.multiplication import Multiplication
-from tilewise.microscope.tracer import Tracer
+from kernelscope.compile import build_traced
+from kernelscope.tracer import Tracer
 from tilewise.study import points
 from tilewise.study.kernel import Kernel, LaunchEntry
+from tilewise.traced.multiplication import Multiplication
 
 FILES = [
     Path(__file__).with_name(f"{name}.cu") for name in ("constructs", "asynchrony", "clusters", "library", "hostile")

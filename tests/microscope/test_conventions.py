@@ -233,3 +233,20 @@ def test_an_index_of_32_bits_that_overflows(tmp_path, capsys, index, status):
     assert found == status, said
     overflows = "of C, which has 200000 x 200000 = 40000000000; the index is too large for 32 bits"
     assert (overflows if status == 1 else "the blocks that were tried have no fault") in said, said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tile", "16"], "--tile: there is no such option; template arguments are a part of --function 'f<16>'"),
+        (["--shape", "4x4x4"], "--shape is for products of A and B; take it out"),
+    ],
+)
+def test_options_of_a_product_are_refused_for_any_other_kernel(options, words, tmp_path, capsys):
+    (tmp_path / "mine.cu").write_text("__global__ void mine(float* x) { x[threadIdx.x] = 1; }")
+    call = ["--function", "mine", "--block", "4", "--arg", "x=float[4]"]
+    assert main(["trace", str(tmp_path / "mine.cu"), *call]) == 0
+    capsys.readouterr()
+    assert main(["trace", str(tmp_path / "mine.cu"), *call, *options]) == 2
+    err = capsys.readouterr().err
+    assert words in err and err.count("\n") == 1 and err.startswith("tilewise: "), err

@@ -2,10 +2,11 @@
 
 import pytest
 
+from kernelscope.compile import build_traced, declared, functions
+from kernelscope.emulator import Emulator
+from kernelscope.sources import Source
 from tilewise import UserError
 from tilewise.__main__ import main
-from tilewise.microscope.compile import build_traced, declared, functions
-from tilewise.microscope.emulator import Emulator
 from tilewise.nvidia.nvrtc import compile_cubin
 from tilewise.study.kernel import Kernel, LaunchEntry
 
@@ -48,7 +49,7 @@ def test_template_and_parameters(tmp_path):
         __global__ void mine(const T* __restrict__ A, const float (*rows)[4], U out[], int n = 3);
         __global__ void other();"""
     )
-    found = functions(tmp_path / "mine.cu")
+    found = functions(Source(tmp_path / "mine.cu"))
     assert list(found) == ["mine", "other"] and not found["other"].parameters
     template = [(p.type, p.name, p.default) for p in found["mine"].template]
     assert template == [
@@ -65,7 +66,7 @@ def test_template_and_parameters(tmp_path):
 def test_a_header_of_the_file_counts_and_a_header_of_the_system_does_not(tmp_path):
     (tmp_path / "own.cuh").write_text("template <int N> __global__ void theirs(float* C);")
     (tmp_path / "mine.cu").write_text('#include "own.cuh"\n#include <cuda_fp16.h>\n__global__ void mine(__half* C);')
-    assert list(functions(tmp_path / "mine.cu")) == ["theirs", "mine"]
+    assert list(functions(Source(tmp_path / "mine.cu"))) == ["theirs", "mine"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_header_of_the_file_counts_and_a_header_of_the_system_does_not(tmp_pat
 )
 def test_clusters(tmp_path, head, cluster):
     (tmp_path / "mine.cu").write_text(head)
-    assert functions(tmp_path / "mine.cu")["mine"].cluster == cluster
+    assert functions(Source(tmp_path / "mine.cu"))["mine"].cluster == cluster
 
 
 NAMES = ["my kernel.cu", "9.cu", "a+b.cu", "größe.cu", "%s.cu", "-mine.cu", "mine.cu.cu", "a'b.cu", "a\\b.cu"]
@@ -145,7 +146,7 @@ template <typename T> __global__ void mine(T* x) {
     alignas(16) __shared__ std::array<int, 3> z; __shared__ int v[N == 2 ? 1 : 2];
     extern __shared__ __align__(1024) unsigned char raw[];
 }""")
-    read = declared(tmp_path / "mine.cu").variables
+    read = declared(Source(tmp_path / "mine.cu")).variables
 
     def found(space):
         return [(v.name, v.line, v.has_value, v.alignment) for v in read if v.space == space]
@@ -177,7 +178,7 @@ template <typename T> __global__ void mine(T* x) {
 )
 def test_odd_variables(tmp_path, text, found):
     (tmp_path / "mine.cu").write_text(f"{text}\n__global__ void mine(float* C);\n")
-    assert [(v.name, v.line, v.alignment) for v in declared(tmp_path / "mine.cu").variables] == found
+    assert [(v.name, v.line, v.alignment) for v in declared(Source(tmp_path / "mine.cu")).variables] == found
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_odd_variables(tmp_path, text, found):
 )
 def test_odd_functions(tmp_path, text, name, template, parameters):
     (tmp_path / "mine.cu").write_text(f"{text};\n")
-    [(found, function)] = functions(tmp_path / "mine.cu").items()
+    [(found, function)] = functions(Source(tmp_path / "mine.cu")).items()
     assert (found, [p.default for p in function.template]) == (name, template)
     assert [p.name for p in function.parameters] == parameters
 
@@ -260,7 +261,7 @@ def test_code_of_the_host_is_refused_as_nvrtc_does(tmp_path, text):
             return str(error)
         return ""
 
-    said = message(lambda: functions(tmp_path / "mine.cu"))
+    said = message(lambda: functions(Source(tmp_path / "mine.cu")))
     assert bool(said) == bool(message(lambda: compile_cubin(kernel, "mine", "9.0"))) == (text in HOST), said
     assert not said or (f"{tmp_path}/mine.cu:1: " in said and "NVRTC refuses" in said)
 
@@ -269,4 +270,4 @@ def test_a_missing_compiler_is_one_message(tmp_path, monkeypatch):
     (tmp_path / "mine.cu").write_text("__global__ void mine(float* C);")
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(UserError, match=r"there is no C\+\+ compiler"):
-        functions(tmp_path / "mine.cu")
+        functions(Source(tmp_path / "mine.cu"))

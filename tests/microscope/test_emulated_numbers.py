@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from builders import a_kernel, product
 
-from tilewise.compile.cpp import compile_library
-from tilewise.microscope.compile import build, own_objects
-from tilewise.microscope.emulator import Emulator
+from kernelscope.compile import build, own_objects
+from kernelscope.cpp import compile_library
+from kernelscope.emulator import Emulator
+from kernelscope.sources import EMULATOR_HEADERS
 from tilewise.study import points, verify
 from tilewise.study.kernel import LaunchEntry
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.sources import EMULATOR_HEADERS
 
 
 @pytest.mark.parametrize("name, cpp", [("half", "__half"), ("bfloat16", "__nv_bfloat16")])

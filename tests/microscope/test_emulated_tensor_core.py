@@ -5,9 +5,9 @@ import ctypes
 import numpy as np
 import pytest
 
-from tilewise.compile.cpp import compile_library
+from kernelscope.cpp import compile_library
+from kernelscope.sources import EMULATOR
 from tilewise.measure import tensor_core
-from tilewise.study.sources import EMULATOR
 
 ROWS, COLUMNS = 32, 72
 SHORT = ["half", "bfloat16", "tf32"]  # in the order of `enum class Short`

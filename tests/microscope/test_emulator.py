@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from builders import a_kernel, product, two_launches
 
+from kernelscope.compile import build
+from kernelscope.cpp import compile_library
+from kernelscope.emulator import Emulator, LaunchError, check_launch
+from kernelscope.launch import Array, Launch, Number
+from kernelscope.limits import EMULATED_LIMITS
 from tilewise import UserError
 from tilewise.__main__ import main
-from tilewise.compile.cpp import compile_library
-from tilewise.microscope.compile import build
-from tilewise.microscope.emulator import Emulator, LaunchError, check_launch
 from tilewise.study import points, verify
-from tilewise.study.device import EMULATED_LIMITS
 from tilewise.study.kernel import Kernel, LaunchEntry
-from tilewise.study.launch import Array, Launch, Number
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import load
 

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 from builders import trace, traced
 
+from kernelscope.limits import EMULATED_LIMITS
+from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.explain.counters import cross_check_points
 from tilewise.nvidia.ncu import METRICS
 from tilewise.study import columns, registry
-from tilewise.study.device import EMULATED_LIMITS
-from tilewise.study.schema import read_yaml
 
 KERNELS = registry.load()
 PARAMETERS = registry.parameters(KERNELS)

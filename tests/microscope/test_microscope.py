@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from builders import product, trace, traced
 
+from kernelscope import compile, faults
+from kernelscope.compile import build_traced
+from kernelscope.emulator import HOW, Emulator
+from kernelscope.fault_kinds import FaultKind
+from kernelscope.shared_memory import places_of
+from kernelscope.tracer import Tracer
 from tilewise import UserError
-from tilewise.microscope import compile, faults
-from tilewise.microscope.compile import build_traced
-from tilewise.microscope.emulator import HOW, Emulator
-from tilewise.microscope.shared_memory import places_of
-from tilewise.microscope.tracer import Tracer
 from tilewise.study import columns, points
 from tilewise.study.kernel import Kernel, LaunchEntry
-from tilewise.study.status import FaultKind
 
 HEAD = "const T* A, const T* B, T* C, int n, int p, int m"
 

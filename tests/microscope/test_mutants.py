@@ -8,10 +8,10 @@ import dataclasses
 import pytest
 from builders import trace
 
-from tilewise.microscope.compile import build_traced
+from kernelscope.compile import build_traced
+from kernelscope.fault_kinds import FaultKind
 from tilewise.study import points
 from tilewise.study.registry import load
-from tilewise.study.status import FaultKind
 
 KERNELS = load()
 #: A shape (n, p, m) that no tile divides, with more than one block along each dimension.

@@ -7,7 +7,7 @@ import pytest
 from builders import trace
 from test_microscope import kernel_of, kinds_of
 
-from tilewise.microscope import calls
+from kernelscope import calls
 
 PRODUCT = "C[threadIdx.x] = A[0] * B[threadIdx.x];"
 AT = "const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&bar));"

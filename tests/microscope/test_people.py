@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import sanitizer
 
-from tilewise.microscope.compile import TRACED, build, build_traced
-from tilewise.microscope.multiplication import Multiplication
-from tilewise.microscope.tracer import Tracer
+from kernelscope.compile import TRACED, build, build_traced
+from kernelscope.fault_kinds import FaultKind
+from kernelscope.tracer import Tracer
 from tilewise.study import points
 from tilewise.study.kernel import Kernel, LaunchEntry
-from tilewise.study.status import FaultKind
+from tilewise.traced.multiplication import Multiplication
 
 FILE = Path(__file__).with_name("people.cu")
 LINES = FILE.read_text().splitlines()

@@ -4,8 +4,8 @@ the emulator that lacks it. docs/microscope.md has these rows as a table."""
 import pytest
 from builders import traced
 
+from kernelscope.compile import build_traced, functions
 from tilewise import UserError
-from tilewise.microscope.compile import build_traced, functions
 from tilewise.nvidia.nvrtc import compile_cubin
 from tilewise.study import points
 from tilewise.study.kernel import Kernel, LaunchEntry
@@ -174,7 +174,7 @@ def test_verdict_of_nvrtc(tmp_path, construct, before, body, verdict, _):
 def test_verdict_of_the_emulator(tmp_path, construct, before, body, _, verdict):
     """As the command does it."""
     kernel = kernel_of(tmp_path, before, body)
-    found = message(lambda: (functions(kernel.path), build_traced(kernel, ["mine"], tmp_path / "mine.so")))
+    found = message(lambda: (functions(kernel), build_traced(kernel, ["mine"], tmp_path / "mine.so")))
     if verdict == TAKEN:
         assert not found
     else:

@@ -11,23 +11,24 @@ from collections import Counter
 
 import pytest
 from builders import TWO, Here, kernel_of, trace, traced, two_launches
+from clones import package_path
 from pandas.testing import assert_frame_equal
 
+from kernelscope.compile import build_traced
 from tilewise import ROOT, UserError, files
 from tilewise.files import processes
 from tilewise.measure.journal import Journal
-from tilewise.microscope import traffic
-from tilewise.microscope.compile import build_traced
-from tilewise.microscope.counts import block_classes
-from tilewise.microscope.traffic import left_out, trace_points
 from tilewise.study import columns, points, registry
+from tilewise.traced import traffic
+from tilewise.traced.block_classes import block_classes
+from tilewise.traced.traffic import left_out, trace_points
 
 KERNELS = registry.load()
 PARAMETERS = registry.parameters(KERNELS)
 COLUMNS = columns.of("traffic", PARAMETERS)
 EXAMINED = [*columns.FAULTS, "unused_reads"]
 SQUARE = (256, 256, 256)
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+ENVIRONMENT = os.environ | {"PYTHONPATH": package_path(ROOT)}
 
 
 def test_trace_points(tmp_path):
@@ -73,7 +74,7 @@ from pathlib import Path
 sys.path.insert(0, "tests")
 from tilewise.files import processes
 from tilewise.measure.journal import Journal
-from tilewise.microscope.traffic import trace_points
+from tilewise.traced.traffic import trace_points
 from tilewise.study import registry
 from microscope.test_traced_points import FOUR
 with Journal(Path(sys.argv[1], "trace.jsonl")) as journal, processes(1, "traced") as pool:
@@ -182,7 +183,7 @@ def test_what_is_not_alike_in_every_block_is_counted_whole(tmp_path, monkeypatch
     whole, counted, _ = traced(asked, asked, tmp_path, kernels)
     same = [column for column in COLUMNS if column not in EXAMINED]
     assert counted[same].to_dict("records") == whole[same].to_dict("records")
-    monkeypatch.setattr("tilewise.microscope.traffic.MOST_MULTIPLY_ADDS", 40 * 8 * 9)
+    monkeypatch.setattr("tilewise.traced.traffic.MOST_MULTIPLY_ADDS", 40 * 8 * 9)
     assert traced([], asked, tmp_path, kernels)[1].n.tolist() == [40]
 
 

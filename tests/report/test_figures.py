@@ -7,7 +7,7 @@ import sys
 import pandas as pd
 import pytest
 import synthetic
-from clones import copy_repository, edit
+from clones import copy_repository, edit, package_path
 
 from tilewise import UserError
 from tilewise.evidence import load_evidence
@@ -45,7 +45,7 @@ def test_a_figure_of_a_known_kind_is_one_entry(tmp_path):
     clone = copy_repository(tmp_path / "clone")
     edit(clone / "workflow/tilewise/report/figures.yaml", "\ntask:\n", f"{ENTRY}\ntask:\n")
     folder, drawing = synthetic.write(tmp_path / "gpu"), tmp_path / "noise.svg"
-    variables = os.environ | {"PYTHONPATH": str(clone / "workflow")}
+    variables = os.environ | {"PYTHONPATH": package_path(clone)}
     subprocess.run([sys.executable, "-c", DRAW, folder, drawing], cwd=clone, env=variables, check=True)
     drawn = drawing.read_text()
     assert "standard deviation / mean" in drawn and drawn.count("<title>") == drawn.count("%</title>") > 3

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from clones import package_path
 from waiting import has_ended, wait_until
 
 SCRIPT = Path(__file__).with_name("slurm.sh")
@@ -74,7 +75,7 @@ class Run:
             self.process = subprocess.Popen(
                 command,
                 cwd=clone,
-                env=cluster.environment | {"PYTHONPATH": str(clone / "workflow")} | environment,
+                env=cluster.environment | {"PYTHONPATH": package_path(clone)} | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -8,11 +8,11 @@ import re
 import pytest
 import yaml
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, UserError
 from tilewise.rules import Study
 from tilewise.study import registry, tuning
 from tilewise.study.points import point
-from tilewise.study.schema import read_yaml
 from tilewise.study.sweeps import Target, check_unswept, expand
 
 SHAPES_OF_SOURCE_A = {  # (n, p, m); the source writes (n, m, p)

@@ -11,11 +11,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelscope.launch import Array
+from kernelscope.limits import EMULATED_LIMITS
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, registry
-from tilewise.study.device import EMULATED, EMULATED_LIMITS, Device
+from tilewise.study.device import EMULATED, Device
 from tilewise.study.expressions import CONSTANTS, evaluate
-from tilewise.study.launch import Array
 from tilewise.study.points import Point, point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.sweeps import expand as points_of

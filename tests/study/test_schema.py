@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import yaml
 
+from kernelscope.element_types import ELEMENT_TYPES, ElementType
+from kernelscope.launch import Number
+from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
 from tilewise.study import registry
-from tilewise.study.launch import Number
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS, Precision
-from tilewise.study.schema import SCHEMAS, read_yaml, validate
+from tilewise.study.schema import SCHEMAS, validate
 
 #: Each line repeats the one before nine times.
 LAUGHS = "a: &a [x]\n" + "".join(
@@ -149,7 +151,9 @@ def entry_of(tmp_path, **change):
 @pytest.fixture
 def fp8(monkeypatch):
     """An element type that the study does not have."""
-    added = Precision("fp8", "__nv_fp8_e4m3", np.dtype(np.uint8), 2.0**-23, -1, 0x7E, header="cuda_fp8.h")
+    fp8 = ElementType("fp8", "__nv_fp8_e4m3", np.dtype(np.uint8), "cuda_fp8.h")
+    added = Precision(**vars(fp8), sum_roundoff=2.0**-23, poison=-1, finite_poison=0x7E)
+    monkeypatch.setitem(ELEMENT_TYPES, "fp8", fp8)
     monkeypatch.setitem(PRECISIONS, "fp8", added)
     return added
 

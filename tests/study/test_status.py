@@ -4,11 +4,13 @@ import re
 
 import pandas as pd
 
+from kernelscope.fault_kinds import FaultKind
+from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED
 from tilewise.study import columns
 from tilewise.study.kernel import Kind
-from tilewise.study.schema import SCHEMAS, read_yaml
-from tilewise.study.status import LASTING, NOT_BUILT, RIGHT, Accuracy, FaultKind, Origin, Status
+from tilewise.study.schema import SCHEMAS
+from tilewise.study.status import LASTING, NOT_BUILT, RIGHT, Accuracy, Origin, Status
 
 #: Columns, and whose words they hold.
 COLUMNS = {"status": Status, "cpu_status": Status, "origin": Origin, "verdict": Accuracy}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewise.microscope import compile
-from tilewise.microscope.emulator import Emulator
+from kernelscope import compile
+from kernelscope.emulator import Emulator
 from tilewise.study import verify
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of

@@ -1,4 +1,5 @@
-from tilewise.study import durations, slurm, sources
+from kernelscope.sources import emulator_files
+from tilewise.study import durations, slurm
 from tilewise.study.kernel import Kind
 
 
@@ -7,7 +8,7 @@ from tilewise.study.kernel import Kind
 rule trace:
     input:
         sources=study.files_of_kind(Kind.CUDA) + study.files_of_kind(Kind.HOST),
-        emulator=[os.path.relpath(path) for path in sources.emulator_files()],
+        emulator=[os.path.relpath(path) for path in emulator_files()],
     output:
         traffic="results/traffic.csv",
         cache_lines="results/cache_lines.csv",

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from kernelscope import compile
 from tilewise.files import processes, script, write_csv
 from tilewise.measure import where
 from tilewise.measure.journal import Journal
-from tilewise.microscope import cache_lines, compile, traffic
 from tilewise.rules import Study
+from tilewise.traced import cache_lines, traffic
 
 with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)

@@ -1,9 +1,9 @@
 """Tilewise: a reproducible study of CUDA matrix multiplication.
 
 The sub-packages follow the flow of the data: `study` reads the config and the registry and expands them into points,
-`compile` builds kernels, `microscope` runs CUDA on the CPU, `measure` turns points into jobs and jobs into rows,
-`explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to the GPUs, as the
-`Vendor` of `vendor`. `rules` serves Snakemake's rules.
+`compile` builds kernels, `traced` runs them on the CPU by the package `kernelscope`, `measure` turns points into jobs
+and jobs into rows, `explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to
+the GPUs, as the `Vendor` of `vendor`. `rules` serves Snakemake's rules.
 """
 
 import contextlib
@@ -12,13 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-
-class UserError(Exception):
-    """A mistake the user can mend: its message names the place and the remedy, and is shown without a traceback."""
-
-
-class MachineError(UserError):
-    """A refusal of the machine, such as a full disk: it is no result of the kernel that met it."""
+from kernelscope.errors import MachineError as MachineError
+from kernelscope.errors import UserError
 
 
 @contextlib.contextmanager

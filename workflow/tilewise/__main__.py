@@ -14,28 +14,33 @@ from pathlib import Path
 
 import shtab
 
+from kernelscope import cli, cpp
+from kernelscope.cli import option_type
+from kernelscope.cpp import shown
+from kernelscope.emulator import LaunchError
+from kernelscope.formats import Report
 from tilewise import KERNELS, ROOT, UserError, evidence, inventory
-from tilewise.compile import cpp
-from tilewise.compile.cpp import shown
 from tilewise.explain.machine_code import examine
-from tilewise.microscope import request
-from tilewise.microscope.described import add_options, find_kernel, option_type
-from tilewise.microscope.emulator import LaunchError
-from tilewise.microscope.formats import FORMATS, Report
-from tilewise.microscope.multiplication import trace_point
-from tilewise.microscope.product import Convention
 from tilewise.recorded import commands as recorded
 from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
+from tilewise.study.sources import INCLUDE
+from tilewise.traced.multiplication import trace_point
+from tilewise.traced.product import Convention
+from tilewise.traced.select import add_options, find_kernel
 from tilewise.vendor import VENDOR
 
 WHOLE_NUMBER = option_type("whole number", int)
 CAPABILITY = option_type("compute capability (such as 9.0)", str, re.compile(r"\d+\.\d[af]?").fullmatch)
-SECONDS = option_type("number of seconds", float, lambda value: 0 < value < math.inf)
 TOLERANCE = option_type("tolerance (such as 1e-5)", float, lambda value: 0 <= value < math.inf)
 KIND = option_type("kind (tasks, kernels or claims)", str, {"tasks", "kernels", "claims"}.__contains__)
 MATRICES = option_type(
     "list of matrices (wanted: A,B,C or some of them)", lambda text: tuple(text.split(",")), set("ABC").issuperset
+)
+#: The options of a kernel that is a product.
+OF_PRODUCTS = (
+    *("name", "dtype", "shape", "covers", "arguments", "template", "columns", "short_sums"),
+    *("alpha", "beta", "initial", "ld", "reads_c", "scheme"),
 )
 #: How argparse's name of a kernel's parameter begins, which may have the name of an option.
 PARAMETER = "parameter "
@@ -62,10 +67,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def trace(options: argparse.Namespace, given: dict[str, int]) -> tuple[list[str], int]:
     """The faults and the traffic of a kernel as lines, and 1 if there is a fault, else 0."""
-    # What a kernel prints is no part of what a program reads.
-    with contextlib.redirect_stdout(sys.stdout if options.format == "text" else sys.stderr):
-        report = request.report(options, given) if request.is_meant(options) else _product(options, given)
-    return FORMATS[options.format](report), 0 if report.ok else 1
+    is_call = options.file.suffix in (".yaml", ".yml") or any(getattr(options, name) for name in cli.DESCRIBING)
+    return cli.traced(options, lambda: _call(options, given) if is_call else _product(options, given))
+
+
+def _call(options: argparse.Namespace, given: dict[str, int]) -> Report:
+    """What is found in a kernel that is no product. Raises UserError for options that are for products."""
+    for name in OF_PRODUCTS:
+        if getattr(options, name) not in (None, False, ()):
+            what = f"--{name.replace('_', '-')}"
+            raise UserError(f"{what} is for products of A and B; take it out, or --function, --arg and --expect")
+    for name, value in given.items():
+        raise UserError(f"--{name}: there is no such option; template arguments are a part of --function 'f<{value}>'")
+    return cli.report(options)
 
 
 def _product(options: argparse.Namespace, given: dict[str, int]) -> Report:
@@ -174,13 +188,6 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         help="compute capability to compile for (9.0); a kernel that is not in the registry may want 9.0a",
     )
     tracing.add_argument(
-        "--limit",
-        type=SECONDS,
-        default=120.0,
-        metavar="SECONDS",
-        help="give the kernel up after so many seconds of computing (120)",
-    )
-    tracing.add_argument(
         "--columns",
         type=MATRICES,
         default=(),
@@ -191,9 +198,6 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
         "--short-sums",
         action="store_true",
         help="it keeps sums of half or bfloat16 in that type, not in float",
-    )
-    tracing.add_argument(
-        "--format", choices=FORMATS, default="text", help="text, json, or github: annotations of a pull request (text)"
     )
     keeping = commands.add_parser(
         "tuned",
@@ -224,7 +228,9 @@ def _parser(words: Iterable[str]) -> argparse.ArgumentParser:
     recorded.add(commands)
     tracing.set_defaults(run=trace)
     reading.set_defaults(run=machine_code)
-    request.add_options(tracing, TOLERANCE)
+    cli.add_options(tracing, TOLERANCE)
+    cli.add_run_options(tracing)
+    tracing.set_defaults(include=[INCLUDE])
     for command, shape in ((tracing, (33, 35, 70)), (reading, (4096, 4096, 4096))):
         add_options(command, shape)
     for option in dict.fromkeys(word.split("=")[0] for word in words if re.match(r"--[A-Za-z_]", word)):

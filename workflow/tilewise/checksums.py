@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelscope.files import read_bytes, read_text
 from tilewise import UserError
-from tilewise.files import MOST_TABLE_BYTES, read_bytes, read_json, read_text, remedy
+from tilewise.files import MOST_TABLE_BYTES, read_json, remedy
 
 #: The hashes of published files, as `sha256sum --check` reads them.
 SUMS = "SHA256SUMS"

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelscope.files import digest
 from tilewise import ROOT
 from tilewise.explain import counters
-from tilewise.files import digest
 from tilewise.measure import job
 from tilewise.rules import Study
 from tilewise.study.points import Point

@@ -7,8 +7,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelscope.yaml_input import meant, parse_yaml, read_yaml
 from tilewise import UserError
-from tilewise.study.schema import meant, parse_yaml, read_yaml
 
 #: What may be said of cores and of jobs in the place of a number.
 EVERY = {"cores": "all", "jobs": "unlimited"}

@@ -15,10 +15,10 @@ from typing import Any
 from rocrate.model import ContextEntity
 from rocrate.rocrate import ROCrate
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.checksums import METADATA
 from tilewise.study import device
-from tilewise.study.schema import read_yaml
 
 #: The versions of the profiles, the basic ones first.
 PROFILES = {

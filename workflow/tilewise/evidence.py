@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError, checksums
 from tilewise.files import read_json, remedy
 from tilewise.study import columns, registry, tuning
@@ -22,7 +23,6 @@ from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
-from tilewise.study.schema import read_yaml
 from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import in_words
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError
 from tilewise.files import read_json
 from tilewise.measure.words import cause_words, gained, is_right, point_words
 from tilewise.outcome import BESIDE
 from tilewise.report import notes
 from tilewise.study import registry
-from tilewise.study.schema import read_yaml
 
 Entry = Mapping[str, Any]
 

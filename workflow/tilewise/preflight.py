@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from snakemake_interface_executor_plugins.registry.plugin import Plugin
 
 import snakemake_executor_plugin_tilewise
+from kernelscope import cpp
 from tilewise import RECORDED, UserError
-from tilewise.compile import cpp
 from tilewise.evidence import load_evidence, published
 from tilewise.report import claims, headings, sections, specs
 from tilewise.study.kernel import Kernel

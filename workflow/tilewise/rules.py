@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelscope.files import read_text
 from tilewise import KERNELS, ROOT, UserError
 from tilewise.compile import build
 from tilewise.explain import counters
-from tilewise.files import read_text
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.study import registry, slurm, sweeps

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kernelscope import cpp
+from kernelscope.compile import build as build_emulated
+from kernelscope.compile import sources as emulator_sources
+from kernelscope.cpp import compile_library, include_options
+from kernelscope.files import digest, replacing
 from tilewise import MachineError, UserError
-from tilewise.compile import cpp
-from tilewise.compile.cpp import compile_library, include_options
-from tilewise.files import digest, processes, read_json, replacing, write_json
-from tilewise.microscope.compile import build as build_emulated
-from tilewise.microscope.compile import sources as emulator_sources
+from tilewise.files import processes, read_json, write_json
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point

@@ -6,10 +6,10 @@ On a GPU, the table also holds the answer of the vendor's own interface.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kernelscope.launch import Launch
 from tilewise.compile.build import Builds
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
-from tilewise.study.launch import Launch
 from tilewise.study.points import Point, point
 from tilewise.vendor import VENDOR
 

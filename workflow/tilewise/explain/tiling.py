@@ -6,9 +6,9 @@ Everything follows from the registry's numbers for a point: the launch, what a b
 import math
 from dataclasses import dataclass
 
+from kernelscope.launch import TensorMap
 from tilewise.study.device import EMULATED, WARP, Device
 from tilewise.study.kernel import Kernel, Kind
-from tilewise.study.launch import TensorMap
 from tilewise.study.points import Point
 
 #: A warp of the kernels whose threads compute thread_n x thread_m lies over C as so many threads.

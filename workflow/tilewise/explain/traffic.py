@@ -115,7 +115,7 @@ def beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 def cache_lines(evidence: Evidence) -> pd.DataFrame:
     """The time of each CPU loop, and the lines that it fetches into the first cache and from beyond the second.
 
-    Times (in ns) and lines are per multiply-add; the lines come from a model (tilewise.microscope.cache_lines).
+    Times (in ns) and lines are per multiply-add; the lines come from a model (tilewise.traced.cache_lines).
     """
     rows = describe(evidence.cpu[evidence.cpu["status"] == Status.OK], evidence)
     rows = rows.assign(element_bytes=[PRECISIONS[dtype].itemsize for dtype in rows["dtype"]])

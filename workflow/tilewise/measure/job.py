@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernelscope.files import digest
+from kernelscope.launch import Launch, Plan, Workspace
 from tilewise.compile.build import Builds, sha256_of
-from tilewise.files import digest
 from tilewise.study import columns
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
-from tilewise.study.launch import Launch, Plan, Workspace
 from tilewise.study.points import Point
 from tilewise.study.status import Status
 from tilewise.vendor import VENDOR

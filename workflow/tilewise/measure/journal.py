@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from kernelscope.files import REMEDIES
 from tilewise import UserError
-from tilewise.files import REMEDIES, alone
+from tilewise.files import alone
 from tilewise.measure import where
 from tilewise.measure.job import Row
 from tilewise.study.status import LASTING

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelscope.files import locked
 from tilewise import UserError
-from tilewise.files import locked
 from tilewise.study.device import Device
 from tilewise.vendor import VENDOR
 

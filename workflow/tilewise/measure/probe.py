@@ -8,10 +8,11 @@ import platform as python_platform
 import socket
 from typing import Any
 
+from kernelscope import cpp
+from kernelscope.limits import EMULATED_LIMITS
 from tilewise import UserError
-from tilewise.compile import cpp
 from tilewise.measure import where
-from tilewise.study.device import EMULATED_LIMITS, Device
+from tilewise.study.device import Device
 from tilewise.vendor import VENDOR
 
 PACKAGES = ("snakemake", "numpy", "pandas", *VENDOR.packages)

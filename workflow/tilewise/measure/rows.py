@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from kernelscope.cpp import shown
 from tilewise import UserError
-from tilewise.compile.cpp import shown
 from tilewise.measure.job import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from kernelscope.files import digest
 from tilewise.compile.build import Builds
-from tilewise.files import digest
 from tilewise.measure.job import Job, Row, prepare
 from tilewise.measure.journal import Journal
 from tilewise.measure.rows import median_run

@@ -14,10 +14,10 @@ from typing import Any
 from cuda.bindings import driver
 from cupy.cuda import runtime
 
+from kernelscope.launch import Array, Launch, TensorMap, Value
+from kernelscope.limits import DEFAULT_SHARED_BYTES
 from tilewise import UserError
 from tilewise.measure.job import Job
-from tilewise.study.device import DEFAULT_SHARED_BYTES
-from tilewise.study.launch import Array, Launch, TensorMap, Value
 from tilewise.study.precision import PRECISIONS
 
 _FUNCTION = driver.CUfunction_attribute

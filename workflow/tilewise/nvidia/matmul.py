@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import cupy
 from cupy.cuda import runtime
 
+from kernelscope import cpp
 from tilewise import UserError
-from tilewise.compile import build, cpp
+from tilewise.compile import build
 from tilewise.fastest import fastest, recorded_times
 from tilewise.measure.grading import Grade
 from tilewise.measure.job import Job

@@ -7,10 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from kernelscope.files import REMEDIES, refusal
+from kernelscope.sources import HOST_HEADERS, code_of
 from tilewise import MachineError, UserError
-from tilewise.files import REMEDIES, refusal
 from tilewise.study.kernel import Kernel
-from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
+from tilewise.study.sources import INCLUDE
 
 STANDARD = "c++17"
 #: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.

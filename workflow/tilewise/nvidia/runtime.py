@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelscope.launch import Array, Number
 from tilewise.measure.job import Job
-from tilewise.study.launch import Array, Number
 
 #: cudaFuncAttributeMaxDynamicSharedMemorySize
 MAX_DYNAMIC_SHARED_SIZE = 8

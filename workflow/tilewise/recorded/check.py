@@ -20,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, ROOT, UserError, checksums
 from tilewise.compile import build
 from tilewise.evidence import Platform, data_sheets, load_platform, point_of, refuse_no_run
@@ -32,7 +33,6 @@ from tilewise.study import columns, registry, sweeps
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.schema import read_yaml
 from tilewise.study.status import Status
 from tilewise.study.sweeps import Target
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kernelscope.cli import option_type
+from kernelscope.files import replacing
 from tilewise import RECORDED, UserError
-from tilewise.files import replacing, write_csv, write_json
-from tilewise.microscope.described import option_type
+from tilewise.files import write_csv, write_json
 from tilewise.recorded import cards, check, compare, record
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
 from tilewise.recorded.entry import ARCHIVE

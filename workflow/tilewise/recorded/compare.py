@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from kernelscope.yaml_input import meant
 from tilewise import RECORDED, UserError, checksums
 from tilewise.evidence import refuse_no_run, within
 from tilewise.explain.digits import rounded
@@ -22,7 +23,6 @@ from tilewise.study import columns, registry
 from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
-from tilewise.study.schema import meant
 from tilewise.study.status import Status
 
 #: Points are `faster` or `slower` if they differ by more than this, in percent, unless somebody says otherwise.

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from kernelscope.yaml_input import meant, read_yaml
 from tilewise import UserError
 from tilewise.evidence import CLAIMS, Evidence
 from tilewise.explain.digits import rounded
@@ -22,7 +23,7 @@ from tilewise.report import notes
 from tilewise.study.expressions import evaluate as evaluate_expression
 from tilewise.study.expressions import keywords
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.schema import meant, read_yaml, validate
+from tilewise.study.schema import validate
 
 
 class Verdict(StrEnum):

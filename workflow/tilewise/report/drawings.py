@@ -5,9 +5,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
+from kernelscope.files import read_text
 from tilewise import ROOT
 from tilewise.explain.tiling import Tiling
-from tilewise.files import read_text
 from tilewise.study.kernel import Kernel
 
 #: The longer side of a block's part of C, in units of the drawing.

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
+from kernelscope.files import replacing
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
-from tilewise.files import replacing
 from tilewise.report import charts, notes, rows, special
 from tilewise.report.specs import SPECS, Spec, table_of
 from tilewise.report.svg import inline, missing, nothing, style, svg

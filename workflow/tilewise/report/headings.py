@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from kernelscope.yaml_input import meant, read_yaml
 from tilewise import UserError
 from tilewise.evidence import Evidence
 from tilewise.study import columns
-from tilewise.study.schema import meant, read_yaml, validate
+from tilewise.study.schema import validate
 
 LAYOUTS_FILE = Path(__file__).with_name("tables.yaml")
 

@@ -14,11 +14,11 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from kernelscope.files import read_text
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
 from tilewise.explain.digits import plus_minus, rounded
 from tilewise.explain.tiling import Tiling
-from tilewise.files import read_text
 from tilewise.report import claims, drawings, figures, headings, notes
 from tilewise.report.drawings import pieces
 from tilewise.study.columns import COLUMNS, SHAPE, is_words

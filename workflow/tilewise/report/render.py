@@ -20,11 +20,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
+from kernelscope.files import replacing
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence, point_of
 from tilewise.explain import climb, quantities, runs, timings
 from tilewise.explain.tiling import tiling
-from tilewise.files import replacing, write_json
+from tilewise.files import write_json
 from tilewise.measure.accuracy import MEANING
 from tilewise.report import claims, figures, findings, headings, markup, notes, sections, tables
 from tilewise.report.contents import FIGURES, LAYOUTS, TABLES

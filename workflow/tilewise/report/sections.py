@@ -22,19 +22,19 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
+from kernelscope.files import read_text
+from kernelscope.yaml_input import meant
 from tilewise import ROOT, UserError
 from tilewise.evidence import Evidence, Platform
 from tilewise.explain.digits import rounded
 from tilewise.explain.quantities import QUERIES, Choice, Spread, Untestable
 from tilewise.explain.quantities import Machine as ClaimsMachine
-from tilewise.files import read_text
 from tilewise.report import notes
 from tilewise.report.contents import FIGURES, TABLES
 from tilewise.report.specs import SPECS
 from tilewise.study.columns import COLUMNS, FACTS, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters
-from tilewise.study.schema import meant
 
 FOLDER = ROOT / "report" / "sections"
 #: The pages, each made from the sections in the folder of its name: name -> title.

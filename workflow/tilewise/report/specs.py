@@ -4,10 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
 from tilewise.explain import by_size, climb, grades, languages, timings, traffic, tuned
 from tilewise.report import rows, tables
-from tilewise.study.schema import SCHEMAS, read_yaml, validate
+from tilewise.study.schema import SCHEMAS, validate
 
 
 class Spec(SimpleNamespace):

@@ -14,10 +14,11 @@ from typing import Any
 
 import pandas as pd
 
+from kernelscope.fault_kinds import FaultKind
+from kernelscope.files import read_bytes
+from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
-from tilewise.files import MOST_TABLE_BYTES, read_bytes, remedy
-from tilewise.study.schema import read_yaml
-from tilewise.study.status import FaultKind
+from tilewise.files import MOST_TABLE_BYTES, remedy
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,21 @@
-"""The machine that measures, as data; and the limits that hold on every device."""
+"""The machine that measures, as data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from kernelscope.limits import EMULATED_LIMITS
 from tilewise import UserError
 from tilewise.files import read_json, remedy, write_json
 from tilewise.study.schema import validate
 
-#: CUDA's limit on every device so far; a device's other limits come from device.json.
-MAX_THREADS_PER_BLOCK = 1024
-#: CUDA's limit of blocks in a cluster, on every device that has clusters.
-MAX_CLUSTER_BLOCKS = 16
 #: Threads of a warp, on every device so far.
 WARP = 32
 #: A multiprocessor has this many schedulers, each of which issues an instruction of a warp per cycle.
 SCHEDULERS = 4
 #: A warp gets registers in units of this many, on every device since Volta.
 REGISTER_UNIT = 256
-#: A block may use this much shared memory without asking.
-DEFAULT_SHARED_BYTES = 48 * 1024
-
-#: Limits of the emulated device, those of compute capability 9.0: threads, bytes, blocks along x, y, z,
-#: multiprocessors. It has few multiprocessors, so that a kernel with as many blocks as multiprocessors gives each of
-#: them several tiles.
-EMULATED_LIMITS: dict[str, Any] = {
-    "sms": 4,
-    "max_threads_per_block": MAX_THREADS_PER_BLOCK,
-    "shared_bytes_per_block": DEFAULT_SHARED_BYTES,
-    "shared_bytes_per_block_optin": 232448,
-    "shared_bytes_per_sm": 233472,
-    "warp_size": 32,
-    "max_grid": [2147483647, 65535, 65535],
-}
 
 
 @dataclass(frozen=True)

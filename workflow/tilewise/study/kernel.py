@@ -10,25 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kernelscope.element_types import number_types
+from kernelscope.launch import SWIZZLES, Argument, Array, Launch, Number, Plan, TensorMap, Three, Value, Workspace
+from kernelscope.limits import MAX_CLUSTER_BLOCKS
+from kernelscope.sources import code_of
 from tilewise import KERNELS, UserError
-from tilewise.study.device import EMULATED, MAX_CLUSTER_BLOCKS, Device
+from tilewise.study.device import EMULATED, Device
 from tilewise.study.expressions import LARGEST, ceil_div, evaluate
-from tilewise.study.launch import (
-    SWIZZLES,
-    Argument,
-    Array,
-    Launch,
-    Number,
-    Plan,
-    TensorMap,
-    Three,
-    Value,
-    Workspace,
-    number_types,
-)
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, result_of
-from tilewise.study.sources import code_of, files_of
+from tilewise.study.sources import INCLUDE, files_of
 from tilewise.study.verify import Lying, Wanted
 
 
@@ -115,6 +106,11 @@ class Kernel:
     def path(self) -> Path:
         """The source file of a kernel that has one."""
         return self.folder / str(self.source)
+
+    @property
+    def includes(self) -> tuple[Path, ...]:
+        """The folders of headers, in addition to that of the source file."""
+        return (INCLUDE,)
 
     @property
     def files(self) -> list[Path]:

@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ml_dtypes
-import numpy as np
+from kernelscope.element_types import ELEMENT_TYPES, ElementType
 
 #: Root mean squares for operands that are uniform in [-1, 1), so that a partial sum of k products is as large as
 #: sqrt(k)/3. A number rounded to nearest is off by 0.4247 u of itself if its digits are random (the mean of 4^e / 3 x^2
@@ -57,24 +56,20 @@ SCHEMES = {
 }
 
 
-@dataclass(frozen=True)
-class Precision:
+@dataclass(frozen=True, kw_only=True)
+class Precision(ElementType):
     """How a product is calculated in one element type.
 
-    `cpp` is the type of an element in C++, `stored` that of A, B and C in memory; bfloat16 is kept as its 16 bits,
-    because CuPy has no such type. C may be of another type, `result` names its precision. Operands that are integers
-    are random from `least` to `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with
-    `sum_roundoff`, and it rounds a sum when it stores it (`result_roundoff`, and at the smallest numbers
-    `result_floor`). Roundoffs are relative: half the distance from 1 to the next number, or, for sums on tensor cores,
-    the whole distance, because those truncate; `cuts` is how often they do for each product. `left_out` is what a
-    scheme leaves out of an operand. `poison`, as an integer of that size, has the bits of what no product contains:
-    NaN, or the smallest integer; `finite_poison` those of the largest finite number, for kernels that read C and
-    multiply it by 0.
+    C may be of another type, `result` names its precision. Operands that are integers are random from `least` to
+    `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with `sum_roundoff`, and it rounds
+    a sum when it stores it (`result_roundoff`, and at the smallest numbers `result_floor`). Roundoffs are relative:
+    half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance, because those
+    truncate;
+    `cuts` is how often they do for each product. `left_out` is what a scheme leaves out of an operand. `poison`, as an
+    integer of that size, has the bits of what no product contains: NaN, or the smallest integer; `finite_poison` those
+    of the largest finite number, for kernels that read C and multiply it by 0.
     """
 
-    name: str
-    cpp: str
-    stored: np.dtype
     sum_roundoff: float
     poison: int
     finite_poison: int
@@ -83,20 +78,9 @@ class Precision:
     result_floor: float = 0.0
     cuts: float = 0.0
     left_out: float = 0.0
-    header: str = ""
     result: str = ""
     least: int = -9
     largest: int = 9
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return self.stored.itemsize
-
-    @property
-    def exact(self) -> bool:
-        """Whether a product must be equal to the reference: of integers."""
-        return self.stored.kind == "i"
 
     def growth(self, p: int) -> float:
         """The largest error of a sum of p products, as a share of |A| |B|, before it is stored.
@@ -130,18 +114,10 @@ class Precision:
         sums = 2 * FLOAT_ROUNDOFF if own.input_roundoff else self.sum_roundoff  # on tensor cores
         return replace(self, input_roundoff=own.input_roundoff, left_out=own.left_out, sum_roundoff=sums, cuts=own.cuts)
 
-    def wide(self, xp: Any, array: Any) -> Any:
-        """A stored array (of the array module xp) as numbers that float64 holds exactly."""
-        if self.name == "bfloat16":
-            return (array.astype(xp.uint32) << 16).view(xp.float32)
-        return array
 
-    def narrow(self, xp: Any, numbers: Any) -> Any:
-        """Numbers, rounded to the nearest that can be stored, as they are stored."""
-        if self.name != "bfloat16":
-            return numbers.astype(self.stored, copy=False)
-        on_host = numbers if xp is np else numbers.get()
-        return xp.asarray(on_host.astype(ml_dtypes.bfloat16).view(np.uint16))
+def _precision(name: str, sum_roundoff: float, poison: int, finite_poison: int, **more: Any) -> Precision:
+    own = {"sum_roundoff": sum_roundoff, "poison": poison, "finite_poison": finite_poison, **more}
+    return Precision(**vars(ELEMENT_TYPES[name]), **own)
 
 
 #: The element types by name. half and bfloat16 are multiplied exactly and summed in float, which is what C is rounded
@@ -150,37 +126,13 @@ class Precision:
 PRECISIONS = {
     precision.name: precision
     for precision in (
-        Precision("float", "float", np.dtype(np.float32), 2.0**-24, -1, 0x7F7FFFFF),
-        Precision("double", "double", np.dtype(np.float64), 2.0**-53, -1, 0x7FEFFFFFFFFFFFFF),
-        Precision("int32", "int", np.dtype(np.int32), 0.0, -(2**31), -(2**31)),
-        Precision(
-            "int8", "signed char", np.dtype(np.int8), 0.0, -(2**7), -(2**7), result="int32", least=-128, largest=127
-        ),
-        Precision(
-            "half",
-            "__half",
-            np.dtype(np.float16),
-            2.0**-23,
-            -1,
-            0x7BFF,
-            result_roundoff=2.0**-11,
-            result_floor=2.0**-25,
-            cuts=1 / 16,
-            header="cuda_fp16.h",
-        ),
-        Precision(
-            "bfloat16",
-            "__nv_bfloat16",
-            np.dtype(np.uint16),
-            2.0**-23,
-            -1,
-            0x7F7F,
-            result_roundoff=2.0**-8,
-            result_floor=2.0**-134,
-            cuts=1 / 16,
-            header="cuda_bf16.h",
-        ),
-        Precision("tf32", "float", np.dtype(np.float32), 2.0**-23, -1, 0x7F7FFFFF, input_roundoff=2.0**-11, cuts=1 / 8),
+        _precision("float", 2.0**-24, -1, 0x7F7FFFFF),
+        _precision("double", 2.0**-53, -1, 0x7FEFFFFFFFFFFFFF),
+        _precision("int32", 0.0, -(2**31), -(2**31)),
+        _precision("int8", 0.0, -(2**7), -(2**7), result="int32", least=-128, largest=127),
+        _precision("half", 2.0**-23, -1, 0x7BFF, result_roundoff=2.0**-11, result_floor=2.0**-25, cuts=1 / 16),
+        _precision("bfloat16", 2.0**-23, -1, 0x7F7F, result_roundoff=2.0**-8, result_floor=2.0**-134, cuts=1 / 16),
+        _precision("tf32", 2.0**-23, -1, 0x7F7FFFFF, input_roundoff=2.0**-11, cuts=1 / 8),
     )
 }
 

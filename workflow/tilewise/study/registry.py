@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelscope.limits import EMULATED_LIMITS
+from kernelscope.sources import code_of
+from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, UserError
 from tilewise.study import columns, tuning
-from tilewise.study.device import EMULATED, EMULATED_LIMITS
+from tilewise.study.device import EMULATED
 from tilewise.study.expressions import CONSTANTS, FUNCTIONS, check
 from tilewise.study.kernel import LIBRARIES, POINT_NAMES, Kernel, Kind, LaunchEntry
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.schema import read_yaml, validate
-from tilewise.study.sources import code_of
+from tilewise.study.schema import validate
 
 #: Keys of an entry that describe a launch: the entry itself has them if there is only one.
 LAUNCH_KEYS = "function template block covers grid cluster dynamic_shared_bytes arguments when note cooperative".split()

@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kernelscope.limits import MAX_THREADS_PER_BLOCK
+from kernelscope.yaml_input import meant
 from tilewise import UserError
 from tilewise.study import tuning
-from tilewise.study.device import MAX_THREADS_PER_BLOCK
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Parameters, Point
 from tilewise.study.precision import PRECISIONS
-from tilewise.study.schema import meant
 
 #: If a method chooses the shapes, its sizes are multiples of this for a kernel whose launches depend on what divides
 #: them; such a kernel is built for a product of this size.

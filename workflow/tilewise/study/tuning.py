@@ -12,9 +12,10 @@ from typing import Any
 
 import yaml
 
-from tilewise.files import read_text, replacing
+from kernelscope.files import read_text, replacing
+from kernelscope.yaml_input import read_yaml
 from tilewise.study.expressions import evaluate
-from tilewise.study.schema import read_yaml, validate
+from tilewise.study.schema import validate
 
 TUNED = "tuned.yaml"
 #: The values of a kernel's parameters by name, as a sweep of the config names them: `block` is text.

@@ -237,7 +237,7 @@ def ceilings(memory: Row) -> list[Row]:
 
 
 def _emulated(probe: Probe, dtype: str, work: Work, job: Callable[..., Job]) -> Row:
-    from tilewise.microscope.emulator import Emulator, run
+    from kernelscope.emulator import Emulator, run
 
     small, precision, result = job(*SMALL_SHAPE), PRECISIONS[dtype], result_of(dtype)
     size = max(probe.operands, small.point.n * small.point.m)

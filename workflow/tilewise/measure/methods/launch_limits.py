@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kernelscope.limits import DEFAULT_SHARED_BYTES
 from tilewise import UserError
 from tilewise.measure import where
 from tilewise.measure.backends import Setting, bench_of
@@ -18,7 +19,6 @@ from tilewise.measure.rows import failed, message_of, outcome
 from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
-from tilewise.study.device import DEFAULT_SHARED_BYTES
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import NOT_BUILT, Status

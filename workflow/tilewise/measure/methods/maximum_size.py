@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kernelscope.files import digest
 from tilewise import UserError
-from tilewise.files import digest
 from tilewise.measure.backends import Bench, Setting, bench_of
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tilewise.files import digest
+from kernelscope.files import digest
 from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kernelscope.files import REMEDIES, refusal
 from tilewise import MachineError, UserError
-from tilewise.files import REMEDIES, refusal
 from tilewise.nvidia.languages import cute, cutile, numba, triton, warp
 from tilewise.study.kernel import Kernel, Kind
 

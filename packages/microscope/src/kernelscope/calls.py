@@ -1,0 +1,418 @@
+"""Any kernel, called as a program of the host calls it: a file, functions, launches and what they are given."""
+
+import difflib
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelscope.argument_values import GivenArray, by_parameter, fitting, given, load
+from kernelscope.compile import build_traced, functions, layouts_of
+from kernelscope.cpp import check as check_compiler
+from kernelscope.cpp import shown
+from kernelscope.declarations import check_file, named
+from kernelscope.emulator import FLOATING
+from kernelscope.errors import UserError
+from kernelscope.fault_kinds import FaultKind
+from kernelscope.formats import Report
+from kernelscope.launch import Argument, Array, Launch, Three, Value
+from kernelscope.limits import MAX_CLUSTER_BLOCKS
+from kernelscope.program import Arrays, Operand, Program, check_memory
+from kernelscope.sources import Source
+from kernelscope.struct_fields import gathered, root_of, value_of
+from kernelscope.struct_layouts import Layouts
+from kernelscope.tracer import SEED, Tracer
+
+Sizes = int | str | Sequence[int]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch of a function, such as `scale<float>`: its grid and block as 4, "4x2" or (4, 2), its dynamic shared
+    memory in bytes, and the names of what it is called with, in the order of its parameters; by default their own."""
+
+    function: str
+    grid: Sizes = 1
+    block: Sizes = 1
+    arguments: Sequence[str] | None = None
+    shared: int = 0
+    cluster: Sizes | None = None
+    cooperative: bool = False
+
+
+class Library:
+    """Functions of a CUDA file, compiled so that they can be traced; `build` makes one."""
+
+    def __init__(self, source: Source, wanted: Sequence[str]) -> None:
+        self.source = source
+        self.declared = functions(source)
+        self.instances = {name: self._instance(name) for name in wanted or [self._only()]}
+        self._folder = tempfile.TemporaryDirectory()
+        self.path = build_traced(
+            self.source, list(dict.fromkeys(self.instances.values())), Path(self._folder.name, f"{source.path.stem}.so")
+        )
+
+    def instance(self, function: str | None) -> str:
+        """The instance that a name stands for; of a library of one, None does, too."""
+        if function is None and len(self.instances) == 1:
+            return next(iter(self.instances.values()))
+        if function in self.instances.values():
+            return str(function)
+        if function not in self.instances:
+            raise UserError(f"{shown(self.source.path)}: '{function}' was not built; build {', '.join(self.instances)}")
+        return self.instances[function]
+
+    @cached_property
+    def layouts(self) -> Layouts:
+        """The types of the functions' parameters, and the structs of the file."""
+        return layouts_of(self.source, list(dict.fromkeys(self.instances.values())))
+
+    def types(self, calls: Iterable[Call]) -> dict[str, np.dtype]:
+        """The types of the parameters by the names of what they are called with."""
+        found: dict[str, np.dtype] = {}
+        for call in calls:
+            found |= zip(self.names(call, ()), self.layouts.parameters[self.instance(call.function)], strict=False)
+        return found
+
+    def names(self, call: Call, values: Iterable[str]) -> list[str]:
+        """What a function is called with, of these values: if nobody says it, values by the names of its parameters,
+        or in their order if one has no name."""
+        declared = self.declared[self.instance(call.function).split("<")[0]].parameters
+        names = [parameter.name for parameter in declared]
+        return list(values if "" in names else names) if call.arguments is None else list(call.arguments)
+
+    def _only(self) -> str:
+        """The function that is meant if nobody names one."""
+        return self._function(self.source.path.stem) if len(self.declared) != 1 else next(iter(self.declared))
+
+    def _function(self, name: str) -> str:
+        if found := named(self.declared, name):
+            return found
+        near = difflib.get_close_matches(name, self.declared, n=1)
+        there = f"there are {', '.join(self.declared)}" if self.declared else "it has none"
+        hint = f"did you mean {near[0]}?" if near else f"{there}; name one by --function"
+        raise UserError(f"{shown(self.source.path)}: there is no __global__ function '{name}'; {hint}")
+
+    def _instance(self, written: str) -> str:
+        name, bracket, arguments = written.partition("<")
+        found = self._function(name.strip())
+        wanted = self.declared[found].template
+        if wanted and not bracket:
+            example = ", ".join("float" if p.type in ("typename", "class") else p.name or "16" for p in wanted)
+            raise UserError(f"{shown(self.source.path)}: {found} is a template; name an instance: '{found}<{example}>'")
+        return f"{found}{bracket}{arguments}"
+
+
+def build(file: Path | str, *names: str, includes: Sequence[Path | str] = ()) -> Library:
+    """Compile functions of a CUDA file, such as `scale` or `scale<float, 16>`, to be traced; without a name the only
+    one, or the one that is called as the file. `includes` are folders of headers.
+
+    Raises UserError if the file is not there or does not compile, and for a function that it has not.
+    """
+    check_compiler()
+    path = Path(file)
+    check_file(path)
+    return Library(Source(path, includes=tuple(map(Path, includes))), names)
+
+
+def trace(
+    source: Library | Path | str,
+    calls: Sequence[Call] | str | None = None,
+    grid: Sizes = 1,
+    block: Sizes = 1,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    shared: int = 0,
+    cluster: Sizes | None = None,
+    cooperative: bool = False,
+    variables: Mapping[str, Any] | None = None,
+    expect: Mapping[str, Any] | None = None,
+    tolerance: float = 0.0,
+    limit: float = 0.0,
+    folder: Path | str = ".",
+    includes: Sequence[Path | str] = (),
+) -> Report:
+    """Run launches of a CUDA file with every access to memory watched; returns a Report.
+
+    `source` is a file or what `build` made of it. `calls` is the function of one launch, which `grid` to `cooperative`
+    describe, or a list of Calls in their order. `arguments`, by the names of the parameters, and `variables`, which
+    are __constant__ or __device__, are values as `kernelscope.argument_values.given` reads them. `expect` holds what
+    arrays should be at the end: arrays, .npy files, or functions of a dict of all arrays as they are at first; each
+    element may differ by `tolerance` * (1 + |expected|). `limit` is as of a Tracer; files lie in `folder`, headers
+    in `includes`.
+    Raises UserError for what does not fit together, LaunchError for a launch that a device would refuse.
+    """
+    names = [calls] if isinstance(calls, str) else [call.function for call in calls or ()]
+    library = source if isinstance(source, Library) else build(source, *names, includes=includes)
+    if calls is None or isinstance(calls, str):
+        calls = [Call(names[0] if names else library.instance(None), grid, block, None, shared, cluster, cooperative)]
+    tracer = Tracer(library.path, library.source, limit)
+    program = program_of(
+        library, tracer, calls, arguments or {}, variables or {}, expect or {}, tolerance, Path(folder)
+    )
+    row, faults = tracer.trace(program)
+    point = {
+        "launches": [_shown(launch) for launch in program.launches],
+        "arguments": {
+            name: str(value) for name, value in _flat(arguments or {}).items() if isinstance(value, str | int | float)
+        },
+    }
+    return Report(program.label, point, row, faults, tracer.results)
+
+
+def program_of(
+    library: Library,
+    tracer: Tracer,
+    calls: Sequence[Call],
+    arguments: Mapping[str, Any],
+    variables: Mapping[str, Any],
+    expect: Mapping[str, Any],
+    tolerance: float,
+    folder: Path,
+) -> "Given":
+    """The program that some calls are with what they are given, as of `trace`, which says what is raised."""
+    told = _flat(arguments)
+    read = {name: given(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()}
+    values = gathered(read, lambda: library.types(calls))
+    pointed, pointers = _set_variables(library, tracer, _flat(variables), folder)
+    launches = [_launch(library, tracer, call, values) for call in calls]
+    _refuse_unused(library, calls, values)
+    if twice := values.keys() & pointed.keys():
+        raise UserError(f"variable {min(twice)}: a parameter has this name, too; give one of them another")
+    values |= pointed
+    program = Given(_title(launches), launches, values, _expected(expect, values, folder), tolerance)
+    program.pointers_in_variables = pointers
+    return program
+
+
+class Given(Program):
+    """Launches over arrays that somebody gave, and what is expected of these, if anything is."""
+
+    def __init__(
+        self,
+        label: str,
+        launches: Sequence[Launch],
+        values: Mapping[str, Any],
+        expect: Mapping[str, Any],
+        tolerance: float,
+    ) -> None:
+        arrays = {name: value for name, value in values.items() if isinstance(value, GivenArray)}
+        types = {np.dtype(f"f{size}"): cpp for (_, size), cpp in FLOATING.items()}
+        own = [
+            Operand(name, types.get(array.dtype, str(array.dtype)), array.dtype, array.shape, array.make is not None)
+            for name, array in arrays.items()
+        ]
+        super().__init__(label, launches, own, max([1, *(min(8, each.dtype.itemsize) for each in own)]) if own else 4)
+        check_memory(label, own)
+        self.first = {name: array.make() for name, array in arrays.items() if array.make}
+        self.pointers = {name: array.pointers for name, array in arrays.items() if array.pointers}
+        self.const = [name for name, array in arrays.items() if array.const]
+        self.tolerance = tolerance
+        self.expect = {
+            name: fitting(f"expected {name}", np.asarray(right(self.first)), arrays[name].dtype, arrays[name].shape)
+            for name, right in expect.items()
+        }
+
+    def fill(self, arrays: Arrays) -> None:
+        for name, pointers in self.pointers.items():
+            data = bytearray(self.first[name].tobytes())
+            for at, to in pointers:
+                data[at : at + 8] = arrays[to].ctypes.data.to_bytes(8, "little")
+            self.first[name] = np.frombuffer(data, self.first[name].dtype).reshape(self.first[name].shape)
+        for operand in self.operands:
+            if operand.name in self.first:
+                # As bytes: what pads a struct, too.
+                arrays[operand.name].view(np.uint8)[...] = self.first[operand.name].view(np.uint8)
+            else:
+                arrays[operand.name].view(np.uint8).fill(0xFF)
+
+    def results(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        # As bytes, for the same reason.
+        return {own.name: arrays[own.name].view(np.uint8).copy().view(own.dtype) for own in self.operands}
+
+    def wrong(self, results: Arrays) -> str:
+        for name in self.const:
+            if at := _first_difference(results[name].view(np.uint8) != self.first[name].view(np.uint8)):
+                at = (*at[:-1], at[-1] // results[name].itemsize)
+                before, after = self.first[name][at], results[name][at]
+                return f"{name} is const, but {_element(name, at)} was {before} and is {after}; nobody may write it"
+        for name, right in self.expect.items():
+            if said := self._beside(name, results[name], right):
+                return said
+        return ""
+
+    def differs(self, order: str, first: Arrays, results: Arrays) -> tuple[FaultKind, str, int] | None:
+        text = "" if self.wrong(first) else self.wrong(results)
+        return (self.kind, f"in {order} order of threads {text}", 1) if text else None
+
+    def _beside(self, name: str, held: np.ndarray, right: np.ndarray) -> str:
+        """What is wrong about an array, compared with what is expected."""
+        one, other = (array.astype(np.float64 if array.dtype.kind != "c" else np.complex128) for array in (held, right))
+        if self.tolerance:
+            wrong = ~np.isclose(one, other, rtol=self.tolerance, atol=self.tolerance, equal_nan=True)
+        else:
+            wrong = (held != right) & ~((one != one) & (other != other))
+        if not (at := _first_difference(wrong)):
+            return ""
+        text = f"{wrong.sum()} of {held.size} elements of {name} are not as expected"
+        text += f"; {_element(name, at)} is {held[at]}, should be {right[at]}"
+        untouched = (held.reshape(-1).view(np.uint8).reshape(held.size, -1) == 0xFF).all(axis=1).reshape(held.shape)
+        return f"{text}; nothing has written them" if name not in self.first and untouched[wrong].all() else text
+
+
+def _first_difference(differ: np.ndarray) -> tuple[int, ...]:
+    """The place of the first element that differs; () if there is none."""
+    return tuple(int(i) for i in np.unravel_index(int(differ.argmax()), differ.shape)) if differ.any() else ()
+
+
+def _element(name: str, at: Iterable[int]) -> str:
+    return f"{name}[{', '.join(map(str, at))}]"
+
+
+def _expected(expect: Mapping[str, Any], values: Mapping[str, Any], folder: Path) -> dict[str, Callable[[Arrays], Any]]:
+    """A function of all arrays at first for each array of which something is expected."""
+    found: dict[str, Callable[[Arrays], Any]] = {}
+    for name, right in expect.items():
+        array = values.get(name)
+        if not isinstance(array, GivenArray):
+            there = ", ".join(key for key, value in values.items() if isinstance(value, GivenArray)) or "none"
+            raise UserError(f"expected {name}: there is no array of that name; there are {there}")
+        if array.dtype.fields:
+            raise UserError(f"expected {name}: its elements are structs, which are not compared; leave it out")
+        if callable(right):
+            found[name] = right
+        else:
+            read = load(f"expected {name}", folder, right) if isinstance(right, str) else np.asarray(right)
+            found[name] = partial(_always, read)
+    return found
+
+
+def _always(array: np.ndarray, _: Arrays) -> np.ndarray:
+    return array
+
+
+def _launch(library: Library, tracer: Tracer, call: Call, values: Mapping[str, Any]) -> Launch:
+    """A launch as the emulator takes it. Raises UserError for what does not fit the function."""
+    instance = library.instance(call.function)
+    parameters = tracer.emulator.parameters[instance]
+    names = library.names(call, values)
+    if call.arguments is None and (missing := [name for name in names if name not in values]):
+        example = f"--arg '{missing[0]}=float[64]:random' or --arg '{missing[0]}=int:64'"
+        if fields := library.types([call])[missing[0]].names:
+            example = f"--arg '{missing[0]}.{fields[0]}=...', of a struct each field"
+        raise UserError(
+            f"{instance} has the parameters {', '.join(names)}; nothing is given for {', '.join(missing)}; "
+            f"for example {example}"
+        )
+    if unknown := [name for name in names if name not in values]:
+        raise UserError(f"{instance} is called with {unknown[0]}, which is not given; there are {', '.join(values)}")
+    if len(names) != len(parameters):
+        raise UserError(f"{instance} has {len(parameters)} parameters, and is called with {len(names)} arguments")
+    arguments: list[Argument] = []
+    for name, parameter in zip(names, parameters):
+        value = values[name]
+        if isinstance(value, GivenArray):
+            arguments.append(Array(name))
+        elif isinstance(value, Value):
+            arguments.append(value)
+        else:
+            arguments.append(by_parameter(name, value, parameter.size, parameter.kind.decode()))
+    grid, block = three(call.grid, "grid"), three(call.block, "block")
+    cluster = three(call.cluster or tracer.emulator.attributes.get(instance, {}).get("cluster") or 1, "cluster")
+    if math.prod(cluster) > MAX_CLUSTER_BLOCKS:
+        raise UserError(f"cluster {_by(cluster)}: a device takes at most {MAX_CLUSTER_BLOCKS} blocks in a cluster")
+    if any(size % part for size, part in zip(grid, cluster)):
+        raise UserError(f"cluster {_by(cluster)}: a grid of {_by(grid)} blocks is not a multiple of it; round it up")
+    return Launch(instance, block, grid, tuple(arguments), call.shared, cluster, cooperative=call.cooperative)
+
+
+def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, where a dict is a struct: its fields get a name each."""
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        inner = _flat(value) if isinstance(value, Mapping) else {}
+        found |= {f"{name}.{field}": each for field, each in inner.items()} or {name: value}
+    return found
+
+
+def _refuse_unused(library: Library, calls: Sequence[Call], values: Mapping[str, Any]) -> None:
+    used = {name for call in calls for name in library.names(call, values)}
+    for name in map(root_of, values):
+        if name not in used:
+            near = difflib.get_close_matches(name, used, n=1)
+            takes = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(used)) or 'none'}"
+            raise UserError(f"argument {name}: no function that is launched has a parameter of that name; {takes}")
+
+
+def three(sizes: Sizes, what: str) -> Three:
+    """Sizes along x, y and z, of 4, "4x2" or (4, 2). Raises UserError for anything else."""
+    parts = (
+        re.split(r"\s*[x,]\s*", sizes.strip()) if isinstance(sizes, str) else np.atleast_1d(np.asarray(sizes)).tolist()
+    )
+    if not 1 <= len(parts) <= 3 or not all(re.fullmatch(r"[1-9]\d{0,9}", str(part)) for part in parts):
+        raise UserError(f"{what}: {sizes} is no size along x, y and z; write for example 4, 4x2 or 4x2x1")
+    x, y, z = (*map(int, parts), 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _by(sizes: Three) -> str:
+    shown_sizes = sizes if sizes[2] > 1 else sizes[: 2 if sizes[1] > 1 else 1]
+    return "x".join(map(str, shown_sizes))
+
+
+def _title(launches: Iterable[Launch]) -> str:
+    return ", ".join(f"{launch.instance}<<<{_by(launch.grid)}, {_by(launch.block)}>>>" for launch in launches)
+
+
+def _shown(launch: Launch) -> dict[str, Any]:
+    found = {"function": launch.instance, "grid": launch.grid, "block": launch.block, "cluster": launch.cluster}
+    return found | {"shared": launch.dynamic_shared_bytes, "cooperative": launch.cooperative}
+
+
+def _set_variables(
+    library: Library, tracer: Tracer, told: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, GivenArray], list[tuple[str, int, str]]]:
+    """Write what the kernel's variables are to hold. Returns the arrays that their pointers are given, by name, and
+    where the pointers are, as of a Program."""
+
+    def types() -> dict[str, np.dtype]:
+        found = dict(library.layouts.variables)
+        return {name.rsplit("::", 1)[-1]: dtype for name, dtype in found.items()} | found
+
+    read = {name: given(name, value, folder, SEED, lambda: library.layouts.structs) for name, value in told.items()}
+    arrays: dict[str, GivenArray] = {}
+    pointers: list[tuple[str, int, str]] = []
+    for name in dict.fromkeys(map(root_of, read)):
+        held, own = tracer.emulator.variable(name), {path: read[path] for path in read if root_of(path) == name}
+        value = own.setdefault(name, Value(bytes(held), "o", "what it holds"))
+        if isinstance(value, GivenArray) and len(held) == 8 and types()[name].metadata:
+            arrays[name] = value
+            pointers.append((name, 0, name))
+            continue
+        if not isinstance(value, GivenArray | Value):
+            own[name] = Value(value_of(name, value, types()[name]), "o", "a number")
+        whole = gathered(own, types, "the file has no variable")
+        arrays |= {path: each for path, each in whole.items() if path != name and isinstance(each, GivenArray)}
+        data = _bytes_of(whole[name], name)
+        if len(data) != len(held):
+            what = f"the variable {name} has {len(held)} B, and is given {len(data)} B"
+            raise UserError(f"{library.source.path.stem}: {what}")
+        held[:] = data
+        if isinstance(filled := whole[name], GivenArray | Value):
+            pointers += [(name, at, path) for at, path in filled.pointers]
+    return arrays, pointers
+
+
+def _bytes_of(value: Any, name: str) -> bytes:
+    """What a variable of the kernel is to hold."""
+    if isinstance(value, GivenArray) and value.make:
+        return value.make().tobytes()
+    if isinstance(value, Value):
+        return value.data
+    raise UserError(f"variable {name}: say what it holds, such as 'float[16]:ramp' or 'int:64'")

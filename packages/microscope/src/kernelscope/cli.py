@@ -1,0 +1,208 @@
+"""The command `kernelscope`: calls of any kernel, described by options or by a YAML file of the same keys."""
+
+import argparse
+import contextlib
+import math
+import re
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernelscope import __version__
+from kernelscope.calls import Call, trace
+from kernelscope.cpp import shown
+from kernelscope.emulator import LaunchError
+from kernelscope.errors import UserError
+from kernelscope.formats import FORMATS, Report
+from kernelscope.sources import PACKAGE
+from kernelscope.yaml_input import check, read_yaml
+
+#: The options that describe a call, of a YAML file the keys, and those that describe its launch.
+DESCRIBING = ("function", "arg", "variable", "expect", "tolerance")
+LAUNCH = ("grid", "block", "cluster", "shared", "cooperative")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit status: 0, 1 if the kernel has a fault, 2 if it cannot run."""
+    if arguments is None:
+        # A kernel may run for ever, and then only the default action stops it; nor is `| head` worth a traceback.
+        for number in (signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+    options = _parser().parse_args(arguments)
+    try:
+        lines, status = traced(options, lambda: report(options))
+    except (UserError, LaunchError) as error:
+        print(f"kernelscope: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(lines))
+    return status
+
+
+def traced(options: argparse.Namespace, make: Callable[[], Report]) -> tuple[list[str], int]:
+    """The Report that `make` returns as lines in the format of the options, and 1 if there is a fault, else 0."""
+    # What a kernel prints is no part of what a program reads.
+    with contextlib.redirect_stdout(sys.stdout if options.format == "text" else sys.stderr):
+        found = make()
+    return FORMATS[options.format](found), 0 if found.ok else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kernelscope",
+        allow_abbrev=False,
+        description="Run a CUDA kernel on the CPU with every access to memory watched; count its accesses as the "
+        "hardware would; report races, accesses out of bounds, reads of what was never written, barriers that not all "
+        "threads reach, deadlocks, and wrong results. Exit status: 0 without a fault, 1 with one, 2 if it cannot run.",
+    )
+    parser.add_argument("--version", action="version", version=f"kernelscope {__version__}")
+    parser.add_argument("file", type=Path, help="the .cu file, or a YAML file with these options as keys")
+    parser.add_argument("--grid", metavar="XxY", help="blocks of the grid, such as 16, 4x2 or 4x2x2 (1)")
+    parser.add_argument("--block", metavar="XxY", help="threads of a block, 32 along x in 32x8")
+    parser.add_argument("--cluster", metavar="XxY", help="blocks of a cluster (what its __cluster_dims__ says)")
+    parser.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory of a block (0)")
+    parser.add_argument(
+        "--cooperative", action="store_true", help="it is launched so that cg::this_grid().sync() works"
+    )
+    add_options(parser, option_type("tolerance (such as 1e-5)", float, lambda value: 0 <= value < math.inf))
+    add_run_options(parser)
+    parser.add_argument(
+        "--include", "-I", action="append", default=[], type=Path, metavar="FOLDER", help="a folder of headers"
+    )
+    return parser
+
+
+def option_type(
+    name: str, read: Callable[[str], Any], holds: Callable[[Any], object] = lambda value: True
+) -> Callable[[str], Any]:
+    """A type of options for argparse, whose message is `invalid NAME value` for a text that does not hold."""
+
+    def option(text: str) -> Any:
+        value = read(text)
+        if not holds(value):
+            raise ValueError
+        return value
+
+    option.__name__ = name
+    return option
+
+
+def add_run_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of every trace: its limit and its format."""
+    command.add_argument(
+        "--limit",
+        type=option_type("number of seconds", float, lambda value: 0 < value < math.inf),
+        default=120.0,
+        metavar="SECONDS",
+        help="give the kernel up after so many seconds of computing (120)",
+    )
+    command.add_argument(
+        "--format", choices=FORMATS, default="text", help="text, json, or github: annotations of a pull request (text)"
+    )
+
+
+def add_options(command: argparse.ArgumentParser, number: Any) -> None:
+    """Add the options that describe a call; `number` is the type of one that is no less than 0."""
+    own = command.add_argument_group(
+        "what it is called with",
+        "Or FILE is a YAML file with these options as keys.",
+    )
+    own.add_argument("--function", metavar="F", help="the function, such as scale or 'scale<float>' (the only one)")
+    own.add_argument(
+        "--arg",
+        action="append",
+        metavar="NAME=VALUE",
+        help="what a parameter is given: 'float[64x64]:random', also zero, ramp, a .npy file or nothing (not written "
+        "yet), 'const float[64]:ramp' if it must stay as it is, 'int:64', or 64 for a number of the parameter's type",
+    )
+    own.add_argument(
+        "--variable", action="append", metavar="NAME=VALUE", help="what a __constant__ or __device__ variable holds"
+    )
+    own.add_argument("--expect", action="append", metavar="NAME=FILE.npy", help="what an array must hold at the end")
+    own.add_argument(
+        "--tolerance", type=number, metavar="T", help="an element may differ by T * (1 + |expected|) (0: not at all)"
+    )
+
+
+def is_meant(options: argparse.Namespace) -> bool:
+    """Whether the options are about a kernel that is no product."""
+    return options.file.suffix in (".yaml", ".yml") or any(getattr(options, name, None) for name in DESCRIBING)
+
+
+def report(options: argparse.Namespace) -> Report:
+    """The Report of the calls that the options describe. Raises what `trace` raises."""
+    if options.file.suffix in (".yaml", ".yml"):
+        return _of_file(options)
+    if options.block is None:
+        raise UserError(f"{shown(options.file)}: how many threads has a block? Say it, for example --block 256")
+    return trace(
+        options.file,
+        options.function,
+        options.grid or 1,
+        options.block,
+        _pairs("arg", options.arg),
+        shared=options.shared or 0,
+        cluster=options.cluster,
+        cooperative=options.cooperative,
+        variables=_pairs("variable", options.variable),
+        expect=_pairs("expect", options.expect),
+        tolerance=options.tolerance or 0.0,
+        limit=options.limit,
+        includes=options.include,
+    )
+
+
+def _of_file(options: argparse.Namespace) -> Report:
+    for name in (*DESCRIBING, *LAUNCH):
+        if getattr(options, name):
+            what = f"--{name.replace('_', '-')}"
+            raise UserError(f"{what}: {shown(options.file)} says what is launched; change it there")
+    path: Path = options.file
+    told = read_yaml(path)
+    check(told, _schema(), shown(path))
+    alone = {name: told[name] for name in ("function", *LAUNCH) if name in told}
+    if bool(alone) == ("launches" in told) or ("block" not in alone and "launches" not in told):
+        raise UserError(f"{shown(path)}: describe one launch by function, grid and block, or several by launches")
+    calls = [Call(**call) for call in told.get("launches", ())] or alone.pop("function", None)
+    source = path.parent / told.get("file", f"{path.stem}.cu")
+    try:
+        return trace(
+            source,
+            calls,
+            **({} if "launches" in told else alone),
+            arguments=told.get("arg"),
+            variables=told.get("variable"),
+            expect=told.get("expect"),
+            tolerance=float(told.get("tolerance", 0.0)),
+            limit=options.limit,
+            folder=path.parent,
+            includes=options.include,
+        )
+    except UserError as error:
+        if re.match(r"\S+:\d+: ", str(error)) or str(error).startswith(shown(source)):  # it names a place in a source
+            raise
+        raise UserError(f"{shown(path)}: {error}") from None
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return read_yaml(PACKAGE / "launches.schema.yaml")
+
+
+def _pairs(option: str, words: list[str] | None) -> dict[str, str]:
+    """The values by name of an option that is given again and again."""
+    found: dict[str, str] = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][\w:]*(\.\w+|\[\d+\])*", name.strip()):
+            raise UserError(f"--{option} {word}: write NAME=VALUE, for example --{option} 'data=float[64]:random'")
+        if name.strip() in found:
+            raise UserError(f"--{option} {name.strip()} is given twice; take one out")
+        found[name.strip()] = value
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

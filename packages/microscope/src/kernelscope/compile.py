@@ -1,0 +1,379 @@
+"""Compile CUDA kernels for the CPU: the same .cu files, by g++ against the headers in cuda/include."""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kernelscope import cpp, declarations, elf, loops, ptx, refusals, shared_memory
+from kernelscope.cpp import FLAGS, run_compiler, shown
+from kernelscope.declarations import Declarations, Function, Tree, tree_of, whole_numbers
+from kernelscope.element_types import ELEMENT_TYPES
+from kernelscope.errors import MachineError, UserError
+from kernelscope.files import digest, replacing
+from kernelscope.limits import DEFAULT_SHARED_BYTES
+from kernelscope.shared_memory import Variables, static_shared_bytes
+from kernelscope.sources import EMULATOR, EMULATOR_HEADERS, HOST_HEADERS, CudaFile, code_of, emulator_files
+from kernelscope.struct_layouts import Layouts, layouts
+
+#: Sections, so that the linker drops kernels that are never launched and their shared memory with them.
+COMPILE = (
+    *(flag for flag in FLAGS if flag != "-shared"),
+    "-Og",  # half the time of -O2 to compile; what runs here is so small that it is no slower
+    "-fno-strict-aliasing",  # a kernel reads floats as int4
+    "-fno-extern-tls-init",
+    "-fstack-clash-protection",  # a thread that needs too much local memory meets the end of its stack
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-ftrack-macro-expansion=0",  # a message names the line that uses a macro
+    "-fno-exceptions",
+    "-Werror=vla",  # CUDA has no arrays of variable length
+    f"-ffile-prefix-map={cpp.PACKAGE}={cpp.ANYWHERE}",
+)
+#: What a static libstdc++ brings is hidden: its unique symbols would keep a library loaded that nobody uses any more.
+LINK = (
+    "-Wl,-z,defs",
+    "-Wl,--gc-sections,--undefined=emulator_shared,--undefined=emulator_first",
+    "-Wl,--exclude-libs,ALL",
+)
+
+#: One access in the source is to be one access in the machine code, as nvcc has it: g++ must not join, split, copy or
+#: vectorise them, nor drop them or move them to where a condition guards them or no longer does; test_microscope.py has
+#: a kernel for each. Overflow wraps around, as it does on a GPU, and a loop without an end has none. Our own functions
+#: stand in for the sanitizers' libraries. DWARF 4, because addr2line of binutils 2.40 takes version 5's file names for
+#: those of the including file.
+TRACED = [
+    "-O2",
+    "-gdwarf-4",
+    "-g1",  # last: after -g1, -gdwarf-4 would ask for level 2, which describes variables and doubles g++'s time
+    "-fsanitize=thread",
+    "-fsanitize=bounds-strict",
+    "-fsanitize=object-size",  # also of what a pointer to a variable of the thread's own leads to
+    "--param=tsan-instrument-func-entry-exit=0",
+    "--param=tsan-distinguish-volatile=1",
+    "-fno-tree-sink",  # a load goes into the `if` that uses it
+    "-fno-tree-dce",  # a load that nobody uses goes
+    "-fno-tree-dse",  # a store that a later one overwrites goes
+    "-fno-tree-loop-im",  # a load of shared memory goes out of the `if` and the loop around it
+    "-fno-hoist-adjacent-loads",  # both members are loaded where the source loads one
+    "-fno-finite-loops",
+    "-fno-aggressive-loop-optimizations",
+    "-fwrapv",
+    "-fno-tree-vectorize",
+    "-fno-store-merging",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-tree-sra",
+    "-fno-ipa-sra",
+    "-fno-thread-jumps",
+    "-fno-crossjumping",
+    "-fno-tree-tail-merge",
+    "-fno-split-paths",
+    "-fno-ipa-icf",
+    "-fno-gcse",  # this and the next only cost time: they come after the calls of the tracer are placed
+    "-fno-schedule-insns2",
+]
+
+#: A register that nobody set holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
+#: marked, by the scheduler.
+MARKED = "-ftrivial-auto-var-init=pattern"
+
+#: The folders of what a kernel is linked with: the runtime, the tracer, or what stands for it where nobody watches, and
+#: the interpreter of inline PTX. Each is compiled once for all kernels.
+PARTS = ("runtime", "tracer", "unwatched", "ptx")
+
+
+def build(
+    kernel: CudaFile,
+    instances: Sequence[str],
+    output: Path | str,
+    flags: Sequence[Any] = (),
+    watched: bool = False,
+) -> Path:
+    """Compile a kernel with all its instances into one shared library at `output`; returns the path.
+
+    `instances` are C++ names such as `tiled<float, 32>`, of any functions of the file; `flags` follow COMPILE, and
+    those that define a macro hold for the runtime, too; `watched`: with the tracer. Raises UserError if the kernel does
+    not compile, or if an instance's static shared memory passes CUDA's limit, which is a compile error there.
+
+    The library of a file below the current folder is kept like the objects of `compile_object`.
+    """
+    output = Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if not all(path.is_relative_to(Path.cwd()) for path in kernel.files):
+        return _build(kernel, instances, output, flags, watched)
+    name = f"{kernel.name}-{_digest(kernel, instances, flags, watched)[:24]}.so"
+    library = cpp.made_once(name, lambda made: _build(kernel, instances, made, flags, watched))
+    with replacing(output) as temporary:
+        shutil.copyfile(library, temporary)
+    return output
+
+
+def build_traced(kernel: CudaFile, instances: Sequence[str], output: Path | str) -> Path:
+    """Compile a kernel so that it can be traced: `build` with every access to memory watched."""
+    return build(kernel, instances, output, _traced(), watched=True)
+
+
+def declared(source: CudaFile) -> Declarations:
+    """What a file declares, as `build_traced` sees it. Raises UserError if a file is no text, or the preprocessor
+    fails, or there is no compiler."""
+    return declarations.declarations(_tree(source))
+
+
+def functions(source: CudaFile) -> Mapping[str, Function]:
+    """The __global__ functions that a file, or a file that it includes in quotes, defines or declares, by name.
+
+    Raises UserError as `declared` does, and for what NVRTC refuses and g++ takes.
+    """
+    refusals.refuse_mark(source)
+    tree = _tree(source)
+    refusals.refuse(tree)
+    return declarations.declarations(tree).functions
+
+
+def constant_stores(source: CudaFile) -> set[tuple[str, int]]:
+    """File and number of each line that assigns nothing but a literal."""
+    return declarations.constant_stores(_tree(source))
+
+
+def _tree(source: CudaFile) -> Tree:
+    try:
+        return tree_of(source, _options(source, _traced()))
+    except MachineError:
+        raise
+    except UserError as error:
+        raise UserError(without_header(str(error))) from None
+
+
+def layouts_of(source: CudaFile, instances: Sequence[str]) -> Layouts:
+    """The Layouts of instances of a CUDA file."""
+    return layouts(source.path, instances, _options(source, _traced()))
+
+
+def _traced() -> list[str]:
+    return [*TRACED, *([MARKED] if cpp.takes(MARKED) else [])]
+
+
+def _options(source: CudaFile, flags: Sequence[Any]) -> list[Any]:
+    """The flags with which a kernel is compiled, and its declarations are read."""
+    return [
+        *COMPILE,
+        *cpp.prefix_maps(),
+        *flags,
+        *cpp.include_options(source.path),
+        *(f"-I{folder}" for folder in source.includes),
+        *_as_nvrtc(tuple(flags)),
+        "-fpch-preprocess",
+    ]
+
+
+def lacking() -> list[str]:
+    """What traces with this compiler may miss, in a line; usually nothing."""
+    if cpp.takes(MARKED):
+        return []
+    what = "a read of a variable that nobody set may be missed; set CXX to g++ 12 or newer to find it"
+    return [f"{cpp.version().splitlines()[0]} lacks {MARKED}: {what}"]
+
+
+def _digest(kernel: CudaFile, instances: Sequence[str], flags: Sequence[Any], watched: bool) -> str:
+    """The hash of all that goes into a library, which is the same in every clone."""
+    files = [*((shown(path), path) for path in kernel.files), *((path.name, path) for path in sources())]
+    texts = [[name, hashlib.sha256(path.read_bytes()).hexdigest()] for name, path in files]
+    made_by = cpp.compiler(), cpp.version()
+    return digest([kernel.name, shown(kernel.path), list(instances), list(flags), watched, texts, made_by])
+
+
+def sources() -> list[Path]:
+    """The files of the emulator, the headers that a kernel finds there, and the modules that compile with them."""
+    modules = (cpp, declarations, elf, loops, ptx, shared_memory, sys.modules[__name__])
+    return [*emulator_files(), *(Path(module.__file__ or "") for module in modules)]
+
+
+def _build(kernel: CudaFile, instances: Sequence[str], output: Path, flags: Sequence[Any], watched: bool) -> Path:
+    own = _options(kernel, flags)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as folder:
+        source, compiled, shared = (Path(folder, name) for name in ("library.cpp", "library.o", "shared.s"))
+        objects = own_objects(watched, flags)
+        try:
+            read = declarations.declarations(tree_of(kernel, own))
+            # The sanitizers name places by the names of line markers, which -ffile-prefix-map leaves alone.
+            text = cpp.preprocess(_wrapper(kernel, instances, read), own)
+            for place, sign in ((cpp.PACKAGE, cpp.ANYWHERE), (Path.cwd(), cpp.HERE)):
+                text = re.sub(rf'^(# \d+ "){re.escape(str(place))}/', rf"\1{sign}/", text, flags=re.MULTILINE)
+            has_ptx = any(ptx.ASM.search(code_of(path)) for path in kernel.files)
+            objects += [own_object("ptx")] if has_ptx else []
+            for way in [loops.with_rounds(text), text] if watched and loops.BARRIER.search(text) else [text]:
+                source.write_text(ptx.rewritten(way, own=["<stdin>"]) if has_ptx else way, encoding="utf-8")
+                # What tree-sitter has misread is compiled as it is.
+                try:
+                    run_compiler([*own, "-fpreprocessed", "-c", source, "-o", compiled])
+                    break
+                except UserError as error:
+                    if way is text or isinstance(error, MachineError):
+                        raise
+        except MachineError:
+            raise
+        except UserError as error:
+            raise UserError(_in_kernel(str(error), kernel, instances, source)) from None
+        if elf.runs_first(compiled):
+            what = "a variable of the file gets its value by code that runs before any kernel"
+            raise UserError(f"{shown(kernel.path)}: {what}, which CUDA refuses; give it a constant one")
+        variables = Variables.of(read.variables, elf.symbols(compiled))
+        shared.write_text(variables.assembler(), encoding="utf-8")
+        library = Path(folder, output.name)
+        try:
+            run_compiler(["-shared", shared, compiled, *objects, *LINK, "-o", library])
+        except MachineError:
+            raise
+        except UserError as error:
+            raise UserError(_undefined(str(error), kernel)) from None
+        for instance, used in static_shared_bytes(variables.arrays(elf.symbols(library)), instances).items():
+            if used > DEFAULT_SHARED_BYTES:
+                raise UserError(
+                    f"{kernel.path}: {instance} uses too much shared data: {used} B where CUDA allows "
+                    f"{DEFAULT_SHARED_BYTES} B of static shared memory; use smaller tiles, or `extern __shared__`"
+                )
+        library.replace(output)
+    return output
+
+
+def own_objects(watched: bool, flags: Iterable[Any] = ()) -> list[Path]:
+    """The object files of the runtime, with the macros that `flags` define."""
+    defined = [flag for flag in flags if str(flag).startswith("-D")]
+    return [own_object("runtime", defined), own_object("tracer" if watched else "unwatched", defined)]
+
+
+def own_object(part: str, flags: Sequence[str] = ()) -> Path:
+    """The object file of one of PARTS; g++ takes some seconds for each, once."""
+    sources, folders = sorted((EMULATOR / part).glob("*.cpp")), [EMULATOR_HEADERS, *(EMULATOR / name for name in PARTS)]
+    return cpp.compile_object(part, sources, ["-O3", *flags] if part == "ptx" else flags, folders)
+
+
+#: Names of the host that g++ knows and NVRTC does not. The stand-in <cstdint> defines the first ones.
+HIDDEN = """int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t uintptr_t intptr_t intmax_t uintmax_t
+    std rand srand exit abort system getenv atexit qsort bsearch strlen strcmp strncmp strcpy strncpy strcat strchr
+    strstr memmove memcmp fprintf sprintf snprintf puts putchar fputs scanf fopen fclose fflush stdout stderr stdin
+    realloc calloc alloca uchar __builtin_memcpy __builtin_memset""".split()
+_LACKS = "nvrtc_lacks_"
+#: A GPU has a heap for its threads. At a place that it has, a kernel makes an object in both.
+_NO_HEAP = """#define EMULATOR_LACKS __attribute__((error("the emulator has no heap for malloc and new; use an array")))
+extern "C" void* malloc(std::size_t) noexcept EMULATOR_LACKS;
+void* operator new(std::size_t) EMULATOR_LACKS;
+void* operator new[](std::size_t) EMULATOR_LACKS;
+inline void* operator new(std::size_t, void* place) noexcept { return place; }
+inline void* operator new[](std::size_t, void* place) noexcept { return place; }
+#undef EMULATOR_LACKS
+"""
+#: What a kernel calls by the C library's names, so that it is watched, or shown as the kernel's own.
+_WATCHED = """#define memcpy(...) emulator::copied(__VA_ARGS__)
+#define memset(...) emulator::filled(__VA_ARGS__)
+#define printf(...) emulator::print(__VA_ARGS__)
+"""
+#: Names that look as those of CUDA's own functions, types and variables do.
+_CUDAS_OWN = r"__\w+|(?:tex|surf)(?:[123]D|Cubemap)\w*|\w+_sync|atomic\w+|(?:cooperative_groups|cuda|nvcuda)::\w+"
+
+
+def _as_nvrtc(flags: tuple[Any, ...]) -> list[Any]:
+    """Flags under which a kernel sees what NVRTC shows it: CUDA's vocabulary, stand-ins for headers of the host, and
+    the emulator's own, and no others. The emulator itself needs the standard library: it is compiled before."""
+    own = [*COMPILE, *flags, f"-I{EMULATOR_HEADERS}"]
+    names = [name for name in cpp.macros("cuda_emulator.h", own) if not re.match(r"EMULATOR_|NULL\b|[^A-Z]", name)]
+    hidden = [f"#undef {name}\n" for name in names] + [f"#define {name} {_LACKS}{name}\n" for name in HIDDEN]
+    # g++ does not take `alignas` between other words of a declaration, as after __shared__.
+    alignas = "#define alignas(...) __attribute__((aligned(emulator::alignment<__VA_ARGS__>())))\n"
+    text = f'#include "cuda_emulator.h"\n{_NO_HEAP}{_WATCHED}{"".join(hidden)}{alignas}'
+    folder = cpp.precompiled("as_nvrtc.h", text, own)
+    headers = [f"-I{place}" for place in (EMULATOR_HEADERS, HOST_HEADERS, folder)]
+    return ["-nostdinc", "-nostdinc++", *headers, "-include", "as_nvrtc.h"]
+
+
+def without_header(message: str) -> str:
+    """What a compiler says, with who lacks a header if it lacks one."""
+    where, _, what = message.partition(": ")
+    if what.startswith("cuda.h: No such file"):
+        remedy = "typedef struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; } CUtensorMap;"
+        return f"{where}: NVRTC does not take <cuda.h>, a header of the host; declare a tensor map as `{remedy}`"
+    if header := re.fullmatch(r"(.*): No such file or directory", what):
+        known = re.match(r"cuda|cuComplex|mma\.h|cooperative_groups|nv/|cub/|thrust/|cute/|cutlass/", header[1])
+        who = "the emulator has no" if known else "neither NVRTC nor the emulator has a"
+        return f"{where}: {who} header <{header[1]}>"
+    return message
+
+
+def _in_kernel(message: str, kernel: CudaFile, instances: Sequence[str], source: Path) -> str:
+    """A compiler's message about the text around a kernel, as one about the kernel."""
+    where, _, what = message.partition(": ")
+    if where.startswith(shown(EMULATOR_HEADERS / "cuda_emulator.h")) and "No such file" in what:
+        return (
+            "the compiler does not take the header that it has precompiled itself; delete the folder kernelscope in "
+            "~/.cache (or $XDG_CACHE_HOME) and run again"
+        )
+    if (missing := without_header(message)) != message:
+        return missing
+    if hidden := re.search(rf"{_LACKS}(\w+)", what):
+        remedy = "; include <cstdint>" if hidden[1].endswith("_t") else ""
+        return f"{where}: '{hidden[1]}' is not defined; NVRTC does not define it either{remedy}"
+    if unknown := re.match(rf"'({_CUDAS_OWN})' (?:was not declared|is not a member of|does not name a type)", what):
+        return f"{where}: the emulator has no '{unknown[1]}'; if it is a name of CUDA's, only a GPU runs this kernel"
+    if lacking := re.search(r"declared with attribute error: (the emulator .*?)(?: \[-W|$)", what):
+        return f"{where}: {lacking[1]}"
+    if not where.startswith((str(source), "<stdin>")):
+        return message
+    if "no matching function for call to 'instance(" in what:
+        named = ", ".join(instances)
+        return f"{shown(kernel.path)}: its functions have no instance {named}; give each its template's arguments"
+    hint = "; a bracket or a semicolon may be missing at its end" if what.startswith("expected") else ""
+    return f"{shown(kernel.path)}: {what}{hint}"
+
+
+def _undefined(message: str, kernel: CudaFile) -> str:
+    """A linker's message about a name without a definition, as one about the kernel."""
+    # binutils 2.47 puts the section between the line and the words.
+    if not (said := re.search(r"(?:(\w[\w.-]*):(\d+):(?:\([^)]*\):)? )?undefined reference to `(.*)'", message)):
+        return message
+    file = next((shown(path) for path in kernel.files if path.name == said[1]), shown(kernel.path))
+    where = f"{file}:{said[2]}" if said[2] else file
+    return f"{where}: '{said[3]}' is declared, but nowhere defined; neither ptxas nor a GPU takes that"
+
+
+def _wrapper(kernel: CudaFile, instances: Sequence[str], read: Declarations) -> str:
+    """C++ text that includes the kernel, unchanged, and makes each instance callable as a thread of a grid."""
+    used = set(re.findall(r"\w+", " ".join(instances)))
+    headers = sorted({p.header for p in ELEMENT_TYPES.values() if p.header and p.cpp in used})
+    functions = [f"&{name.removesuffix('<>')}" for name in instances]
+    rows = ",\n".join(f"    emulator::instance(emulator::thread<{name}>, {name})" for name in functions)
+    visible = 'extern "C" __attribute__((visibility("default"))) const'
+    return "\n".join(
+        [
+            *(f'#include "{header}"' for header in headers),
+            f'#include "{kernel.path.name}"',
+            f"{visible} emulator::Instance emulator_instances[] = {{",
+            f"{rows}}};",
+            f"{visible} char emulator_names[] =",
+            f"    {json.dumps(chr(10).join(instances))};",
+            f"{visible} char emulator_entry[] =",
+            f"    {json.dumps(f'{shown(kernel.path)}: {kernel.name}')};",
+            f"{visible} char emulator_attributes[] =",
+            f"    {json.dumps(json.dumps(_attributes(read, instances)))};",
+            "",
+        ]
+    )
+
+
+def _attributes(read: Declarations, instances: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """What instances say of their launches, as far as it is arithmetic over numbers and their templates: the blocks of
+    a `cluster` along x, y, z, and `bounds`, the first of which is the most threads of a block."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for instance in instances:
+        name, _, arguments = instance.partition("<")
+        if function := read.functions.get(name):
+            values = dict(zip((each.name for each in function.template), arguments.rstrip(">").split(",")))
+            numbers = {key: value for key, text in values.items() for value in whole_numbers([text], read.numbers)}
+            says = {"cluster": function.cluster, "bounds": function.bounds}
+            known = {key: whole_numbers(said, {**read.numbers, **numbers}) for key, said in says.items()}
+            found[instance] = {key: value for key, value in known.items() if value}
+    return found

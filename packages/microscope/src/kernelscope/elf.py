@@ -1,0 +1,61 @@
+"""Read the symbols of object files and shared libraries."""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from kernelscope.cpp import tool
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A variable: its mangled name, its offset and its size in bytes, whether it is thread-local, and the section that
+    defines it with its alignment in bytes; "" and 0 if it is defined elsewhere."""
+
+    name: str
+    offset: int
+    size: int
+    thread_local: bool
+    section: str
+    alignment: int
+
+
+def symbols(path: Path | str) -> list[Symbol]:
+    """The variables in the symbol table of a file."""
+    found = []
+    with open(path, "rb") as file:
+        elf = ELFFile(file)
+        sections = [(section.name, section["sh_addralign"]) for section in elf.iter_sections()]
+        for symbol in _table(elf).iter_symbols():
+            kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
+            if kind in ("STT_TLS", "STT_OBJECT"):
+                where = sections[index] if isinstance(index, int) else ("", 0)
+                found.append(Symbol(symbol.name, symbol["st_value"], symbol["st_size"], kind == "STT_TLS", *where))
+    return found
+
+
+def runs_first(path: Path | str) -> bool:
+    """Whether an object file has code that gives a variable its value before anything else runs."""
+    with open(path, "rb") as file:
+        # What a sanitizer adds is named by numbers.
+        own = re.compile(r"_GLOBAL__(sub_)?I_(?!\d+_\d+$)")
+        return any(own.match(symbol.name) for symbol in _table(ELFFile(file)).iter_symbols())
+
+
+def _table(elf: ELFFile) -> SymbolTableSection:
+    table = elf.get_section_by_name(".symtab")
+    assert isinstance(table, SymbolTableSection)  # g++ always writes one
+    return table
+
+
+def demangled(names: Iterable[str]) -> dict[str, str]:
+    """What symbols are called in C++: `_ZZ5tiledIfLi16EEvPKT_E1s` is `void tiled<float, 16>(float const*)::s`."""
+    names = list(names)
+    command = [tool("c++filt"), "--no-verbose"]
+    answer = subprocess.run(command, input="\n".join(names), capture_output=True, encoding="utf-8", check=True).stdout
+    return dict(zip(names, answer.splitlines(), strict=True))

@@ -1,0 +1,9 @@
+"""Errors with a remedy."""
+
+
+class UserError(Exception):
+    """A mistake the user can mend: its message names the place and the remedy, and is shown without a traceback."""
+
+
+class MachineError(UserError):
+    """A refusal of the machine, such as a full disk: it is no result of the kernel that met it."""

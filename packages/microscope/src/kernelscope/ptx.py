@@ -1,0 +1,144 @@
+"""Inline PTX for g++: `asm` statements become calls of the interpreter in kernels/emulator/ptx.
+
+The text is rewritten after the preprocessor, so that macros may make the statements. Its line markers keep the names of
+files and the numbers of lines.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+
+from kernelscope.cpp import shown
+from kernelscope.errors import UserError
+
+#: Whether a source file has something to rewrite.
+ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b|#\s*include\s*<(?:mma\.h|cuda_pipeline|cuda/|cooperative_groups)")
+
+_TOKENS = re.compile(
+    r"""(?P<marker>^[ \t]*\#[ \t]*(?:line[ \t]+)?(?P<line>\d+)[ \t]+"(?P<file>[^"\n]*)"(?P<flags>[^\n]*)$)"""
+    r"""|(?P<raw>R"(?P<tag>[^()\s\\]{0,16})\((?:.|\n)*?\)(?P=tag)")"""
+    r"""|(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+    r"""|(?P<asm>\b(?:asm|__asm__|__asm)\b(?:\s*\b(?:volatile|__volatile__|__volatile)\b)?\s*(?=\())""",
+    re.MULTILINE,
+)
+_PIECE = re.compile(r"""R"(?P<tag>[^()\s\\]{0,16})\((?:.|\n)*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""")
+_OPERAND = re.compile(r"""\s*(?P<constraint>"[^"]*")\s*\((?P<value>(?:.|\n)*)\)\s*$""")
+_CONSTRAINTS = "hrlfdnqbC"
+
+
+def rewritten(text: str, own: Sequence[str] = ()) -> str:
+    """`text`, a preprocessed translation unit, with each asm statement as a call of the interpreter.
+
+    Statements of system headers and of the files `own` are left as they are. Raises UserError, with file and line, for
+    a statement that is none of CUDA's.
+    """
+    done: list[str] = []
+    sources: list[tuple[str, str, int]] = []
+    at, base, base_at, file, system = 0, 1, 0, "", False
+    while found := _TOKENS.search(text, at):
+        done.append(text[at : found.end()])
+        at = found.end()
+        if found["marker"]:
+            file, base, base_at = found["file"], int(found["line"]) - 1, found.end()
+            system = bool(re.search(r"\b3\b", found["flags"])) or file in own
+        elif found["asm"] is not None and not system:
+            line = base + text.count("\n", base_at, found.start())
+            end = _closing(text, at)
+            inside = text[at + 1 : end]
+            done[-1] = done[-1][: -len(found[0])]
+            try:
+                source, call = _call(inside, len(sources))
+            except (ValueError, SyntaxError) as error:
+                raise UserError(
+                    f"{shown(file)}:{line}: the emulator does not understand this asm statement: {error}"
+                ) from None
+            if source is not None:
+                sources.append((source, file, line))
+            done.append(call + "\n" * (found[0].count("\n") + inside.count("\n")))
+            at = end + 1
+    done.append(text[at:])
+    rows = "".join(f"    {{{json.dumps(source)}, {json.dumps(name)}, {line}}},\n" for source, name, line in sources)
+    table = f"\nextern const emulator::ptx::Source emulator_ptx_sources[] = {{\n{rows}    {{nullptr, nullptr, 0}}}};\n"
+    return "".join(done) + table
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the parenthesis that opens at `start` closes."""
+    depth, at = 0, start
+    while at < len(text):
+        if piece := _PIECE.match(text, at):
+            at = piece.end()
+            continue
+        depth += (text[at] in "([{") - (text[at] in ")]}")
+        if not depth:
+            return at
+        at += 1
+    raise UserError("an asm statement has no end")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split at a separator outside of brackets and strings."""
+    parts, depth, at, begin = [], 0, 0, 0
+    while at < len(text):
+        if piece := _PIECE.match(text, at):
+            at = piece.end()
+            continue
+        depth += (text[at] in "([{") - (text[at] in ")]}")
+        if text[at] == separator and not depth:
+            parts.append(text[begin:at])
+            begin = at + 1
+        at += 1
+    return [*parts, text[begin:]]
+
+
+def _literal(text: str) -> str:
+    """The value of adjacent string literals."""
+    value, at = "", 0
+    while text[at:].strip():
+        piece = _PIECE.search(text, at)
+        if piece is None or text[at : piece.start()].strip():
+            raise ValueError("its text is not a string")
+        literal = piece[0]
+        if literal.startswith("R"):
+            value += literal[literal.index("(") + 1 : literal.rindex(")")]
+        else:
+            value += ast.literal_eval(literal)
+        at = piece.end()
+    return value
+
+
+def _call(inside: str, number: int) -> tuple[str | None, str]:
+    """The text of PTX of a statement, and the C++ that stands for it. None stands for an empty text."""
+    text, *sections = _split(inside, ":")
+    text = _literal(text)
+    operands = []
+    for section, part in enumerate(sections[:2]):
+        for operand in _split(part, ",") if part.strip() else []:
+            found = _OPERAND.match(operand)
+            if not found:
+                named = operand.strip().startswith("[")
+                why = " has a name, which NVRTC refuses; write its number" if named else ""
+                raise ValueError(f"operand `{operand.strip()}`{why}")
+            constraint = ast.literal_eval(found["constraint"])
+            letter = constraint.strip("=+&%")
+            if len(letter) != 1 or letter not in _CONSTRAINTS:
+                raise ValueError(f'constraint "{constraint}"')
+            operands.append((section == 0, "+" in constraint, letter, found["value"]))
+    if not text.strip():
+        return None, "do {} while (0)"
+    code = [f"::std::uint64_t emulator_values[{max(1, len(operands))}];"]
+    # What wgmma writes, it writes later: the interpreter knows these registers by their addresses.
+    placed = "wgmma.mma_async" in text
+    for index, (output, both, letter, value) in enumerate(operands):
+        if not output or (both and not placed):
+            code.append(f"::emulator::ptx::put<'{letter}'>(emulator_values[{index}], ({value}));")
+    places = [f"::emulator::ptx::place({value})" for output, *_, value in operands if output]
+    code.append(f"::emulator::ptx::Place emulator_places[] = {{{', '.join(places)}}};" if placed else "")
+    more = f", emulator_places, {len(places)}" if placed else ""
+    code.append(f"::emulator::ptx::run({number}, emulator_values, {len(operands)}{more});")
+    for index, (output, _, letter, value) in enumerate(operands):
+        if output and not placed:
+            code.append(f"::emulator::ptx::take<'{letter}'>(emulator_values[{index}], ({value}));")
+    joined = " ".join(code).replace("\n", " ")
+    return text, f"do {{ {joined} }} while (0)"
