@@ -18,7 +18,6 @@ from tilewise.measure.methods import accuracy, cold_start, energy, launch_limits
 from tilewise.measure.rows import failed
 from tilewise.study.points import point
 from tilewise.study.verify import Check
-from tilewise.vendor import VENDOR
 
 RIGHT = Check(True, 0.0, 0.0, "")
 NAIVE, TILED = {"block_x": 16, "block_y": 16}, {"tile": 16}
@@ -139,7 +138,7 @@ def test_a_call_that_fails_in_a_fresh_process(work, monkeypatch, capsys):
 
     request = io.BytesIO(pickle.dumps({"jobs": work.jobs(), "seed": 1}))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=request))
-    monkeypatch.setitem(sys.modules, VENDOR.launcher, SimpleNamespace(whole_call=whole_call))
+    monkeypatch.setitem(sys.modules, "tilewise.nvidia.launcher", SimpleNamespace(whole_call=whole_call))
     monkeypatch.setattr(cold_start, "laps", lambda steps: dict.fromkeys(steps, 0.5) | {"total": 2.5})
     cold_start.main()
     said = capsys.readouterr().out

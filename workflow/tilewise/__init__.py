@@ -2,12 +2,11 @@
 
 The sub-packages follow the flow of the data: `study` reads the config and the registry and expands them into points,
 `compile` builds kernels, `microscope` runs CUDA on the CPU, `measure` turns points into jobs and jobs into rows,
-`explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to the GPUs, as the
-`Vendor` of `vendor`. `rules` serves Snakemake's rules.
+`explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to the GPUs. `rules`
+serves Snakemake's rules.
 """
 
 import contextlib
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,10 +45,8 @@ def matmul(A: Any, B: Any, out: Any = None, *, grade: str = "A") -> Any:
     `out`, which overlaps neither. It is computed on CuPy's current stream, for which nothing waits. The grade is A, B,
     C or none (docs/matmul.md). Raises UserError for anything else.
     """
-    from tilewise.vendor import VENDOR
-
     try:
-        own = importlib.import_module(VENDOR.matmul)
+        from tilewise.nvidia.matmul import multiply
     except ImportError as error:
         raise UserError(f"{error}: tilewise.matmul needs the packages for a GPU; run `pip install '.[gpu]'`") from None
-    return own.multiply(A, B, out, grade)
+    return multiply(A, B, out, grade)

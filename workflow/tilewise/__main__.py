@@ -24,10 +24,10 @@ from tilewise.microscope.emulator import LaunchError
 from tilewise.microscope.formats import FORMATS, Report
 from tilewise.microscope.multiplication import trace_point
 from tilewise.microscope.product import Convention
+from tilewise.nvidia.sass import OPCODES
 from tilewise.recorded import commands as recorded
 from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
-from tilewise.vendor import VENDOR
 
 WHOLE_NUMBER = option_type("whole number", int)
 CAPABILITY = option_type("compute capability (such as 9.0)", str, re.compile(r"\d+\.\d[af]?").fullmatch)
@@ -98,7 +98,7 @@ def machine_code(options: argparse.Namespace, given: dict[str, int]) -> tuple[li
     total = row["instructions"]
     lines.append(f"  {'innermost multiply-add loop: instructions':50}{total:>8,d}")
     counts = {f"  {row['multiply_add']}": row["multiply_add_instructions"]}
-    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in VENDOR.instructions}
+    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in (*OPCODES, "other")}
     for words, count in counts.items():
         if count:
             lines.append(f"  {words:52}{count:>8,d}{count / total:>8.1%}")

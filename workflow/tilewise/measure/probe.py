@@ -11,10 +11,14 @@ from typing import Any
 from tilewise import UserError
 from tilewise.compile import cpp
 from tilewise.measure import where
+from tilewise.nvidia import card, gpus
 from tilewise.study.device import EMULATED_LIMITS, Device
-from tilewise.vendor import VENDOR
+from tilewise.study.kernel import LANGUAGES
 
-PACKAGES = ("snakemake", "numpy", "pandas", *VENDOR.packages)
+PACKAGES = (
+    *("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc"),
+    *dict.fromkeys(language.package for language in LANGUAGES.values()),
+)
 
 
 def capture(platform: str, backend: str) -> Device:
@@ -23,7 +27,7 @@ def capture(platform: str, backend: str) -> Device:
     `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
     """
     if backend == "gpu":
-        gpu, limits, versions = VENDOR.describe(platform)
+        gpu, limits, versions = card.describe(platform)
     else:
         gpu, limits, versions = {}, EMULATED_LIMITS, {}
     return Device(
@@ -49,7 +53,7 @@ def check_here(device: Device) -> None:
     if device.backend == "gpu":
         name = device.gpu["name"]
         captured.append(f"{name}, driver {device.gpu['driver']}")
-        seen = VENDOR.of_model(name) or VENDOR.visible()
+        seen = gpus.of_model(name) or gpus.visible()
         here.append(f"{seen[0].name}, driver {seen[0].driver}" if seen else "no GPU")
     if captured != here:
         raise UserError(

@@ -98,7 +98,9 @@ def _chosen(device: int, dtype: str, n: int, p: int, m: int, grade: Grade) -> _C
     for space in plan.workspaces:
         offsets[space.name] = end
         end += ceil_div(max(1, space.bytes), _WORKSPACE_UNIT) * _WORKSPACE_UNIT
-    return _Chosen(Job("", "cuda", kernel, found, {}, plan.launches, plan.workspaces, files), offsets, end)
+    return _Chosen(
+        Job("", "cuda", kernel, found, {}, plan.launches, plan.product, plan.workspaces, files), offsets, end
+    )
 
 
 @functools.lru_cache(256)

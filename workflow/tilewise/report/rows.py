@@ -18,9 +18,8 @@ from tilewise.explain.languages import language_of
 from tilewise.report import tables
 from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
-from tilewise.study.kernel import Kind
+from tilewise.study.kernel import LANGUAGES, Kind
 from tilewise.study.status import Origin, Status
-from tilewise.vendor import VENDOR
 
 #: A figure of points has so many names at most; more cannot be told apart.
 _MOST_NAMES = 40
@@ -127,7 +126,7 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The largest square products of our kernels and of libraries, with `group`, by which doubles have their own panel;
     libraries are named first, then the fastest and slowest of a type."""
     rows = timings.largest_square(rows)
-    others = [name for name, kernel in evidence.kernels.items() if kernel.kind in VENDOR.languages]
+    others = [name for name, kernel in evidence.kernels.items() if kernel.kind in LANGUAGES]
     rows = rows[~rows["kernel"].isin(others)]
     rows = rows[(rows["relative_error"] > 0) & (rows["gflops"] > 0)].sort_values("gflops", ascending=False)
     types = rows.groupby(["platform", "dtype"])

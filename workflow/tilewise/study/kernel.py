@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewise import KERNELS, UserError
 from tilewise.study.device import EMULATED, MAX_CLUSTER_BLOCKS, Device
@@ -46,6 +46,21 @@ class Kind(StrEnum):
     LIBRARY = auto()
 
 
+class Language(NamedTuple):
+    """A language for kernels besides CUDA C++: its name, and the Python package on whose version a row depends."""
+
+    name: str
+    package: str
+
+
+LANGUAGES: Mapping[Kind, Language] = {
+    Kind.TRITON: Language("Triton", "triton"),
+    Kind.GLUON: Language("Gluon", "triton"),
+    Kind.NUMBA: Language("Numba", "numba-cuda"),
+    Kind.CUTILE: Language("cuTile", "cuda-tile"),
+    Kind.WARP: Language("Warp", "warp-lang"),
+    Kind.CUTE: Language("CuTe DSL", "nvidia-cutlass-dsl"),
+}
 #: What a library entry may call, and where it runs.
 LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
 #: What a kernel is called with unless its entry says otherwise.
@@ -170,6 +185,21 @@ class Kernel:
         """The grade of its products (measure/grading.py): A if it computes in the type of its operands or a longer one,
         else what it claims."""
         return self.accuracy.get("grade", "none") if self.made_of_short else "A"
+
+    def target(self, capability: str) -> str:
+        """What it is compiled for on a GPU of this compute capability: its own `architecture`, or the GPU itself."""
+        return f"sm_{self.architecture or capability.replace('.', '')}"
+
+    def cannot_run(self, capability: str) -> str:
+        """Why a GPU of this compute capability cannot run it; empty if it can."""
+        have = tuple(map(int, capability.split(".")))
+        if self.capability and have < tuple(map(int, self.capability.split("."))):
+            return f"it needs compute capability {self.capability}; this GPU has {capability}"
+        if self.architecture and self.architecture[-1] in "af":
+            own = self.architecture.rstrip("af")
+            if own != capability.replace(".", ""):
+                return f"its sm_{self.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
+        return ""
 
     # ---- What runs --------------------------------------------------------------------------------------------------
 
