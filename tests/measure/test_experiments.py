@@ -9,7 +9,7 @@ import pytest
 from builders import built, product, work_of
 
 from tilewise import UserError
-from tilewise.explain import occupancy
+from tilewise.measure import occupancy
 from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start

@@ -6,7 +6,7 @@ import pytest
 from builders import trace, traced
 
 from tilewise import ROOT
-from tilewise.explain.counters import cross_check_points
+from tilewise.measure.counters import cross_check_points
 from tilewise.nvidia.ncu import METRICS
 from tilewise.study import columns, registry
 from tilewise.study.device import EMULATED_LIMITS

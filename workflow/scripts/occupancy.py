@@ -1,9 +1,8 @@
 """Tabulate the occupancy of every kernel of the study, and the tile width that it favours."""
 
 from tilewise.compile import build
-from tilewise.explain import occupancy
 from tilewise.files import script, write_csv
-from tilewise.measure import where
+from tilewise.measure import occupancy, where
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
 from tilewise.rules import Study

@@ -17,7 +17,7 @@ import shtab
 from tilewise import KERNELS, ROOT, UserError, evidence, inventory
 from tilewise.compile import cpp
 from tilewise.compile.cpp import shown
-from tilewise.explain.machine_code import examine
+from tilewise.measure.machine_code import examine
 from tilewise.microscope import request
 from tilewise.microscope.described import add_options, find_kernel, option_type
 from tilewise.microscope.emulator import LaunchError

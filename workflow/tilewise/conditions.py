@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import ROOT
-from tilewise.explain import counters
 from tilewise.files import digest
-from tilewise.measure import job
+from tilewise.measure import counters, job
 from tilewise.rules import Study
 from tilewise.study.points import Point
 

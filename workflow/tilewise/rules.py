@@ -11,8 +11,8 @@ from typing import Any
 
 from tilewise import KERNELS, ROOT, UserError
 from tilewise.compile import build
-from tilewise.explain import counters
 from tilewise.files import read_text
+from tilewise.measure import counters
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
 from tilewise.nvidia import gpus

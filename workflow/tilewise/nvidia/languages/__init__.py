@@ -20,8 +20,8 @@ from tilewise.study.kernel import LANGUAGES, Kernel, Kind, Language
 class Compiler:
     """What compiles the kernels of a kind.
 
-    `others` are the packages that it needs besides the language's own, `module` is what the compiler imports. The `extra`
-    has all packages.
+    `others` are the packages that it needs besides the language's own, `module` is what the compiler imports. The
+    `extra` has all packages.
     """
 
     kind: Kind

@@ -11,7 +11,7 @@ import pytest
 from builders import two_launches, work_of
 
 from tilewise import UserError
-from tilewise.explain import counters
+from tilewise.measure import counters
 from tilewise.nvidia import ncu
 from tilewise.study.device import Device
 from tilewise.study.points import point
