@@ -2,8 +2,8 @@
 
 The sub-packages follow the flow of the data: `study` reads the config and the registry and expands them into points,
 `compile` builds kernels, `microscope` runs CUDA on the CPU, `measure` turns points into jobs and jobs into rows,
-`explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to the GPUs. `rules`
-serves Snakemake's rules.
+`explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to the GPUs.
+`multiply` is `matmul`, and `rules` serves Snakemake's rules.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def matmul(A: Any, B: Any, out: Any = None, *, grade: str = "A") -> Any:
     C or none (docs/matmul.md). Raises UserError for anything else.
     """
     try:
-        from tilewise.nvidia.matmul import multiply
+        from tilewise.multiply.matmul import multiply
     except ImportError as error:
         raise UserError(f"{error}: tilewise.matmul needs the packages for a GPU; run `pip install '.[gpu]'`") from None
     return multiply(A, B, out, grade)

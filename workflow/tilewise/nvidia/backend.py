@@ -25,12 +25,12 @@ from tilewise.measure.job import Job, Row
 from tilewise.measure.perturbation import Change, deck
 from tilewise.measure.roofs import possible
 from tilewise.measure.rows import failed, or_failed, outcome, timing
+from tilewise.multiply.arguments import DTYPES
+from tilewise.multiply.matmul import kernel_for
 from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
 from tilewise.nvidia.emulation import Unsupported
 from tilewise.nvidia.launcher import CudaError, Product, done
-from tilewise.nvidia.layout import DTYPES
-from tilewise.nvidia.matmul import kernel_for
 from tilewise.nvidia.operands import Operands, after, bound, perturbed, verified
 from tilewise.nvidia.runtime import library, through_runtime
 from tilewise.study import registry, verify
