@@ -18,11 +18,11 @@ import pytest
 import tilewise
 from tilewise import UserError
 from tilewise.compile import cpp
-from tilewise.measure.grading import Grade
 from tilewise.multiply.arguments import DTYPES, check
 from tilewise.multiply.fastest import fastest, recorded_times
 from tilewise.nvidia.layout import turned
 from tilewise.study import verify
+from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS

@@ -4,9 +4,9 @@ import ctypes
 
 import numpy as np
 import pytest
+from reference import tensor_core
 
 from tilewise.compile.cpp import compile_library
-from tilewise.measure import tensor_core
 from tilewise.study.sources import EMULATOR
 
 ROWS, COLUMNS = 32, 72

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise import RECORDED, UserError
-from tilewise.measure.grading import Grade
 from tilewise.study import columns, tuning
+from tilewise.study.accuracy import Grade
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point

@@ -9,7 +9,6 @@ from cupy.cuda import runtime
 
 from tilewise import UserError
 from tilewise.compile import build, cpp
-from tilewise.measure.grading import Grade
 from tilewise.measure.job import Job
 from tilewise.multiply.arguments import DTYPES, check
 from tilewise.multiply.fastest import fastest, recorded_times
@@ -17,6 +16,7 @@ from tilewise.nvidia import cublas, gpus
 from tilewise.nvidia.launcher import CudaError, Product
 from tilewise.nvidia.layout import turned
 from tilewise.study import registry
+from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
 from tilewise.study.expressions import ceil_div
 from tilewise.study.points import point

@@ -36,7 +36,7 @@ from tilewise.nvidia.runtime import library, through_runtime
 from tilewise.study import registry, verify
 from tilewise.study.points import Point
 from tilewise.study.precision import result_of
-from tilewise.study.status import NOT_BUILT, Origin, Status
+from tilewise.study.status import NOT_BUILT, Status
 
 #: What the driver answers if it refuses a launch before anything ran.
 REFUSED = (
@@ -346,12 +346,7 @@ class Backend:
 
     # ---- Products of operands that the caller makes -----------------------------------------------------------------
 
-    origin = Origin.MEASURED
     xp = cupy
-
-    def shape(self, point: Point) -> tuple[int, int, int]:
-        """n, p and m of a point."""
-        return point.n, point.p, point.m
 
     def sgemm(self, A: Any, B: Any) -> Any:
         """A B in float by cuBLAS, without TF32."""

@@ -27,7 +27,7 @@ from tilewise.study.launch import (
     number_types,
 )
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS, result_of
+from tilewise.study.precision import PRECISIONS, SCHEMES, result_of
 from tilewise.study.sources import code_of, files_of
 from tilewise.study.verify import Lying, Wanted
 
@@ -180,9 +180,23 @@ class Kernel:
         """Whether it makes its results of shorter numbers than its operands are."""
         return bool(self.accuracy) and self.accuracy.get("scheme") != "chain"  # which is one of floats
 
+    def short_products(self, row: Mapping[str, Any]) -> tuple[str, float]:
+        """The element type that the units multiply for a row, and how many such products replace one of the row's type.
+
+        The number is NaN for a row that lacks the parameter on which it depends, as a damaged recording may.
+        """
+        scheme = SCHEMES.get(self.wanted.scheme)
+        if scheme and scheme.short and row["dtype"] in scheme.dtypes:
+            return scheme.short, _moduli(row) if "moduli" in self.parameters else scheme.products
+        if self.name == "triton_tf32x3":
+            return "tf32", 3
+        if self.emulation:  # cuBLAS cuts 55 bits into seven parts at least, and leaves out what is below the last bit
+            return "int8", 28
+        return row["dtype"], 1
+
     @property
     def grade(self) -> str:
-        """The grade of its products (measure/grading.py): A if it computes in the type of its operands or a longer one,
+        """The grade of its products (study/accuracy.py): A if it computes in the type of its operands or a longer one,
         else what it claims."""
         return self.accuracy.get("grade", "none") if self.made_of_short else "A"
 
@@ -290,6 +304,13 @@ class Kernel:
             value = PRECISIONS[values.point.dtype].cpp if word == "dtype" else values.value(f"{key}template", word)
             words.append(str(value).lower() if isinstance(value, bool) else str(value))
         return f"{entry.function}<{', '.join(words)}>" if words else entry.function
+
+
+def _moduli(row: Mapping[str, Any]) -> float:
+    try:
+        return float(row["moduli"])
+    except (LookupError, TypeError):  # there is none, or it is missing, in one of pandas' ways
+        return math.nan
 
 
 @dataclass(frozen=True)

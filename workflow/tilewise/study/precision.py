@@ -31,13 +31,18 @@ FEW = 4.0
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a kernel makes its products, if not as the type of its elements says; `dtypes` are the types that it may be
-    declared for, the other fields are those of a Precision."""
+    """How a kernel makes its products, if not as the type of its elements says.
+
+    `dtypes` are the types that it may be declared for. It makes a product of so many `products` in the type
+    `short`, those of residues of as many as there are moduli. The other fields are those of a Precision.
+    """
 
     dtypes: tuple[str, ...]
     input_roundoff: float = 0.0
     left_out: float = 0.0
     cuts: float = 0.0
+    short: str = ""
+    products: int = 1
 
 
 #: The schemes by name. What two halves or two TF32 leave of a float is 2^-22 of it, what three bfloat16 leave 2^-24;
@@ -45,14 +50,14 @@ class Scheme:
 #: which 13 are the fewest. `short_sums` keeps the sums in the type of the elements.
 SCHEMES = {
     "chain": Scheme(("float", "double")),
-    "tf32": Scheme(("float",), 2.0**-11, cuts=1 / 8),
-    "half": Scheme(("float",), 2.0**-11, cuts=1 / 16),
-    "bfloat16": Scheme(("float",), 2.0**-8, cuts=1 / 16),
-    "three_tf32": Scheme(("float",), left_out=2.0**-21, cuts=3 / 8),
-    "float_from_half": Scheme(("float",), left_out=2.0**-21),
-    "float_from_bf16": Scheme(("float",), left_out=2.0**-22),
-    "float_always": Scheme(("float",), left_out=2.0**-21),
-    "residues": Scheme(("double",), left_out=2.0**-44),
+    "tf32": Scheme(("float",), 2.0**-11, cuts=1 / 8, short="tf32"),
+    "half": Scheme(("float",), 2.0**-11, cuts=1 / 16, short="half"),
+    "bfloat16": Scheme(("float",), 2.0**-8, cuts=1 / 16, short="bfloat16"),
+    "three_tf32": Scheme(("float",), left_out=2.0**-21, cuts=3 / 8, short="tf32", products=3),
+    "float_from_half": Scheme(("float",), left_out=2.0**-21, short="half", products=3),
+    "float_from_bf16": Scheme(("float",), left_out=2.0**-22, short="bfloat16", products=6),
+    "float_always": Scheme(("float",), left_out=2.0**-21, short="half", products=3),  # if all operands are even
+    "residues": Scheme(("double",), left_out=2.0**-44, short="int8"),
     "short_sums": Scheme(("half", "bfloat16")),
 }
 

@@ -12,9 +12,9 @@ from builders import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reference import residues
+from reference.residues import MODULI
 from tilewise import microscope
-from tilewise.measure import residues
-from tilewise.measure.residues import MODULI
 from tilewise.microscope.compile import build
 from tilewise.microscope.emulator import Emulator
 from tilewise.study import points

@@ -9,10 +9,10 @@ from builders import product, work_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewise.measure import by_need, tensor_core
+from reference import by_need, tensor_core
+from reference.by_need import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.emulator import Backend
-from tilewise.measure.by_need import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
 from tilewise.microscope.compile import build
 from tilewise.microscope.emulator import Emulator
 from tilewise.study import points
