@@ -18,10 +18,11 @@ import pytest
 import tilewise
 from kernelscope import cpp
 from tilewise import UserError
-from tilewise.fastest import fastest, recorded_times
-from tilewise.measure.grading import Grade
-from tilewise.nvidia.layout import DTYPES, check, turned
+from tilewise.multiply.arguments import DTYPES, check
+from tilewise.multiply.fastest import fastest, recorded_times
+from tilewise.nvidia.layout import turned
 from tilewise.study import verify
+from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
@@ -267,10 +268,10 @@ def played(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
     monkeypatch.setattr(cpp, "cache_folder", lambda: tmp_path / "tilewise")
-    names = [f"tilewise.nvidia.{name}" for name in ("cublas", "launcher", "matmul")]
+    names = ["tilewise.nvidia.cublas", "tilewise.nvidia.launcher", "tilewise.multiply.matmul"]
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    own = importlib.import_module("tilewise.nvidia.matmul")
+    own = importlib.import_module("tilewise.multiply.matmul")
     timed = rows(("dmma_pipelined", "double", 64, 64, 64, 1.0), ("cublas", "double", 64, 64, 64, 2.0))
     monkeypatch.setattr(own, "recorded_times", lambda gpu: timed if gpu == "nvidia-h200" else None)
 
@@ -329,7 +330,7 @@ def test_dense_matrices_are_launched_on_the_current_stream_from_a_cubin_that_sta
 
 
 def test_workspaces_lie_apart_in_memory_of_the_call(played, monkeypatch):
-    own = sys.modules["tilewise.nvidia.matmul"]
+    own = sys.modules["tilewise.multiply.matmul"]
     timed = rows(("float_from_half", "float", 256, 256, 256, 1.0), ("cublas", "float", 256, 256, 256, 2.0))
     monkeypatch.setattr(own, "recorded_times", lambda gpu: timed)
     A, B = (random((256, 256), np.float32) for _ in range(2))
@@ -384,7 +385,7 @@ def test_a_call_that_cannot_be_served_ends_in_one_message(played):
 
 def test_without_the_packages_for_a_gpu_the_message_names_them(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.delitem(sys.modules, "tilewise.nvidia.matmul", raising=False)
+    monkeypatch.delitem(sys.modules, "tilewise.multiply.matmul", raising=False)
     with pytest.raises(UserError, match=re.escape("pip install '.[gpu]'")):
         tilewise.matmul(1, 1)
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import work_of
+from reference import models, residues, tensor_core
 
-from tilewise.measure import models, perturbation, residues, tensor_core
+from tilewise.measure import perturbation
 from tilewise.measure import task as measure
 from tilewise.measure.methods import METHODS
 from tilewise.measure.perturbation import Arrays, Change, Perturbed, deck

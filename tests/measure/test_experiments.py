@@ -11,7 +11,7 @@ from builders import built, product, work_of
 from kernelscope.compile import build as build_emulated
 from kernelscope.emulator import Emulator
 from tilewise import UserError
-from tilewise.explain import occupancy
+from tilewise.measure import occupancy
 from tilewise.measure.backends import host
 from tilewise.measure.job import prepare
 from tilewise.measure.methods import METHODS, bandwidth, cold_start
@@ -19,11 +19,11 @@ from tilewise.nvidia import nvrtc, sass
 from tilewise.rules import Study
 from tilewise.study import columns, registry, verify
 from tilewise.study.device import Device
+from tilewise.study.occupancy import occupancy as blocks_held
 from tilewise.study.points import point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.registry import load
 from tilewise.study.sweeps import Target, expand
-from tilewise.vendor import VENDOR
 
 KERNELS = load()
 DTYPES = ("float", "double", "int32")
@@ -333,7 +333,7 @@ def test_kernels_with_conditions_run_on_the_emulator_where_they_can(config, kern
 )
 def test_occupancy(capability, threads, registers, shared, blocks, limiter):
     limits = LIMITS[capability]
-    found = VENDOR.occupancy(threads, registers, shared, limits, capability)
+    found = blocks_held(threads, registers, shared, limits, capability)
     assert (found.active_blocks, found.limiter) == (blocks, limiter)
     warps = -(-threads // 32) * blocks
     assert found.occupancy == warps * 32 / limits["threads_per_sm"]
@@ -499,7 +499,9 @@ def built_kernels(gpu, config, kernels, built_for_gpu):
 def test_occupancy_is_what_cuda_says(gpu, built_kernels, kernels):
     builds, points = built_kernels
     runs = [p for p in points if kernels[p.kernel].plan(p).product.threads <= 1024]
-    rows = occupancy.table(runs, kernels, builds, gpu, VENDOR.active_blocks())
+    from tilewise.nvidia.launcher import active_blocks
+
+    rows = occupancy.table(runs, kernels, builds, gpu, active_blocks)
     table = columns.frame(rows, "occupancy", registry.parameters(kernels))
     assert len(table) > 50
     different = table[table.active_blocks != table.api_active_blocks]

@@ -6,21 +6,24 @@ import numpy as np
 import pandas as pd
 import pytest
 from builders import work_of
+from reference import models, tensor_core
+from reference.models import MODELS
 
 from tilewise import UserError
 from tilewise.explain.grades import grades, spread_of_exponents, summary
-from tilewise.measure import grading, models, tensor_core
-from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, TESTS, WIDE, Grade, Reference
+from tilewise.measure import grading
+from tilewise.measure.grading import TESTS, Reference
 from tilewise.measure.methods import METHODS
-from tilewise.measure.methods.grading import cases
-from tilewise.measure.models import MODELS
-from tilewise.study import verify
+from tilewise.measure.methods import grading as method
+from tilewise.study import columns, verify
+from tilewise.study.accuracy import CURVE, SPECIAL, SPREAD, WIDE, Grade
 from tilewise.study.points import point
 from tilewise.study.registry import load
-from tilewise.study.status import Origin
 from tilewise.study.sweeps import Target, expand
 
 KERNELS = load()
+#: Products that a model makes in seconds.
+SHAPE, CURVE_SIZES, SPREAD_SIZE = (40, 512, 40), tuple(2**e for e in range(4, 10)), 64
 CLAIMS = {name: kernel.accuracy["grade"] for name, kernel in KERNELS.items() if "grade" in kernel.accuracy}
 
 
@@ -29,9 +32,13 @@ def quotients(C, A, B, dtype):
 
 
 def graded(multiply):
-    """The rows of all tests, at the sizes of predictions."""
+    """The rows of all tests, of products that a model makes in seconds."""
     rows = []
-    for case in cases((2048, 2048, 2048), "float", Origin.PREDICTED):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(method, "CURVE_SIZES", CURVE_SIZES)
+        patch.setattr(method, "SPREAD_SIZE", SPREAD_SIZE)
+        cases = list(method.cases(SHAPE, "float"))
+    for case in cases:
         if case.test == SPREAD:
             A, B = grading.spread(np, "float", case.shape[0], case.number, 5)
         else:
@@ -176,30 +183,38 @@ def test_the_fourth_test_has_ones_on_its_diagonal_and_a_spread():
 # ---- The method ------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_gpu_models_are_graded(kernels, device, config, tmp_path):
-    method = METHODS["grading"]
-    points = expand(config, kernels, "grading", Target("emulator"), method.reading)
-    method.check(points, kernels, "tasks.grading")
-    assert {at.dtype for at in points} == {"float", "double"} and "stream_k" in {at.kernel for at in points}
-    assert "cublas" in {at.kernel for at in expand(config, kernels, "grading", reading=method.reading)}
-    modelled = {"float_always", "float_from_half", "double_from_int8"}
-    fewest = {"moduli": 15, "accurate": 1}.items()
-    points = [at for at in points if at.kernel in {*modelled, "stream_k"}]
-    points = [at for at in points if at.kernel != "double_from_int8" or fewest <= dict(at.parameters).items()]
-    measurements, rows = method.run(work_of(points, kernels, device, config, tmp_path))
-    assert measurements.empty and set(rows.kernel) == modelled
-    assert set(rows.status) == {"ok"} and set(rows.origin) == {"predicted"}
+class Modelled:
+    """A GPU that is played by the models of its kernels."""
+
+    xp = np
+
+    def multiply(self, job, A, B):
+        with np.errstate(all="ignore"):
+            C = models.multiply(job.kernel, dict(job.point.parameters), A, B)
+        return C, job.row | {"status": "ok", "message": ""}
+
+
+def test_every_test_is_graded(kernels, device, config, tmp_path, monkeypatch):
+    monkeypatch.setattr(method, "CURVE_SIZES", CURVE_SIZES)
+    monkeypatch.setattr(method, "SPREAD_SIZE", SPREAD_SIZE)
+    chosen = {"tile_m": 128, "stages": 6, "band": 16}
+    points = [
+        point("t", "float_always", "float", *SHAPE, **chosen, exact_m=128),
+        point("t", "float_from_half", "float", *SHAPE, **chosen, cluster_blocks=1),
+        point("t", "double_from_int8", "double", 8, 512, 8, **chosen, cluster_blocks=1, moduli=15, accurate=1),
+    ]
+    work = work_of(points, kernels, device, config, tmp_path)
+    rows = columns.frame(method.graded(work, points, Modelled()), "grading", work.parameters)
+    assert set(rows.kernel) == {at.kernel for at in points} and set(rows.status) == {"ok"}
     assert set(rows.test) == {CURVE, SPREAD, WIDE, *TESTS} and set(SPECIAL) <= set(rows.test)
     assert set(rows[rows.test == WIDE].dtype) == {"double"}
     assert set(rows[rows.kernel == "float_always"].grade) == {"A"}
     assert (rows[rows.kernel == "float_always"].claimed_grade == "A").all()
     refused = rows[(rows.kernel == "float_from_half") & (rows.test == "infinite")]
     assert "results are finite or not" in refused.message.item()
-    with pytest.raises(UserError, match=r"tasks.t: grades are for floats and doubles of a GPU, not for naive"):
-        method.check([point("t", "naive", "int32", 8, 8, 8, block_x=8, block_y=8)], kernels, "tasks.t")
 
     class Evidence:
-        facts = {"grading": rows.assign(platform="emulator")}  # noqa: RUF012
+        facts = {"grading": rows.assign(platform="h")}  # noqa: RUF012
         libraries = frozenset({"cublas"})
 
     table = grades(Evidence, pd.DataFrame()).set_index("kernel")
@@ -210,11 +225,23 @@ def test_without_a_gpu_models_are_graded(kernels, device, config, tmp_path):
     assert set(shown.variant) == {"15 moduli, bounded by a product"}
 
 
+def test_the_points_of_the_grades(kernels, device, config, tmp_path):
+    grading_of = METHODS["grading"]
+    points = expand(config, kernels, "grading", Target("emulator"), grading_of.reading)
+    grading_of.check(points, kernels, "tasks.grading")
+    assert {at.dtype for at in points} == {"float", "double"} and "stream_k" in {at.kernel for at in points}
+    assert "cublas" in {at.kernel for at in expand(config, kernels, "grading", reading=grading_of.reading)}
+    measurements, rows = grading_of.run(work_of(points[:1], kernels, device, config, tmp_path))
+    assert measurements.empty and rows.empty, "nothing is graded on the emulator"
+    with pytest.raises(UserError, match=r"tasks.t: grades are for floats and doubles of a GPU, not for naive"):
+        grading_of.check([point("t", "naive", "int32", 8, 8, 8, block_x=8, block_y=8)], kernels, "tasks.t")
+
+
 def test_the_slowest_test_is_known_by_its_share_of_the_librarys_rate():
     times = {("cublas", "normal"): 2, ("cublas", "sparse"): 2, ("cublas", "infinite"): 2}
     times |= {("float_always", "normal"): 0.5, ("float_always", "sparse"): 0.8, ("float_always", "infinite"): 4}
     about = {"platform": "h", "dtype": "float", "n": 8, "p": 8, "m": 8, "number": None, "claimed_grade": "A"}
-    about |= {"origin": "measured", "grade": "A", "componentwise": 0.5}
+    about |= {"grade": "A", "componentwise": 0.5}
     rows = [about | {"kernel": kernel, "test": test, "test_ms": ms} for (kernel, test), ms in times.items()]
 
     class Evidence:
@@ -231,10 +258,9 @@ def test_claims_hold_on_a_gpu_and_special_numbers_are_sgemms(gpu, config, kernel
     wanted = [at for at in wanted if dict(at.parameters).get("moduli", 15) == 15]
     work = work_of(wanted, kernels, gpu, config, tmp_path, built_for_gpu(wanted, kernels, gpu))
     _, rows = METHODS["grading"].run(work)
-    measured = rows[rows.origin == "measured"]
-    assert set(measured.status) == {"ok"}, measured[measured.status != "ok"].message.tolist()
+    assert set(rows.status) == {"ok"}, rows[rows.status != "ok"].message.tolist()
     for name in ("float_always", "cublas"):
-        own = measured[(measured.kernel == name) & (measured.dtype == "float")]
+        own = rows[(rows.kernel == name) & (rows.dtype == "float")]
         found = summary(own)
         assert (found["grade"], found["fails"], found["special"]) == ("A", "", ""), own.to_string()
 
@@ -253,8 +279,8 @@ def test_denormals_are_denormals_on_a_gpu():
 def test_500_random_operands_on_a_gpu(gpu, config, kernels, tmp_path, built_for_gpu):
     """Never NaN where SGEMM is finite, never above float's rounding bound; a failure prints the kinds and the seed."""
     import cupy
-    from test_by_need import KINDS
-    from test_by_need import operands as of_kinds
+    from reference.test_by_need import KINDS
+    from reference.test_by_need import operands as of_kinds
 
     from tilewise.measure.backends import Setting, open_backend
 

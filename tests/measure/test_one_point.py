@@ -18,7 +18,6 @@ from tilewise.measure.methods import accuracy, cold_start, energy, launch_limits
 from tilewise.measure.rows import failed
 from tilewise.study.points import point
 from tilewise.study.verify import Check
-from tilewise.vendor import VENDOR
 
 RIGHT = Check(True, 0.0, 0.0, "")
 NAIVE, TILED = {"block_x": 16, "block_y": 16}, {"tile": 16}
@@ -88,13 +87,10 @@ def test_launches_that_may_be_refused(work, monkeypatch):
 class Multiplier:
     """A GPU that is played by NumPy, and that has no memory for what is as high as `too_high`, or for one kernel."""
 
-    origin, xp = "measured", np
+    xp = np
 
     def __init__(self, too_high=0, kernel=""):
         self.too_high, self.kernel = too_high, kernel
-
-    def shape(self, at):
-        return at.n, at.p, at.m
 
     def sgemm(self, A, B):
         if len(A) == self.too_high:
@@ -113,7 +109,7 @@ def test_the_accuracy_gate(by, work):
     rows = accuracy.columns.frame(accuracy.compare(jobs, by, 1), "accuracy", work.parameters)
     lost = rows[rows.n == 32]
     assert set(lost.status) == {"error"} and set(lost.message) == {"MemoryError: no such amount"}
-    assert set(lost.kernel) == {"naive"} and set(lost.origin) == {"measured"} and lost.verdict.eq("").all()
+    assert set(lost.kernel) == {"naive"} and lost.verdict.eq("").all()
     kept = rows[rows.n == 64]
     assert set(kept.status) == {"ok"} and set(kept.verdict) == {"passes"}
     assert list(lost.operands) == list(kept.operands) and len(kept) > 3
@@ -139,7 +135,7 @@ def test_a_call_that_fails_in_a_fresh_process(work, monkeypatch, capsys):
 
     request = io.BytesIO(pickle.dumps({"jobs": work.jobs(), "seed": 1}))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=request))
-    monkeypatch.setitem(sys.modules, VENDOR.launcher, SimpleNamespace(whole_call=whole_call))
+    monkeypatch.setitem(sys.modules, "tilewise.nvidia.launcher", SimpleNamespace(whole_call=whole_call))
     monkeypatch.setattr(cold_start, "laps", lambda steps: dict.fromkeys(steps, 0.5) | {"total": 2.5})
     cold_start.main()
     said = capsys.readouterr().out

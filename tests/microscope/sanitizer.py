@@ -217,7 +217,7 @@ def judged(kernel: Kernel, point: Point) -> dict[str, tuple[str, str]]:
             path = Path(folder, f"{len(files)}.cubin")
             path.write_bytes(cubin)
             files[instance] = str(path), entry["symbol"]
-        job = Job("", "cuda", kernel, point, {}, plan.launches, plan.workspaces, files)
+        job = Job("", "cuda", kernel, point, {}, plan.launches, plan.product, plan.workspaces, files)
         prepared = Path(folder, "job")
         prepared.write_bytes(pickle.dumps((job, Multiplication(kernel, point).factors)))
         of_racecheck = ("--racecheck-report", "hazard")

@@ -4,10 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
+from reference import tensor_core
 
 from kernelscope.cpp import compile_library
 from kernelscope.sources import EMULATOR
-from tilewise.measure import tensor_core
 
 ROWS, COLUMNS = 32, 72
 SHORT = ["half", "bfloat16", "tf32"]  # in the order of `enum class Short`

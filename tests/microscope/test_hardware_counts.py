@@ -8,7 +8,7 @@ from builders import trace, traced
 from kernelscope.limits import EMULATED_LIMITS
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
-from tilewise.explain.counters import cross_check_points
+from tilewise.measure.counters import cross_check_points
 from tilewise.nvidia.ncu import METRICS
 from tilewise.study import columns, registry
 

@@ -14,13 +14,13 @@ from builders import work_of
 from tilewise import KERNELS as FOLDER
 from tilewise import ROOT
 from tilewise.compile.build import unsupported
-from tilewise.nvidia.languages import LANGUAGES
+from tilewise.measure.probe import PACKAGES
+from tilewise.nvidia.languages import COMPILERS
 from tilewise.study import registry, verify
 from tilewise.study.device import Device
-from tilewise.study.kernel import Kind
+from tilewise.study.kernel import LANGUAGES, Kind
 from tilewise.study.points import Point, point
 from tilewise.study.sweeps import expand
-from tilewise.vendor import VENDOR
 
 KERNELS = registry.load()
 OURS = [kernel for kernel in KERNELS.values() if kernel.kind in LANGUAGES]
@@ -34,22 +34,22 @@ def absent(name):
 
 
 def test_every_other_kind_of_source_has_a_compiler():
-    assert set(LANGUAGES) == set(Kind) - {Kind.CUDA, Kind.HOST, Kind.LIBRARY}
+    assert set(COMPILERS) == set(LANGUAGES) == set(Kind) - {Kind.CUDA, Kind.HOST, Kind.LIBRARY}
 
 
 def test_a_device_has_the_versions_of_the_languages():
-    assert {language.package for language in LANGUAGES.values()} <= set(VENDOR.packages)
+    assert {language.package for language in LANGUAGES.values()} <= set(PACKAGES)
 
 
 def test_the_extra_has_every_package_of_the_languages():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = {entry.partition("==")[0].partition("[")[0] for entry in (*extras["languages"], *extras["triton"])}
-    assert {name for language in LANGUAGES.values() for name in language.packages} <= names
+    assert {name for compiler in COMPILERS.values() for name in compiler.packages} <= names
 
 
 def test_a_binary_is_of_one_version_of_its_compiler(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", {"triton": "3.9.0"}.__getitem__)
-    assert LANGUAGES[Kind.TRITON].compiler == "triton 3.9.0"
+    assert COMPILERS[Kind.TRITON].version == "triton 3.9.0"
 
 
 @pytest.mark.parametrize("kind", LANGUAGES)
@@ -65,7 +65,7 @@ def test_a_language_that_is_absent_costs_rows_with_the_line_that_installs_it(mon
 def test_a_compiler_that_cannot_be_imported_costs_rows_of_one_line(monkeypatch, config, tmp_path, kind):
     """A package of a version that does not fit is there, but its import fails."""
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1")
-    monkeypatch.setitem(sys.modules, LANGUAGES[kind].module, None)
+    monkeypatch.setitem(sys.modules, COMPILERS[kind].module, None)
     at = next(each for each in points(config) if KERNELS[each.kernel].kind == kind)
     [job] = work_of([at], KERNELS, GPU, config, tmp_path).jobs()
     assert job.row["status"] == "compile_error" and "\n" not in job.row["message"]
@@ -88,14 +88,14 @@ def test_the_task_has_every_language_at_every_shape(config):
 
 @pytest.mark.parametrize("kernel", OURS, ids=lambda kernel: kernel.name)
 def test_every_kernel_of_the_task_really_compiles(kernel, config):
-    if missing := LANGUAGES[kernel.kind].missing():
+    if missing := COMPILERS[kernel.kind].missing():
         pytest.skip(missing)
     if kernel.name in SLOW:
         pytest.skip("Warp takes minutes to compile its tiles")
     chosen = {(each.dtype, each.parameters): each for each in points(config) if each.kernel == kernel.name}
     for at in chosen.values():
         for launch in kernel.plan(at).launches:
-            cubin, entry = LANGUAGES[kernel.kind].compile_cubin(kernel, launch.instance, "9.0")
+            cubin, entry = COMPILERS[kernel.kind].compile_cubin(kernel, launch.instance, "9.0")
             sizes = parameter_bytes(cubin, entry["symbol"])
             assert sizes == [size_of(argument) for argument in launch.arguments], launch.instance
             assert entry.get("dynamic_shared_bytes", 0) <= 232448 - 1024
@@ -218,7 +218,7 @@ np.save(f"{folder}/C.npy", C)
 
 def interpreted(kernel, run, folder, dtype, shape, *words, **environment):
     """What verification says of the product of a kernel's file in its interpreter."""
-    if missing := LANGUAGES[kernel.kind].missing():
+    if missing := COMPILERS[kernel.kind].missing():
         pytest.skip(missing)
     A, B = verify.operands(np, dtype, *shape, 524)
     np.save(folder / "A.npy", A)

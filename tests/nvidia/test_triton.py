@@ -9,7 +9,7 @@ from builders import work_of
 
 from tilewise import UserError
 from tilewise.compile import build
-from tilewise.nvidia.languages import LANGUAGES
+from tilewise.nvidia.languages import COMPILERS
 from tilewise.study import registry
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kind
@@ -17,7 +17,7 @@ from tilewise.study.points import point
 
 KERNELS = registry.load()
 OURS = [kernel for kernel in KERNELS.values() if kernel.source == "languages/triton/matmul.py"]
-TRITON = LANGUAGES[Kind.TRITON]
+TRITON = COMPILERS[Kind.TRITON]
 GPU = Device(
     "h200",
     "gpu",

@@ -662,7 +662,7 @@ def test_per_cycle_the_library_is_faster_in_double(recorded):
 
 def test_short_sums_along_k_are_less_accurate(recorded):
     gate = pd.read_csv(FOLDER / "accuracy.csv", low_memory=False)
-    gate = gate[(gate["p"] == 256) & (gate["origin"] == "measured") & (gate["operands"] == "along_k")]
+    gate = gate[(gate["p"] == 256) & (gate["operands"] == "along_k")]
     ratios = gate.set_index("kernel")["relative_error"] / gate.set_index("kernel")["sgemm_relative_error"]
     assert ratios["float_from_half"] == pytest.approx(2.19, abs=0.005)
     assert ratios["float_from_bf16"] == pytest.approx(1.24, abs=0.005)

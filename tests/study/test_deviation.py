@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
+from reference import residues, tensor_core
 
 from tilewise import RECORDED
-from tilewise.measure import residues, tensor_core
 from tilewise.study import registry, verify
 from tilewise.study.precision import MOST_DEVIATION, OF_RESULT, PRECISIONS, SCHEMES
 from tilewise.study.verify import Wanted

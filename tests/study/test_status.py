@@ -10,10 +10,10 @@ from tilewise import RECORDED
 from tilewise.study import columns
 from tilewise.study.kernel import Kind
 from tilewise.study.schema import SCHEMAS
-from tilewise.study.status import LASTING, NOT_BUILT, RIGHT, Accuracy, Origin, Status
+from tilewise.study.status import LASTING, NOT_BUILT, RIGHT, Accuracy, Status
 
 #: Columns, and whose words they hold.
-COLUMNS = {"status": Status, "cpu_status": Status, "origin": Origin, "verdict": Accuracy}
+COLUMNS = {"status": Status, "cpu_status": Status, "verdict": Accuracy}
 
 
 def test_the_columns_of_statuses_and_verdicts_say_all_words_and_no_others():
@@ -21,7 +21,6 @@ def test_the_columns_of_statuses_and_verdicts_say_all_words_and_no_others():
     assert [word for word in Accuracy if re.search(rf"\b{word}\b", columns.COLUMNS["verdict"].meaning)] == list(
         Accuracy
     )
-    assert all(re.search(rf"\b{word}\b", columns.COLUMNS["origin"].meaning) for word in Origin)
 
 
 def test_the_kinds_of_kernels_are_those_of_the_schema():

@@ -1,8 +1,8 @@
 """Read the hardware's counters at the points that are also traced, and at full size."""
 
 from tilewise import UserError
-from tilewise.explain import counters
 from tilewise.files import script, write_csv
+from tilewise.measure import counters
 from tilewise.measure.lease import one_gpu
 from tilewise.study import registry
 from tilewise.study.device import read as read_device

@@ -1,8 +1,8 @@
 """Count the instructions in the multiply-add loop of every CUDA kernel's machine code."""
 
 from tilewise import UserError
-from tilewise.explain import machine_code
 from tilewise.files import script, write_csv
+from tilewise.measure import machine_code
 from tilewise.rules import Study
 from tilewise.study import columns
 from tilewise.study.device import read as read_device

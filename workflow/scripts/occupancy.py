@@ -1,15 +1,13 @@
 """Tabulate the occupancy of every kernel of the study, and the tile width that it favours."""
 
 from tilewise.compile import build
-from tilewise.explain import occupancy
 from tilewise.files import script, write_csv
-from tilewise.measure import where
+from tilewise.measure import occupancy, where
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 from tilewise.study.device import read as read_device
-from tilewise.vendor import VENDOR
 
 #: The kernel whose tile width is chosen at run time.
 ANY_TILE = "dynamic_tile"
@@ -25,7 +23,9 @@ with script(snakemake.log[0]):
         workers = where.cores(snakemake.threads)
         builds = build.build(wanted, study.kernels, device, snakemake.params.builds, workers)
         with one_gpu(device):
-            rows = occupancy.table(points, study.kernels, builds, device, VENDOR.active_blocks())
+            from tilewise.nvidia.launcher import active_blocks
+
+            rows = occupancy.table(points, study.kernels, builds, device, active_blocks)
         chosen = occupancy.tile_choice(study.kernels[ANY_TILE], builds, device) if ANY_TILE in builds else []
     write_csv(columns.frame(rows, "occupancy", registry.parameters(study.kernels)), snakemake.output.table)
     write_csv(columns.frame(chosen, "tile_choice"), snakemake.output.tile_choice)

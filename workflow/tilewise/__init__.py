@@ -3,11 +3,10 @@
 The sub-packages follow the flow of the data: `study` reads the config and the registry and expands them into points,
 `compile` builds kernels, `traced` runs them on the CPU by the package `kernelscope`, `measure` turns points into jobs
 and jobs into rows, `explain` says why a kernel is as fast as it is, and `report` shows it all. `nvidia` alone speaks to
-the GPUs, as the `Vendor` of `vendor`. `rules` serves Snakemake's rules.
+the GPUs. `multiply` is `matmul`, and `rules` serves Snakemake's rules.
 """
 
 import contextlib
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,10 +40,8 @@ def matmul(A: Any, B: Any, out: Any = None, *, grade: str = "A") -> Any:
     `out`, which overlaps neither. It is computed on CuPy's current stream, for which nothing waits. The grade is A, B,
     C or none (docs/matmul.md). Raises UserError for anything else.
     """
-    from tilewise.vendor import VENDOR
-
     try:
-        own = importlib.import_module(VENDOR.matmul)
+        from tilewise.multiply.matmul import multiply
     except ImportError as error:
         raise UserError(f"{error}: tilewise.matmul needs the packages for a GPU; run `pip install '.[gpu]'`") from None
-    return own.multiply(A, B, out, grade)
+    return multiply(A, B, out, grade)

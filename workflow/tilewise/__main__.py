@@ -20,7 +20,8 @@ from kernelscope.cpp import shown
 from kernelscope.emulator import LaunchError
 from kernelscope.formats import Report
 from tilewise import KERNELS, ROOT, UserError, evidence, inventory
-from tilewise.explain.machine_code import examine
+from tilewise.measure.machine_code import examine
+from tilewise.nvidia.sass import OPCODES
 from tilewise.recorded import commands as recorded
 from tilewise.study import registry, tuning
 from tilewise.study.columns import COLUMNS
@@ -28,7 +29,6 @@ from tilewise.study.sources import INCLUDE
 from tilewise.traced.multiplication import trace_point
 from tilewise.traced.product import Convention
 from tilewise.traced.select import add_options, find_kernel
-from tilewise.vendor import VENDOR
 
 WHOLE_NUMBER = option_type("whole number", int)
 CAPABILITY = option_type("compute capability (such as 9.0)", str, re.compile(r"\d+\.\d[af]?").fullmatch)
@@ -112,7 +112,7 @@ def machine_code(options: argparse.Namespace, given: dict[str, int]) -> tuple[li
     total = row["instructions"]
     lines.append(f"  {'innermost multiply-add loop: instructions':50}{total:>8,d}")
     counts = {f"  {row['multiply_add']}": row["multiply_add_instructions"]}
-    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in VENDOR.instructions}
+    counts |= {f"  {COLUMNS[name].meaning}": row[name] for name in (*OPCODES, "other")}
     for words, count in counts.items():
         if count:
             lines.append(f"  {words:52}{count:>8,d}{count / total:>8.1%}")

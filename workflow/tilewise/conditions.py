@@ -12,8 +12,7 @@ from typing import Any
 
 from kernelscope.files import digest
 from tilewise import ROOT
-from tilewise.explain import counters
-from tilewise.measure import job
+from tilewise.measure import counters, job
 from tilewise.rules import Study
 from tilewise.study.points import Point
 

@@ -12,9 +12,10 @@ from typing import Any
 from kernelscope.files import read_text
 from tilewise import KERNELS, ROOT, UserError
 from tilewise.compile import build
-from tilewise.explain import counters
+from tilewise.measure import counters
 from tilewise.measure.methods import METHODS, Method
 from tilewise.measure.task import Work
+from tilewise.nvidia import gpus
 from tilewise.study import registry, slurm, sweeps
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kind
@@ -22,7 +23,6 @@ from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS
 from tilewise.study.schema import validate
 from tilewise.study.sweeps import ANY_GPU, Target
-from tilewise.vendor import VENDOR
 
 #: Folders of results/ and of a run, from which a platform or a task of the name could not be told.
 FOLDERS = {"figures", "journal", "logs", "report", "results", "samples", "tables", "tasks"}
@@ -84,13 +84,13 @@ class Study:
                 "as in --configfile config/cluster.yaml config/quick.yaml"
             )
         if config["platforms"] == "auto":
-            here = VENDOR.this_machine()
+            here = gpus.this_machine()
             self.platforms = {here.name: {"backend": here.backend}}
             self.gpus, self.remark = max(1, here.gpus), here.remark
         else:
             self.platforms = slurm.spread(config["platforms"])
             if not remote and any(platform["backend"] == "gpu" for platform in self.platforms.values()):
-                self.gpus = max(1, VENDOR.this_machine().gpus)
+                self.gpus = max(1, gpus.this_machine().gpus)
         for name in ("l1", "l2"):
             level = config["trace"]["cache_lines"][name]
             if level["bytes"] < level["ways"] * 64:

@@ -16,11 +16,12 @@ from kernelscope.cpp import compile_library, include_options
 from kernelscope.files import digest, replacing
 from tilewise import MachineError, UserError
 from tilewise.files import processes, read_json, write_json
+from tilewise.nvidia import nvrtc
+from tilewise.nvidia.languages import COMPILERS
 from tilewise.study.device import Device
-from tilewise.study.kernel import Kernel, Kind
+from tilewise.study.kernel import LANGUAGES, Kernel, Kind
 from tilewise.study.points import Point
 from tilewise.study.sources import without_comments
-from tilewise.vendor import VENDOR
 
 LOG = logging.getLogger(__name__)
 HOST_FLAGS = ("-O3",)
@@ -38,10 +39,10 @@ def unsupported(kernel: Kernel, device: Device) -> str:
         return ""
     if device.backend == "emulator":
         return "" if kernel.emulated else f"not emulated: {kernel.reason}"
-    language = VENDOR.languages.get(kernel.kind)
-    if language and (why := language.missing()):
+    compiler = COMPILERS.get(kernel.kind)
+    if compiler and (why := compiler.missing()):
         return why
-    return VENDOR.cannot_run(kernel, device.gpu["compute_capability"])
+    return kernel.cannot_run(device.gpu["compute_capability"])
 
 
 def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
@@ -73,8 +74,8 @@ def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
         return " ".join(HOST_FLAGS), device.host_compiler
     if device.backend == "emulator":
         return "emulator", device.host_compiler
-    standard = str(kernel.kind) if kernel.kind in VENDOR.languages else VENDOR.standard
-    return VENDOR.architecture(kernel, device.gpu["compute_capability"]), standard
+    standard = str(kernel.kind) if kernel.kind in LANGUAGES else nvrtc.STANDARD
+    return kernel.target(device.gpu["compute_capability"]), standard
 
 
 def build(
@@ -138,8 +139,8 @@ def _units(kernel: Kernel, entries: Mapping[str, Mapping[str, str]], device: Dev
     """The calls of a compiler that some instances need; `entries` holds the sha256 of each."""
     instances, on_gpu = list(entries), kernel.launched and device.backend == "gpu"
     if on_gpu:
-        language = VENDOR.languages.get(kernel.kind)
-        made_by = language.compiler if language else VENDOR.compiler()
+        compiler = COMPILERS.get(kernel.kind)
+        made_by = compiler.version if compiler else nvrtc.compiler()
     else:
         made_by = digest([cpp.compiler(), cpp.version(), _emulator_sha256() if kernel.launched else ""])
     size = 1 if on_gpu else LIBRARY_INSTANCES
@@ -179,11 +180,11 @@ def _compile(unit: Unit) -> dict[str, dict[str, Any]]:
 def _compile_unit(unit: Unit) -> dict[str, dict[str, Any]]:
     kernel, instances = unit.kernel, unit.instances
     if kernel.launched and unit.device.backend == "gpu":
-        language = VENDOR.languages.get(kernel.kind)
-        if language:
-            language.prepare()
+        compiler = COMPILERS.get(kernel.kind)
+        if compiler:
+            compiler.prepare()
         start = time.perf_counter()
-        compile_cubin = language.compile_cubin if language else VENDOR.compile_cubin
+        compile_cubin = compiler.compile_cubin if compiler else nvrtc.compile_cubin
         cubin, facts = compile_cubin(kernel, instances[0], unit.device.gpu["compute_capability"])
         facts |= {"compile_s": time.perf_counter() - start}
         cubin_path = unit.path.with_name(f"{unit.path.name}.cubin")

@@ -19,7 +19,6 @@ from tilewise.evidence import Evidence
 from tilewise.explain.climb import explained
 from tilewise.explain.timings import fastest_first, largest_square, swept
 from tilewise.explain.traffic import bytes_per_multiply_add
-from tilewise.measure.tensor_core import short_products
 from tilewise.study.device import SCHEDULERS, WARP
 
 #: If no resource is used more than this, the kernel waits: for loads, for barriers, or for a launch.
@@ -138,7 +137,7 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     wavefronts = row["hardware_wavefronts_per_100"]
     least = bytes_per_multiply_add(row)
     kernel = evidence.kernels.get(row["kernel"])
-    units, products = short_products(row, kernel) if kernel else (row["dtype"], 1)
+    units, products = kernel.short_products(row) if kernel else (row["dtype"], 1)
     demand = Demand(
         on_tensor_cores="MMA" in row["multiply_add"] if coded else True,
         products=products,

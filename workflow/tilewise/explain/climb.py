@@ -20,8 +20,8 @@ from tilewise.explain.traffic import beside_traffic, multiply_adds
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
 from tilewise.study.kernel import Kind
+from tilewise.study.occupancy import occupancy
 from tilewise.study.status import Status
-from tilewise.vendor import VENDOR
 
 #: The task whose kernels climb from naive to the limit of the chip.
 CLIMB = "ladder_float"
@@ -112,11 +112,11 @@ def _of_row(row: Mapping[str, Any], gpu: Platform, evidence: Evidence) -> dict[s
         return {"instance": "", "architecture": "", "limiter": ""}
     launch, capability = kernel.plan(at, gpu.device).product, gpu.device.gpu["compute_capability"]
     assert launch is not None
-    found: dict[str, Any] = {"instance": launch.instance, "architecture": VENDOR.architecture(kernel, capability)}
+    found: dict[str, Any] = {"instance": launch.instance, "architecture": kernel.target(capability)}
     if pd.isna(row["registers"]):
         return found | {"limiter": ""}
     limits, warp = gpu.device.limits, gpu.device.limits["warp_size"]
-    held = VENDOR.occupancy(launch.threads, row["registers"], row["shared_bytes"], limits, capability)
+    held = occupancy(launch.threads, row["registers"], row["shared_bytes"], limits, capability)
     blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
     return found | {
         "warps": held.active_blocks * -(-launch.threads // warp),

@@ -1,19 +1,18 @@
 """The grades of kernels in short, and their rates."""
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tilewise.evidence import Evidence
 from tilewise.explain.timings import largest_square
-from tilewise.measure.grading import CURVE, SPECIAL, SPREAD, WIDE, Grade
-from tilewise.measure.models import ROUNDING
-from tilewise.study.status import Origin
+from tilewise.study.accuracy import CURVE, ROUNDING, SPECIAL, SPREAD, WIDE, Grade
 
 _KEYS = ["platform", "kernel", "dtype", *ROUNDING]
 GRADE_COLUMNS = [
-    *(*_KEYS, "origin", "grade", "claimed_grade", "slope", "fails", "special", "holds_to", "slowest_test"),
+    *(*_KEYS, "grade", "claimed_grade", "slope", "fails", "special", "holds_to", "slowest_test"),
     *("gflops", "percent_of_anchor"),
 ]
 #: The tests whose operands are not finite, which may be as slow as they like.
@@ -25,18 +24,16 @@ STEEPEST = 1.0
 def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
     """The grade of each kernel on each machine, and its rate at the largest square product of `ladder`.
 
-    A kernel has a row for each choice of the parameters on which its errors depend. What was measured goes before what
-    models predict. `slope` is that of the error over the number of products, both logarithmic, `fails` the tests with a
-    lesser grade than A, `special` those of them with numbers that are not normal, which do not count for the grade, and
-    `holds_to` the exponent of the fourth test up to which it has grade A. `slowest_test` is the least rate with the
-    finite operands of the tests, in percent of the library's, where they were timed.
+    A kernel has a row for each choice of the parameters on which its errors depend. `slope` is that of the error over
+    the number of products, both logarithmic, `fails` the tests with a lesser grade than A, `special` those of them with
+    numbers that are not normal, which do not count for the grade, and `holds_to` the exponent of the fourth test up to
+    which it has grade A. `slowest_test` is the least rate with the finite operands of the tests, in percent of the
+    library's, where they were timed.
     """
     rows = _with_share(_with_rounding(evidence.facts["grading"]), evidence.libraries)
     rows, found = rows[rows["grade"] != ""], []
-    for key, every in rows.groupby(_KEYS, sort=False, dropna=False):
-        measured = every["origin"] == Origin.MEASURED
-        own = every[measured] if measured.any() else every
-        about = dict(zip(_KEYS, key)) | {"origin": own["origin"].iloc[0]}
+    for key, own in rows.groupby(_KEYS, sort=False, dropna=False):
+        about: dict[str, Any] = dict(zip(_KEYS, key))
         usual = own[~own["test"].isin([CURVE, SPREAD, *_INFINITE_OR_NAN])]
         about |= {"claimed_grade": own["claimed_grade"].iloc[0], "slowest_test": usual["percent"].min()}
         found.append(about | summary(own))
@@ -48,14 +45,12 @@ def grades(evidence: Evidence, ladder: pd.DataFrame) -> pd.DataFrame:
 
 
 def spread_of_exponents(evidence: Evidence) -> pd.DataFrame:
-    """The errors of doubles over phi, what was measured before what is predicted; without one where results are lost.
+    """The errors of doubles over phi; without one where results are lost.
 
     Adds `variant`, the kernel with the number of its moduli in words, in their order.
     """
     rows = _with_rounding(evidence.facts["grading"])
     rows = rows[(rows["test"] == WIDE) & (rows["grade"] != "")]
-    measured = rows["origin"] == Origin.MEASURED
-    rows = rows[measured | ~rows["platform"].isin(rows.loc[measured, "platform"])]
     rows = rows.sort_values(["moduli", "accurate"], kind="stable", na_position="first")
     words = [
         f"{moduli:.0f} moduli, {'bounded by a product' if accurate else 'by norms'}" if moduli > 0 else kernel

@@ -5,10 +5,9 @@ import pandas as pd
 from tilewise.evidence import Evidence
 from tilewise.explain.timings import beside_anchor, best, by_shape, describe
 from tilewise.study.columns import SHAPE
-from tilewise.study.kernel import Kind
+from tilewise.study.kernel import LANGUAGES, Kind
 from tilewise.study.sources import lines_of_code
 from tilewise.study.status import Status
-from tilewise.vendor import VENDOR
 
 TASK = "languages"
 
@@ -38,10 +37,10 @@ def by_language(evidence: Evidence) -> pd.DataFrame:
 
 def language_of(kind: Kind) -> str:
     """The name of the language of a kind of kernel."""
-    language = VENDOR.languages.get(kind)
+    language = LANGUAGES.get(kind)
     return language.name if language else {Kind.CUDA: "CUDA C++", Kind.LIBRARY: "library"}.get(kind, str(kind))
 
 
 def _version(evidence, platform, kernel):
-    language = VENDOR.languages.get(kernel.kind) if kernel else None
+    language = LANGUAGES.get(kernel.kind) if kernel else None
     return evidence.device(platform).versions.get(language.package, "") if language else ""

@@ -16,7 +16,7 @@ from tilewise import UserError
 from tilewise.evidence import Evidence, Platform, within
 from tilewise.explain.timings import fastest_first
 from tilewise.study.columns import SHAPE
-from tilewise.study.status import Origin, Status
+from tilewise.study.status import Status
 
 #: With fewer samples than this, quartiles say nothing.
 FEWEST_SAMPLES = 3
@@ -160,9 +160,8 @@ class Machine:
         return int((rows["status"] == Status.INCORRECT).sum())
 
     def gate(self, column, **where):
-        """A column of the accuracy gate, for the longest sums that fit: as measured, or else as predicted."""
-        measured = (self.facts["accuracy"]["origin"] == Origin.MEASURED).any()
-        return self._fact("accuracy", column, where | {"origin": Origin.MEASURED if measured else Origin.PREDICTED})
+        """A column of the accuracy gate, for the longest sums that fit."""
+        return self._fact("accuracy", column, where)
 
     def traffic(self, column, **where):
         """A count of the emulator for the largest shape that fits."""

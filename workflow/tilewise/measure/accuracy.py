@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from tilewise.study import verify
+from tilewise.study.accuracy import DECADES
 from tilewise.study.status import Accuracy
 
-#: Graded operands span this many powers of ten.
-DECADES = 12
 #: Rows of C that are compared at a time, so that the float64 copies stay small.
 ROWS = 2048
 
@@ -43,16 +42,6 @@ OPERANDS: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
     "along_k": lambda xp, generator, A, B: (A * _ramp(xp, len(B)), B * _ramp(xp, len(B))[:, None]),
     "opposed_along_k": lambda xp, generator, A, B: (A * _ramp(xp, len(B)), B / _ramp(xp, len(B))[:, None]),
     "steep_along_k": lambda xp, generator, A, B: (A * _ramp(xp, len(B), 64), B / _ramp(xp, len(B), 64)[:, None]),
-}
-#: What they are, in words.
-MEANING = {
-    "mixed": "normally distributed, so of both signs",
-    "positive": "their magnitudes",
-    "scattered": "each element times a random power of two from 2⁻⁸ to 2²",
-    "along_rows_and_columns": f"rows of A and columns of B grow over {DECADES} powers of ten",
-    "along_k": f"both grow along k over {DECADES} powers of ten",
-    "opposed_along_k": f"along k, A grows and B falls over {DECADES} powers of ten",
-    "steep_along_k": f"the same within each 64 of k: A grows and B falls over {DECADES} powers of ten",
 }
 
 

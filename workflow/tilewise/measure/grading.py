@@ -9,23 +9,13 @@ floats is float64; that of doubles has twice the digits, and is made for some of
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from tilewise.study import verify
+from tilewise.study.accuracy import CURVE, WIDE, Grade
 from tilewise.study.precision import PRECISIONS
-
-
-class Grade(StrEnum):
-    """From the best to the worst."""
-
-    A = "A"
-    B = "B"
-    C = "C"
-    NONE = "none"
-
 
 #: Operands of a test: a function of (xp, generator, A, B) on normally distributed A and B, which it may change.
 Change = Callable[[Any, Any, Any, Any], tuple[Any, Any]]
@@ -102,10 +92,6 @@ TESTS: dict[str, Change] = {
     "infinite": _with(3, 11, np.inf),
     "not a number": _with(4, 12, np.nan),
 }
-#: Those of operands, or with results, that are no normal numbers.
-SPECIAL = ("denormals", "infinite", "not a number")
-#: The first test of the field, over sizes, the fourth, over powers of two, and that of GEMMul8's authors, over phi.
-CURVE, SPREAD, WIDE = "curve", "spread", "wide"
 #: The rows of a product of doubles that are compared: the first, which have the tests' single elements, and others.
 FIRST_ROWS, RANDOM_ROWS = 8, 56
 #: Terms of its sums that are in memory at a time, in some ten arrays.

@@ -10,10 +10,9 @@ from kernelscope.launch import Launch, Plan, Workspace
 from tilewise.compile.build import Builds, sha256_of
 from tilewise.study import columns
 from tilewise.study.device import Device
-from tilewise.study.kernel import Kernel
+from tilewise.study.kernel import LANGUAGES, Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import Status
-from tilewise.vendor import VENDOR
 
 #: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
 Row = dict[str, Any]
@@ -23,8 +22,9 @@ Row = dict[str, Any]
 class Job:
     """What a worker needs to run a point. `backend` is cuda, emulator or host.
 
-    `files` maps a template instance to its binary and the symbol in it. `key` names everything that the row depends on:
-    the point, its build and launches, the machine, and how it is measured; the journal knows rows by it.
+    `product` is the launch that makes the product; None if nothing is launched. `files` maps a template instance to its
+    binary and the symbol in it. `key` names everything that the row depends on: the point, its build and launches, the
+    machine, and how it is measured; the journal knows rows by it.
     """
 
     key: str
@@ -33,6 +33,7 @@ class Job:
     point: Point
     row: Row
     launches: tuple[Launch, ...]
+    product: Launch | None
     workspaces: tuple[Workspace, ...]
     files: Mapping[str, tuple[str, str]]
 
@@ -80,7 +81,7 @@ def prepare(
         row["build_sha256"] = digest([kernel.name, device.versions.get(str(kernel.library))])
     asked = conditions(point, kernel, plan, device.backend, config)
     key = digest([asked, row["build_sha256"], _circumstances(backend, kernel, device)])
-    return Job(key, backend, kernel, point, row, plan.launches, plan.workspaces, files)
+    return Job(key, backend, kernel, point, row, plan.launches, product, plan.workspaces, files)
 
 
 def conditions(
@@ -148,9 +149,9 @@ def _circumstances(backend: str, kernel: Kernel, device: Device) -> dict[str, An
     """
     versions = device.versions
     if backend == "cuda":
-        language = VENDOR.languages.get(kernel.kind)
-        compiler = [language.package if language else VENDOR.compiler_version]
-        used = [*VENDOR.launched_by, *(VENDOR.library_versions if kernel.library else compiler)]
+        language = LANGUAGES.get(kernel.kind)
+        compiler = [language.package if language else "nvrtc"]
+        used = ["cuda_driver", "cuda-bench", *(("cublas", "cuda_runtime") if kernel.library else compiler)]
         gpu = {name: device.gpu.get(name) for name in ("name", "driver")}
         return gpu | {name: versions.get(name) for name in used}
     if backend == "host":

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from kernelscope.files import locked
 from tilewise import UserError
+from tilewise.nvidia import gpus
 from tilewise.study.device import Device
-from tilewise.vendor import VENDOR
 
 #: A job that finds no GPU free in this time, beyond what other jobs take, ends with a message.
 GPU_WAIT_S = 3600
@@ -28,11 +28,11 @@ def one_gpu(device: Device, folder: Path | str | None = None, wait_s: float = GP
         return
     folder = Path(folder or f"results/{device.platform}/gpus")
     name = device.gpu["name"]
-    uuids = [gpu.uuid for gpu in VENDOR.of_model(name)]
+    uuids = [gpu.uuid for gpu in gpus.of_model(name)]
     if not uuids:
         raise UserError(
             f"results/{device.platform}/device.json describes an {name}, and no such GPU is visible here "
-            f"({VENDOR.visible_by} is {os.environ.get(VENDOR.visible_by, 'not set')}); make one visible, or measure "
+            f"({gpus.VISIBLE} is {os.environ.get(gpus.VISIBLE, 'not set')}); make one visible, or measure "
             "what is there with `snakemake --cores all --forcerun probe`"
         )
     end = time.monotonic() + wait_s
@@ -42,7 +42,7 @@ def one_gpu(device: Device, folder: Path | str | None = None, wait_s: float = GP
             if lock is None:
                 continue
             try:
-                with VENDOR.only(uuid):
+                with gpus.only(uuid):
                     yield uuid
             finally:
                 lock.release()

@@ -12,10 +12,14 @@ from kernelscope import cpp
 from kernelscope.limits import EMULATED_LIMITS
 from tilewise import UserError
 from tilewise.measure import where
+from tilewise.nvidia import card, gpus
 from tilewise.study.device import Device
-from tilewise.vendor import VENDOR
+from tilewise.study.kernel import LANGUAGES
 
-PACKAGES = ("snakemake", "numpy", "pandas", *VENDOR.packages)
+PACKAGES = (
+    *("snakemake", "numpy", "pandas", "cupy-cuda13x", "cuda-core", "cuda-bench", "nvidia-cuda-nvrtc"),
+    *dict.fromkeys(language.package for language in LANGUAGES.values()),
+)
 
 
 def capture(platform: str, backend: str) -> Device:
@@ -24,7 +28,7 @@ def capture(platform: str, backend: str) -> Device:
     `backend` is gpu or emulator. Raises UserError if a GPU is asked for and cannot be used.
     """
     if backend == "gpu":
-        gpu, limits, versions = VENDOR.describe(platform)
+        gpu, limits, versions = card.describe(platform)
     else:
         gpu, limits, versions = {}, EMULATED_LIMITS, {}
     return Device(
@@ -50,7 +54,7 @@ def check_here(device: Device) -> None:
     if device.backend == "gpu":
         name = device.gpu["name"]
         captured.append(f"{name}, driver {device.gpu['driver']}")
-        seen = VENDOR.of_model(name) or VENDOR.visible()
+        seen = gpus.of_model(name) or gpus.visible()
         here.append(f"{seen[0].name}, driver {seen[0].driver}" if seen else "no GPU")
     if captured != here:
         raise UserError(

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tilewise.measure.job import Row
-from tilewise.measure.tensor_core import short_products
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import bytes_of_product
@@ -32,7 +31,7 @@ def of_units(row: Mapping[str, Any], kernel: Kernel, gpu: Mapping[str, Any]) -> 
     A measured roof would be lower where its probe did not have the GPU for itself, and is not there when the first
     rows are made; it is never higher.
     """
-    dtype, products = short_products(row, kernel)
+    dtype, products = kernel.short_products(row)
     peak = (gpu.get("peak_gflops") or {}).get(dtype)
     if peak is None or products != products:
         return None

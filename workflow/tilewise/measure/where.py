@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from tilewise import ROOT
-from tilewise.vendor import VENDOR
+from tilewise.nvidia import nvml
 
 #: What a measurement depends on: a change of other files, such as the report's, is no change of it.
 MEASURED_WITH = ("kernels", "workflow", "config", "Snakefile", "pyproject.toml")
@@ -84,7 +84,7 @@ def alone(gpu: str | None) -> bool | None:
     """Whether no other process uses the GPU, and no other Slurm job the node; None if neither can be told."""
     job = slurm_job()
     answers = [None if job is None else _alone_on_node(job, node(), int(time.monotonic() / ASK_AGAIN_S))]
-    if gpu is not None and (found := VENDOR.processes(gpu)) is not None:
+    if gpu is not None and (found := nvml.processes(gpu)) is not None:
         answers.append(len(found) <= 1)  # one is our own: the worker that has just measured
     known = [answer for answer in answers if answer is not None]
     return all(known) if known else None

@@ -25,18 +25,18 @@ from tilewise.measure.job import Job, Row
 from tilewise.measure.perturbation import Change, deck
 from tilewise.measure.roofs import possible
 from tilewise.measure.rows import failed, or_failed, outcome, timing
+from tilewise.multiply.arguments import DTYPES
+from tilewise.multiply.matmul import kernel_for
 from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
 from tilewise.nvidia.emulation import Unsupported
 from tilewise.nvidia.launcher import CudaError, Product, done
-from tilewise.nvidia.layout import DTYPES
-from tilewise.nvidia.matmul import kernel_for
 from tilewise.nvidia.operands import Operands, after, bound, perturbed, verified
 from tilewise.nvidia.runtime import library, through_runtime
 from tilewise.study import registry, verify
 from tilewise.study.points import Point
 from tilewise.study.precision import result_of
-from tilewise.study.status import NOT_BUILT, Origin, Status
+from tilewise.study.status import NOT_BUILT, Status
 
 #: What the driver answers if it refuses a launch before anything ran.
 REFUSED = (
@@ -346,12 +346,7 @@ class Backend:
 
     # ---- Products of operands that the caller makes -----------------------------------------------------------------
 
-    origin = Origin.MEASURED
     xp = cupy
-
-    def shape(self, point: Point) -> tuple[int, int, int]:
-        """n, p and m of a point."""
-        return point.n, point.p, point.m
 
     def sgemm(self, A: Any, B: Any) -> Any:
         """A B in float by cuBLAS, without TF32."""

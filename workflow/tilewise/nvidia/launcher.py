@@ -96,6 +96,13 @@ def allow_shared(function: Function, dynamic_shared_bytes: int) -> None:
         done(driver.cuFuncSetAttribute(function.handle, name, dynamic_shared_bytes))
 
 
+def active_blocks(entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
+    """The blocks of a compiled kernel that a multiprocessor holds at a time, by CUDA itself; `entry` is of `build`."""
+    function = load(entry["file"], entry["symbol"])
+    allow_shared(function, dynamic_shared_bytes)
+    return done(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes))
+
+
 class Product:
     """All launches of a job, bound to arrays: call it with the address of a stream.
 
@@ -132,8 +139,7 @@ class Product:
 
     def facts(self, job: Job) -> dict[str, int]:
         """Columns that the loaded kernel reports, for the launch that makes the product."""
-        product = job.kernel.plan(job.point).product
-        name = product.instance if product else None
+        name = job.product.instance if job.product else None
         [(function, launch)] = [pair for pair in zip(self.functions, job.launches) if pair[1].instance == name][-1:]
         shared = function.static_shared_bytes + launch.dynamic_shared_bytes
         return {"registers": function.registers, "shared_bytes": shared, "local_bytes": function.local_bytes}

@@ -14,15 +14,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilewise import ROOT, UserError
+from tilewise.measure.job import Job
 from tilewise.study.precision import PRECISIONS, result_of
-
-if TYPE_CHECKING:
-    from tilewise.measure.job import Job
 
 #: Column -> the counters of the hardware that add up to it.
 METRICS = {
@@ -100,7 +98,7 @@ def find_ncu() -> str:
     )
 
 
-def count(jobs: "Sequence[Job]", log: Path, ncu: str, full_size: bool) -> "list[tuple[Job, dict[str, Any]]]":
+def count(jobs: Sequence[Job], log: Path, ncu: str, full_size: bool) -> list[tuple[Job, dict[str, Any]]]:
     """What ncu counts of jobs, by the columns of FULL_SIZE or AT_ANY_SIZE; `log` receives what it prints.
 
     All launches of a job are added up; a percentage or a ratio is that of the launch that makes the product. A job that
@@ -132,7 +130,7 @@ def count(jobs: "Sequence[Job]", log: Path, ncu: str, full_size: bool) -> "list[
         if function not in found["Kernel Name"]:
             raise UserError(f"ncu's launches are not in order: {found['Kernel Name']} for {function}; see {log}")
         row = rows.setdefault(index, {})
-        product = jobs[index].kernel.plan(jobs[index].point).product
+        product = jobs[index].product
         for column, names in columns.items():
             if not found.keys() >= {*names}:
                 continue

@@ -21,23 +21,6 @@ SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 _IMPORT = threading.Lock()
 
 
-def architecture(kernel: Kernel, capability: str) -> str:
-    """What to compile a kernel for on a GPU of this compute capability: its own wish, or the GPU itself."""
-    return f"sm_{kernel.architecture or capability.replace('.', '')}"
-
-
-def cannot_run(kernel: Kernel, capability: str) -> str:
-    """Why a GPU of this compute capability cannot run a kernel; empty if it can."""
-    have = tuple(map(int, capability.split(".")))
-    if kernel.capability and have < tuple(map(int, kernel.capability.split("."))):
-        return f"it needs compute capability {kernel.capability}; this GPU has {capability}"
-    if kernel.architecture and kernel.architecture[-1] in "af":
-        own = kernel.architecture.rstrip("af")
-        if own != capability.replace(".", ""):
-            return f"its sm_{kernel.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
-    return ""
-
-
 def compiler() -> str:
     """The compiler's name and version. Raises UserError if it is not installed."""
     try:
@@ -57,7 +40,7 @@ def compile_cubin(kernel: Kernel, instance: str, capability: str) -> tuple[bytes
     Returns the cubin and its entry for `build`: symbol, registers, static shared bytes and spill bytes.
     Raises UserError with the compiler's first error.
     """
-    return cubin_of(kernel.path, str(kernel.source), instance, architecture(kernel, capability))
+    return cubin_of(kernel.path, str(kernel.source), instance, kernel.target(capability))
 
 
 def cubin_of(path: Path, name: str, instance: str, arch: str) -> tuple[bytes, dict[str, Any]]:

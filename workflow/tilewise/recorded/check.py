@@ -26,7 +26,6 @@ from tilewise.compile import build
 from tilewise.evidence import Platform, data_sheets, load_platform, point_of, refuse_no_run
 from tilewise.files import read_json
 from tilewise.measure.methods import METHODS
-from tilewise.measure.tensor_core import short_products
 from tilewise.measure.words import is_right
 from tilewise.recorded import entry
 from tilewise.study import columns, registry, sweeps
@@ -373,7 +372,7 @@ def _impossible(kept: Kept) -> Iterator[str]:
         if not abs(row["gflops"] / rate - 1) <= ROUNDED:
             yield f"measurements.csv: {about(row)}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
         kernel = kept.kernels.get(row["kernel"])
-        dtype, products = short_products(row, kernel) if kernel and kernel.on_gpu else ("", 1)
+        dtype, products = kernel.short_products(row) if kernel and kernel.on_gpu else ("", 1)
         if dtype in peaks and row["gflops"] > peaks[dtype] / products:
             said = f"{row['gflops']:,.0f} GFLOP/s are above the roof of {peaks[dtype] / products:,.0f}"
             yield f"measurements.csv: {about(row)}: {said}"

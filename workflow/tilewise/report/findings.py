@@ -8,7 +8,6 @@ from tilewise.explain.climb import same_ladder
 from tilewise.explain.digits import rounded
 from tilewise.report.notes import plain
 from tilewise.report.sections import number_of, percent, times
-from tilewise.vendor import VENDOR
 
 
 def origin(evidence: Evidence) -> str:
@@ -76,7 +75,7 @@ def reached(rungs: pd.DataFrame, this: pd.Series) -> str:
         own = same_ladder(rungs, this).set_index("kernel", drop=False)
         words += f", {times(this['gain'])} the rate of {_with_block(own.loc[this['before']])}"
     if pd.notna(this["percent_of_anchor"]):
-        words += f", {percent(this['percent_of_anchor'])} of {VENDOR.library}"
+        words += f", {percent(this['percent_of_anchor'])} of cuBLAS"
     return words
 
 

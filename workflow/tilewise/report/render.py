@@ -26,11 +26,11 @@ from tilewise.evidence import Evidence, Platform, load_evidence, point_of
 from tilewise.explain import climb, quantities, runs, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.measure.accuracy import MEANING
 from tilewise.report import claims, figures, findings, headings, markup, notes, sections, tables
 from tilewise.report.contents import FIGURES, LAYOUTS, TABLES
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
+from tilewise.study.accuracy import MEANING
 from tilewise.study.expressions import ceil_div
 
 TEMPLATE = ROOT / "report" / "template" / "report.html.j2"

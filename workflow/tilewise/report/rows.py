@@ -18,9 +18,8 @@ from tilewise.explain.languages import language_of
 from tilewise.report import tables
 from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
-from tilewise.study.kernel import Kind
-from tilewise.study.status import Origin, Status
-from tilewise.vendor import VENDOR
+from tilewise.study.kernel import LANGUAGES, Kind
+from tilewise.study.status import Status
 
 #: A figure of points has so many names at most; more cannot be told apart.
 _MOST_NAMES = 40
@@ -127,7 +126,7 @@ def accuracy_and_rate(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The largest square products of our kernels and of libraries, with `group`, by which doubles have their own panel;
     libraries are named first, then the fastest and slowest of a type."""
     rows = timings.largest_square(rows)
-    others = [name for name, kernel in evidence.kernels.items() if kernel.kind in VENDOR.languages]
+    others = [name for name, kernel in evidence.kernels.items() if kernel.kind in LANGUAGES]
     rows = rows[~rows["kernel"].isin(others)]
     rows = rows[(rows["relative_error"] > 0) & (rows["gflops"] > 0)].sort_values("gflops", ascending=False)
     types = rows.groupby(["platform", "dtype"])
@@ -197,20 +196,17 @@ def bandwidth(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 
 def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Errors as multiples of SGEMM's, a row per measure: what is measured, or else what the model predicts."""
-    if (rows["origin"] == Origin.MEASURED).any():
-        rows = rows[rows["origin"] == Origin.MEASURED]
+    """Errors as multiples of SGEMM's, a row per measure."""
     kernels = list(dict.fromkeys(rows.loc[rows["relative_error"].notna(), "kernel"]))
     measures = {"relative_error": "Frobenius norm", "worst_error": "worst element"}
     rows = rows.assign(operands=pd.Categorical(rows["operands"], list(dict.fromkeys(rows["operands"]))))
     found = [
         part[part["kernel"] == kernel].assign(measure=words, ratio=part[name] / part[f"sgemm_{name}"])
-        for _, part in rows.groupby(["platform", "origin"], sort=False)
+        for _, part in rows.groupby("platform", sort=False)
         for name, words in measures.items()
         for kernel in kernels
     ]
-    predicted = rows["origin"].where(rows["origin"] != Origin.MEASURED)
-    return pd.concat(found).assign(predicted=predicted) if found else rows.iloc[:0]
+    return pd.concat(found) if found else rows.iloc[:0]
 
 
 def instructions(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelscope.element_types import number_types
 from kernelscope.launch import SWIZZLES, Argument, Array, Launch, Number, Plan, TensorMap, Three, Value, Workspace
@@ -18,7 +18,7 @@ from tilewise import KERNELS, UserError
 from tilewise.study.device import EMULATED, Device
 from tilewise.study.expressions import LARGEST, ceil_div, evaluate
 from tilewise.study.points import Point
-from tilewise.study.precision import PRECISIONS, result_of
+from tilewise.study.precision import PRECISIONS, SCHEMES, result_of
 from tilewise.study.sources import INCLUDE, files_of
 from tilewise.study.verify import Lying, Wanted
 
@@ -37,6 +37,21 @@ class Kind(StrEnum):
     LIBRARY = auto()
 
 
+class Language(NamedTuple):
+    """A language for kernels besides CUDA C++: its name, and the Python package on whose version a row depends."""
+
+    name: str
+    package: str
+
+
+LANGUAGES: Mapping[Kind, Language] = {
+    Kind.TRITON: Language("Triton", "triton"),
+    Kind.GLUON: Language("Gluon", "triton"),
+    Kind.NUMBA: Language("Numba", "numba-cuda"),
+    Kind.CUTILE: Language("cuTile", "cuda-tile"),
+    Kind.WARP: Language("Warp", "warp-lang"),
+    Kind.CUTE: Language("CuTe DSL", "nvidia-cutlass-dsl"),
+}
 #: What a library entry may call, and where it runs.
 LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
 #: What a kernel is called with unless its entry says otherwise.
@@ -161,11 +176,40 @@ class Kernel:
         """Whether it makes its results of shorter numbers than its operands are."""
         return bool(self.accuracy) and self.accuracy.get("scheme") != "chain"  # which is one of floats
 
+    def short_products(self, row: Mapping[str, Any]) -> tuple[str, float]:
+        """The element type that the units multiply for a row, and how many such products replace one of the row's type.
+
+        The number is NaN for a row that lacks the parameter on which it depends, as a damaged recording may.
+        """
+        scheme = SCHEMES.get(self.wanted.scheme)
+        if scheme and scheme.short and row["dtype"] in scheme.dtypes:
+            return scheme.short, _moduli(row) if "moduli" in self.parameters else scheme.products
+        if self.name == "triton_tf32x3":
+            return "tf32", 3
+        if self.emulation:  # cuBLAS cuts 55 bits into seven parts at least, and leaves out what is below the last bit
+            return "int8", 28
+        return row["dtype"], 1
+
     @property
     def grade(self) -> str:
-        """The grade of its products (measure/grading.py): A if it computes in the type of its operands or a longer one,
+        """The grade of its products (study/accuracy.py): A if it computes in the type of its operands or a longer one,
         else what it claims."""
         return self.accuracy.get("grade", "none") if self.made_of_short else "A"
+
+    def target(self, capability: str) -> str:
+        """What it is compiled for on a GPU of this compute capability: its own `architecture`, or the GPU itself."""
+        return f"sm_{self.architecture or capability.replace('.', '')}"
+
+    def cannot_run(self, capability: str) -> str:
+        """Why a GPU of this compute capability cannot run it; empty if it can."""
+        have = tuple(map(int, capability.split(".")))
+        if self.capability and have < tuple(map(int, self.capability.split("."))):
+            return f"it needs compute capability {self.capability}; this GPU has {capability}"
+        if self.architecture and self.architecture[-1] in "af":
+            own = self.architecture.rstrip("af")
+            if own != capability.replace(".", ""):
+                return f"its sm_{self.architecture} code runs only on GPUs of sm_{own}; this one has {capability}"
+        return ""
 
     # ---- What runs --------------------------------------------------------------------------------------------------
 
@@ -256,6 +300,13 @@ class Kernel:
             value = PRECISIONS[values.point.dtype].cpp if word == "dtype" else values.value(f"{key}template", word)
             words.append(str(value).lower() if isinstance(value, bool) else str(value))
         return f"{entry.function}<{', '.join(words)}>" if words else entry.function
+
+
+def _moduli(row: Mapping[str, Any]) -> float:
+    try:
+        return float(row["moduli"])
+    except (LookupError, TypeError):  # there is none, or it is missing, in one of pandas' ways
+        return math.nan
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,18 @@ FEW = 4.0
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a kernel makes its products, if not as the type of its elements says; `dtypes` are the types that it may be
-    declared for, the other fields are those of a Precision."""
+    """How a kernel makes its products, if not as the type of its elements says.
+
+    `dtypes` are the types that it may be declared for. It makes a product of so many `products` in the type
+    `short`, those of residues of as many as there are moduli. The other fields are those of a Precision.
+    """
 
     dtypes: tuple[str, ...]
     input_roundoff: float = 0.0
     left_out: float = 0.0
     cuts: float = 0.0
+    short: str = ""
+    products: int = 1
 
 
 #: The schemes by name. What two halves or two TF32 leave of a float is 2^-22 of it, what three bfloat16 leave 2^-24;
@@ -44,14 +49,14 @@ class Scheme:
 #: which 13 are the fewest. `short_sums` keeps the sums in the type of the elements.
 SCHEMES = {
     "chain": Scheme(("float", "double")),
-    "tf32": Scheme(("float",), 2.0**-11, cuts=1 / 8),
-    "half": Scheme(("float",), 2.0**-11, cuts=1 / 16),
-    "bfloat16": Scheme(("float",), 2.0**-8, cuts=1 / 16),
-    "three_tf32": Scheme(("float",), left_out=2.0**-21, cuts=3 / 8),
-    "float_from_half": Scheme(("float",), left_out=2.0**-21),
-    "float_from_bf16": Scheme(("float",), left_out=2.0**-22),
-    "float_always": Scheme(("float",), left_out=2.0**-21),
-    "residues": Scheme(("double",), left_out=2.0**-44),
+    "tf32": Scheme(("float",), 2.0**-11, cuts=1 / 8, short="tf32"),
+    "half": Scheme(("float",), 2.0**-11, cuts=1 / 16, short="half"),
+    "bfloat16": Scheme(("float",), 2.0**-8, cuts=1 / 16, short="bfloat16"),
+    "three_tf32": Scheme(("float",), left_out=2.0**-21, cuts=3 / 8, short="tf32", products=3),
+    "float_from_half": Scheme(("float",), left_out=2.0**-21, short="half", products=3),
+    "float_from_bf16": Scheme(("float",), left_out=2.0**-22, short="bfloat16", products=6),
+    "float_always": Scheme(("float",), left_out=2.0**-21, short="half", products=3),  # if all operands are even
+    "residues": Scheme(("double",), left_out=2.0**-44, short="int8"),
     "short_sums": Scheme(("half", "bfloat16")),
 }
 
@@ -63,8 +68,7 @@ class Precision(ElementType):
     C may be of another type, `result` names its precision. Operands that are integers are random from `least` to
     `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with `sum_roundoff`, and it rounds
     a sum when it stores it (`result_roundoff`, and at the smallest numbers `result_floor`). Roundoffs are relative:
-    half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance, because those
-    truncate;
+    half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance, because those truncate;
     `cuts` is how often they do for each product. `left_out` is what a scheme leaves out of an operand. `poison`, as an
     integer of that size, has the bits of what no product contains: NaN, or the smallest integer; `finite_poison` those
     of the largest finite number, for kernels that read C and multiply it by 0.

@@ -1,4 +1,4 @@
-"""Enumerations for row status, error origin and accuracy verdict.
+"""Enumerations for row status and accuracy verdict.
 
 It imports nothing heavy: the screen of a run shows statuses from the first second.
 """
@@ -27,13 +27,6 @@ LASTING = (Status.OK, Status.INCORRECT, Status.INVALID_LAUNCH, Status.COMPILE_ER
 #: Points that went as they should: measured, refused on purpose, or impossible on the device, which the tables say. A
 #: sweep's launch that the device refuses is a finding, too.
 RIGHT = (Status.OK, Status.NOT_TIMED, Status.UNSUPPORTED, Status.INVALID_LAUNCH)
-
-
-class Origin(StrEnum):
-    """Where the errors of a product come from: a GPU, or the model of the tensor cores."""
-
-    MEASURED = auto()
-    PREDICTED = auto()
 
 
 class Accuracy(StrEnum):

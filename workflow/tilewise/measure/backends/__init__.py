@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 from tilewise.measure.job import Job, Row
 from tilewise.study.device import Device
 from tilewise.study.verify import Check
-from tilewise.vendor import VENDOR
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,9 @@ class Bench(Protocol):
 
 def open_backend(name: str, setting: Setting) -> Any:
     """The backend of a name: cuda, emulator or host. Only a worker or a method on a GPU imports what `cuda` needs."""
-    module = importlib.import_module(VENDOR.backend if name == "cuda" else f"tilewise.measure.backends.{name}")
+    module = importlib.import_module(
+        "tilewise.nvidia.backend" if name == "cuda" else f"tilewise.measure.backends.{name}"
+    )
     return module.Backend(setting)
 
 

@@ -1,8 +1,4 @@
-"""The accuracy gate: products of several kinds of operands and cuBLAS's SGEMM, both against float64.
-
-On a GPU they are measured. If a kernel's scheme has a model (`tilewise.measure.tensor_core`), they are also predicted,
-on any machine, from a few rows and columns; the predicted SGEMM is a chain of fused multiply-adds.
-"""
+"""The accuracy gate: products of several kinds of operands and cuBLAS's SGEMM, both against float64."""
 
 import functools
 import itertools
@@ -16,19 +12,18 @@ import numpy as np
 
 from tilewise import KERNELS, UserError
 from tilewise.compile.build import build
-from tilewise.measure import accuracy, models
+from tilewise.measure import accuracy
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.models import CHAIN, MODELS
 from tilewise.measure.rows import failed, message_of, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.sources import files_of
-from tilewise.study.status import NOT_BUILT, Origin, Status
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
 
 #: The CPU loop with which products are compared too, as source a does; only up to this many multiply-adds.
@@ -38,47 +33,17 @@ Loop = Callable[[np.ndarray, np.ndarray], np.ndarray | None]
 
 
 class Multiplier(Protocol):
-    """What multiplies."""
-
-    @property
-    def origin(self) -> Origin:
-        """Whether it measures or predicts."""
+    """What multiplies: a GPU."""
 
     @property
     def xp(self) -> Any:
         """The array module of its matrices."""
-
-    def shape(self, point: Point) -> tuple[int, int, int]:
-        """n, p and m of the product that stands for a point."""
 
     def sgemm(self, A: Any, B: Any) -> Any:
         """A B in float, as cuBLAS makes it."""
 
     def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
         """A B as a job makes it, and its row; without a product (None) the row's status and message say why."""
-
-
-class Model:
-    """The models of the schemes: what they are off by does not depend on the number of rows and columns."""
-
-    origin: Origin = Origin.PREDICTED
-    xp: Any = np
-
-    def shape(self, point: Point) -> tuple[int, int, int]:
-        """n, p and m of a product of a few rows and columns, more of them for short sums."""
-        side = 64 if point.p <= 2048 else 32
-        return min(side, point.n), point.p, min(side, point.m)
-
-    def sgemm(self, A: Any, B: Any) -> Any:
-        return MODELS[CHAIN](A, B)
-
-    def multiply(self, job: Job, A: Any, B: Any) -> tuple[Any, Row]:
-        if "scheme" not in job.kernel.accuracy:
-            return None, failed(job, Status.UNSUPPORTED, "no GPU, and no model of what it rounds")
-        return models.multiply(job.kernel, dict(job.point.parameters), A, B), job.row | {
-            "status": Status.OK,
-            "message": "",
-        }
 
 
 class Accuracy(Method):
@@ -102,16 +67,12 @@ class Accuracy(Method):
                 raise UserError(f"{place}: accuracy compares with SGEMM, so it is for float, not for {point.dtype}")
 
     def run(self, work: Work) -> Tables:
-        """Facts: a row per point and kind of operands."""
-        jobs, seed = work.jobs(), work.config["seed"]
-        with tempfile.TemporaryDirectory() as folder:
-            loop = loop_of(work, Path(folder))
-            rows: list[Row] = []
-            if work.device.backend == "gpu":
-                backend = open_backend("cuda", Setting(work.device, work.config, work.samples))
-                rows += compare(jobs, backend, seed, loop)
-                jobs = [job for job in jobs if "scheme" in job.kernel.accuracy]
-            rows += compare(jobs, Model(), seed, loop)
+        """Facts: a row per point and kind of operands, on the emulator none."""
+        rows: list[Row] = []
+        if work.device.backend == "gpu":
+            backend = open_backend("cuda", Setting(work.device, work.config, work.samples))
+            with tempfile.TemporaryDirectory() as folder:
+                rows = compare(work.jobs(), backend, work.config["seed"], loop_of(work, Path(folder)))
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
 
 
@@ -136,9 +97,7 @@ def loop_of(work: Work, folder: Path) -> Loop:
 def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda A, B: None) -> list[Row]:
     """The rows of jobs of any shapes, each for every kind of operands."""
     rows = []
-    for shape, some in itertools.groupby(
-        sorted(jobs, key=lambda job: by.shape(job.point)), lambda job: by.shape(job.point)
-    ):
+    for shape, some in itertools.groupby(sorted(jobs, key=_shape), _shape):
         same = list(some)
         for kind in accuracy.OPERANDS:
             try:
@@ -147,20 +106,22 @@ def compare(jobs: Iterable[Job], by: Multiplier, seed: int, loop: Loop = lambda 
                 looped = loop(_on_host(A), _on_host(B))
             except Exception as error:  # whatever it is: other shapes and kinds are compared in this process too
                 built = [job for job in same if job.row["status"] not in NOT_BUILT]
-                rows += [failed(job, Status.ERROR, message_of(error)) | _about(job, kind, by) for job in built]
-                rows += [job.row | _about(job, kind, by) for job in same if job not in built]
+                rows += [failed(job, Status.ERROR, message_of(error)) | _about(job, kind) for job in built]
+                rows += [job.row | _about(job, kind) for job in same if job not in built]
                 continue
             for job in same:
                 run = functools.partial(_row, job, by, A, B, sgemm, looped)
-                rows.append(or_failed(job, run) | _about(job, kind, by))
+                rows.append(or_failed(job, run) | _about(job, kind))
     return rows
 
 
-def _about(job: Job, kind: str, by: Multiplier) -> Row:
+def _shape(job: Job) -> tuple[int, int, int]:
+    return job.point.n, job.point.p, job.point.m
+
+
+def _about(job: Job, kind: str) -> Row:
     """What a row is about."""
-    shape = dict(zip(columns.SHAPE, by.shape(job.point)))
-    claimed = job.kernel.claims_accuracy(kind, job.point.p)
-    return shape | {"operands": kind, "origin": by.origin, "claimed": claimed}
+    return {"operands": kind, "claimed": job.kernel.claims_accuracy(kind, job.point.p)}
 
 
 def _on_host(matrix: Any) -> np.ndarray:
@@ -168,7 +129,7 @@ def _on_host(matrix: Any) -> np.ndarray:
 
 
 def _row(job: Job, by: Multiplier, A: Any, B: Any, sgemm: accuracy.Errors, looped: np.ndarray | None) -> Row:
-    if by.origin == Origin.MEASURED and job.row["status"] in NOT_BUILT:
+    if job.row["status"] in NOT_BUILT:
         C, row = None, job.row
     else:
         C, row = by.multiply(job, A, B)

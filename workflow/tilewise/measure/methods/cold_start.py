@@ -7,7 +7,6 @@ cudaMalloc, host memory is pageable, and nothing is warmed up. Starting Python a
 source b had neither.
 """
 
-import importlib
 import itertools
 import json
 import pickle
@@ -30,7 +29,6 @@ from tilewise.study.points import Point
 from tilewise.study.precision import result_of
 from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
-from tilewise.vendor import VENDOR
 
 #: In the order of the clock. `load` is the loading of the compiled kernel, `total` the whole call.
 STEPS = "context allocate copy_in load kernel copy_out free total".split()
@@ -109,8 +107,9 @@ def main() -> None:
         verify.begin(C, dtype, job.kernel.wanted)
         ms, stopped = {}, ""
         try:
-            launcher = importlib.import_module(VENDOR.launcher)
-            ms = laps(launcher.whole_call(job, {"A": A, "B": B, "C": C}, first=not found))
+            from tilewise.nvidia.launcher import whole_call
+
+            ms = laps(whole_call(job, {"A": A, "B": B, "C": C}, first=not found))
         except Exception as error:  # whatever it is: the other calls are made in this process too
             stopped = message_of(error)
         found.append((ms, C, stopped))

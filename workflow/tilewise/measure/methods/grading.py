@@ -1,8 +1,4 @@
-"""Grades: products of operands that reveal what a kernel cannot do, of every kernel of floats and doubles.
-
-On a GPU they are measured. If a kernel's scheme has a model (`tilewise.measure.models`), they are also predicted, on
-any machine, from smaller products.
-"""
+"""Grades: products of operands that reveal what a kernel cannot do, of every kernel of floats and doubles."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,30 +7,25 @@ from typing import Any, NamedTuple
 from tilewise import UserError
 from tilewise.measure import grading
 from tilewise.measure.backends import Setting, open_backend
-from tilewise.measure.grading import CURVE, SPREAD, TESTS, WIDE
+from tilewise.measure.grading import TESTS
 from tilewise.measure.job import Row
-from tilewise.measure.methods.accuracy import Model, Multiplier
+from tilewise.measure.methods.accuracy import Multiplier
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.models import RESIDUES
 from tilewise.measure.rows import failed, message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns
+from tilewise.study.accuracy import CURVE, SPREAD, WIDE
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
-from tilewise.study.status import NOT_BUILT, Origin, Status
+from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading
 
-#: n of the first test, of the fourth, and its exponents: as they are measured, and as they are predicted.
-SIZES = {
-    Origin.MEASURED: ([2**e for e in range(4, 13)], 1024),
-    Origin.PREDICTED: ([2**e for e in range(4, 10)], 64),
-}
+#: n of the first test, of the fourth, and its exponents.
+CURVE_SIZES = tuple(2**e for e in range(4, 13))
+SPREAD_SIZE = 1024
 EXPONENTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 #: How wide the exponents of doubles are spread.
 PHIS = (0, 1, 2, 3, 4)
-#: Rows and columns of a predicted product, which do not change its errors; doubles are modelled in Python's integers.
-MODELLED_SIDE = {"float": 40, "double": 8}
-MODELLED_SUM = 512
 
 
 class Case(NamedTuple):
@@ -45,18 +36,13 @@ class Case(NamedTuple):
     number: int | None = None
 
 
-def cases(shape: tuple[int, int, int], dtype: str, origin: Origin) -> Iterator[Case]:
+def cases(shape: tuple[int, int, int], dtype: str) -> Iterator[Case]:
     """All tests of a kernel, for products of this shape."""
-    sizes, wide = SIZES[origin]
-    side = MODELLED_SIDE[dtype] if origin == Origin.PREDICTED else max(*shape, *sizes)
-    if origin == Origin.PREDICTED:
-        shape = min(side, shape[0]), min(MODELLED_SUM, shape[1]), min(side, shape[2])
     yield from (Case(test, shape) for test in TESTS)
     yield from (Case(WIDE, shape, phi) for phi in PHIS if dtype == "double")
-    for n in sizes:
-        yield Case(CURVE, (min(n, side), n, min(n, side)), n)
-    most = grading.widest(dtype, wide)
-    yield from (Case(SPREAD, (wide, wide, wide), e) for e in (*(e for e in EXPONENTS if e < most), most))
+    yield from (Case(CURVE, (n, n, n), n) for n in CURVE_SIZES)
+    most, n = grading.widest(dtype, SPREAD_SIZE), SPREAD_SIZE
+    yield from (Case(SPREAD, (n, n, n), e) for e in (*(e for e in EXPONENTS if e < most), most))
 
 
 class Grading(Method):
@@ -77,14 +63,10 @@ class Grading(Method):
                 raise UserError(f"{place}: grades are for floats and doubles of a GPU, not for {point.label()}")
 
     def run(self, work: Work) -> Tables:
-        """Facts: a row per point, test and origin."""
+        """Facts: a row per point and test, on the emulator none."""
         rows: list[Row] = []
         if work.device.backend == "gpu":
-            rows += graded(work, work.points, open_backend("cuda", Setting(work.device, work.config, work.samples)))
-        schemes = {at: work.kernels[at.kernel].accuracy.get("scheme") for at in work.points}
-        # The models of floats are of floats alone.
-        modelled = [at for at, scheme in schemes.items() if scheme and (at.dtype == "float") != (scheme == RESIDUES)]
-        rows += graded(work, modelled, Model())
+            rows = graded(work, work.points, open_backend("cuda", Setting(work.device, work.config, work.samples)))
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name, work.parameters)
 
 
@@ -92,7 +74,7 @@ def graded(work: Work, points: Sequence[Point], by: Multiplier) -> list[Row]:
     """The rows of some points of a task, test by test, so that its operands are made once."""
     asked: dict[tuple[str, Case], list[Point]] = {}
     for point in points:
-        for case in cases((point.n, point.p, point.m), point.dtype, by.origin):
+        for case in cases((point.n, point.p, point.m), point.dtype):
             n, p, m = case.shape
             at = dataclasses.replace(point, n=n, p=p, m=m)
             if work.kernels[point.kernel].unmet(at) is None:
@@ -108,9 +90,9 @@ def _rows(work: Work, points: Sequence[Point], dtype: str, case: Case, by: Multi
         A, B = grading.operands(by.xp, dtype, case.test, *case.shape, seed, case.number)
     right = grading.Reference(A, B, dtype, seed)
     for job in work.jobs(points):
-        about = {"test": case.test, "number": case.number, "origin": by.origin}
+        about = {"test": case.test, "number": case.number}
         about["claimed_grade"] = job.kernel.accuracy.get("grade", "")
-        if by.origin == Origin.MEASURED and job.row["status"] in NOT_BUILT:
+        if job.row["status"] in NOT_BUILT:
             yield job.row | about
             continue
         try:

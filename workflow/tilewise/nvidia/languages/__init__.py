@@ -13,26 +13,32 @@ from typing import Any
 from kernelscope.files import REMEDIES, refusal
 from tilewise import MachineError, UserError
 from tilewise.nvidia.languages import cute, cutile, numba, triton, warp
-from tilewise.study.kernel import Kernel, Kind
+from tilewise.study.kernel import LANGUAGES, Kernel, Kind, Language
 
 
 @dataclass(frozen=True)
-class Language:
-    """What compiles one language: its name, the Python packages that it needs, and the extra that has them.
+class Compiler:
+    """What compiles the kernels of a kind.
 
-    A row depends on the version of the first of the `packages`; `module` is what its compiler imports.
+    `others` are the packages that it needs besides the language's own, `module` is what the compiler imports. The
+    `extra` has all packages.
     """
 
-    name: str
-    packages: tuple[str, ...]
+    kind: Kind
+    others: tuple[str, ...]
     module: str
     extra: str
     compile: Callable[[Kernel, str, list[str], str], tuple[bytes, dict[str, Any]]]
 
     @property
-    def package(self) -> str:
-        """The Python package that is the language."""
-        return self.packages[0]
+    def language(self) -> Language:
+        """The language of the kind."""
+        return LANGUAGES[self.kind]
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The Python packages that it needs."""
+        return self.language.package, *self.others
 
     @property
     def install(self) -> str:
@@ -40,9 +46,9 @@ class Language:
         return f"`pip install -r requirements/{self.extra}.txt`"
 
     @property
-    def compiler(self) -> str:
-        """The name and the version of the compiler."""
-        return f"{self.package} {_version(self.package)}"
+    def version(self) -> str:
+        """The name of its package, with the version."""
+        return f"{self.language.package} {_version(self.language.package)}"
 
     def missing(self) -> str:
         """Why its kernels cannot be compiled here; empty if they can."""
@@ -56,7 +62,9 @@ class Language:
         try:
             importlib.import_module(self.module)
         except Exception as error:  # of packages whose versions do not fit
-            raise UserError(f"{self.name} cannot be imported: {error}; install it again: {self.install}") from None
+            raise UserError(
+                f"{self.language.name} cannot be imported: {error}; install it again: {self.install}"
+            ) from None
 
     def compile_cubin(self, kernel: Kernel, instance: str, capability: str) -> tuple[bytes, dict[str, Any]]:
         """Compile one instance, such as `matmul<float, 64>`, for a compute capability such as "9.0".
@@ -77,7 +85,7 @@ class Language:
             raise UserError(f"{place}: {error}") from None
         except Exception as error:  # of MLIR, LLVM, ptxas and their like
             if full := refusal(str(error)):
-                raise MachineError(f"the compiler of {self.name} cannot go on: {full}; {REMEDIES}") from None
+                raise MachineError(f"the compiler of {self.language.name} cannot go on: {full}; {REMEDIES}") from None
             said = str(error).strip().splitlines() or [type(error).__name__]
             target = capability.replace(".", "")
             raise UserError(f"{place} does not compile for sm_{target}: {said[-1]}") from None
@@ -98,15 +106,14 @@ def _module(kernel: Kernel) -> Any:
     return module
 
 
-LANGUAGES: Mapping[Kind, Language] = {
-    Kind.TRITON: Language("Triton", ("triton",), "triton.compiler", "triton", triton.compile_cubin),
-    Kind.GLUON: Language("Gluon", ("triton",), "triton.experimental.gluon", "triton", triton.compile_cubin),
-    Kind.NUMBA: Language(
-        "Numba", ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink"), "numba.cuda", "languages", numba.compile_cubin
-    ),
-    Kind.CUTILE: Language(
-        "cuTile", ("cuda-tile", "nvidia-cuda-tileiras"), "cuda.tile", "languages", cutile.compile_cubin
-    ),
-    Kind.WARP: Language("Warp", ("warp-lang",), "warp", "languages", warp.compile_cubin),
-    Kind.CUTE: Language("CuTe DSL", ("nvidia-cutlass-dsl",), "cutlass.cute", "languages", cute.compile_cubin),
+COMPILERS: Mapping[Kind, Compiler] = {
+    compiler.kind: compiler
+    for compiler in (
+        Compiler(Kind.TRITON, (), "triton.compiler", "triton", triton.compile_cubin),
+        Compiler(Kind.GLUON, (), "triton.experimental.gluon", "triton", triton.compile_cubin),
+        Compiler(Kind.NUMBA, ("nvidia-nvvm", "nvidia-nvjitlink"), "numba.cuda", "languages", numba.compile_cubin),
+        Compiler(Kind.CUTILE, ("nvidia-cuda-tileiras",), "cuda.tile", "languages", cutile.compile_cubin),
+        Compiler(Kind.WARP, (), "warp", "languages", warp.compile_cubin),
+        Compiler(Kind.CUTE, (), "cutlass.cute", "languages", cute.compile_cubin),
+    )
 }

@@ -8,10 +8,10 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.compile import build
+from tilewise.nvidia import sass
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
-from tilewise.vendor import VENDOR
 
 Rows = list[dict[str, Any]]
 
@@ -69,10 +69,10 @@ def table(
         entry = builds.get(name, {}).get("instances", {}).get(instance, {})
         if "registers" not in entry:
             return None
-        loop = VENDOR.main_loop(entry["file"], entry["symbol"], dtype)
+        loop = sass.main_loop_of(entry["file"], entry["symbol"], dtype)
         about = {"kernel": name, "dtype": dtype, "instance": instance}
         of_build = {name: entry[name] for name in ("registers", "spill_bytes")} | {"build_sha256": entry["sha256"]}
-        return about | {"architecture": VENDOR.architecture(kernels[name], capability)} | loop | of_build
+        return about | {"architecture": kernels[name].target(capability)} | loop | of_build
 
     with ThreadPoolExecutor(workers) as pool:
         return [found for found in pool.map(row, instances) if found]

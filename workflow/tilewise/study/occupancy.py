@@ -4,8 +4,9 @@ Blocks share four resources of a multiprocessor: thread slots, block slots, regi
 that runs out first is the limit. The rules are those of NVIDIA's occupancy calculator.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilewise.study.device import REGISTER_UNIT
 from tilewise.study.expressions import ceil_div
@@ -24,7 +25,7 @@ class Occupancy:
     limiter: str
 
 
-def occupancy(threads, registers, shared_bytes, limits, capability):
+def occupancy(threads: int, registers: int, shared_bytes: int, limits: Mapping[str, Any], capability: str) -> Occupancy:
     """The Occupancy of a kernel: threads and shared bytes (static and dynamic) per block, registers per thread.
 
     `limits` are those of device.json; `capability` is a compute capability such as "9.0". If a multiprocessor cannot
@@ -48,25 +49,11 @@ def occupancy(threads, registers, shared_bytes, limits, capability):
         else 0,
         "blocks": limits["blocks_per_sm"],
     }
-    limiter = min(allowed, key=allowed.get)
+    limiter = min(allowed, key=lambda name: allowed[name])
     blocks = allowed[limiter]
     return Occupancy(blocks, blocks * warps / (limits["threads_per_sm"] // warp), limiter)
 
 
-def _per(amount, share):
+def _per(amount: int, share: int) -> int:
     """How many times the share fits into the amount; if the share is 0, a number larger than any device could use."""
     return amount // share if share else 2**31
-
-
-def active_blocks() -> Callable[[Mapping, int, int], int]:
-    """A function that asks CUDA's occupancy API about a compiled kernel, for `table`; needs a GPU."""
-    from cuda.bindings import driver
-
-    from tilewise.nvidia.launcher import allow_shared, done, load
-
-    def ask(entry: Mapping, threads: int, dynamic_shared_bytes: int) -> int:
-        function = load(entry["file"], entry["symbol"])
-        allow_shared(function, dynamic_shared_bytes)
-        return done(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, threads, dynamic_shared_bytes))
-
-    return ask

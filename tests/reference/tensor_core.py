@@ -7,18 +7,12 @@ result is cut to a float towards zero. Only the operands are rounded to nearest,
 
 On an H200 the model was compared with mma.sync: no bit differed in 983,040 results of single instructions (mixed signs,
 positive, graded, subnormal, and TF32 operands that were not rounded). A part of these results is kept in
-tests/measure/.
+h200/.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pandas as pd
-
-from tilewise.study.kernel import Kernel
 
 #: How much of k an instruction takes: mma.m16n8k16 and wgmma.k16, or m16n8k8 and wgmma.k8.
 DEPTH = {"half": 16, "bfloat16": 16, "tf32": 8}
@@ -163,25 +157,6 @@ SCHEMES = {
     "float_from_half": Scheme("half", _THREE, promoted=True, scaled=True),
     "float_always": Scheme("half", _THREE, promoted=True, scaled=True, refuses=False),  # if all operands are even
 }
-
-
-def short_products(row: Mapping[str, Any], kernel: Kernel) -> tuple[str, float]:
-    """The element type that the units multiply for a row, and how many such products replace one of the row's type.
-
-    The number is NaN for a row that lacks the parameter on which it depends, as a damaged recording may.
-    """
-    scheme = SCHEMES.get(kernel.accuracy.get("scheme", "")) if row["dtype"] == "float" else None
-    if scheme:
-        return scheme.dtype, len(scheme.products)
-    if kernel.name == "triton_tf32x3":
-        return "tf32", 3
-    if (
-        kernel.emulation
-    ):  # cuBLAS cuts 55 bits into seven parts at least, and leaves out the products below the last bit
-        return "int8", 28
-    if kernel.name == "double_from_int8":
-        return "int8", math.nan if pd.isna(row.get("moduli")) else row["moduli"]
-    return row["dtype"], 1
 
 
 def product(A: np.ndarray, B: np.ndarray, scheme: Scheme, total: np.ndarray | None = None) -> np.ndarray:

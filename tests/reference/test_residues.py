@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from kernelscope.compile import build
 from kernelscope.emulator import Emulator
+from reference import residues
+from reference.residues import MODULI
 from tilewise import microscope
-from tilewise.measure import residues
-from tilewise.measure.residues import MODULI
 from tilewise.study import points
 from tilewise.study.registry import load
 

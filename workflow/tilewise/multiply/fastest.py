@@ -10,14 +10,13 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise import RECORDED, UserError
-from tilewise.measure.grading import Grade
 from tilewise.study import columns, tuning
+from tilewise.study.accuracy import Grade
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import Status
 from tilewise.study.sweeps import tuned_point
-from tilewise.vendor import VENDOR
 
 #: A product is like one that was timed if no size is more than so many times the other's.
 MOST_APART = 2
@@ -64,7 +63,7 @@ def fastest(
             continue
         if kernel.library:
             return None
-        if list(Grade).index(Grade(kernel.grade)) > list(Grade).index(grade) or VENDOR.cannot_run(kernel, capability):
+        if list(Grade).index(Grade(kernel.grade)) > list(Grade).index(grade) or kernel.cannot_run(capability):
             continue
         if point := tuned_point(kernel, wanted.dtype, wanted.shape, gpu):
             return point

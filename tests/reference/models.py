@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tilewise.measure import by_need, residues, tensor_core
+from reference import by_need, residues, tensor_core
 from tilewise.study.kernel import Kernel
 
 #: The scheme of a kernel that makes a chain of fused multiply-adds on the CUDA cores.
@@ -20,8 +20,6 @@ MODELS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 #: The scheme of doubles that are made of residues, modulo numbers that fit a byte.
 RESIDUES = "residues"
-#: The parameters on which errors depend; the others only decide how fast a kernel is.
-ROUNDING = ("moduli", "accurate")
 
 
 def multiply(kernel: Kernel, parameters: Mapping[str, int], A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 from builders import two_launches, work_of
 
 from tilewise import UserError
-from tilewise.explain import counters
+from tilewise.measure import counters
 from tilewise.nvidia import ncu
 from tilewise.study.device import Device
 from tilewise.study.points import point
@@ -48,14 +48,9 @@ def fake_ncu(tmp_path, monkeypatch):
     def jobs(points, kernels, *_):
         """What is launched for each point, without a build."""
         return [
-            SimpleNamespace(
-                key=at.label(),
-                point=at,
-                kernel=kernels[at.kernel],
-                launches=kernels[at.kernel].plan(at).launches,
-                files={"f": ""},
-            )
+            SimpleNamespace(key=at.label(), point=at, launches=plan.launches, product=plan.product, files={"f": ""})
             for at in points
+            for plan in [kernels[at.kernel].plan(at)]
         ]
 
     monkeypatch.setattr(counters, "_jobs", jobs)

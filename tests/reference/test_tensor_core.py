@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewise.measure import accuracy, tensor_core
-from tilewise.measure.tensor_core import DEPTH, SCHEMES, Scheme, mma, product, round_to, split
+from reference import tensor_core
+from reference.tensor_core import DEPTH, SCHEMES, Scheme, mma, product, round_to, split
+from tilewise.measure import accuracy
 
 H200 = Path(__file__).parent / "h200"
 INSTRUCTIONS = json.loads((H200 / "instructions.json").read_text())

@@ -1,6 +1,6 @@
 """How many blocks of each kernel a multiprocessor holds at a time, and which tile width is best for that.
 
-On a GPU, the table also holds the answer of the vendor's own interface.
+On a GPU, the table also holds the answer of CUDA's own interface.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,8 +10,8 @@ from kernelscope.launch import Launch
 from tilewise.compile.build import Builds
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
+from tilewise.study.occupancy import occupancy
 from tilewise.study.points import Point, point
-from tilewise.vendor import VENDOR
 
 Rows = list[dict[str, Any]]
 
@@ -25,7 +25,7 @@ def table(
 ) -> Rows:
     """One row for each kernel, dtype and choice of parameters among `points`, of the launch that makes the product.
 
-    `ask(entry of an instance, threads, dynamic shared bytes)` is the vendor's own answer on a GPU. Without a GPU no
+    `ask(entry of an instance, threads, dynamic shared bytes)` is CUDA's own answer on a GPU. Without a GPU no
     registers are known, and there are no rows.
     """
     rows: dict[tuple, dict] = {}
@@ -74,9 +74,7 @@ def _entry(builds: Builds, kernel: Kernel, launch: Launch | None) -> Mapping | N
 
 def _facts(launch: Launch, entry: Mapping, device: Device) -> dict[str, Any]:
     shared = entry["shared_bytes"] + launch.dynamic_shared_bytes
-    found = VENDOR.occupancy(
-        launch.threads, entry["registers"], shared, device.limits, device.gpu["compute_capability"]
-    )
+    found = occupancy(launch.threads, entry["registers"], shared, device.limits, device.gpu["compute_capability"])
     return {
         "threads": launch.threads,
         "registers": entry["registers"],

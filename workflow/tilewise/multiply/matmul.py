@@ -10,13 +10,14 @@ from cupy.cuda import runtime
 from kernelscope import cpp
 from tilewise import UserError
 from tilewise.compile import build
-from tilewise.fastest import fastest, recorded_times
-from tilewise.measure.grading import Grade
 from tilewise.measure.job import Job
+from tilewise.multiply.arguments import DTYPES, check
+from tilewise.multiply.fastest import fastest, recorded_times
 from tilewise.nvidia import cublas, gpus
 from tilewise.nvidia.launcher import CudaError, Product
-from tilewise.nvidia.layout import DTYPES, check, turned
+from tilewise.nvidia.layout import turned
 from tilewise.study import registry
+from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
 from tilewise.study.expressions import ceil_div
 from tilewise.study.points import point
@@ -99,7 +100,9 @@ def _chosen(device: int, dtype: str, n: int, p: int, m: int, grade: Grade) -> _C
     for space in plan.workspaces:
         offsets[space.name] = end
         end += ceil_div(max(1, space.bytes), _WORKSPACE_UNIT) * _WORKSPACE_UNIT
-    return _Chosen(Job("", "cuda", kernel, found, {}, plan.launches, plan.workspaces, files), offsets, end)
+    return _Chosen(
+        Job("", "cuda", kernel, found, {}, plan.launches, plan.product, plan.workspaces, files), offsets, end
+    )
 
 
 @functools.lru_cache(256)

@@ -1,4 +1,4 @@
-"""What the hardware counts: the memory traffic of kernels on a GPU, read with the vendor's profiler.
+"""What the hardware counts: the memory traffic of kernels on a GPU, read with ncu.
 
 There are two runs of the profiler and one row per point. At `cross_check_points` it reads the columns of traffic.csv
 that hardware has a counter for, under the same names; at the points of the config's `counters.sweeps`, which are of
@@ -17,12 +17,12 @@ import pandas as pd
 from tilewise import UserError
 from tilewise.compile import build
 from tilewise.measure.job import Job, prepare
+from tilewise.nvidia import ncu
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
 from tilewise.study.sweeps import Reading, Target, expand
-from tilewise.vendor import VENDOR
 
 
 def cross_check_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
@@ -57,13 +57,6 @@ def full_size_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], g
         raise UserError(str(error).removeprefix("tasks.")) from None
 
 
-def keys(at: Point, kernel: Kernel) -> dict[str, Any]:
-    """The columns that name a point that is counted."""
-    launch = kernel.plan(at).product
-    assert launch
-    return at.columns() | {"block_x": launch.block[0], "block_y": launch.block[1]}
-
-
 def count(
     points: Sequence[Point],
     kernels: Mapping[str, Kernel],
@@ -78,12 +71,16 @@ def count(
     product is wrong has no row; `log` names those that are wrong. Raises UserError if the profiler is missing, not
     permitted, or fails.
     """
-    profiler = VENDOR.profiler()
+    profiler = ncu.find_ncu()
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         jobs = [job for job in _jobs(points, kernels, device, Path(folder)) if job.files]
-        found = VENDOR.count(jobs, Path(log), profiler, full_size)
-    rows = [keys(job.point, job.kernel) | counted for job, counted in found]
+        found = ncu.count(jobs, Path(log), profiler, full_size)
+    rows = [
+        job.point.columns() | {"block_x": job.product.block[0], "block_y": job.product.block[1]} | counted
+        for job, counted in found
+        if job.product
+    ]
     return columns.frame(rows, "counters", registry.parameters(kernels))
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kernelscope.compile import build
 from kernelscope.emulator import Emulator
-from tilewise.measure import by_need, tensor_core
+from reference import by_need, tensor_core
+from reference.by_need import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.emulator import Backend
-from tilewise.measure.by_need import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
 from tilewise.study import points
 from tilewise.study.registry import load
 

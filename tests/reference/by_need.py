@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from tilewise.measure.tensor_core import SCHEMES, chain, product
+from reference.tensor_core import SCHEMES, chain, product
 
 #: The way of a tile, or of 64 of k of it.
 THREE_PRODUCTS, SIX_PRODUCTS, EXACT = 0, 1, 2
