@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from builders import trace
-from clones import copy_repository
+from clones import copy_repository, keep_tasks
 
 from tilewise import ROOT
 from tilewise.study import registry
@@ -59,7 +59,7 @@ TYPED = [
 @pytest.fixture
 def newcomer(tmp_path):
     """A clone with the environment that `make` would make, a quick study of three tasks, and the README's kernel."""
-    clone = copy_repository(tmp_path / "clone")
+    clone = copy_repository(tmp_path / "clone", recorded=False)
     shutil.copytree(ROOT / "requirements", clone / "requirements")
     shutil.copy2(ROOT / "Makefile", clone)
     for name in ("bin", "lib", "pyvenv.cfg"):
@@ -67,9 +67,8 @@ def newcomer(tmp_path):
         (clone / ".venv" / name).symlink_to(Path(sys.prefix) / name)
     for stamp in ("run", "run-gpu"):
         (clone / ".venv" / stamp).touch()
-    quick, study = read_yaml(ROOT / "config/quick.yaml"), read_yaml(ROOT / "config/config.yaml")["tasks"]
-    quick["tasks"] = {name: quick["tasks"].get(name) if name in SHORT else None for name in study}
-    quick["tasks"]["cpu"] = study["cpu"]
+    keep_tasks(clone, *SHORT)
+    quick = read_yaml(clone / "config/quick.yaml")
     quick["tasks"]["task1a"]["sweeps"] += yaml.safe_load(block("yaml", "kernel: two_rows"))
     (clone / "config/quick.yaml").write_text(yaml.safe_dump(quick, sort_keys=False))
     (clone / "kernels/two_rows.cu").write_text(block("cuda", "two_rows"))

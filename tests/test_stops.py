@@ -31,8 +31,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 
 def small_study(folder):
     """A clone of a study with two short tasks on the emulator."""
-    clone = copy_repository(folder)
-    shutil.rmtree(clone / "report/recorded")  # nobody looks at the page
+    clone = copy_repository(folder, recorded=False)
     path = clone / "config/config.yaml"
     config = yaml.safe_load(path.read_text())
     config["tasks"] = {
@@ -201,7 +200,7 @@ HEAD = "with script(snakemake.log[0]):"
 @pytest.fixture
 def page(tmp_path):
     """A function that starts to render the page of a finished run, after some work."""
-    clone = copy_repository(tmp_path / "clone")
+    clone = copy_repository(tmp_path / "clone", recorded=False)
     results = synthetic.write(clone / "results/emulator", "emulator", with_traffic=True)
     (results / "figures").mkdir()
     for task in synthetic.config()["tasks"]:
