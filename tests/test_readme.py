@@ -1,4 +1,5 @@
-"""The README works as typed: its commands one after the other in one shell, and its example of a user's own kernel."""
+"""The README and docs/running.md work as typed: their commands one after the other in one shell, and the example of a
+user's own kernel, from docs/kernels.md."""
 
 import os
 import re
@@ -16,15 +17,15 @@ from tilewise import ROOT
 from tilewise.study import registry
 from tilewise.study.schema import read_yaml
 
-README = (ROOT / "README.md").read_text()
+KERNELS = (ROOT / "docs/kernels.md").read_text()
 
 
 def block(language, holding):
-    """The README's code block in a language that contains a text."""
-    return next(text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
+    """The code block of docs/kernels.md in a language that contains a text."""
+    return next(text for text in re.findall(rf"```{language}\n(.*?)```", KERNELS, re.DOTALL) if holding in text)
 
 
-def test_the_example_kernel_works_as_the_readme_says(tmp_path):
+def test_the_example_kernel_works_as_written(tmp_path):
     (tmp_path / "two_rows.cu").write_text(block("cuda", "two_rows"))
     (tmp_path / "registry.yaml").write_text(block("yaml", "two elements per thread"))
     kernel = registry.load(tmp_path)["two_rows"]
@@ -39,7 +40,7 @@ def test_the_example_kernel_works_as_the_readme_says(tmp_path):
 
 #: What `make quick` runs here of its tasks.
 SHORT = ("task1a", "task3", "cpu")
-#: The README's commands in its order, each with what it prints.
+#: The commands of the README and of docs/running.md in their order, each with what it prints.
 TYPED = [
     ("make quick CORES=2", "the report is "),
     (". .venv/bin/activate", ""),
@@ -58,7 +59,7 @@ TYPED = [
 
 @pytest.fixture
 def newcomer(tmp_path):
-    """A clone with the environment that `make` would make, a quick study of three tasks, and the README's kernel."""
+    """A clone with the environment that `make` would make, a quick study of three tasks, and the example kernel."""
     clone = copy_repository(tmp_path / "clone", recorded=False)
     shutil.copytree(ROOT / "requirements", clone / "requirements")
     shutil.copy2(ROOT / "Makefile", clone)
@@ -77,8 +78,8 @@ def newcomer(tmp_path):
     return clone
 
 
-def test_the_commands_work_in_the_order_of_the_readme(newcomer):
-    """In one shell, as somebody types them who reads from the top; then in a terminal that is opened later."""
+def test_the_documented_commands_work_in_one_shell(newcomer):
+    """As somebody types them who reads from the top; then in a terminal that is opened later."""
     variables = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     variables |= {"PYTHONPATH": str(newcomer / "workflow"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
     with subprocess.Popen(

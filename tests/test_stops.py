@@ -24,7 +24,6 @@ from tilewise import ROOT
 ROWS = "results/emulator/measurements.csv"
 #: Columns that differ from run to run.
 TIMES = "samples time_ms time_min_ms time_q1_ms time_q3_ms noise gflops run_low_ms run_high_ms".split()
-KILLS = 30
 NAMES = ("snakemake", "tilewise.measure.worker")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 
@@ -64,7 +63,8 @@ def rows(clone):
     return pd.read_csv(clone / ROWS).drop(columns=TIMES)
 
 
-def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
+@pytest.mark.parametrize("kills", [12, pytest.param(30, marks=pytest.mark.exhaustive)])
+def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path, kills):
     undisturbed = small_study(tmp_path / "undisturbed")
     begin = time.monotonic()
     done = snakemake(undisturbed, ROWS)
@@ -75,10 +75,10 @@ def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
     chance = random.Random(seed)
     clone = small_study(tmp_path / "disturbed")
     killed = 0
-    while killed < KILLS:
+    while killed < kills:
         run = started(clone, ROWS, "--keep-going")
         pause = min(length / 2, 6)
-        while killed < KILLS and run.poll() is None:
+        while killed < kills and run.poll() is None:
             time.sleep(chance.uniform(0, pause))
             victim, how, all_at_once = chance.choice(ours(clone) or [0]), chance.choice(SIGNALS), chance.random() < 0.1
             with contextlib.suppress(ProcessLookupError):
@@ -86,7 +86,7 @@ def test_any_kills_at_any_time_leave_the_rows_of_an_undisturbed_run(tmp_path):
                     os.killpg(run.pid, how) if all_at_once else os.kill(victim, how)
                     killed += 1
                     pause = 0.5
-        if killed == KILLS:
+        if killed == kills:
             run.kill()
         run.wait()
         if (clone / ROWS).exists():  # else the rest of the kills would meet a finished run

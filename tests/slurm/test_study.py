@@ -11,8 +11,8 @@ from waiting import wait_until
 QUICK = ("--configfile", "config/cluster.yaml", "config/quick.yaml")
 
 
-#: Of the quick study: a task that takes a GPU, and one of CPU loops.
-TASKS = ("task3", "loop_orders")
+#: Of the quick study: two tasks that take a GPU, and one of CPU loops.
+TASKS = ("task2a", "task3", "loop_orders")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def small(cluster, emulated, tmp_path_factory):
 def test_a_study_takes_a_job_per_task_and_a_few_minutes(small, record_property):
     clone, run = small
     polls = run.seconds_of_polls()
-    record_property("note", f"two tasks through Slurm: {run.seconds:.0f} s, {polls:.0f} s of it waiting for polls")
+    record_property("note", f"three tasks through Slurm: {run.seconds:.0f} s, {polls:.0f} s of it waiting for polls")
     # Beside other tests (pytest -n) it may take far longer; one that hangs ends after 1800 s.
     assert polls < 60 and (run.seconds < 360 or "PYTEST_XDIST_WORKER" in os.environ)
     jobs = run.jobs()
