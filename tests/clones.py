@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from tilewise import ROOT
 
 COPIED = ["CITATION.cff", "Snakefile", "config", "kernels", "packages", "profiles", "report", "slurm", "workflow"]
@@ -19,13 +21,17 @@ def package_path(folder):
     return f"{folder}/workflow:{folder}/packages/microscope/src"
 
 
-def copy_repository(folder):
-    """Copy what a run needs into `folder`, which becomes a clone without history; returns it."""
+def copy_repository(folder, recorded=True):
+    """Copy what a run needs into `folder`, which becomes a clone without history; returns it.
+
+    Without the `recorded` runs, a page and the figures take a third of the time.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    left_out = ("__pycache__", "*.egg-info", *(() if recorded else ("nvidia-*",)))
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns(*left_out))
         elif source.exists():
             shutil.copy(source, folder / name)
     return folder
@@ -85,6 +91,14 @@ def measured(journal):
     """The keys of the points in a journal, each as often as it was measured."""
     lines = journal.read_text().splitlines() if journal.exists() else []
     return [json.loads(line)["key"] for line in lines if line.endswith("}}")]
+
+
+def keep_tasks(clone, *names):
+    """Let config/quick.yaml of a clone have these tasks alone."""
+    path, study = clone / "config/quick.yaml", yaml.safe_load((clone / "config/config.yaml").read_text())
+    quick = yaml.safe_load(path.read_text())
+    kept = {name: quick["tasks"].get(name) or study["tasks"][name] for name in names}
+    path.write_text(yaml.safe_dump(quick | {"tasks": dict.fromkeys(study["tasks"]) | kept}, sort_keys=False))
 
 
 def edit(path, old, new):

@@ -9,7 +9,7 @@ import subprocess
 import pandas as pd
 import pytest
 import yaml
-from clones import copy_repository, edit, package_path, snakemake
+from clones import copy_repository, edit, keep_tasks, package_path, snakemake
 
 from tilewise import ROOT
 from tilewise.outcome import BESIDE
@@ -98,7 +98,7 @@ def ended(tmp_path_factory):
     """A clone with the user's own kernel, and the output of a whole quick run on the emulator: None if it took too
     long."""
     clone = copy_repository(tmp_path_factory.mktemp("pipeline") / "clone")
-    # As the README says: one file, one entry, one line.
+    # As docs/kernels.md says: one file, one entry, one line.
     for name, text in (("mine.cu", MINE), ("include/mine.cuh", HEADER), ("short.cu", SHORT)):
         (clone / "kernels" / name).parent.mkdir(exist_ok=True)
         (clone / "kernels" / name).write_text(text)
@@ -270,10 +270,11 @@ def test_bad_input_ends_before_anything_is_measured(clone, name):
     assert not (clone / "results").exists()
 
 
-def test_a_kernel_that_does_not_compile_costs_its_own_rows(finished, tmp_path):
-    clone, _ = finished
-    broken = tmp_path / "broken"
-    shutil.copytree(clone, broken)
+def test_a_kernel_that_does_not_compile_costs_its_own_rows(tmp_path):
+    broken = copy_repository(tmp_path / "broken", recorded=False)
+    keep_tasks(broken, "task1a", "coalescing", "task2a")
+    done = snakemake(broken, "results/emulator/measurements.csv", *QUICK)
+    assert done.returncode == 0, done.stderr
     edit(broken / "kernels/textbook/tiled.cu", "T sum = 0;", "T sum = zero;")
     before = pd.read_csv(broken / "results/emulator/measurements.csv")
     done = snakemake(broken, *QUICK)
@@ -284,6 +285,7 @@ def test_a_kernel_that_does_not_compile_costs_its_own_rows(finished, tmp_path):
     )
     rows = pd.read_csv(broken / "results/emulator/measurements.csv")
     own = rows.kernel == "tiled"
+    assert set(rows.task[own]) == {"coalescing", "task2a"} and set(before.status) >= {"ok"}
     assert set(rows.status[own]) == {"compile_error"} and len(rows) == len(before)
     assert all(
         message.startswith(f"kernels/textbook/tiled.cu:{line}: ") and "zero" in message for message in rows.message[own]

@@ -1,4 +1,5 @@
-"""The README works as typed: its commands one after the other in one shell, and its example of a user's own kernel."""
+"""The README and docs/running.md work as typed: their commands one after the other in one shell, and the example of a
+user's own kernel, from docs/kernels.md."""
 
 import os
 import re
@@ -10,21 +11,21 @@ from pathlib import Path
 import pytest
 import yaml
 from builders import trace
-from clones import copy_repository, package_path
+from clones import copy_repository, keep_tasks, package_path
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.study import registry
 
-README = (ROOT / "README.md").read_text()
+KERNELS = (ROOT / "docs/kernels.md").read_text()
 
 
 def block(language, holding):
-    """The README's code block in a language that contains a text."""
-    return next(text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in text)
+    """The code block of docs/kernels.md in a language that contains a text."""
+    return next(text for text in re.findall(rf"```{language}\n(.*?)```", KERNELS, re.DOTALL) if holding in text)
 
 
-def test_the_example_kernel_works_as_the_readme_says(tmp_path):
+def test_the_example_kernel_works_as_written(tmp_path):
     (tmp_path / "two_rows.cu").write_text(block("cuda", "two_rows"))
     (tmp_path / "registry.yaml").write_text(block("yaml", "two elements per thread"))
     kernel = registry.load(tmp_path)["two_rows"]
@@ -39,7 +40,7 @@ def test_the_example_kernel_works_as_the_readme_says(tmp_path):
 
 #: What `make quick` runs here of its tasks.
 SHORT = ("task1a", "task3", "cpu")
-#: The README's commands in its order, each with what it prints.
+#: The commands of the README and of docs/running.md in their order, each with what it prints.
 TYPED = [
     ("make quick CORES=2", "the report is "),
     (". .venv/bin/activate", ""),
@@ -58,8 +59,8 @@ TYPED = [
 
 @pytest.fixture
 def newcomer(tmp_path):
-    """A clone with the environment that `make` would make, a quick study of three tasks, and the README's kernel."""
-    clone = copy_repository(tmp_path / "clone")
+    """A clone with the environment that `make` would make, a quick study of three tasks, and the example kernel."""
+    clone = copy_repository(tmp_path / "clone", recorded=False)
     shutil.copytree(ROOT / "requirements", clone / "requirements")
     shutil.copy2(ROOT / "Makefile", clone)
     for name in ("bin", "lib", "pyvenv.cfg"):
@@ -67,9 +68,8 @@ def newcomer(tmp_path):
         (clone / ".venv" / name).symlink_to(Path(sys.prefix) / name)
     for stamp in ("run", "run-gpu"):
         (clone / ".venv" / stamp).touch()
-    quick, study = read_yaml(ROOT / "config/quick.yaml"), read_yaml(ROOT / "config/config.yaml")["tasks"]
-    quick["tasks"] = {name: quick["tasks"].get(name) if name in SHORT else None for name in study}
-    quick["tasks"]["cpu"] = study["cpu"]
+    keep_tasks(clone, *SHORT)
+    quick = read_yaml(clone / "config/quick.yaml")
     quick["tasks"]["task1a"]["sweeps"] += yaml.safe_load(block("yaml", "kernel: two_rows"))
     (clone / "config/quick.yaml").write_text(yaml.safe_dump(quick, sort_keys=False))
     (clone / "kernels/two_rows.cu").write_text(block("cuda", "two_rows"))
@@ -78,8 +78,8 @@ def newcomer(tmp_path):
     return clone
 
 
-def test_the_commands_work_in_the_order_of_the_readme(newcomer):
-    """In one shell, as somebody types them who reads from the top; then in a terminal that is opened later."""
+def test_the_documented_commands_work_in_one_shell(newcomer):
+    """As somebody types them who reads from the top; then in a terminal that is opened later."""
     variables = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     variables |= {"PYTHONPATH": package_path(newcomer), "PATH": "/usr/local/bin:/usr/bin:/bin"}
     with subprocess.Popen(

@@ -73,7 +73,7 @@ def emulated(new_clone):
     """A function that makes a clone whose cluster.yaml names emulated platforms: their Slurm settings by name."""
 
     def make(folder, platforms, **config):
-        clone = new_clone(folder)
+        clone = new_clone(folder, recorded=False)
         platforms = {name: {"backend": "emulator", "slurm": slurm} for name, slurm in platforms.items()}
         (clone / "config/cluster.yaml").write_text(yaml.safe_dump({"slurm": None, "platforms": platforms} | config))
         return clone

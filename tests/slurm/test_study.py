@@ -5,7 +5,7 @@ import re
 
 import pandas as pd
 import pytest
-import yaml
+from clones import keep_tasks
 from waiting import wait_until
 
 QUICK = ("--configfile", "config/cluster.yaml", "config/quick.yaml")
@@ -16,14 +16,12 @@ TASKS = ("task2a", "task3", "loop_orders")
 
 
 @pytest.fixture(scope="module")
-def small(cluster, emulated, config, tmp_path_factory):
+def small(cluster, emulated, tmp_path_factory):
     """A clone after a study of three tasks, and the run."""
     from cluster import Run
 
     clone = emulated(tmp_path_factory.mktemp("slurm") / "clone", {"emulated": {"gres": "gpu:1"}})
-    quick = yaml.safe_load((clone / "config/quick.yaml").read_text())
-    quick["tasks"] = dict.fromkeys(config["tasks"]) | {name: quick["tasks"][name] for name in TASKS}
-    (clone / "config/quick.yaml").write_text(yaml.safe_dump(quick))
+    keep_tasks(clone, *TASKS)
     return clone, Run(cluster, clone, *QUICK, "--tilewise-keep-successful-logs").ends()
 
 

@@ -68,7 +68,7 @@ class Precision(ElementType):
     C may be of another type, `result` names its precision. Operands that are integers are random from `least` to
     `largest`. A kernel may round the operands (`input_roundoff`), it keeps its sums with `sum_roundoff`, and it rounds
     a sum when it stores it (`result_roundoff`, and at the smallest numbers `result_floor`). Roundoffs are relative:
-    half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance, because those truncate;
+    half the distance from 1 to the next number, or, for sums on tensor cores, the whole distance, because those cut;
     `cuts` is how often they do for each product. `left_out` is what a scheme leaves out of an operand. `poison`, as an
     integer of that size, has the bits of what no product contains: NaN, or the smallest integer; `finite_poison` those
     of the largest finite number, for kernels that read C and multiply it by 0.
