@@ -12,11 +12,11 @@ from builders import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kernelscope
 from kernelscope.compile import build
 from kernelscope.emulator import Emulator
 from reference import residues
 from reference.residues import MODULI
-from tilewise import microscope
 from tilewise.study import points
 from tilewise.study.registry import load
 
@@ -112,7 +112,8 @@ def test_sums_that_do_not_fit_are_refused():
 
 @pytest.fixture(scope="module")
 def functions():
-    return microscope.build(FILE, "of_sums", *(f"{name}<{count}>" for name in ("split", "join") for count in COUNTS))
+    names = (f"{name}<{count}>" for name in ("split", "join") for count in COUNTS)
+    return kernelscope.build(FILE, "of_sums", *names, includes=[INCLUDE])
 
 
 def expect(functions, name, result, wanted, **arrays):
@@ -120,7 +121,7 @@ def expect(functions, name, result, wanted, **arrays):
     count = np.asarray(next(iter(arrays.values()))).shape[-1]
     grid = -(-count // 64)
     arguments = arrays | {result: np.zeros_like(wanted), "count": count}
-    report = microscope.trace(functions, name, grid, 64, arguments, expect={result: wanted})
+    report = kernelscope.trace(functions, name, grid, 64, arguments, expect={result: wanted})
     assert report.ok, report.faults
 
 
