@@ -19,6 +19,7 @@ from reference import residues
 from reference.residues import MODULI
 from tilewise.study import points
 from tilewise.study.registry import load
+from tilewise.study.sources import INCLUDE
 
 KERNEL = load()["double_from_int8"]
 FILE = Path(__file__).with_name("residues.cu")
