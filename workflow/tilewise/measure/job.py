@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewise.compile.build import Builds, sha256_of
+from tilewise.compile.build import Builds
 from tilewise.files import digest
 from tilewise.study import columns
+from tilewise.study.builds import sha256_of
 from tilewise.study.device import Device
 from tilewise.study.kernel import LANGUAGES, Kernel
 from tilewise.study.launch import Launch, Plan, Workspace

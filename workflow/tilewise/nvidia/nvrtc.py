@@ -9,10 +9,10 @@ from typing import Any
 
 from tilewise import MachineError, UserError
 from tilewise.files import REMEDIES, refusal
+from tilewise.study.builds import STANDARD
 from tilewise.study.kernel import Kernel
 from tilewise.study.sources import HOST_HEADERS, INCLUDE, code_of
 
-STANDARD = "c++17"
 #: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.
 SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 
