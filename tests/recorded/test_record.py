@@ -16,10 +16,9 @@ import yaml
 
 from tilewise import RECORDED, ROOT
 from tilewise.__main__ import main
-from tilewise.compile import build
 from tilewise.evidence import load_platform, point_of
 from tilewise.recorded import check
-from tilewise.study import columns, registry
+from tilewise.study import builds, columns, registry
 from tilewise.study.device import read as read_device
 
 HOST, USER = "gpu-node-17", "alice"
@@ -61,8 +60,8 @@ def hashed(folder, name, kernels):
         if not kernel.source:
             return row["build_sha256"]
         if "instance" in row:
-            return build.source_sha256(kernel, row["instance"], device)
-        return build.row_sha256(kernel, point_of({"task": "", **row}, kernel), device)
+            return builds.source_sha256(kernel, row["instance"], device)
+        return builds.row_sha256(kernel, point_of({"task": "", **row}, kernel), device)
 
     kinds = {name: Path(name).stem for name in HASHED}
     rows = columns.read(folder / name, kinds.get(name, "tune"), registry.parameters(kernels))

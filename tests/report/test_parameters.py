@@ -12,11 +12,10 @@ from prose import section
 from test_report import Page
 
 from tilewise import UserError
-from tilewise.compile import build
 from tilewise.evidence import Evidence, load_evidence, load_platform, point_of
 from tilewise.explain import runs, timings
 from tilewise.report import figures, headings, markup, render, tables
-from tilewise.study import columns, points, registry
+from tilewise.study import builds, columns, points, registry
 from tilewise.study.kernel import LaunchEntry
 
 FIVE = ("bm", "bn", "bk", "depth", "vector")
@@ -269,7 +268,7 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
         evidence = Evidence((gpu,), (gpu,), None, None, None, {}, kernels)
         return runs.provenance(evidence).set_index("fact").loc["kernels"].iloc[0]
 
-    monkeypatch.setattr(build, "sha256_of", lambda kernel, instances, device: "0" * 64)
+    monkeypatch.setattr(builds, "sha256_of", lambda kernel, instances, device: "0" * 64)
     loops = {name: kernel for name, kernel in synthetic.KERNELS.items() if kernel.kind == "cuda"}
     assert edited(loops) == "as measured, by the hash of every source"
     assert edited(loops | {"tiled": later}) == "edited since: tiled"
@@ -277,7 +276,7 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
     def refused(kernel, instances, device):
         raise UserError("it no longer takes this point")
 
-    monkeypatch.setattr(build, "sha256_of", refused)
+    monkeypatch.setattr(builds, "sha256_of", refused)
     assert edited({"naive": loops["naive"]}) == "edited since: naive"
 
 

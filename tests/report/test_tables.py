@@ -10,11 +10,10 @@ import synthetic
 from prose import section
 
 from tilewise import UserError
-from tilewise.compile import build
 from tilewise.evidence import Evidence, load_evidence, load_platform, published
 from tilewise.explain import runs, timings, traffic, tuned
 from tilewise.report import figures, findings, headings, tables
-from tilewise.study import columns, points
+from tilewise.study import builds, columns, points
 
 PUBLISHED = published()
 
@@ -430,7 +429,7 @@ def test_kernels_edited_since_they_were_recorded_are_named(recorded):
     rows = gpu.measurements[(gpu.measurements["kernel"] == "tiled") & (gpu.measurements["tile"] == 16)]
     tiled = synthetic.KERNELS["tiled"]
     hashes = {
-        dtype: build.row_sha256(tiled, points.point("", "tiled", dtype, 64, 64, 64, tile=16), gpu.device)
+        dtype: builds.row_sha256(tiled, points.point("", "tiled", dtype, 64, 64, 64, tile=16), gpu.device)
         for dtype in ("float", "double")
     }
     rows = rows[rows["dtype"].isin(hashes)]

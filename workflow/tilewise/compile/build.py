@@ -18,13 +18,12 @@ from tilewise import MachineError, UserError
 from tilewise.files import processes, read_json, write_json
 from tilewise.nvidia import nvrtc
 from tilewise.nvidia.languages import COMPILERS
+from tilewise.study.builds import HOST_FLAGS, source_sha256
 from tilewise.study.device import Device
-from tilewise.study.kernel import LANGUAGES, Kernel, Kind
+from tilewise.study.kernel import Kernel, Kind
 from tilewise.study.points import Point
-from tilewise.study.sources import without_comments
 
 LOG = logging.getLogger(__name__)
-HOST_FLAGS = ("-O3",)
 #: A library for the CPU holds at most this many instances: fewer start the compiler more often, more leave cores idle.
 LIBRARY_INSTANCES = 16
 #: What `build` made, by kernel: `unsupported`, the reason why the machine cannot run it or "", and `instances`. Each of
@@ -43,39 +42,6 @@ def unsupported(kernel: Kernel, device: Device) -> str:
     if compiler and (why := compiler.missing()):
         return why
     return kernel.cannot_run(device.gpu["compute_capability"])
-
-
-def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
-    """The hash of an instance: of its sources, with all that they include, its options and its target.
-
-    It needs no compiler. The comments of C++ do not count, so they can be edited after a run was recorded; lines do,
-    because messages name them.
-    """
-    source, *headers = map(without_comments, kernel.code) if kernel.path.suffix != ".py" else kernel.code
-    return digest([source, *([headers] if headers else []), instance, *_options(kernel, device)])
-
-
-def row_sha256(kernel: Kernel, point: Point | None, device: Device) -> str:
-    """What `build_sha256` of a point's row is today; empty for a point that the kernel does not take."""
-    try:
-        return sha256_of(kernel, kernel.plan(point).instances, device) if point else ""
-    except UserError:
-        return ""
-
-
-def sha256_of(kernel: Kernel, instances: Sequence[str], device: Device) -> str:
-    """The hash of an instance, or of the hashes of several, in their order."""
-    hashes = [source_sha256(kernel, instance, device) for instance in instances]
-    return hashes[0] if len(hashes) == 1 else digest(hashes)
-
-
-def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
-    if kernel.kind == Kind.HOST:
-        return " ".join(HOST_FLAGS), device.host_compiler
-    if device.backend == "emulator":
-        return "emulator", device.host_compiler
-    standard = str(kernel.kind) if kernel.kind in LANGUAGES else nvrtc.STANDARD
-    return kernel.target(device.gpu["compute_capability"]), standard
 
 
 def build(

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from tilewise.compile import build
 from tilewise.evidence import Evidence, Platform, point_of, within
 from tilewise.explain.timings import describe, short_card, with_words
-from tilewise.study import columns
+from tilewise.study import builds, columns
 from tilewise.study.columns import SHAPE
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
@@ -218,7 +217,7 @@ def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
         # A row without a hash is of a point that was never built.
         if kernel is None or not kernel.source or not row["build_sha256"] or kernel.name in edited:
             continue
-        if build.row_sha256(kernel, point_of(row, kernel), platform.device) != row["build_sha256"]:
+        if builds.row_sha256(kernel, point_of(row, kernel), platform.device) != row["build_sha256"]:
             edited.add(kernel.name)
     return sorted(edited)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelscope.files import digest
-from kernelscope.launch import Launch, Plan, Workspace
-from tilewise.compile.build import Builds, sha256_of
+from tilewise.compile.build import Builds
 from tilewise.study import columns
+from tilewise.study.builds import sha256_of
 from tilewise.study.device import Device
 from tilewise.study.kernel import LANGUAGES, Kernel
 from tilewise.study.points import Point

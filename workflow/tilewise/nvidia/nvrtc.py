@@ -10,10 +10,10 @@ from typing import Any
 from kernelscope.files import REMEDIES, refusal
 from kernelscope.sources import HOST_HEADERS, code_of
 from tilewise import MachineError, UserError
+from tilewise.study.builds import STANDARD
 from tilewise.study.kernel import Kernel
 from tilewise.study.sources import INCLUDE
 
-STANDARD = "c++17"
 #: What ptxas says if it runs wgmma instructions one after the other: the kernel would be a fraction as fast.
 SERIALISED = re.compile(r"^.*\(C75(?:08|10)\).*$", re.MULTILINE)
 

@@ -22,13 +22,12 @@ import pandas as pd
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, ROOT, UserError, checksums
-from tilewise.compile import build
 from tilewise.evidence import Platform, data_sheets, load_platform, point_of, refuse_no_run
 from tilewise.files import read_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.words import is_right
 from tilewise.recorded import entry
-from tilewise.study import columns, registry, sweeps
+from tilewise.study import builds, columns, registry, sweeps
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
@@ -304,7 +303,7 @@ def _of_one_commit(kept: Kept) -> Iterator[str]:
 def _hashes(kept: Kept) -> Iterator[str]:
     """Kernels of which rows have other hashes than their sources have at the commit."""
     facts, kernels, device = kept.platform.facts, kept.kernels, kept.platform.device
-    of_point = functools.cache(lambda name, point: build.row_sha256(kernels[name], point, device))
+    of_point = functools.cache(lambda name, point: builds.row_sha256(kernels[name], point, device))
     tables = {name: facts[name] for name in ("sizes", "batches", "tune", "instructions")}
     for name, table in ({"measurements.csv": kept.platform.measurements} | tables).items():
         found: dict[str, list[str]] = {}
@@ -315,7 +314,7 @@ def _hashes(kept: Kept) -> Iterator[str]:
             elif not kernel.source:
                 continue
             elif name == "instructions":
-                own = build.source_sha256(kernel, row["instance"], device)
+                own = builds.source_sha256(kernel, row["instance"], device)
             else:
                 own = of_point(kernel.name, point_of(row, kernel)) or "that of any build"
             if row["build_sha256"] != own:

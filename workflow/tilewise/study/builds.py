@@ -1,0 +1,46 @@
+"""What a binary is made of, as a hash: two with one hash are the same, whoever compiles them. It needs no compiler."""
+
+from collections.abc import Sequence
+
+from kernelscope.files import digest
+from tilewise import UserError
+from tilewise.study.device import Device
+from tilewise.study.kernel import LANGUAGES, Kernel, Kind
+from tilewise.study.points import Point
+from tilewise.study.sources import without_comments
+
+#: The options of the CPU loops, and the standard of C++ in which NVRTC compiles.
+HOST_FLAGS, STANDARD = ("-O3",), "c++17"
+
+
+def source_sha256(kernel: Kernel, instance: str, device: Device) -> str:
+    """The hash of an instance: of its sources, with all that they include, its options and its target.
+
+    It needs no compiler. The comments of C++ do not count, so they can be edited after a run was recorded; lines do,
+    because messages name them.
+    """
+    source, *headers = map(without_comments, kernel.code) if kernel.path.suffix != ".py" else kernel.code
+    return digest([source, *([headers] if headers else []), instance, *_options(kernel, device)])
+
+
+def row_sha256(kernel: Kernel, point: Point | None, device: Device) -> str:
+    """What `build_sha256` of a point's row is today; empty for a point that the kernel does not take."""
+    try:
+        return sha256_of(kernel, kernel.plan(point).instances, device) if point else ""
+    except UserError:
+        return ""
+
+
+def sha256_of(kernel: Kernel, instances: Sequence[str], device: Device) -> str:
+    """The hash of an instance, or of the hashes of several, in their order."""
+    hashes = [source_sha256(kernel, instance, device) for instance in instances]
+    return hashes[0] if len(hashes) == 1 else digest(hashes)
+
+
+def _options(kernel: Kernel, device: Device) -> tuple[str, str]:
+    if kernel.kind == Kind.HOST:
+        return " ".join(HOST_FLAGS), device.host_compiler
+    if device.backend == "emulator":
+        return "emulator", device.host_compiler
+    standard = str(kernel.kind) if kernel.kind in LANGUAGES else STANDARD
+    return kernel.target(device.gpu["compute_capability"]), standard
