@@ -21,7 +21,6 @@ from tilewise.study.columns import FACTS, SHAPE, WHOLE
 from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
-from tilewise.study.points import Point
 from tilewise.study.schema import read_yaml
 from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import in_words
@@ -219,16 +218,6 @@ def _facts_of_tasks(facts: Mapping[str, pd.DataFrame], tasks: Iterable[str]) -> 
     return {name: _of_tasks(table, tasks) if name in FACTS else table for name, table in facts.items()}
 
 
-def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
-    """The point of a row of measurements.csv; None if the row was recorded before the kernel had all its parameters."""
-    if any(pd.isna(row.get(name)) for name in kernel.columns):
-        return None
-    n, p, m = (int(row[name]) for name in SHAPE)
-    parameters = tuple((name, int(row[name])) for name in kernel.columns)
-    batch: Any = row.get("batch")
-    return Point(row["task"], row["kernel"], row["dtype"], n, p, m, parameters, 1 if pd.isna(batch) else int(batch))
-
-
 def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """The range of the time of each row of measurements.csv, in ms: from the fastest to the slowest of several runs, or
     else between the quartiles of one."""
@@ -328,14 +317,14 @@ def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices
     found: tuning.Choices = {}
     for row in rows[rows["chosen"].fillna(False)].to_dict("records"):
         kernel = kernels.get(row["kernel"])
-        point = kernel and point_of(row, kernel)
-        if not point:
+        if kernel is None or any(pd.isna(row.get(name)) for name in kernel.columns):
             raise UserError(
                 f"{folder}/tune/{row['kernel']}.csv: the registry's {row['kernel']} has other parameters today; run "
                 "the tuner again"
             )
         types = found.setdefault(folder.resolve().name, {}).setdefault(row["kernel"], {})
-        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(point.parameters)
+        parameters = tuple((name, int(row[name])) for name in kernel.columns)
+        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(parameters)
     if not found:
         raise UserError(
             f"{folder}: the tuner has chosen nothing here; run `snakemake --cores all tune` on a machine with a GPU"

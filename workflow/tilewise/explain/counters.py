@@ -61,7 +61,8 @@ def keys(at: Point, kernel: Kernel) -> dict[str, Any]:
     """The columns that name a point that is counted."""
     launch = kernel.plan(at).product
     assert launch
-    return at.columns() | {"block_x": launch.block[0], "block_y": launch.block[1]}
+    row = {"block_x": launch.block[0], "block_y": launch.block[1]}
+    return at.columns() | row | {"padded_multiply_adds": kernel.padded_multiply_adds(at)}
 
 
 def count(

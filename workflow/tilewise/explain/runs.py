@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from tilewise.compile import build
-from tilewise.evidence import Evidence, Platform, point_of, within
+from tilewise.evidence import Evidence, Platform, within
 from tilewise.explain.timings import describe, short_card, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -211,14 +211,16 @@ def _some(tasks: Sequence[str]) -> str:
 
 
 def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
-    """Names of the kernels whose source differs from the one that was measured on a platform."""
+    """Names of the kernels whose source or parameters differ from those that were measured on a platform."""
     edited = set()
     for row in platform.measurements.to_dict("records"):
         kernel = kernels.get(row["kernel"])
         # A row without a hash is of a point that was never built.
         if kernel is None or not kernel.source or not row["build_sha256"] or kernel.name in edited:
             continue
-        if build.row_sha256(kernel, point_of(row, kernel), platform.device) != row["build_sha256"]:
+        instances = row["instances"].split(columns.BETWEEN_INSTANCES)
+        lacking = any(pd.isna(row.get(name)) for name in kernel.columns)
+        if lacking or build.sha256_of(kernel, instances, platform.device) != row["build_sha256"]:
             edited.add(kernel.name)
     return sorted(edited)
 

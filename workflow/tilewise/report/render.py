@@ -21,7 +21,7 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from tilewise import RECORDED, ROOT, UserError
-from tilewise.evidence import Evidence, Platform, load_evidence, point_of
+from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, quantities, runs, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import replacing, write_json
@@ -295,9 +295,8 @@ class Page:
     def _tiles(self, row: pd.Series, idea: str, title: str) -> Markup:
         def made() -> str:
             kernel = self.evidence.kernels[row["kernel"]]
-            point = point_of(row, kernel)
             device = self.evidence.device(row["platform"])
-            tiles = point and tiling(kernel, point, device)
+            tiles = tiling(row)
             if not tiles:
                 return ""
             waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]

@@ -53,6 +53,8 @@ LATER = {
 }
 #: The columns of traffic.csv that count faults.
 FAULTS = tuple(dict.fromkeys(kind.column for kind in FaultKind if not kind.is_remark))
+#: What separates the names in the column `instances`.
+BETWEEN_INSTANCES = "; "
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 #: The columns that name a measured point, in addition to its parameters.
@@ -82,7 +84,8 @@ def parameters_of(names: Iterable[str]) -> list[str]:
 
 def counts() -> list[str]:
     """The columns that both the emulator and the hardware count, in the order of the hardware's file."""
-    return [name for name in FILES["counters"] if name in FILES["traffic"] and name not in (*POINT, "*")]
+    about = (*POINT, "*", "padded_multiply_adds")
+    return [name for name in FILES["counters"] if name in FILES["traffic"] and name not in about]
 
 
 def heading(name: str) -> str:
