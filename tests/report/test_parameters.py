@@ -11,7 +11,6 @@ import synthetic
 from prose import section
 from test_report import Page
 
-from tilewise import UserError
 from tilewise.compile import build
 from tilewise.evidence import Evidence, load_evidence, load_platform
 from tilewise.explain import runs, timings

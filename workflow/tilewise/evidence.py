@@ -21,7 +21,6 @@ from tilewise.study.columns import FACTS, SHAPE, WHOLE
 from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
-from tilewise.study.schema import read_yaml
 from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import in_words
 
@@ -29,6 +28,8 @@ PUBLISHED = ROOT / "report" / "published"
 CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
+#: The state of the sources of a copy without git's history.
+UNKNOWN = "unknown"
 #: The sources of the published figures: each has a file in PUBLISHED.
 SOURCES = "abcde"
 #: The files of counts, with the columns that name what was counted, in addition to the parameters. Only the hardware's
@@ -73,20 +74,16 @@ class Platform:
     def commits(self) -> dict[str, list[str]]:
         """The tasks that were measured with each state of the sources, which is a commit and what differed from it.
 
-        Rows without a commit were recorded when device.json alone had one, or measured in a copy without git's history.
+        Rows without a commit were measured in a copy without git's history.
         The tuner does not count: it ran before the commit that has its choices.
         """
         names = [name for name in FACTS if name in self.facts and name != "tune"]
-        return self._states([self.measurements, *(self.facts[name] for name in names)]) or {self._unstated: []}
+        return self._states([self.measurements, *(self.facts[name] for name in names)]) or {UNKNOWN: []}
 
     @property
     def tuner_commits(self) -> list[str]:
         """The states of the sources with which the tuner's variants were measured; rows without a commit have none."""
-        return [state for state in self._states([self.facts.get("tune", pd.DataFrame())]) if state != self._unstated]
-
-    @property
-    def _unstated(self) -> str:
-        return self.device.commit or "unknown"
+        return [state for state in self._states([self.facts.get("tune", pd.DataFrame())]) if state != UNKNOWN]
 
     def _states(self, tables: Iterable[pd.DataFrame]) -> dict[str, list[str]]:
         names = ["task", "status", "commit", "changes"]
@@ -94,7 +91,7 @@ class Platform:
         found: dict[str, list[str]] = {}
         states = rows.loc[~rows["status"].isin(NOT_BUILT), ["task", "commit", "changes"]].drop_duplicates()
         for task, commit, changes in states.itertuples(index=False):
-            state = commit + f" with changes in {changes}" * bool(changes) if commit else self._unstated
+            state = commit + f" with changes in {changes}" * bool(changes) if commit else UNKNOWN
             found.setdefault(state, []).append(task)
         return {state: list(dict.fromkeys(tasks)) for state, tasks in found.items()}
 
@@ -273,15 +270,12 @@ def load_platform(
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
     # A task shows its own results, even if the results of the other tasks are missing; a recorded run has one file.
     source = folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv")
-    read = functools.partial(columns.read, parameters=parameters, partly=recorded)
+    read = functools.partial(columns.read, parameters=parameters)
     measured = read(source, "measurements")
     device = read_device(file)
-    # Not all files that exist: an earlier config may have had other tasks. A run that was recorded without its config
-    # is one of the study's.
+    # Not all files that exist: an earlier config may have had other tasks.
     resolved = folder / "config.json"
-    if config is None:
-        study = recorded and not resolved.exists()
-        config = read_yaml(ROOT / "config" / "config.yaml") if study else read_json(resolved)
+    config = read_json(resolved) if config is None else config
     try:
         methods = {name: entry.get("method", "sweep") for name, entry in config["tasks"].items()}
     except (LookupError, AttributeError):

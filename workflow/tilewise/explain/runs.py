@@ -179,7 +179,7 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "power limit": f"{gpu['power_limit_w']:.0f} W" if gpu.get("power_limit_w") else "unknown",
             "GPU's UUID": f"{cards} cards, see What each card measured" if cards > 1 else gpu.get("uuid", "unknown"),
         }
-        if "busy" in gpu:  # a run from before says nothing
+        if "busy" in gpu:
             facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     for overhead in overheads([platform]).values():
         facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
