@@ -6,15 +6,18 @@ import math
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT
 from tilewise.compile.build import unsupported
+from tilewise.measure.job import plan_columns
 from tilewise.study import columns, points, registry, tuning
-from tilewise.study.device import Device
+from tilewise.study.device import EMULATED, Device
 from tilewise.study.sweeps import Reading, Target, expand
 
 #: The registry whose kernels the invented results are of; a test may replace it.
 KERNELS = registry.load()
-#: What the emulator counts of a kernel without copies by other ways; those came later, as some kinds of faults did.
-COUNTS = {name: 0 if name in columns.LATER["counters"] else 7 for name in columns.counts()}
-COUNTS |= {name: 7 for name in columns.FAULTS if name not in columns.LATER["traffic"]}
+#: The ways by which a kernel may load and store, other than by plain instructions.
+OTHER_WAYS = ("async", "tma", "matrix", "cluster")
+#: What the emulator counts of a kernel without copies by other ways.
+COUNTS = {name: 0 if name.startswith(OTHER_WAYS) else 7 for name in columns.counts()}
+COUNTS |= dict.fromkeys(("races", "out_of_bounds", "uninitialised", "divergence", "misaligned"), 7)
 #: GFLOP/s of a point at 8192 cubed, float, roughly those of an H200; double takes 1.7 times as long.
 _NAIVE = {8: 3200, 16: 4760, 32: 5340, 64: 5530, 128: 6180, 256: 5700}
 _TILED = {8: 5140, 16: 8140, 32: 8730}
@@ -24,6 +27,17 @@ _MULTI = {1: 8500, 2: 11200, 3: 12200, 4: 12900, 5: 13300, 6: 13570, 7: 13800, 8
 def parameters():
     """The columns of the kernels' parameters."""
     return registry.parameters(KERNELS)
+
+
+def point_of(row, kernel):
+    """The point of a row of measurements.csv or of the facts."""
+    parameters = {name: int(row[name]) for name in kernel.columns}
+    return points.point(row.get("task", ""), kernel.name, row["dtype"], *(int(row[n]) for n in "npm"), **parameters)
+
+
+def launched(kernel, point):
+    """The columns that follow from a point's plan on a GPU."""
+    return point.columns() | plan_columns(kernel, point, kernel.plan(point), Device.of("9.0"))
 
 
 def _gflops(point):
@@ -50,7 +64,7 @@ def config():
 def row(point, platform, backend="gpu", **changes):
     """A row of measurements.csv for a point; `changes` replace columns."""
     kernel = KERNELS[point.kernel]
-    launch = kernel.plan(point).product
+    plan = kernel.plan(point)
     values = dict.fromkeys(columns.of("measurements", parameters())) | point.columns()
     values |= {
         "platform": platform,
@@ -60,9 +74,9 @@ def row(point, platform, backend="gpu", **changes):
         "relative_error": 1e-7,
         "bound_ratio": 2e-3,
     }
-    if launch:
-        values |= {"grid_x": launch.grid[0], "grid_y": launch.grid[1], "build_sha256": "0" * 64}
-        values |= {"block_x": launch.block[0], "block_y": launch.block[1]}
+    values |= plan_columns(kernel, point, plan, Device.of("9.0") if backend == "gpu" else EMULATED)
+    if plan.product:
+        values["build_sha256"] = "0" * 64
     if backend == "emulator" and kernel.launched:
         values["message"] = "emulated: verified, not timed"
     else:
@@ -117,8 +131,6 @@ def device(platform, backend, **different):
         "versions": {"cuda_runtime": "13.0", "cublas": "13.0", "python": "3.11", "numpy": "2.4"},
         "cpu": {"name": "Invented CPU", "cores": 16, "memory_gib": 128},
         "host_compiler": "g++ 12.2.0",
-        "commit": "0123456789abcdef0123456789abcdef01234567",
-        "dirty": False,
     }
 
 
@@ -140,6 +152,7 @@ def maximum_size(platform, backend):
 
 #: What ncu reads of a tiled product at full size: 60 MB from memory and 4 to it, where the matrices take 50.
 FULL_SIZE = {"kernel": "tiled", "dtype": "float", "n": 2048, "p": 2048, "m": 2048, "block_x": 16, "block_y": 16}
+FULL_SIZE |= {"padded_multiply_adds": 2048.0**3}
 FULL_SIZE |= {"tile": 16, "l1_hit_percent": 1.5, "l2_hit_percent": 60.0, "l2_sectors": 33_554_432}
 FULL_SIZE |= {"dram_read_bytes": 60_000_000, "dram_written_bytes": 4_000_000, "l2_percent": 20.0, "dram_percent": 3.0}
 FULL_SIZE |= {"issue_percent": 45.0, "active_warps_percent": 99.0, "profiled_ns": 2_500_000}
@@ -155,6 +168,7 @@ def hardware():
             work = at.n**3 // 32  # multiply-adds of warps
             executed, loads = (5 * work, work) if at.kernel == "naive" else (3 * work // 2, work // 10)
             row = {"kernel": at.kernel, "dtype": at.dtype, **at.shape, **dict(at.parameters), "l2_sectors": work}
+            row["padded_multiply_adds"] = KERNELS[at.kernel].padded_multiply_adds(at)
             row |= {"executed_instructions": executed, "shared_bank_conflicts": 0, "shared_load_wavefronts": loads}
             row |= {"global_load_requests": loads, "shared_load_requests": loads, "shared_store_wavefronts": 0}
             row |= dict.fromkeys(["global_store_requests", "shared_store_requests"], 0)
@@ -175,6 +189,7 @@ def traffic(counted=True):
         rows.append(
             {"kernel": name, "dtype": "float", "n": 256, "p": 256, "m": 256, "block_x": block, "block_y": block}
             | COUNTS
+            | {"padded_multiply_adds": 256.0**3}
             | {"tile": tile, "global_load_requests": requests, "global_load_sectors": requests * per_request}
             | {"global_store_sectors": 8192, "sectors_per_request": per_request, "shared_bank_conflicts": 0}
             | {"shared_load_wavefronts": 262_144 if counted else 250_000, "flop_per_byte": intensity / 2}

@@ -10,10 +10,10 @@ import synthetic
 
 from tilewise import RECORDED
 from tilewise.evidence import load_evidence, load_platform
-from tilewise.explain import bottleneck, profiles, traffic
+from tilewise.explain import bottleneck, profiles
 from tilewise.explain.bottleneck import LATENCY, Demand, Roofs, bytes_per_multiply_add, limited_by, shares
 from tilewise.report import render
-from tilewise.study import registry
+from tilewise.study import points, registry
 
 #: A chip with round numbers: 100 multiprocessors at 1000 MHz make 100 wavefronts, 400 instructions, all 10^9 a second.
 MEASURED = {
@@ -185,9 +185,9 @@ def test_what_limits_follows_from_counters_of_its_own_machine(profiled):
         ("clusters", {"tile_m": 256, "stages": 4, "cluster_blocks": 1, "band": 16}, (256, 256), 1),
     ],
 )
-def test_the_work_of_a_counted_launch(kernel, choice, sides, share, profiled):
+def test_the_work_of_a_counted_launch(kernel, choice, sides, share):
     """Of kernels whose blocks stay and take tile after tile, the number of blocks says nothing."""
     n, m = sides
-    row = dict.fromkeys(profiled.parameters) | choice | {"kernel": kernel, "dtype": "float", "n": n, "p": 64, "m": m}
-    row["dtype"] = profiled.kernels[kernel].dtypes[0]
-    assert traffic.multiply_adds(row, profiled) == pytest.approx(n * 64 * m * share, rel=0.02)
+    kernel = synthetic.KERNELS[kernel]
+    at = points.point("", kernel.name, kernel.dtypes[0], n, 64, m, **choice)
+    assert kernel.padded_multiply_adds(at) == pytest.approx(n * 64 * m * share, rel=0.02)

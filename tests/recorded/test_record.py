@@ -16,7 +16,7 @@ import yaml
 
 from tilewise import RECORDED, ROOT
 from tilewise.__main__ import main
-from tilewise.evidence import load_platform, point_of
+from tilewise.evidence import load_platform
 from tilewise.recorded import check
 from tilewise.study import builds, columns, registry
 from tilewise.study.device import read as read_device
@@ -59,9 +59,9 @@ def hashed(folder, name, kernels):
         kernel = kernels[row["kernel"]]
         if not kernel.source:
             return row["build_sha256"]
-        if "instance" in row:
+        if name == "instructions.csv":
             return builds.source_sha256(kernel, row["instance"], device)
-        return builds.row_sha256(kernel, point_of({"task": "", **row}, kernel), device)
+        return builds.row_sha256(kernel, synthetic.point_of(row, kernel), device)
 
     kinds = {name: Path(name).stem for name in HASHED}
     rows = columns.read(folder / name, kinds.get(name, "tune"), registry.parameters(kernels))

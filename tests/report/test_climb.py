@@ -100,6 +100,8 @@ def test_wavefronts_count_the_work_beyond_the_edges(gpu):
     """7 tiles of 32 per block make 2 blocks of 8 tiles: nearly twice the work, which the passes have served too."""
     at = {"kernel": "multi_tile", "dtype": "float", "n": 256, "p": 256, "m": 256, "tile": 32, "ntb": 7}
     at |= {"block_x": 32, "block_y": 32, "shared_load_wavefronts": 1048576, "shared_store_wavefronts": 0}
+    kernel = synthetic.KERNELS["multi_tile"]
+    at["padded_multiply_adds"] = kernel.padded_multiply_adds(synthetic.point_of(at, kernel))
     counted = columns.frame([at | {"shared_bank_conflicts": 0}], "traffic", synthetic.parameters())
     gpu = dataclasses.replace(gpu, facts=gpu.facts | {"traffic": counted})
     found = only(climb.rungs(climb.climb(gpu, "ladder_float"), gpu), kernel="multi_tile")

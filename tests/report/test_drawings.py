@@ -103,10 +103,14 @@ TENSOR_CORES = {
 }
 
 
+def tiling_of(kernel, at):
+    return tiling(synthetic.launched(kernel, at))
+
+
 @pytest.mark.parametrize("name", TENSOR_CORES)
 def test_a_tiling_on_the_tensor_cores_follows_from_tile_tensor_map_or_warp(kernels, name, device):
     dtype, parameters, block, warp, depth, stages = TENSOR_CORES[name]
-    found = tiling(kernels[name], point("t", name, dtype, 8192, 8192, 8192, **parameters))
+    found = tiling_of(kernels[name], point("t", name, dtype, 8192, 8192, 8192, **parameters))
     assert (found.block, found.warp, found.thread) == (block, warp, None)
     assert (found.depth, found.stages, found.cluster) == (depth, stages, parameters.get("cluster_blocks", 1))
     assert ("share what they load of B" in found.words) == (found.cluster == 2)
@@ -121,7 +125,7 @@ def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(ke
     drawn = {name for name in IDEAS if drawings.has_idea(name)}
     assert {"vector_loads", "pipelined", "async_copies", "tma_ring", "transposing_ring", "stream_k"} <= drawn
     at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
-    tiles = tiling(kernels["tma_ring"], at)
+    tiles = tiling_of(kernels["tma_ring"], at)
     for name in drawn:
         root = ElementTree.fromstring(drawings.idea_svg(name, tiles, 15.52, "x", "Title of <it>"))
         assert root.find("{http://www.w3.org/2000/svg}title").text == "Title of <it>"
@@ -132,7 +136,7 @@ def test_every_rung_has_its_drawing_and_what_is_new_in_the_last_ones_is_drawn(ke
 @pytest.mark.parametrize("name", CASES)
 def test_a_tiling_follows_from_the_registry(kernels, name):
     parameters, block, warp, thread, depth = CASES[name]
-    found = tiling(kernels[name], point("t", name, "float", 8192, 8192, 8192, **parameters))
+    found = tiling_of(kernels[name], point("t", name, "float", 8192, 8192, 8192, **parameters))
     assert (found.block, found.warp, found.thread, found.depth) == (block, warp, thread, depth)
     assert found.threads * found.thread[0] * found.thread[1] * found.repeats == block[0] * block[1]
     assert f"{block[0]} × {block[1]} elements of C" in found.words
@@ -140,18 +144,18 @@ def test_a_tiling_follows_from_the_registry(kernels, name):
 
 def test_threads_that_only_fetch_are_not_drawn_as_if_they_computed(kernels):
     at = point("t", "tma_ring", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=16, stages=4, walk=0)
-    found = tiling(kernels["tma_ring"], at)
+    found = tiling_of(kernels["tma_ring"], at)
     assert found.thread is None and found.warp is None and found.stages == 4
     assert "holds 4 such steps" in found.words
 
 
 def test_a_library_has_no_tiles(kernels):
-    assert tiling(kernels["cublas"], point("t", "cublas", "float", 64, 64, 64)) is None
+    assert tiling_of(kernels["cublas"], point("t", "cublas", "float", 64, 64, 64)) is None
 
 
 def test_a_drawing_has_a_title_its_numbers_and_its_scale(kernels):
     at = point("t", "register_tile", "float", 8192, 8192, 8192, tile_n=128, tile_m=256, tile_k=8)
-    drawing = drawings.tile_svg(tiling(kernels["register_tile"], at), "x", "Tiles of <it>")
+    drawing = drawings.tile_svg(tiling_of(kernels["register_tile"], at), "x", "Tiles of <it>")
     root = ElementTree.fromstring(drawing)
     assert "block: 128 × 256 of C" in drawing and "Tiles of &lt;it&gt;" in drawing
     boxes = {

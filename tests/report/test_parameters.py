@@ -11,11 +11,10 @@ import synthetic
 from prose import section
 from test_report import Page
 
-from tilewise import UserError
-from tilewise.evidence import Evidence, load_evidence, load_platform, point_of
+from tilewise.evidence import Evidence, load_evidence, load_platform
 from tilewise.explain import runs, timings
 from tilewise.report import figures, headings, markup, render, tables
-from tilewise.study import builds, columns, points, registry
+from tilewise.study import builds, columns, registry
 from tilewise.study.kernel import LaunchEntry
 
 FIVE = ("bm", "bn", "bk", "depth", "vector")
@@ -236,18 +235,6 @@ def test_steps_of_a_call_are_those_of_the_facts(recorded, tmp_path):
     assert "warm up" in figures.svg(figures.task("cold_start", evidence))
 
 
-def test_points_of_rows(recorded):
-    gpu = load_platform(recorded / "nvidia-h200")
-    multi_tile, naive = synthetic.KERNELS["multi_tile"], synthetic.KERNELS["naive"]
-    row = gpu.measurements[gpu.measurements["kernel"] == "multi_tile"].iloc[0].to_dict()
-    expected = points.point("task3", "multi_tile", "float", 8192, 8192, 8192, tile=16, ntb=1)
-    assert point_of(row, multi_tile) == expected
-    later = dataclasses.replace(multi_tile, parameters=("tile", "ntb", "depth"))
-    assert point_of(row, later) is None, "recorded before the kernel had depth"
-    row = gpu.measurements[gpu.measurements["kernel"] == "naive"].iloc[0].to_dict()
-    assert point_of(row, naive).parameters == (("block_x", 8), ("block_y", 128))
-
-
 def test_a_recorded_run_is_read_whole_or_for_one_task(recorded, tmp_path):
     folder = tmp_path / "nvidia-h200"
     shutil.copytree(recorded / "nvidia-h200", folder)
@@ -272,12 +259,6 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
     loops = {name: kernel for name, kernel in synthetic.KERNELS.items() if kernel.kind == "cuda"}
     assert edited(loops) == "as measured, by the hash of every source"
     assert edited(loops | {"tiled": later}) == "edited since: tiled"
-
-    def refused(kernel, instances, device):
-        raise UserError("it no longer takes this point")
-
-    monkeypatch.setattr(builds, "sha256_of", refused)
-    assert edited({"naive": loops["naive"]}) == "edited since: naive"
 
 
 def test_words_of_others_cannot_become_markup(tmp_path):

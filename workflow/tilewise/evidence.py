@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 
-from kernelscope.yaml_input import read_yaml
 from tilewise import RECORDED, ROOT, UserError, checksums
 from tilewise.files import read_json, remedy
 from tilewise.study import columns, registry, tuning
@@ -22,7 +21,6 @@ from tilewise.study.columns import FACTS, SHAPE, WHOLE
 from tilewise.study.device import Device
 from tilewise.study.device import read as read_device
 from tilewise.study.kernel import Kernel, Kind
-from tilewise.study.points import Point
 from tilewise.study.status import NOT_BUILT
 from tilewise.study.sweeps import in_words
 
@@ -30,6 +28,8 @@ PUBLISHED = ROOT / "report" / "published"
 CLAIMS = ROOT / "report" / "claims.yaml"
 RESULTS = ROOT / "results"
 
+#: The state of the sources of a copy without git's history.
+UNKNOWN = "unknown"
 #: The sources of the published figures: each has a file in PUBLISHED.
 SOURCES = "abcde"
 #: The files of counts, with the columns that name what was counted, in addition to the parameters. Only the hardware's
@@ -74,20 +74,16 @@ class Platform:
     def commits(self) -> dict[str, list[str]]:
         """The tasks that were measured with each state of the sources, which is a commit and what differed from it.
 
-        Rows without a commit were recorded when device.json alone had one, or measured in a copy without git's history.
+        Rows without a commit were measured in a copy without git's history.
         The tuner does not count: it ran before the commit that has its choices.
         """
         names = [name for name in FACTS if name in self.facts and name != "tune"]
-        return self._states([self.measurements, *(self.facts[name] for name in names)]) or {self._unstated: []}
+        return self._states([self.measurements, *(self.facts[name] for name in names)]) or {UNKNOWN: []}
 
     @property
     def tuner_commits(self) -> list[str]:
         """The states of the sources with which the tuner's variants were measured; rows without a commit have none."""
-        return [state for state in self._states([self.facts.get("tune", pd.DataFrame())]) if state != self._unstated]
-
-    @property
-    def _unstated(self) -> str:
-        return self.device.commit or "unknown"
+        return [state for state in self._states([self.facts.get("tune", pd.DataFrame())]) if state != UNKNOWN]
 
     def _states(self, tables: Iterable[pd.DataFrame]) -> dict[str, list[str]]:
         names = ["task", "status", "commit", "changes"]
@@ -95,7 +91,7 @@ class Platform:
         found: dict[str, list[str]] = {}
         states = rows.loc[~rows["status"].isin(NOT_BUILT), ["task", "commit", "changes"]].drop_duplicates()
         for task, commit, changes in states.itertuples(index=False):
-            state = commit + f" with changes in {changes}" * bool(changes) if commit else self._unstated
+            state = commit + f" with changes in {changes}" * bool(changes) if commit else UNKNOWN
             found.setdefault(state, []).append(task)
         return {state: list(dict.fromkeys(tasks)) for state, tasks in found.items()}
 
@@ -219,16 +215,6 @@ def _facts_of_tasks(facts: Mapping[str, pd.DataFrame], tasks: Iterable[str]) -> 
     return {name: _of_tasks(table, tasks) if name in FACTS else table for name, table in facts.items()}
 
 
-def point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
-    """The point of a row of measurements.csv; None if the row was recorded before the kernel had all its parameters."""
-    if any(pd.isna(row.get(name)) for name in kernel.columns):
-        return None
-    n, p, m = (int(row[name]) for name in SHAPE)
-    parameters = tuple((name, int(row[name])) for name in kernel.columns)
-    batch: Any = row.get("batch")
-    return Point(row["task"], row["kernel"], row["dtype"], n, p, m, parameters, 1 if pd.isna(batch) else int(batch))
-
-
 def within(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """The range of the time of each row of measurements.csv, in ms: from the fastest to the slowest of several runs, or
     else between the quartiles of one."""
@@ -284,15 +270,12 @@ def load_platform(
         raise UserError(f"{file}: there is no such file, so nothing was measured here yet; run `make report`")
     # A task shows its own results, even if the results of the other tasks are missing; a recorded run has one file.
     source = folder / (f"tasks/{task}.csv" if task and not recorded else "measurements.csv")
-    read = functools.partial(columns.read, parameters=parameters, partly=recorded)
+    read = functools.partial(columns.read, parameters=parameters)
     measured = read(source, "measurements")
     device = read_device(file)
-    # Not all files that exist: an earlier config may have had other tasks. A run that was recorded without its config
-    # is one of the study's.
+    # Not all files that exist: an earlier config may have had other tasks.
     resolved = folder / "config.json"
-    if config is None:
-        study = recorded and not resolved.exists()
-        config = read_yaml(ROOT / "config" / "config.yaml") if study else read_json(resolved)
+    config = read_json(resolved) if config is None else config
     try:
         methods = {name: entry.get("method", "sweep") for name, entry in config["tasks"].items()}
     except (LookupError, AttributeError):
@@ -328,14 +311,14 @@ def choices(folder: Path | str, kernels: Mapping[str, Kernel]) -> tuning.Choices
     found: tuning.Choices = {}
     for row in rows[rows["chosen"].fillna(False)].to_dict("records"):
         kernel = kernels.get(row["kernel"])
-        point = kernel and point_of(row, kernel)
-        if not point:
+        if kernel is None or any(pd.isna(row.get(name)) for name in kernel.columns):
             raise UserError(
                 f"{folder}/tune/{row['kernel']}.csv: the registry's {row['kernel']} has other parameters today; run "
                 "the tuner again"
             )
         types = found.setdefault(folder.resolve().name, {}).setdefault(row["kernel"], {})
-        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(point.parameters)
+        parameters = tuple((name, int(row[name])) for name in kernel.columns)
+        types.setdefault(row["dtype"], {})[row["shape_class"]] = in_words(parameters)
     if not found:
         raise UserError(
             f"{folder}: the tuner has chosen nothing here; run `snakemake --cores all tune` on a machine with a GPU"

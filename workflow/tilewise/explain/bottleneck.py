@@ -20,11 +20,10 @@ from tilewise.explain.climb import explained
 from tilewise.explain.timings import fastest_first, largest_square, swept
 from tilewise.explain.traffic import bytes_per_multiply_add
 from tilewise.study.device import SCHEDULERS, WARP
+from tilewise.study.precision import ON_TENSOR_CORES
 
 #: If no resource is used more than this, the kernel waits: for loads, for barriers, or for a launch.
 HALF, LATENCY = 0.5, "latency"
-#: Element types whose products the tensor cores make wherever a GPU has them.
-ON_TENSOR_CORES = frozenset({"half", "bfloat16", "tf32", "int8"})
 #: A resource of which this much of the largest share is used limits as much: roofs are not known any better.
 TIED = 0.98
 #: A clock is lowered if it is this much below the highest.
@@ -136,11 +135,9 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     gpu, measured = evidence.device(row["platform"]).gpu, evidence.roofs(row["platform"])
     wavefronts = row["hardware_wavefronts_per_100"]
     least = bytes_per_multiply_add(row)
-    kernel = evidence.kernels.get(row["kernel"])
-    units, products = kernel.short_products(row) if kernel else (row["dtype"], 1)
     demand = Demand(
-        on_tensor_cores="MMA" in row["multiply_add"] if coded else True,
-        products=products,
+        on_tensor_cores="MMA" in row["multiply_add"] if coded else row["unit"] == "tensor core",
+        products=row["unit_products"],
         multiply_add_share=row["executed_percent"] / 100,
         wavefronts=row["wavefronts_per_100"] / 100,
         lines=row["lines_per_100"] / 100,
@@ -151,7 +148,7 @@ def _limits_of(row: Mapping[str, Any], evidence: Evidence) -> tuple[str, float, 
     clock = gpu["sm_clock_mhz"] if pd.isna(row["sm_clock_mhz"]) else row["sm_clock_mhz"]
     slowed = clock / gpu["sm_clock_mhz"]
     peaks = {name: peak * slowed for name, peak in (gpu["peak_gflops"] or {}).items() if name in ON_TENSOR_CORES}
-    used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured, peaks), units)
+    used = shares(row["gflops"], demand, Roofs(gpu["sms"], clock, measured, peaks), row["unit_dtype"])
     if pd.isna(wavefronts) and used["shared memory"] > 1:  # the emulator counted reads that the compiler joins
         used["shared memory"] = math.nan
     name, share = limited_by(used)

@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import Evidence, Platform, point_of
+from tilewise.evidence import Evidence, Platform
 from tilewise.explain.profiles import PER_MULTIPLY_ADD, WAITS, beside_hardware, beside_schedulers
 from tilewise.explain.timings import as_fast, cubes, describe, timed, with_words
-from tilewise.explain.traffic import beside_traffic, multiply_adds
+from tilewise.explain.traffic import beside_traffic
 from tilewise.study.columns import COLUMNS
 from tilewise.study.device import SCHEDULERS, WARP
 from tilewise.study.kernel import Kind
@@ -56,7 +56,7 @@ def climb(evidence: Evidence, task: str) -> pd.DataFrame:
 
 def explained(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The timed ones of some rows with what is known of their kernels."""
-    rows = _with_instances(describe(timed(rows).reset_index(drop=True), evidence), evidence)
+    rows = _on_device(describe(timed(rows).reset_index(drop=True), evidence), evidence)
     counted = evidence.facts["instructions"].drop(columns=["registers", "build_sha256"])
     rows = rows.merge(counted, how="left", on=INSTANCE)
     rows = _beside_ceiling(beside_hardware(rows, evidence), evidence)
@@ -74,7 +74,7 @@ def instructions(evidence: Evidence) -> pd.DataFrame:
     The rate is the best of the instance at any shape. `ceiling_gflops` is known for instances that multiply on the CUDA
     cores, on a device whose rate of multiply-adds was measured.
     """
-    rows = _with_instances(describe(timed(evidence.gpu), evidence), evidence)
+    rows = _on_device(describe(timed(evidence.gpu), evidence), evidence)
     best = rows.sort_values("gflops", kind="stable").drop_duplicates(["platform", *INSTANCE], keep="last")
     best = beside_hardware(best, evidence)
     shown = ["shape", "choice", "gflops", "warps", "occupancy_percent", "limiter", *PER_MULTIPLY_ADD]
@@ -91,38 +91,32 @@ def loops(evidence: Evidence) -> pd.DataFrame:
     return table.loc[order.drop_duplicates(["platform", "kernel", "dtype"]).index.sort_values()]
 
 
-def _with_instances(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Timed rows with the instance that makes the product, what it is compiled for, and how it lies on the device.
+def _on_device(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """Timed rows with how their launches lie on the device.
 
-    Adds instance, architecture, warps (that a multiprocessor holds), occupancy_percent, limiter and waves (blocks of
-    the grid per blocks that the device holds). They are empty for a library, and for a row of an older kernel.
+    Adds warps (that a multiprocessor holds), occupancy_percent, limiter and waves (blocks of the grid per blocks that
+    the device holds). They are empty for a library and for a kernel that is not written in CUDA C++.
     """
     gpus = {gpu.name: gpu for gpu in evidence.gpus}
-    found = [_of_row(row, gpus[row["platform"]], evidence) for row in rows.to_dict("records")]
-    names = ["instance", "architecture", "warps", "occupancy_percent", "limiter", "waves"]
-    added = pd.DataFrame(found, columns=names, index=rows.index)
-    words = dict.fromkeys(("instance", "architecture", "limiter"), "str")
-    return rows.join(added.astype(words | dict.fromkeys(("warps", "occupancy_percent", "waves"), "float64")))
+    other = {name for name, kernel in evidence.kernels.items() if kernel.kind != Kind.CUDA}
+    records = rows.assign(own=~rows["kernel"].isin(other)).to_dict("records")
+    found = [_of_row(row, gpus[row["platform"]]) for row in records]
+    numbers = ["warps", "occupancy_percent", "waves"]
+    added = pd.DataFrame(found, columns=[*numbers, "limiter"], index=rows.index)
+    return rows.join(added.astype({"limiter": "str"} | dict.fromkeys(numbers, "float64")))
 
 
-def _of_row(row: Mapping[str, Any], gpu: Platform, evidence: Evidence) -> dict[str, Any]:
-    kernel = evidence.kernels.get(row["kernel"])
-    at = point_of(row, kernel) if kernel and kernel.kind == Kind.CUDA else None
-    if kernel is None or at is None or kernel.unmet(at):
-        return {"instance": "", "architecture": "", "limiter": ""}
-    launch, capability = kernel.plan(at, gpu.device).product, gpu.device.gpu["compute_capability"]
-    assert launch is not None
-    found: dict[str, Any] = {"instance": launch.instance, "architecture": kernel.target(capability)}
-    if pd.isna(row["registers"]):
-        return found | {"limiter": ""}
+def _of_row(row: Mapping[str, Any], gpu: Platform) -> dict[str, Any]:
+    if not row["own"] or pd.isna(row["threads"]) or pd.isna(row["registers"]):
+        return {"limiter": ""}
     limits, warp = gpu.device.limits, gpu.device.limits["warp_size"]
-    held = occupancy(launch.threads, row["registers"], row["shared_bytes"], limits, capability)
-    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    return found | {
-        "warps": held.active_blocks * -(-launch.threads // warp),
+    capability = gpu.device.gpu["compute_capability"]
+    held = occupancy(row["threads"], row["registers"], row["shared_bytes"], limits, capability)
+    return {
+        "warps": held.active_blocks * -(-row["threads"] // warp),
         "occupancy_percent": 100 * held.occupancy,
         "limiter": held.limiter,
-        "waves": blocks / (held.active_blocks * gpu.device.gpu["sms"]) if held.active_blocks else None,
+        "waves": row["blocks"] / (held.active_blocks * gpu.device.gpu["sms"]) if held.active_blocks else None,
     }
 
 
@@ -252,7 +246,7 @@ def tile_counts(evidence: Evidence) -> pd.DataFrame:
     rows = cubes(rows[(rows["kernel"] == "multi_tile") & (rows["status"] == Status.OK)])
     rows = beside_hardware(with_words(rows[rows["n"] == rows["n"].max()], evidence), evidence)
     spills = evidence.facts["instructions"][[*INSTANCE, "spill_bytes"]]
-    rows = _with_instances(rows, evidence).merge(spills, how="left", on=INSTANCE)
+    rows = _on_device(rows, evidence).merge(spills, how="left", on=INSTANCE)
     held = evidence.facts["occupancy"]
     keys = ["platform", "kernel", "dtype", "tile", "ntb"]
     rows = rows.merge(held[[*keys, "active_blocks"]].drop_duplicates(keys), how="left", on=keys)
@@ -264,7 +258,7 @@ def tile_counts(evidence: Evidence) -> pd.DataFrame:
 def _shared_percent(row: Mapping[str, Any], evidence: Evidence) -> float:
     per_cycle = evidence.device(row["platform"]).gpu["sms"] * row["sm_clock_mhz"] / 1000
     roof = evidence.roofs(row["platform"]).get(("shared_wavefronts_16_bytes", "float"), per_cycle)
-    beyond_edges = multiply_adds(row, evidence) / (float(row["n"]) * row["p"] * row["m"])
+    beyond_edges = row["padded_multiply_adds"] / (float(row["n"]) * row["p"] * row["m"])
     warps = row["gflops"] / 2 / WARP * beyond_edges  # 10^9 multiply-adds of warps per second
     return warps * row["hardware_wavefronts_per_100"] / roof
 

@@ -70,8 +70,6 @@ def _with_rounding(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _with_share(rows: pd.DataFrame, libraries: Collection[str]) -> pd.DataFrame:
     """Rows with the rate of each test as a percentage of the library's on the same operands, where both were timed."""
-    if "test_ms" not in rows:  # a run from before tests were timed
-        return rows.assign(percent=np.nan)
     case = ["platform", "dtype", "n", "p", "m", "test", "number"]
     of_library = rows[rows["kernel"].isin(libraries)].drop_duplicates(case)[[*case, "test_ms"]]
     found = rows.merge(of_library, how="left", on=case, suffixes=("", "_library"))

@@ -33,7 +33,7 @@ ALIKE = 0.05
 def _largest_counted(evidence: Evidence) -> tuple[pd.DataFrame, list[str]]:
     """The largest launch that ncu counted of each kernel with each choice of parameters, with its `work`, and the
     columns that name it."""
-    counted = with_work(evidence.facts["counters"], evidence)
+    counted = with_work(evidence.facts["counters"])
     key = ["platform", "kernel", "dtype", *evidence.choice]
     return counted.sort_values("work", kind="stable").drop_duplicates(key, keep="last"), key
 
@@ -87,7 +87,7 @@ def profiled(evidence: Evidence) -> pd.DataFrame:
     three matrices), and `waits`: for what the warps wait most, with the number of warps per instruction issued.
     """
     rows = with_words(evidence.facts["counters"], evidence)
-    rows = with_work(rows[rows["profiled_ns"].notna()], evidence)
+    rows = with_work(rows[rows["profiled_ns"].notna()])
     records = rows.to_dict("records")
     least = [bytes_per_multiply_add(row) * row["work"] for row in records]
     waits = pd.Series([_waits(row) for row in records], index=rows.index, dtype="str")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from tilewise.evidence import Evidence, Platform, point_of, within
+from tilewise.evidence import Evidence, Platform, within
 from tilewise.explain.timings import describe, short_card, with_words
 from tilewise.study import builds, columns
 from tilewise.study.columns import SHAPE
@@ -178,7 +178,7 @@ def _facts(platform: Platform, kernels: Mapping[str, Kernel]) -> dict[str, str]:
             "power limit": f"{gpu['power_limit_w']:.0f} W" if gpu.get("power_limit_w") else "unknown",
             "GPU's UUID": f"{cards} cards, see What each card measured" if cards > 1 else gpu.get("uuid", "unknown"),
         }
-        if "busy" in gpu:  # a run from before says nothing
+        if "busy" in gpu:
             facts["beside us on the GPU"] = "; ".join(gpu["busy"]) or "nothing"
     for overhead in overheads([platform]).values():
         facts["overhead of an isolated time"] = f"{overhead:.1f} µs"
@@ -210,14 +210,16 @@ def _some(tasks: Sequence[str]) -> str:
 
 
 def _edited(platform: Platform, kernels: Mapping[str, Kernel]) -> list[str]:
-    """Names of the kernels whose source differs from the one that was measured on a platform."""
+    """Names of the kernels whose source or parameters differ from those that were measured on a platform."""
     edited = set()
     for row in platform.measurements.to_dict("records"):
         kernel = kernels.get(row["kernel"])
         # A row without a hash is of a point that was never built.
         if kernel is None or not kernel.source or not row["build_sha256"] or kernel.name in edited:
             continue
-        if builds.row_sha256(kernel, point_of(row, kernel), platform.device) != row["build_sha256"]:
+        instances = row["instances"].split(columns.BETWEEN_INSTANCES)
+        lacking = any(pd.isna(row.get(name)) for name in kernel.columns)
+        if lacking or builds.sha256_of(kernel, instances, platform.device) != row["build_sha256"]:
             edited.add(kernel.name)
     return sorted(edited)
 

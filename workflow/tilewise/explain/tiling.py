@@ -1,23 +1,26 @@
 """Tile sizes: the part of C computed per block, warp and thread, and the operands loaded for it.
 
-Everything follows from the registry's numbers for a point: the launch, what a block covers, and the parameters.
+Everything follows from a row of measurements.csv: the launch, what a block covers, and the parameters.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from kernelscope.launch import TensorMap
-from tilewise.study.device import EMULATED, WARP, Device
-from tilewise.study.kernel import Kernel, Kind
-from tilewise.study.points import Point
+import pandas as pd
+
+from tilewise.study.device import WARP
 
 #: A warp of the kernels whose threads compute thread_n x thread_m lies over C as so many threads.
 WARP_ROWS, WARP_COLUMNS = 8, 4
+#: The parameters that say how a kernel's threads share its tile.
+PARAMETERS = ("ntb", "thread_n", "thread_m", "warp_n", "warp_m", "stages")
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a kernel cuts its product, in elements: (rows, columns) of C; None if the registry's numbers do not say it.
+    """How a kernel cuts its product, in elements: (rows, columns) of C; None if the row does not say it.
 
     `depth` is how many steps of k a block loads at a time, `stages` how many such tiles it holds, and `repeats` how
     many parts of C a thread has, side by side and a tile apart. If it is `parted`, its elements are not neighbours.
@@ -63,38 +66,29 @@ def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def tiling(kernel: Kernel, point: Point, device: Device = EMULATED) -> Tiling | None:
-    """How a kernel cuts the product of a point; None for a library, and for a launch that covers no tiles of C.
-
-    Raises UserError if an expression of the registry's entry cannot be evaluated.
-    """
-    launch = kernel.plan(point, device).product if kernel.kind == Kind.CUDA else None
-    if launch is None:
+def tiling(row: Mapping[str, Any]) -> Tiling | None:
+    """How the kernel of a row of measurements.csv cuts its product; None for a library, another language than CUDA C++,
+    and a launch that covers no tiles of C."""
+    if pd.isna(row.get("covers_n")) or pd.isna(row.get("covers_m")):
         return None
-    chosen = dict(point.parameters)
-    # A kernel whose tiles TMA fetches may say the rows and the depth of A's in its tensor map only.
-    boxes = [argument.box for argument in launch.arguments if isinstance(argument, TensorMap)]
-    rows_of_a, depth_of_a = (*boxes, (0, 0))[0][:2]
-    covered = kernel.covered(point) or [chosen.get("tile_n", rows_of_a), chosen.get("tile_m", 0)]
-    if len(covered) < 2 or not all(covered[:2]):
-        return None
-    rows, columns = covered[:2]
-    x, y, _ = launch.block
+    chosen = {name: int(row[name]) for name in PARAMETERS if not pd.isna(row.get(name))}
+    rows, across, threads = (int(row[name]) for name in ("covers_n", "covers_m", "threads"))
+    x, y = int(row["block_x"]), int(row["block_y"])
     repeats = chosen.get("ntb", 1)
     warp = thread = None
     if "thread_n" in chosen and "thread_m" in chosen:
         thread = (chosen["thread_n"], chosen["thread_m"])
         warp = (WARP_ROWS * thread[0], WARP_COLUMNS * thread[1])
-    elif y > 1 and rows % y == 0 and columns % (x * repeats) == 0:  # threadIdx.x runs along a row, as everywhere here
-        thread = (rows // y, columns // repeats // x)
+    elif y > 1 and rows % y == 0 and across % (x * repeats) == 0:  # threadIdx.x runs along a row, as everywhere here
+        thread = (rows // y, across // repeats // x)
         warp = (max(1, WARP // x) * thread[0], min(WARP, x) * thread[1])
     if "warp_n" in chosen and "warp_m" in chosen:
         warp = (chosen["warp_n"], chosen["warp_m"])
-        if math.prod(warp) * launch.threads != rows * columns * WARP:
+        if math.prod(warp) * threads != rows * across * WARP:
             warp = None  # the launch has other tiles than the parameters say
-    if thread and math.prod(thread) * repeats * launch.threads != rows * columns:
+    if thread and math.prod(thread) * repeats * threads != rows * across:
         warp = thread = None  # threads that only fetch, or results that wait elsewhere
-    depth = chosen.get("tile_k", chosen.get("tile", depth_of_a or None))
+    depth = None if pd.isna(row["covers_k"]) else int(row["covers_k"])
     parted = thread is not None and "thread_n" in chosen
-    stages, cluster = chosen.get("stages", 1), math.prod(launch.cluster)
-    return Tiling(launch.threads, (rows, columns), warp, thread, repeats, depth, stages, parted, cluster)
+    stages, cluster = chosen.get("stages", 1), int(row["cluster_size"])
+    return Tiling(threads, (rows, across), warp, thread, repeats, depth, stages, parted, cluster)

@@ -1,6 +1,5 @@
 """Memory traffic as the emulator counts it: of each kernel, compared with the hardware's, and per multiply-add."""
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -8,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tilewise.evidence import KEYS_OF_COUNTS, Evidence, point_of
+from tilewise.evidence import KEYS_OF_COUNTS, Evidence
 from tilewise.explain.timings import by_shape, chosen_columns, describe, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -16,31 +15,10 @@ from tilewise.study.device import WARP
 from tilewise.study.precision import PRECISIONS, bytes_of_product
 from tilewise.study.status import Status
 
-#: A product so many times as high and as wide has hardly any edges.
-MANY = 64
 
-
-def multiply_adds(row: Mapping[str, Any], evidence: Evidence) -> float:
-    """Multiply-adds of all blocks of a counted launch, with those beyond the edges of C.
-
-    How many these are follows from the blocks of a product whose edges hardly count; blocks that take tile after tile,
-    as many as the device holds, tell nothing of them.
-    """
-    work = float(row["n"]) * row["p"] * row["m"]
-    kernel = evidence.kernels.get(row["kernel"])
-    at = point_of({**row, "task": ""}, kernel) if kernel else None
-    if kernel is None or at is None:
-        return work
-    sizes = (at, *(dataclasses.replace(at, n=at.n * times, m=at.m * times) for times in (MANY, 2 * MANY)))
-    products = (kernel.plan(size).product for size in sizes)
-    blocks, of_large, of_larger = (math.prod(launch.grid) for launch in products if launch)
-    return work if of_large == of_larger else work * blocks * MANY**2 / of_large
-
-
-def with_work(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+def with_work(counted: pd.DataFrame) -> pd.DataFrame:
     """Counted launches with their multiply-adds of warps, as `work`."""
-    work = [multiply_adds(row, evidence) / WARP for row in counted.to_dict("records")]
-    return counted.assign(work=pd.Series(work, counted.index, "float64"))
+    return counted.assign(work=counted["padded_multiply_adds"] / WARP)
 
 
 def shared_memory(counted: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -99,7 +77,7 @@ def faults(evidence: Evidence) -> pd.DataFrame:
 def beside_traffic(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Adds what the emulator counted per 100 multiply-adds of a warp: wavefronts, lines and sectors; and conflicts."""
     counted = traffic(evidence)
-    counted = with_work(counted[counted["kernel"].isin(table["kernel"])], evidence)
+    counted = with_work(counted[counted["kernel"].isin(table["kernel"])])
     wavefronts, conflicts = shared_memory(counted)
     counted = counted.assign(
         wavefronts_per_100=wavefronts,
@@ -153,16 +131,15 @@ def longer_with_lines(table: pd.DataFrame) -> pd.DataFrame:
 MOVED = ["global_load_sectors", "global_store_sectors"]
 
 
-def intensity(row: Mapping[str, Any], evidence: Evidence) -> float:
-    """FLOP per byte moved of a timed product, whose kernel was counted at counted_n, counted_p and counted_m.
+def intensity(row: Mapping[str, Any]) -> float:
+    """FLOP per byte moved of a timed product, whose kernel was counted with counted_p and counted_multiply_adds.
 
     Every block loads as much per step of k at both shapes, and stores once; the number of blocks follows from the grid.
     NaN if nothing is moved.
     """
-    counted = {**row, **{name: row[f"counted_{name}"] for name in SHAPE}}
     # Multiply-adds with those beyond the edges are as many as the blocks' shares, at both shapes.
-    work = multiply_adds(row, evidence) / multiply_adds(counted, evidence)
-    stores = work * counted["p"] / row["p"]
+    work = row["padded_multiply_adds"] / row["counted_multiply_adds"]
+    stores = work * row["counted_p"] / row["p"]
     moved = 32 * (work * row["global_load_sectors"] + stores * row["global_store_sectors"])
     return 2.0 * row["n"] * row["p"] * row["m"] / moved if moved else math.nan
 

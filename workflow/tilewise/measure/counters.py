@@ -25,6 +25,10 @@ from tilewise.study.points import Point, point
 from tilewise.study.sweeps import Reading, Target, expand
 
 
+#: What a row has of its launch.
+OF_PLAN = ("block_x", "block_y", "padded_multiply_adds")
+
+
 def cross_check_points(config: Mapping[str, Any], kernels: Mapping[str, Kernel], gpu: str = "") -> list[Point]:
     """The points at which counted and hardware numbers are compared: of source a's kernels a square, and shapes that no
     tile or warp divides; of every kernel that is counted at full size, the square, which the emulator can count, too.
@@ -76,11 +80,7 @@ def count(
     with tempfile.TemporaryDirectory() as folder:
         jobs = [job for job in _jobs(points, kernels, device, Path(folder)) if job.files]
         found = ncu.count(jobs, Path(log), profiler, full_size)
-    rows = [
-        job.point.columns() | {"block_x": job.product.block[0], "block_y": job.product.block[1]} | counted
-        for job, counted in found
-        if job.product
-    ]
+    rows = [job.point.columns() | {name: job.row[name] for name in OF_PLAN} | counted for job, counted in found]
     return columns.frame(rows, "counters", registry.parameters(kernels))
 
 

@@ -1,17 +1,20 @@
 """A point bound to a machine: launches, build, and the result columns known before running."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kernelscope.files import digest
+from kernelscope.launch import Launch, Plan, TensorMap, Workspace
 from tilewise.compile.build import Builds
 from tilewise.study import columns
 from tilewise.study.builds import sha256_of
 from tilewise.study.device import Device
-from tilewise.study.kernel import LANGUAGES, Kernel
+from tilewise.study.kernel import LANGUAGES, Kernel, Kind
 from tilewise.study.points import Point
+from tilewise.study.precision import ON_TENSOR_CORES
 from tilewise.study.status import Status
 
 #: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
@@ -51,8 +54,7 @@ def prepare(
     product = plan.product
     row: Row = dict.fromkeys(columns.of("measurements", kernel.columns)) | point.columns()
     row |= {"platform": device.platform, "status": Status.ERROR, "message": "", "samples": 0}
-    if product:
-        row |= dict(zip(("block_x", "block_y", "grid_x", "grid_y"), (*product.block[:2], *product.grid[:2])))
+    row |= plan_columns(kernel, point, plan, device)
     files: dict[str, tuple[str, str]] = {}
     if kernel.source:
         row["build_sha256"] = sha256_of(kernel, plan.instances, device)
@@ -82,6 +84,35 @@ def prepare(
     asked = conditions(point, kernel, plan, device.backend, config)
     key = digest([asked, row["build_sha256"], _circumstances(backend, kernel, device)])
     return Job(key, backend, kernel, point, row, plan.launches, product, plan.workspaces, files)
+
+
+def plan_columns(kernel: Kernel, point: Point, plan: Plan, device: Device) -> Row:
+    """The columns that follow from a point's plan: what was launched, compiled for what, and what its blocks compute.
+
+    A reader of the row then needs no registry. Raises UserError if an expression of the registry cannot be evaluated.
+    """
+    product = plan.product
+    row: Row = {"instances": columns.BETWEEN_INSTANCES.join(plan.instances) if kernel.source else ""}
+    if kernel.on_gpu:
+        dtype, products = kernel.short_products(point.columns())
+        # Some GPUs multiply doubles on either units: the machine code has which (instructions.csv).
+        unit = "tensor core" if dtype in ON_TENSOR_CORES else "" if dtype == "double" else "fma"
+        row |= {"unit": unit, "unit_dtype": dtype, "unit_products": None if math.isnan(products) else products}
+    if product is None:
+        return row
+    row |= dict(zip(("block_x", "block_y", "grid_x", "grid_y"), (*product.block[:2], *product.grid[:2])))
+    row |= {"instance": product.instance, "threads": product.threads, "blocks": math.prod(product.grid)}
+    row |= {"cluster_size": math.prod(product.cluster), "padded_multiply_adds": kernel.padded_multiply_adds(point)}
+    if device.backend == "gpu":
+        row["architecture"] = kernel.target(device.gpu["compute_capability"])
+    if kernel.kind == Kind.CUDA:
+        # A kernel whose tiles TMA fetches may have the rows and the depth of A's in its tensor map only.
+        rows, depth = next((each.box for each in product.arguments if isinstance(each, TensorMap)), (0, 0))[:2]
+        chosen = dict(point.parameters)
+        covered = [*(kernel.covered(point) or [chosen.get("tile_n", rows), chosen.get("tile_m", 0)]), 0][:2]
+        row |= {name: size or None for name, size in zip(("covers_n", "covers_m"), covered)}
+        row["covers_k"] = chosen.get("tile_k", chosen.get("tile", depth)) or None
+    return row
 
 
 def conditions(

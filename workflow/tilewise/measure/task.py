@@ -87,7 +87,7 @@ def measure_task(work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     with Journal(work.journal) as remembered:
         rows = remembered.rows
         for job in jobs:  # a row that was damaged is measured again
-            if set(job.row) - columns.LATER["measurements"] - set(rows.get(job.key, job.row)):
+            if set(job.row) - set(rows.get(job.key, job.row)):
                 del rows[job.key]
         known = sum(job.key in rows for job in jobs)
         asked = list(itertools.chain.from_iterable(keys[job.key] for job in jobs))

@@ -34,7 +34,7 @@ def recorded_times(gpu: str, folder: Path = RECORDED) -> pd.DataFrame:
         raise UserError(f"{folder}: no run is recorded there, by which kernels are chosen; restore the folder")
     run = tuning.nearest(runs, gpu)
     files = {"measurements": run / "measurements.csv", "sizes": run / "facts" / "sizes.csv"}
-    tables = [columns.read(path, file, partly=True) for file, path in files.items()]
+    tables = [columns.read(path, file) for file, path in files.items()]
     wanted = ["kernel", "dtype", *SHAPE, "status", "time_ms"]
     rows = pd.concat([table[wanted] for table in tables if len(table)])
     return rows[(rows["status"] == Status.OK) & rows["time_ms"].notna()].drop(columns="status")

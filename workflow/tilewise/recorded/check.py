@@ -22,7 +22,7 @@ import pandas as pd
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, ROOT, UserError, checksums
-from tilewise.evidence import Platform, data_sheets, load_platform, point_of, refuse_no_run
+from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
 from tilewise.files import read_json
 from tilewise.measure.methods import METHODS
 from tilewise.measure.words import is_right
@@ -275,12 +275,23 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
     measured, there = kept.platform.measurements, {}
     for row in measured[measured["task"] == task].to_dict("records"):
-        point = point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None
+        point = _point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None
         there[_sorted(point) if point else about(row)] = about(row)
     if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
     if strange := [words for point, words in there.items() if point not in asked]:
         yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
+
+
+def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
+    """The point of a row, to be held against what the registry of the run's commit plans for it; None if the row lacks
+    a parameter."""
+    if any(pd.isna(row.get(name)) for name in kernel.columns):
+        return None
+    n, p, m = (int(row[name]) for name in SHAPE)
+    parameters = tuple((name, int(row[name])) for name in kernel.columns)
+    batch = 1 if pd.isna(row.get("batch")) else int(row["batch"])
+    return Point(str(row.get("task", "")), kernel.name, row["dtype"], n, p, m, parameters, batch)
 
 
 def _sorted(point: Point) -> Point:
@@ -316,7 +327,7 @@ def _hashes(kept: Kept) -> Iterator[str]:
             elif name == "instructions":
                 own = builds.source_sha256(kernel, row["instance"], device)
             else:
-                own = of_point(kernel.name, point_of(row, kernel)) or "that of any build"
+                own = of_point(kernel.name, _point_of(row, kernel)) or "that of any build"
             if row["build_sha256"] != own:
                 pair = f"{row['build_sha256'][:10]}, not {own if ' ' in own else own[:10]}"
                 found.setdefault(row["kernel"], []).append(pair)

@@ -57,7 +57,7 @@ class Run:
     def label(self) -> str:
         """The run in a line: machine, commits, time, cards."""
         gpu, rows = self.device.gpu, self.measurements
-        commits = [name for name in rows["commit"].unique() if name] or [self.device.commit or "commit unknown"]
+        commits = [name for name in rows["commit"].unique() if name] or ["commit unknown"]
         cards = len([uuid for uuid in rows["gpu_uuid"].unique() if uuid])
         words = [gpu["name"] if gpu else f"no GPU, {self.device.cpu['name']}", *(name[:10] for name in commits)]
         words += [self.device.captured[:16].replace("T", " ")] + [f"{cards} cards"] * (cards > 1)

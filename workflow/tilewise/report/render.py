@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 
 from kernelscope.files import replacing
 from tilewise import RECORDED, ROOT, UserError
-from tilewise.evidence import Evidence, Platform, load_evidence, point_of
+from tilewise.evidence import Evidence, Platform, load_evidence
 from tilewise.explain import climb, quantities, runs, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
@@ -296,9 +296,8 @@ class Page:
     def _tiles(self, row: pd.Series, idea: str, title: str) -> Markup:
         def made() -> str:
             kernel = self.evidence.kernels[row["kernel"]]
-            point = point_of(row, kernel)
             device = self.evidence.device(row["platform"])
-            tiles = point and tiling(kernel, point, device)
+            tiles = tiling(row)
             if not tiles:
                 return ""
             waves = math.prod(-(-row[size] // part) for size, part in zip("nm", tiles.block)) / device.gpu["sms"]

@@ -295,11 +295,11 @@ def roofline(counted: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """The fastest timed float product of each counted kernel, and its FLOP per byte."""
     keys = ["kernel", "dtype", *evidence.choice]
     measured = timings.timed(evidence.gpu)
-    sizes = {name: f"counted_{name}" for name in SHAPE}
+    sizes = {"p": "counted_p", "padded_multiply_adds": "counted_multiply_adds"}
     counted = counted.rename(columns=sizes)[[*keys, *sizes.values(), *traffic.MOVED]]
     rows = measured.merge(counted, on=keys)
     rows = rows[rows[traffic.MOVED].notna().all(axis=1)]
-    rows["intensity"] = [traffic.intensity(row, evidence) for row in rows.to_dict("records")]
+    rows["intensity"] = [traffic.intensity(row) for row in rows.to_dict("records")]
     rows = rows[(rows["dtype"] == "float") & (rows["intensity"] > 0)]
     rows = timings.fastest_first(rows).drop_duplicates(timings.CASE).sort_values("gflops")
     rows = rows.drop_duplicates(["platform", "kernel"], keep="last")

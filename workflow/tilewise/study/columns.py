@@ -46,20 +46,15 @@ _DATA = read_yaml(Path(__file__).with_name("columns.yaml"))
 _DERIVED = _columns(_DATA["derived"])
 COLUMNS = _columns(_DATA["columns"]) | _DERIVED
 #: The columns of each file under results/<platform>/ and report/; `*` stands for the parameters.
-FILES = {file: facts["columns"].replace("?", "").split() for file, facts in _DATA["files"].items()}
-#: Columns added after some runs were recorded, by file.
-LATER = {
-    file: frozenset(name[:-1] for name in facts["columns"].split() if name.endswith("?"))
-    for file, facts in _DATA["files"].items()
-}
+FILES = {file: facts["columns"].split() for file, facts in _DATA["files"].items()}
 #: The columns of traffic.csv that count faults.
 FAULTS = tuple(dict.fromkeys(kind.column for kind in FaultKind if not kind.is_remark))
+#: What separates the names in the column `instances`.
+BETWEEN_INSTANCES = "; "
 #: What makes two rows the same product.
 SHAPE = ["n", "p", "m"]
 #: The columns that name a measured point, in addition to its parameters.
 POINT = ("task", "kernel", "dtype", *SHAPE, "block_x", "block_y")
-#: Columns that identify a row.
-NAMING = frozenset("platform task kernel dtype n p m status quantity element_bytes instance source".split())
 #: The files that describe a platform or, if they are counts, do not depend on one.
 WHOLE = ("occupancy", "tile_choice", "traffic", "counters", "instructions", "cache_lines")
 #: The files of the methods: facts/<task>.csv, and tune/<kernel>.csv of `tune`.
@@ -83,7 +78,8 @@ def parameters_of(names: Iterable[str]) -> list[str]:
 
 def counts() -> list[str]:
     """The columns that both the emulator and the hardware count, in the order of the hardware's file."""
-    return [name for name in FILES["counters"] if name in FILES["traffic"] and name not in (*POINT, "*")]
+    about = (*POINT, "*", "padded_multiply_adds")
+    return [name for name in FILES["counters"] if name in FILES["traffic"] and name not in about]
 
 
 def heading(name: str) -> str:
@@ -127,12 +123,12 @@ def empty(file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     return frame([], file, parameters)
 
 
-def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bool = False) -> pd.DataFrame:
+def read(path: Path | str, file: str, parameters: Sequence[str] = ()) -> pd.DataFrame:
     """A CSV with the columns of a file; without rows if there is no file.
 
     A parameter that it lacks, because it was recorded before a kernel had it, is empty; one that no kernel has today
-    stays. Raises UserError if another column is missing (`partly` allows that, except of those that name the rows), if
-    the file is damaged, or if measurements repeat a point or have an impossible time.
+    stays. Raises UserError if another column is missing, if the file is damaged, or if measurements repeat a point or
+    have an impossible time.
     """
     path = Path(path)
     if not path.exists():
@@ -148,10 +144,10 @@ def read(path: Path | str, file: str, parameters: Sequence[str] = (), partly: bo
         raise UserError(f"{path}: this is not a table ({str(error).strip()}); {remedy(path)}") from None
     if not content.endswith(b"\n"):
         raise UserError(f"{path}: the last line is cut short; {remedy(path)}")
-    missing = [name for name in of(file, ()) if name not in table and name not in LATER.get(file, ())]
-    missing = [name for name in missing if name in NAMING or not partly]
-    if missing:
-        raise UserError(f"{path}: the column '{missing[0]}' is missing; {remedy(path)}")
+    for name in of(file, ()):
+        if name not in table:
+            older = f"a run of another version of Tilewise is read by that version; {remedy(path)}"
+            raise UserError(f"{path}: the column '{name}' is missing; {older}")
     wanted = of(file, parameters)
     table = table.reindex(columns=[*wanted, *(name for name in table if name not in wanted)])
     try:

@@ -22,8 +22,7 @@ REGISTER_UNIT = 256
 class Device:
     """The machine of a platform, as device.json describes it.
 
-    backend: gpu or emulator; gpu: what CUDA and NVML report of the card, empty without one; limits: those of a launch;
-    commit: of a run recorded before each row had its own.
+    backend: gpu or emulator; gpu: what CUDA and NVML report of the card, empty without one; limits: those of a launch.
     """
 
     platform: str
@@ -36,7 +35,6 @@ class Device:
     host_compiler: str = ""
     node: str | None = None
     slurm_job: str | None = None
-    commit: str = ""
 
     @classmethod
     def of(cls, capability: str, sms: int = 1) -> "Device":
@@ -55,7 +53,7 @@ EMULATED = Device("", "emulator", limits=EMULATED_LIMITS)
 
 def write(device: Device, path: Path | str) -> None:
     """Write a device.json."""
-    write_json({name: value for name, value in asdict(device).items() if name != "commit"}, path)
+    write_json(asdict(device), path)
 
 
 def read(path: Path | str) -> Device:
@@ -66,5 +64,4 @@ def read(path: Path | str) -> Device:
     except UserError as error:
         raise UserError(f"{error}; {remedy(path)}") from None
     known = {each.name: found[each.name] for each in fields(Device) if each.name in found}
-    known["commit"] = (found.get("commit") or "") + " with changes not committed" * bool(found.get("dirty"))
     return Device(**known | {"gpu": found["gpu"] or {}, "host_compiler": found["host_compiler"] or ""})

@@ -29,7 +29,7 @@ TUNE_S = 300
 def recorded(folder: Path = RECORDED) -> dict[tuple, float]:
     """Seconds that the samples of a product took in the recorded runs, by kernel, type, n, p and m; of several, the
     most."""
-    runs = (columns.read(path, "measurements", partly=True) for path in sorted(folder.glob("*/measurements.csv")))
+    runs = (columns.read(path, "measurements") for path in sorted(folder.glob("*/measurements.csv")))
     rows = pd.concat([columns.empty("measurements"), *runs])
     seconds = rows["time_ms"] * rows["samples"] * rows["runs"].fillna(1) / 1000
     return seconds.groupby([rows[name] for name in ("kernel", "dtype", *columns.SHAPE)]).max().dropna().to_dict()

@@ -4,7 +4,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +52,8 @@ LANGUAGES: Mapping[Kind, Language] = {
     Kind.WARP: Language("Warp", "warp-lang"),
     Kind.CUTE: Language("CuTe DSL", "nvidia-cutlass-dsl"),
 }
+#: A product so many times as high and as wide has hardly any edges.
+MANY = 64
 #: What a library entry may call, and where it runs.
 LIBRARIES = {"cublas": "gpu", "numpy": "cpu"}
 #: What a kernel is called with unless its entry says otherwise.
@@ -274,6 +276,20 @@ class Kernel:
         values = self._at(point, EMULATED.numbers())
         sizes = [values.value(f"{key}covers", size) for key, entry in self.entries() for size in entry.covers]
         return [size for size in sizes if isinstance(size, int)]
+
+    def padded_multiply_adds(self, point: Point) -> float | None:
+        """Multiply-adds of all blocks of the product's launch, with those beyond the edges of C; None without a launch.
+
+        They follow from the number of blocks of a product whose edges hardly count. Blocks that take tile after tile,
+        as many as the device holds, say nothing about edges: their products have n p m multiply-adds.
+        """
+        sizes = (point, *(replace(point, n=point.n * times, m=point.m * times) for times in (MANY, 2 * MANY)))
+        products = [self.plan(size).product for size in sizes]
+        blocks, of_large, of_larger = (math.prod(launch.grid) if launch else 0 for launch in products)
+        if not blocks:
+            return None
+        work = float(point.n) * point.p * point.m
+        return work if of_large == of_larger else work * blocks * MANY**2 / of_large
 
     def entries(self) -> list[tuple[str, LaunchEntry]]:
         """The launches of the entry, each with the words before its keys in messages."""

@@ -20,6 +20,8 @@ OF_RESULT, OF_OPERAND, OF_CHAIN = 0.4247, 7**-0.5, 0.3
 #: A sum that is cut towards zero loses 0.72 u of itself in the mean, and 3/4 of that on a Hopper tensor core, which
 #: keeps two bits more: the errors add up as the partial sums do, to u p / sqrt(3) of the result for a cut per product.
 OF_CUT = 0.7213 * 0.75 / 3**0.5
+#: Element types whose products the tensor cores make wherever a GPU has them.
+ON_TENSOR_CORES = frozenset({"half", "bfloat16", "tf32", "int8"})
 #: Half the distance from 1 to the next float.
 FLOAT_ROUNDOFF = 2.0**-24
 #: A right product may exceed its deviation so many times: no order of a sum is four times worse than a chain.

@@ -18,6 +18,7 @@ def about(kernel: Kernel, point: Point) -> Row:
         product = kernel.plan(point).product
         assert product is not None  # a CUDA kernel has one
         row |= {"block_x": product.block[0], "block_y": product.block[1]}
+        row["padded_multiply_adds"] = kernel.padded_multiply_adds(point)
     return row
 
 
