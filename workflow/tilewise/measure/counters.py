@@ -24,7 +24,6 @@ from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
 from tilewise.study.sweeps import Reading, Target, expand
 
-
 #: What a row has of its launch.
 OF_PLAN = ("block_x", "block_y", "padded_multiply_adds")
 
