@@ -322,21 +322,15 @@ def test_what_the_tuner_found(gpu, emulator):
 
 
 @pytest.mark.parametrize("task", synthetic.config()["tasks"])
-def test_task_figures(task, emulator):
-    drawing = figures.svg(figures.task(task, emulator))
-    assert drawing.startswith("<svg")
-    assert "recorded" in drawing
-    assert drawing == figures.svg(figures.task(task, emulator)), "the same data gives the same file"
-
-
-@pytest.mark.parametrize("task", synthetic.config()["tasks"])
 @pytest.mark.parametrize("where", ["emulator", "gpu"])
 def test_the_rows_of_a_task_alone_give_the_same_figure(task, where, recorded, emulators_folder, request):
     """Of a run with one platform, the page takes the figures that were drawn of each task by itself."""
     whole = request.getfixturevalue(where)
     folder, kept = (recorded / "nvidia-h200", "none") if where == "gpu" else (emulators_folder, ".")
-    own = load_evidence([folder], task, recorded / kept)
-    assert figures.svg(figures.task(task, own)) == figures.svg(figures.task(task, whole))
+    own = load_evidence([folder], task, recorded / kept, whole.kernels)
+    drawing = figures.svg(figures.task(task, own))
+    assert drawing.startswith("<svg") and (where == "gpu" or "recorded" in drawing)
+    assert drawing == figures.svg(figures.task(task, whole)), "the same data gives the same file"
 
 
 def test_scattered_and_refused_points_are_marked(emulator):
