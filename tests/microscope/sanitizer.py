@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewise.measure.job import Job
 from tilewise.microscope.multiplication import Multiplication
 from tilewise.nvidia.nvrtc import cubin_of
+from tilewise.study.jobs import Job
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 

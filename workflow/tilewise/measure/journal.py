@@ -10,7 +10,7 @@ from types import TracebackType
 from tilewise import UserError
 from tilewise.files import REMEDIES, alone
 from tilewise.measure import where
-from tilewise.measure.job import Row
+from tilewise.study.jobs import Row
 from tilewise.study.status import LASTING
 
 

@@ -15,8 +15,8 @@ from cuda.bindings import driver
 from cupy.cuda import runtime
 
 from tilewise import UserError
-from tilewise.measure.job import Job
 from tilewise.study.device import DEFAULT_SHARED_BYTES
+from tilewise.study.jobs import Job
 from tilewise.study.launch import Array, Launch, TensorMap, Value
 from tilewise.study.precision import PRECISIONS
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewise.measure.job import Job
+from tilewise.study.jobs import Job
 from tilewise.study.launch import Array, Number
 
 #: cudaFuncAttributeMaxDynamicSharedMemorySize
