@@ -493,7 +493,7 @@ TIMED = """
 import json, pickle, sys, time
 from tilewise.measure.backends import Setting
 from tilewise.measure.perturbation import Perturbed
-from tilewise.nvidia import backend
+from tilewise.measure.backends import cuda as backend
 
 request, changes, finish = pickle.load(sys.stdin.buffer), [], Perturbed.finish
 jobs, how = request.pop("jobs"), request.pop("how")
@@ -553,7 +553,7 @@ def test_what_the_host_does_instead_is_found(gpu, config, tmp_path, built_for_gp
     at the next launch, or copy it from a cache."""
     import cupy
 
-    from tilewise.nvidia import operands
+    from tilewise.measure.backends import operands
 
     points = [point("t", "honest", "float", 250, 20_000, 250)]
     [job] = work_of(points, KERNELS, gpu, config, tmp_path, built_for_gpu(points, KERNELS, gpu)).jobs()

@@ -209,7 +209,7 @@ def test_arguments_that_are_not_the_functions_are_a_row(run, tmp_path):
 
 
 def test_a_point_without_a_sample_of_its_own_is_no_other_points_time(tmp_path):
-    from tilewise.nvidia.backend import Samples
+    from tilewise.measure.backends.cuda import Samples
 
     samples = Samples(tmp_path / "nvbench-0.json")
     for kind in ("bin", "freqs-bin"):

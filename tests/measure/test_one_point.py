@@ -222,7 +222,7 @@ def on_numpy(monkeypatch, backend, work, made, peak=100.0):
     device = backend(cupy)
     device.device.gpu = {"l2_bytes": 100, "memory_bandwidth_gb_s": 1000, "peak_gflops": {"float": peak}}
     device.config = work.config
-    module, arrays = (sys.modules[f"tilewise.nvidia.{name}"] for name in ("backend", "operands"))
+    module, arrays = (sys.modules[f"tilewise.measure.backends.{name}"] for name in ("cuda", "operands"))
     monkeypatch.setattr(arrays, "bound", lambda job, A, B, C: (lambda stream: made(A, B, C), {"registers": 7}, []))
     monkeypatch.setattr(module, "elapsed", lambda: contextlib.nullcontext([0.5]))
     monkeypatch.setattr(module, "uuid", lambda: "GPU-1")
@@ -264,12 +264,12 @@ def by_energy(device, module, job, monkeypatch):
 
 
 def by_once(device, module, job, monkeypatch):
-    monkeypatch.setattr(module, "bound", sys.modules["tilewise.nvidia.operands"].bound)
+    monkeypatch.setattr(module, "bound", sys.modules["tilewise.measure.backends.operands"].bound)
     return [device.once(job)]
 
 
 def by_call(device, module, job, monkeypatch):
-    launch = sys.modules["tilewise.nvidia.operands"].bound
+    launch = sys.modules["tilewise.measure.backends.operands"].bound
     monkeypatch.setattr(module.tilewise, "matmul", lambda A, B, out: launch(job, A, B, out)[0](0))
     monkeypatch.setattr(module.cupy, "matmul", lambda A, B, out: np.matmul(A, B, out=out))
     monkeypatch.setattr(module, "DTYPES", {np.dtype(np.float32): "float"})
@@ -308,20 +308,21 @@ def played():
 @pytest.fixture
 def backend(monkeypatch):
     """The GPU's backend on a CuPy of one's choice; whatever was imported before is there again afterwards."""
-    folder = "tilewise.nvidia"
-    package = importlib.import_module(folder)
-    before = {name: package.__dict__.get(name) for name in ("backend", "cublas", "launcher", "operands", "runtime")}
+    names = [f"tilewise.nvidia.{name}" for name in ("cublas", "launcher", "runtime")]
+    names += ["tilewise.measure.backends.cuda", "tilewise.measure.backends.operands"]
+    places = [(importlib.import_module(folder), name) for folder, _, name in (name.rpartition(".") for name in names)]
+    before = [vars(package).get(name) for package, name in places]
 
     def made(cupy):
         for name, module in (("cupy", cupy), ("cupy.cuda", cupy.cuda), ("cupy.cuda.runtime", cupy.cuda.runtime)):
             monkeypatch.setitem(sys.modules, name, module)
-        for name in before:
-            monkeypatch.delitem(sys.modules, f"{folder}.{name}", raising=False)
-        return importlib.import_module(f"{folder}.backend").Backend(MagicMock())
+        for name in names:
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        return importlib.import_module("tilewise.measure.backends.cuda").Backend(MagicMock())
 
     yield made
-    for name, module in before.items():
-        sys.modules.pop(f"{folder}.{name}", None)
+    for (package, name), module in zip(places, before):
+        sys.modules.pop(f"{package.__name__}.{name}", None)
         if module is None:
             vars(package).pop(name, None)
         else:

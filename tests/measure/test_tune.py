@@ -308,12 +308,11 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
     done: "operands", "launch", "change", "flush", "verify".
     """
     cupy = MagicMock()
-    names = ["cupy", "cupy.cuda", "cuda.bindings", *(f"tilewise.nvidia.{n}" for n in MODULES)]
-    for name in names:
+    for name in ("cupy", "cupy.cuda", "cuda.bindings", *MODULES):
         monkeypatch.setitem(sys.modules, name, cupy)
     for name in MODULES:
-        monkeypatch.delitem(sys.modules, f"tilewise.nvidia.{name}")
-    cuda, arrays = (importlib.import_module(f"tilewise.nvidia.{name}") for name in ("backend", "operands"))
+        monkeypatch.delitem(sys.modules, name)
+    cuda, arrays = (importlib.import_module(f"tilewise.measure.backends.{name}") for name in ("cuda", "operands"))
     done: list[str] = []
 
     class Operands:
@@ -374,10 +373,11 @@ def screen(monkeypatch, study, h200, tmp_path, jobs):
 
     yield run
     for name in MODULES:
-        sys.modules.pop(f"tilewise.nvidia.{name}", None)
+        sys.modules.pop(name, None)
 
 
-MODULES = ("backend", "launcher", "cublas", "operands")
+MODULES = [f"tilewise.{name}" for name in ("nvidia.launcher", "nvidia.cublas")]
+MODULES += [f"tilewise.measure.backends.{name}" for name in ("cuda", "operands")]
 
 
 def test_a_slow_variant_is_not_run_again_and_a_wrong_one_not_timed(jobs, screen):

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewise.measure.job import Job
 from tilewise.nvidia.nvrtc import cubin_of
+from tilewise.study.jobs import Job
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.traced.multiplication import Multiplication

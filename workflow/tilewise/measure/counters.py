@@ -16,10 +16,11 @@ import pandas as pd
 
 from tilewise import UserError
 from tilewise.compile import build
-from tilewise.measure.job import Job, prepare
+from tilewise.measure.job import prepare
 from tilewise.nvidia import ncu
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
+from tilewise.study.jobs import Job
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
 from tilewise.study.sweeps import Reading, Target, expand

@@ -1,44 +1,21 @@
-"""A point bound to a machine: launches, build, and the result columns known before running."""
+"""A point bound to a machine: its launches, its build, and the columns of its row that are known before it is run."""
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kernelscope.files import digest
-from kernelscope.launch import Launch, Plan, TensorMap, Workspace
+from kernelscope.launch import Launch, Plan, TensorMap
 from tilewise.compile.build import Builds
 from tilewise.study import columns
 from tilewise.study.builds import sha256_of
 from tilewise.study.device import Device
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import LANGUAGES, Kernel, Kind
 from tilewise.study.points import Point
 from tilewise.study.precision import ON_TENSOR_CORES
 from tilewise.study.status import Status
-
-#: Columns of measurements.csv by name; a value is text, a number, or None for what does not apply.
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a worker needs to run a point. `backend` is cuda, emulator or host.
-
-    `product` is the launch that makes the product; None if nothing is launched. `files` maps a template instance to its
-    binary and the symbol in it. `key` names everything that the row depends on: the point, its build and launches, the
-    machine, and how it is measured; the journal knows rows by it.
-    """
-
-    key: str
-    backend: str
-    kernel: Kernel
-    point: Point
-    row: Row
-    launches: tuple[Launch, ...]
-    product: Launch | None
-    workspaces: tuple[Workspace, ...]
-    files: Mapping[str, tuple[str, str]]
 
 
 def prepare(

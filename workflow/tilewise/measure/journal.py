@@ -11,7 +11,7 @@ from kernelscope.files import REMEDIES
 from tilewise import UserError
 from tilewise.files import alone
 from tilewise.measure import where
-from tilewise.measure.job import Row
+from tilewise.study.jobs import Row
 from tilewise.study.status import LASTING
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tilewise.measure.job import Row
+from tilewise.study.jobs import Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import bytes_of_product

@@ -7,7 +7,7 @@ import numpy as np
 
 from kernelscope.cpp import shown
 from tilewise import UserError
-from tilewise.measure.job import Job, Row
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.status import Status
 from tilewise.study.verify import Check

@@ -26,12 +26,13 @@ import pandas as pd
 
 from kernelscope.files import digest
 from tilewise.compile.build import Builds
-from tilewise.measure.job import Job, Row, prepare
+from tilewise.measure.job import prepare
 from tilewise.measure.journal import Journal
 from tilewise.measure.rows import median_run
 from tilewise.measure.words import told
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import NOT_BUILT, Status

@@ -12,7 +12,7 @@ import sys
 
 from tilewise.files import end_with_parent
 from tilewise.measure import backends
-from tilewise.measure.job import Row
+from tilewise.study.jobs import Row
 
 
 def main() -> None:

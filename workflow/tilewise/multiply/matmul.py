@@ -10,7 +10,6 @@ from cupy.cuda import runtime
 from kernelscope import cpp
 from tilewise import UserError
 from tilewise.compile import build
-from tilewise.measure.job import Job
 from tilewise.multiply.arguments import DTYPES, check
 from tilewise.multiply.fastest import fastest, recorded_times
 from tilewise.nvidia import cublas, gpus
@@ -20,6 +19,7 @@ from tilewise.study import registry
 from tilewise.study.accuracy import Grade
 from tilewise.study.device import Device
 from tilewise.study.expressions import ceil_div
+from tilewise.study.jobs import Job
 from tilewise.study.points import point
 
 #: DLPack's kinds of memory that a GPU reads: its own, and managed memory.

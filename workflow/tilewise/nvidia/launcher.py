@@ -17,7 +17,7 @@ from cupy.cuda import runtime
 from kernelscope.launch import Array, Launch, TensorMap, Value
 from kernelscope.limits import DEFAULT_SHARED_BYTES
 from tilewise import UserError
-from tilewise.measure.job import Job
+from tilewise.study.jobs import Job
 from tilewise.study.precision import PRECISIONS
 
 _FUNCTION = driver.CUfunction_attribute

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tilewise import ROOT, UserError
-from tilewise.measure.job import Job
+from tilewise.study.jobs import Job
 from tilewise.study.precision import PRECISIONS, result_of
 
 #: Column -> the counters of the hardware that add up to it.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelscope.launch import Array, Number
-from tilewise.measure.job import Job
+from tilewise.study.jobs import Job
 
 #: cudaFuncAttributeMaxDynamicSharedMemorySize
 MAX_DYNAMIC_SHARED_SIZE = 8

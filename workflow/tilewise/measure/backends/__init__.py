@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from tilewise.measure.job import Job, Row
 from tilewise.study.device import Device
+from tilewise.study.jobs import Job, Row
 from tilewise.study.verify import Check
 
 
@@ -60,10 +60,7 @@ class Bench(Protocol):
 
 def open_backend(name: str, setting: Setting) -> Any:
     """The backend of a name: cuda, emulator or host. Only a worker or a method on a GPU imports what `cuda` needs."""
-    module = importlib.import_module(
-        "tilewise.nvidia.backend" if name == "cuda" else f"tilewise.measure.backends.{name}"
-    )
-    return module.Backend(setting)
+    return importlib.import_module(f"tilewise.measure.backends.{name}").Backend(setting)
 
 
 def bench_of(setting: Setting) -> Bench:

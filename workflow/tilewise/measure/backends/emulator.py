@@ -10,10 +10,10 @@ import numpy as np
 from kernelscope.emulator import Emulator, LaunchError, run
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
-from tilewise.measure.job import Job, Row
 from tilewise.measure.perturbation import Arrays, Change, deck
 from tilewise.measure.rows import failed, outcome, shares
 from tilewise.study import verify
+from tilewise.study.jobs import Job, Row
 from tilewise.study.precision import result_of
 from tilewise.study.status import Status
 

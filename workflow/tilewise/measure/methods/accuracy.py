@@ -15,11 +15,11 @@ from tilewise.compile.build import build
 from tilewise.measure import accuracy
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.backends.host import multiplied_by
-from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import failed, message_of, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.sources import files_of

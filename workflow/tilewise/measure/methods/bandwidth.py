@@ -20,11 +20,12 @@ import numpy as np
 from tilewise import KERNELS
 from tilewise.compile.build import build
 from tilewise.measure.backends import Setting, open_backend
-from tilewise.measure.job import Job, Row, prepare
+from tilewise.measure.job import prepare
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point, point
 from tilewise.study.precision import PRECISIONS, result_of

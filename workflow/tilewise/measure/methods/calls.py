@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tilewise import KERNELS, RECORDED
 from tilewise.measure.backends import Setting, open_backend
-from tilewise.measure.job import Row
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns
+from tilewise.study.jobs import Row
 from tilewise.study.status import Status
 
 LOG = logging.getLogger(__name__)

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tilewise import UserError
-from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import message_of
 from tilewise.measure.task import Work, measure_task
 from tilewise.study import columns, verify
 from tilewise.study.device import Device
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import result_of

@@ -11,10 +11,10 @@ from typing import Any
 
 from tilewise import UserError
 from tilewise.measure.backends import Setting, open_backend
-from tilewise.measure.job import Row
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.task import Work
 from tilewise.study import columns
+from tilewise.study.jobs import Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import Status

@@ -8,13 +8,13 @@ from tilewise import UserError
 from tilewise.measure import grading
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.grading import TESTS
-from tilewise.measure.job import Row
 from tilewise.measure.methods.accuracy import Multiplier
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import failed, message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.accuracy import CURVE, SPREAD, WIDE
+from tilewise.study.jobs import Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import NOT_BUILT, Status

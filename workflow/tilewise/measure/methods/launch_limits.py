@@ -13,12 +13,12 @@ from kernelscope.limits import DEFAULT_SHARED_BYTES
 from tilewise import UserError
 from tilewise.measure import where
 from tilewise.measure.backends import Setting, bench_of
-from tilewise.measure.job import Job, Row
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import failed, message_of, outcome
 from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.status import NOT_BUILT, Status

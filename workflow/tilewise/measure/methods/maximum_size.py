@@ -9,13 +9,13 @@ from typing import Any
 from kernelscope.files import digest
 from tilewise import UserError
 from tilewise.measure.backends import Bench, Setting, bench_of
-from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.rows import or_failed
 from tilewise.measure.task import Work
 from tilewise.measure.words import told
 from tilewise.study import columns
+from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
 from tilewise.study.points import Point
 from tilewise.study.precision import PRECISIONS, bytes_of_product, result_of

@@ -17,6 +17,7 @@ from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.task import Work, run_jobs
 from tilewise.measure.words import told
 from tilewise.study import columns, registry
+from tilewise.study.jobs import Row
 from tilewise.study.points import point
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Overhead(Method):
         return columns.frame([], "measurements", work.parameters), columns.frame(rows, self.name)
 
 
-def _measured(work: Work) -> job.Row:
+def _measured(work: Work) -> Row:
     kernel, at = registry.load(bandwidth.PROBES)[KERNEL], point(work.task, KERNEL, "float", 1, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
         builds = build({KERNEL: kernel.plan(at).instances}, {KERNEL: kernel}, work.device, folder)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kernelscope.files import digest
-from tilewise.measure.job import Job, Row
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
 from tilewise.measure.task import Work, by_operands, run_remembered
 from tilewise.study import columns, tuning
 from tilewise.study.device import REGISTER_UNIT, WARP
+from tilewise.study.jobs import Job, Row
 from tilewise.study.points import Parameters, Point
 from tilewise.study.status import NOT_BUILT, Status
 from tilewise.study.sweeps import Reading, in_words

@@ -6,12 +6,12 @@ from typing import Any
 import cupy
 from cupy.cuda import runtime
 
-from tilewise.measure.job import Job, Row
 from tilewise.measure.perturbation import BLANK, Arrays, Change, Perturbed
 from tilewise.measure.rows import outcome, shares
 from tilewise.nvidia import cublas, emulation
 from tilewise.nvidia.launcher import Product
 from tilewise.study import verify
+from tilewise.study.jobs import Job, Row
 
 #: There are arrays at other addresses if so many times their bytes are free.
 ROOM = 16

@@ -21,7 +21,7 @@ from cupy.cuda import runtime
 import tilewise
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
-from tilewise.measure.job import Job, Row
+from tilewise.measure.backends.operands import Operands, after, bound, perturbed, verified
 from tilewise.measure.perturbation import Change, deck
 from tilewise.measure.roofs import possible
 from tilewise.measure.rows import failed, or_failed, outcome, timing
@@ -31,9 +31,9 @@ from tilewise.nvidia import nvml
 from tilewise.nvidia.cublas import gemm
 from tilewise.nvidia.emulation import Unsupported
 from tilewise.nvidia.launcher import CudaError, Product, done
-from tilewise.nvidia.operands import Operands, after, bound, perturbed, verified
 from tilewise.nvidia.runtime import library, through_runtime
 from tilewise.study import registry, verify
+from tilewise.study.jobs import Job, Row
 from tilewise.study.points import Point
 from tilewise.study.precision import result_of
 from tilewise.study.status import NOT_BUILT, Status
