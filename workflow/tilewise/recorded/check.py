@@ -27,8 +27,8 @@ from tilewise.compile import build
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
 from tilewise.explain.runs import by_card
 from tilewise.files import read_json
+from tilewise.measure.job import plan_columns
 from tilewise.measure.methods import METHODS
-from tilewise.measure.tensor_core import short_products
 from tilewise.measure.words import is_right
 from tilewise.study import columns, registry, sweeps
 from tilewise.study.columns import SHAPE, WHOLE
@@ -42,6 +42,9 @@ from tilewise.study.sweeps import Target
 README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
 #: Files that only a run has for which they were named as targets.
 ON_REQUEST = ("counters.csv",)
+#: The columns that follow from the registry of the run's commit, whatever the device.
+OF_A_LAUNCH = ("instance", "instances", "architecture", "threads", "cluster_size", "covers_n", "covers_m", "covers_k")
+OF_A_LAUNCH += ("unit", "unit_dtype", "unit_products", "padded_multiply_adds")
 #: Bounds of a run: the whole study has 80 files of 4 MB with up to 1,500 rows, and samples beside them.
 MOST_FILES, MOST_RUN_BYTES, MOST_TABLE_ROWS, MOST_SAMPLES_BYTES = 500, 16 * 2**20, 10_000, 2**31
 BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
@@ -312,14 +315,27 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
     target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels))
     asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
-    measured, there = kept.platform.measurements, {}
+    measured, there, other, device = kept.platform.measurements, {}, [], kept.platform.device
     for row in measured[measured["task"] == task].to_dict("records"):
-        point = _point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None
+        kernel = kept.kernels.get(row["kernel"])
+        point = _point_of(row, kernel) if kernel else None
         there[_sorted(point) if point else about(row)] = about(row)
+        if kernel and point and _sorted(point) in asked:
+            planned = plan_columns(kernel, point, kernel.plan(point, device), device)
+            other += [f"{name} of {about(row)}" for name in OF_A_LAUNCH if not _same(row[name], planned.get(name))]
     if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
     if strange := [words for point, words in there.items() if point not in asked]:
         yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
+    if other:
+        yield f"{task}: {len(other)} columns of launches are not as planned: {_some(other)}"
+
+
+def _same(found: Any, planned: Any) -> bool:
+    """Whether a value of a CSV is the planned one; empty text and missing numbers are None."""
+    if planned in (None, "") or pd.isna(found):
+        return planned in (None, "") and (pd.isna(found) or found == "")
+    return found == planned or (isinstance(planned, float) and math.isclose(found, planned))
 
 
 def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
@@ -420,8 +436,7 @@ def _impossible(kept: Kept) -> Iterator[str]:
         rate = 2e-6 * row["n"] * row["p"] * row["m"] / row["time_ms"] if row["time_ms"] else math.inf
         if not abs(row["gflops"] / rate - 1) <= ROUNDED:
             yield f"measurements.csv: {about(row)}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
-        kernel = kept.kernels.get(row["kernel"])
-        dtype, products = short_products(row, kernel) if kernel and kernel.on_gpu else ("", 1)
+        dtype, products = row["unit_dtype"], row["unit_products"]
         if dtype in peaks and row["gflops"] > peaks[dtype] / products:
             said = f"{row['gflops']:,.0f} GFLOP/s are above the roof of {peaks[dtype] / products:,.0f}"
             yield f"measurements.csv: {about(row)}: {said}"
