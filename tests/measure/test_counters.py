@@ -12,6 +12,7 @@ from builders import two_launches, work_of
 
 from tilewise import UserError
 from tilewise.measure import counters
+from tilewise.measure.job import plan_columns
 from tilewise.nvidia import ncu
 from tilewise.study.device import Device
 from tilewise.study.points import point
@@ -48,7 +49,10 @@ def fake_ncu(tmp_path, monkeypatch):
     def jobs(points, kernels, *_):
         """What is launched for each point, without a build."""
         return [
-            SimpleNamespace(key=at.label(), point=at, launches=plan.launches, product=plan.product, files={"f": ""})
+            SimpleNamespace(
+                **{"key": at.label(), "point": at, "launches": plan.launches, "product": plan.product},
+                **{"row": plan_columns(kernels[at.kernel], at, plan, GPU), "files": {"f": ""}},
+            )
             for at in points
             for plan in [kernels[at.kernel].plan(at)]
         ]

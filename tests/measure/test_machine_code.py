@@ -11,7 +11,7 @@ import synthetic
 from tilewise import RECORDED, UserError
 from tilewise.__main__ import main
 from tilewise.evidence import load_platform
-from tilewise.explain import machine_code
+from tilewise.measure import machine_code
 from tilewise.nvidia import sass
 from tilewise.nvidia.sass import Instruction, functions, kind, loops, main_loop
 from tilewise.study import columns

@@ -11,7 +11,7 @@ from tilewise import UserError
 from tilewise.__main__ import main
 from tilewise.evidence import load_evidence, load_platform
 from tilewise.explain import scatter
-from tilewise.recorded import cards
+from tilewise.recorded import record
 from tilewise.report import tables
 from tilewise.study import registry
 
@@ -66,13 +66,13 @@ def test_the_spread_over_cards_is_a_column_and_points_that_differ_have_their_rea
 
 
 def test_a_card_that_differs_for_no_known_reason_has_none(recorded, tmp_path):
-    cards.add([on_card(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
+    record.add_cards([on_card(recorded, tmp_path / "a", OTHER, 1.06)], recorded)
     table = scatter.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     assert (table.loc[table["low_ms"] > 1, "why"] == "").all() and (table["low_ms"] > 1).any()
 
 
 def test_short_products_differ_as_launches_do(recorded, tmp_path):
-    cards.add([on_card(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
+    record.add_cards([on_card(recorded, tmp_path / "a", OTHER, 1.06, task="task4")], recorded)
     table = scatter.cards_differ(load_evidence([recorded / "nvidia-h200"], recorded=recorded))
     short = table["low_ms"] < 0.04
     assert short.any() and set(table.loc[short, "why"]) == {"no more apart than launches on two machines"}
@@ -80,11 +80,11 @@ def test_short_products_differ_as_launches_do(recorded, tmp_path):
 
 def test_a_card_is_added_once_and_replaced(recorded, tmp_path):
     first = on_card(recorded, tmp_path / "a", OTHER, 1.02)
-    path, points, left_out = cards.add([first], recorded)
+    path, points, left_out = record.add_cards([first], recorded)
     assert points > 100 and not left_out
     before = path.read_bytes()
-    assert cards.add([first], recorded)[:2] == (path, points) and path.read_bytes() == before
-    cards.add([on_card(recorded, tmp_path / "b", OTHER, 1.5)], recorded)
+    assert record.add_cards([first], recorded)[:2] == (path, points) and path.read_bytes() == before
+    record.add_cards([on_card(recorded, tmp_path / "b", OTHER, 1.5)], recorded)
     table = pd.read_csv(path)
     assert len(table) == points and table.loc[table["task"] == "ladder_float", "time_ms"].sum() > 0
     assert path.read_bytes() != before
@@ -96,7 +96,7 @@ def test_points_of_other_sources_are_left_out_and_refused(recorded, tmp_path):
     stream_k = (table["kernel"] == "stream_k") & (table["time_ms"] != "")
     table.loc[stream_k, "build_sha256"] = "1" * 64
     table.to_csv(run / "measurements.csv", index=False)
-    path, _, left_out = cards.add([run], recorded)
+    path, _, left_out = record.add_cards([run], recorded)
     assert len(left_out) == stream_k.sum() and "stream_k" in left_out[0] and "other sources" in left_out[0]
     kept = pd.read_csv(path, dtype=str, keep_default_na=False)
     assert "stream_k" not in set(kept["kernel"])
@@ -105,12 +105,12 @@ def test_points_of_other_sources_are_left_out_and_refused(recorded, tmp_path):
 def test_runs_that_cannot_be_added_are_refused_in_a_line(recorded, tmp_path):
     same = shutil.copytree(recorded / "nvidia-h200", tmp_path / "same" / "nvidia-h200")
     with pytest.raises(UserError, match="no point of nvidia-h200 was timed on another card"):
-        cards.add([same], recorded)
+        record.add_cards([same], recorded)
     other = on_card(recorded, tmp_path / "a", OTHER)
     device = json.loads((other / "device.json").read_text()) | {"platform": "nvidia-h100"}
     (other / "device.json").write_text(json.dumps(device))
     with pytest.raises(UserError, match="runs of several platforms: nvidia-h100, nvidia-h200"):
-        cards.add([same, other], recorded)
+        record.add_cards([same, other], recorded)
     with pytest.raises(UserError, match="no run of nvidia-h100 is recorded"):
-        cards.add([other], recorded)
+        record.add_cards([other], recorded)
     assert main(["record", "--cards"]) == 2

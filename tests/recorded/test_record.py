@@ -302,6 +302,10 @@ PLANTED = {
         lambda run: (run / "notes.txt").write_text("hello"),
         "files: notes.txt: this does not belong to a run",
     ),
+    "units of another launch": (
+        lambda run: edited(run, put("unit_products", 3.0, kernel="tiled", tile=8, task="task2a", dtype="float")),
+        r"whole: task2a: \d+ columns of launches are not as planned: unit_products of task2a tiled float",
+    ),
     "status": (
         lambda run: edited(run, put("status", "incorrect", kernel="tiled", tile=8, dtype="float", n=1024)),
         "statuses: measurements.csv: task2a tiled float 1024x1024x1024 .*: 'incorrect'",

@@ -29,12 +29,16 @@ def test_rows_are_read_as_they_were_written(tmp_path_factory, parameters, filled
     pd.testing.assert_frame_equal(columns.read(path, "measurements", parameters), table)
 
 
-def test_a_recorded_run_lacks_the_columns_of_later_parameters(tmp_path):
+def test_a_run_may_lack_the_columns_of_later_parameters_and_no_others(tmp_path):
     table = columns.frame([{"kernel": "tiled", "tile": 16}], "measurements", ["tile", "gone"])
-    table.drop(columns="gpu_uuid").to_csv(tmp_path / "old.csv", index=False)
+    table.to_csv(tmp_path / "old.csv", index=False)
     read = columns.read(tmp_path / "old.csv", "measurements", ["tile", "stages"])
-    assert read.stages.isna().all() and read.tile[0] == 16 and (read.gpu_uuid == "").all()
+    assert read.stages.isna().all() and read.tile[0] == 16
     assert "gone" in read, "a column that no kernel has today stays"
+    table.drop(columns="gpu_uuid").to_csv(tmp_path / "old.csv", index=False)
+    says = r"old.csv: the column 'gpu_uuid' is missing; a run of another version of Tilewise is read by that"
+    with pytest.raises(UserError, match=says):
+        columns.read(tmp_path / "old.csv", "measurements", ["tile", "stages"])
 
 
 @pytest.mark.parametrize(

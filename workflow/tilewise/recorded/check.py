@@ -5,6 +5,7 @@ Anybody may have written these files, so their kinds and sizes are checked befor
 
 import contextlib
 import functools
+import hashlib
 import io
 import math
 import re
@@ -18,15 +19,17 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pandas as pd
 
 from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, ROOT, UserError, checksums
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
+from tilewise.explain.runs import by_card
 from tilewise.files import read_json
+from tilewise.measure.job import plan_columns
 from tilewise.measure.methods import METHODS
 from tilewise.measure.words import is_right
-from tilewise.recorded import entry
 from tilewise.study import builds, columns, registry, sweeps
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel
@@ -34,12 +37,16 @@ from tilewise.study.points import Point
 from tilewise.study.status import Status
 from tilewise.study.sweeps import Target
 
+#: What recording adds, besides the RO-Crate.
+README, WORKFLOW, ARCHIVE, DIGEST = "README.md", "Snakefile", "samples.tar.xz", "samples.sha256"
 #: Files that only a run has for which they were named as targets.
 ON_REQUEST = ("counters.csv",)
+#: The columns that follow from the registry of the run's commit, whatever the device.
+OF_A_LAUNCH = """instance instances architecture threads cluster_size covers_n covers_m covers_k unit unit_dtype
+    unit_products padded_multiply_adds""".split()
 #: Bounds of a run: the whole study has 80 files of 4 MB with up to 1,500 rows, and samples beside them.
 MOST_FILES, MOST_RUN_BYTES, MOST_TABLE_ROWS, MOST_SAMPLES_BYTES = 500, 16 * 2**20, 10_000, 2**31
-#: What recording adds.
-BY_RECORDING = (entry.README, entry.WORKFLOW, entry.ARCHIVE, entry.DIGEST, checksums.METADATA)
+BY_RECORDING = (README, WORKFLOW, ARCHIVE, DIGEST, checksums.METADATA)
 #: A message names so many of a kind, in so many characters; a check has so many messages.
 LISTED, MOST_CHARACTERS, MOST_FINDINGS = 3, 300, 20
 #: Paths and addresses of mail.
@@ -181,7 +188,7 @@ def _unfit(folder: Path) -> Iterator[str]:
         found, place = path.lstat(), path.relative_to(folder)
         if stat.S_ISDIR(found.st_mode):
             continue
-        left[path == folder / entry.ARCHIVE] -= found.st_size
+        left[path == folder / ARCHIVE] -= found.st_size
         if not stat.S_ISREG(found.st_mode):
             yield f"{place}: this is a link, pipe or device, not a file"
         elif min(left.values()) < 0:
@@ -211,21 +218,21 @@ def _files(folder: Path, study: Mapping[str, Any], kernels: Mapping[str, Kernel]
                 yield from (f"{folder / name}: the column '{each}' is none of this study" for each in strange)
         except UserError as error:
             yield str(error)
-    archive, said = folder / entry.ARCHIVE, folder / entry.DIGEST
+    archive, said = folder / ARCHIVE, folder / DIGEST
     if archive.is_file() and not said.is_file():
-        yield f"{entry.DIGEST}: there is no such file, which has the hash of {entry.ARCHIVE}"
-    elif archive.is_file() and said.read_bytes().split()[:1] != [entry.sha256(archive).encode()]:
-        yield f"{entry.ARCHIVE}: it does not have the hash of {entry.DIGEST}"
+        yield f"{DIGEST}: there is no such file, which has the hash of {ARCHIVE}"
+    elif archive.is_file() and said.read_bytes().split()[:1] != [sha256(archive).encode()]:
+        yield f"{ARCHIVE}: it does not have the hash of {DIGEST}"
 
 
 def _described(folder: Path, snakefile: bytes) -> Iterator[str]:
     """Files that recording adds and that are missing, or are not those of the other files."""
-    for name in (entry.README, entry.WORKFLOW, checksums.METADATA):
+    for name in (README, WORKFLOW, checksums.METADATA):
         if not (folder / name).is_file():
             yield f"{name}: there is no such file, which `tilewise record` writes"
             return
-    if (folder / entry.WORKFLOW).read_bytes() != snakefile:
-        yield f"{entry.WORKFLOW}: it is not workflow/Snakefile of the run's commit"
+    if (folder / WORKFLOW).read_bytes() != snakefile:
+        yield f"{WORKFLOW}: it is not workflow/Snakefile of the run's commit"
     with contextlib.suppress(UserError):  # a crate that cannot be read is a finding already
         changed = list(checksums.differences(folder))
         yield from changed[:MOST_FINDINGS]
@@ -246,6 +253,40 @@ def private(folder: Path) -> Iterator[str]:
                 names |= set(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna())
         strange = [each for each in sorted(names) if each and not MACHINE.fullmatch(each)]
         yield from (f"{place}: the name of a machine or job, '{each}'" for each in strange[:LISTED])
+
+
+# ---- The entry -------------------------------------------------------------------------------------------------------
+
+
+def entry(folder: Path, platform: Platform) -> str:
+    """The README.md of the recorded run in a folder, from the data that `platform` was read from."""
+    rows, facts = platform.measurements, platform.facts
+    tasks = {task for table in (rows, *facts.values()) if "task" in table for task in table["task"]}
+    digest = folder / DIGEST
+    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(Path(__file__).with_name("README.md.j2").read_text())
+    return template.render(
+        folder=folder.name,
+        device=platform.device,
+        gpu={"power_limit_w": None, **platform.device.gpu},
+        commits=[f"`{state}`" for state in platform.commits],
+        tuner_commits=[f"`{state}`" for state in platform.tuner_commits],
+        tasks=len(tasks),
+        points=len(rows),
+        statuses=[f"{count} {status}" for status, count in rows["status"].value_counts().items()],
+        repeats=platform.config["timing"].get("repeats", 1),
+        minutes=facts["sweep"]["wall_s"].sum() / 60,
+        cards=by_card([platform]).to_dict("records"),  # a run resumed on another card has several
+        counters=len(facts["counters"]),
+        variants=len(facts["tune"]),
+        sha256=digest.read_text(errors="replace").split()[0] if digest.is_file() else "",
+    )
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ---- What was run ----------------------------------------------------------------------------------------------------
@@ -273,14 +314,27 @@ def _points(kept: Kept, task: str) -> Iterator[str]:
     """Points of a sweep without a row, and rows that are no points of it."""
     target = Target("gpu", sweeps.gpu_of_choices(kept.platform.name, kept.kernels))
     asked = {_sorted(point): point.label() for point in sweeps.expand(kept.study, kept.kernels, task, target)}
-    measured, there = kept.platform.measurements, {}
+    measured, there, other, device = kept.platform.measurements, {}, [], kept.platform.device
     for row in measured[measured["task"] == task].to_dict("records"):
-        point = _point_of(row, kept.kernels[row["kernel"]]) if row["kernel"] in kept.kernels else None
+        kernel = kept.kernels.get(row["kernel"])
+        point = _point_of(row, kernel) if kernel else None
         there[_sorted(point) if point else about(row)] = about(row)
+        if kernel and point and _sorted(point) in asked:
+            planned = plan_columns(kernel, point, kernel.plan(point, device), device)
+            other += [f"{name} of {about(row)}" for name in OF_A_LAUNCH if not _same(row[name], planned.get(name))]
     if lacking := [label for point, label in asked.items() if point not in there]:
         yield f"{task}: {len(lacking)} of {len(asked)} points have no row: {_some(lacking)}"
     if strange := [words for point, words in there.items() if point not in asked]:
         yield f"{task}: {len(strange)} rows are no points of it: {_some(strange)}"
+    if other:
+        yield f"{task}: {len(other)} columns of launches are not as planned: {_some(other)}"
+
+
+def _same(found: Any, planned: Any) -> bool:
+    """Whether a value of a CSV is the planned one; empty text and missing numbers are None."""
+    if planned in (None, "") or pd.isna(found):
+        return planned in (None, "") and (pd.isna(found) or found == "")
+    return found == planned or (isinstance(planned, float) and math.isclose(found, planned))
 
 
 def _point_of(row: Mapping[str, Any], kernel: Kernel) -> Point | None:
@@ -358,9 +412,9 @@ def _alone(kept: Kept) -> Iterator[str]:
 
 def _entry(kept: Kept) -> Iterator[str]:
     """An entry that is not made of the data."""
-    path = kept.folder / entry.README
-    if path.is_file() and path.read_text(errors="replace") != entry.entry(kept.folder, kept.platform):
-        yield f"{entry.README}: it is not what `tilewise record` writes of these data"
+    path = kept.folder / README
+    if path.is_file() and path.read_text(errors="replace") != entry(kept.folder, kept.platform):
+        yield f"{README}: it is not what `tilewise record` writes of these data"
 
 
 def _impossible(kept: Kept) -> Iterator[str]:
@@ -381,8 +435,7 @@ def _impossible(kept: Kept) -> Iterator[str]:
         rate = 2e-6 * row["n"] * row["p"] * row["m"] / row["time_ms"] if row["time_ms"] else math.inf
         if not abs(row["gflops"] / rate - 1) <= ROUNDED:
             yield f"measurements.csv: {about(row)}: {row['gflops']:.6g} GFLOP/s are not those of its time, {rate:.6g}"
-        kernel = kept.kernels.get(row["kernel"])
-        dtype, products = kernel.short_products(row) if kernel and kernel.on_gpu else ("", 1)
+        dtype, products = row["unit_dtype"], row["unit_products"]
         if dtype in peaks and row["gflops"] > peaks[dtype] / products:
             said = f"{row['gflops']:,.0f} GFLOP/s are above the roof of {peaks[dtype] / products:,.0f}"
             yield f"measurements.csv: {about(row)}: {said}"

@@ -10,9 +10,9 @@ from kernelscope.cli import option_type
 from kernelscope.files import replacing
 from tilewise import RECORDED, UserError
 from tilewise.files import write_csv, write_json
-from tilewise.recorded import cards, check, compare, record
+from tilewise.recorded import check, compare, record
+from tilewise.recorded.check import ARCHIVE
 from tilewise.recorded.compare import THRESHOLD, Comparison, Verdict
-from tilewise.recorded.entry import ARCHIVE
 from tilewise.study import registry
 
 #: The screen shows so many of the points that differ; the CSV has all.
@@ -70,10 +70,8 @@ def _compare(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str],
     if options.json:
         write_json(_data(found), options.json)
     if options.svg:
-        from tilewise.recorded import picture  # Matplotlib loads in a second; other comparisons do without
-
         with replacing(options.svg) as temporary:
-            temporary.write_text(picture.draw(found), encoding="utf-8")
+            temporary.write_text(compare.draw(found), encoding="utf-8")
     return list(_lines(found)), 1 if found.is_worse else 0
 
 
@@ -91,7 +89,7 @@ def _record(options: argparse.Namespace, _: dict[str, int]) -> tuple[list[str], 
     if not folders or (len(folders) > 1 and not options.cards):
         raise UserError("record: name the folder of one run, such as results/nvidia-h200; with --cards of one or more")
     if options.cards:
-        path, points, left_out = cards.add(folders, into)
+        path, points, left_out = record.add_cards(folders, into)
         return [*left_out, f"{path}: {points} points of further cards; see what changed with `git diff`"], 0
     target, refused = record.record(folders[0], into)
     if refused:
