@@ -268,6 +268,8 @@ def _calculated(node: ast.AST, names: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int() as value):
             return int(value)
+        case ast.Name(id="true" | "false" as truth):
+            return int(truth == "true")
         case ast.Name(id=name):
             return names[name]
         case ast.UnaryOp(op=op, operand=operand):

@@ -1,35 +1,32 @@
-"""The kinds of faults and of remarks."""
+"""The kinds of faults and of remarks, from cuda/tracer/faults.def."""
 
-from enum import StrEnum
+import re
+from enum import EnumMeta, StrEnum
+from typing import TYPE_CHECKING
+
+from kernelscope.sources import EMULATOR
+
+_LISTED = re.compile(r'^(?:FAULT|COMPARED)\((\w+), "(\w*)", "(.*)"\)$', re.MULTILINE)
+
+if TYPE_CHECKING:
+
+    class _Meta(EnumMeta):
+        def __getattr__(cls, name: str) -> "FaultKind": ...
+
+else:
+    _Meta = EnumMeta
 
 
-class FaultKind(StrEnum):
-    """What a kernel does that it must not: its column of traffic.csv, "" for a remark that none counts, and its words.
+class FaultKind(StrEnum, metaclass=_Meta):
+    """A kind of fault: its column of traffic.csv (empty for a remark) and its words."""
 
-    kernels/emulator/tracer/faults.def lists those that the tracer itself finds.
-    """
+    _ignore_ = "_name _column _words"
 
     column: str
     words: str
 
-    RACE = "race", "races", "race"
-    OUT_OF_BOUNDS = "out_of_bounds", "out_of_bounds", "access out of bounds"
-    UNINITIALISED = "uninitialised", "uninitialised", "read of what was never written"
-    DIVERGENCE = "divergence", "divergence", "barrier that not all threads reach"
-    MISALIGNED = "misaligned", "misaligned", "misaligned address"
-    ORDER = "order", "order_dependent", "result depends on the order of threads"
-    INCORRECT = "incorrect", "incorrect", "wrong product"
-    WRONG = "wrong", "incorrect", "wrong result"
-    STOPPED = "stopped", "stopped", "run that does not come to its end"
-    ASYNCHRONY = "asynchrony", "asynchrony", "asynchronous work not waited for"
-    INVALID = "invalid", "invalid", "invalid use of an instruction"
-    DEADLOCK = "deadlock", "deadlocks", "deadlock"
-    TRAP = "trap", "traps", "trap"
-    UNUSED = "unused", "unused_reads", "read before it was written"
-    ENDED = "ended", "", "lanes that have ended"
-    UNORDERED = "unordered", "", "accesses without an order"
-    UNFENCED_REUSE = "unfenced_reuse", "", "memory reused without a proxy fence"
-    SAME_VALUE = "same_value", "", "one constant that several threads write"
+    for _name, _column, _words in _LISTED.findall((EMULATOR / "tracer/faults.def").read_text(encoding="utf-8")):
+        vars()[_name.upper()] = _name, _column, _words
 
     def __new__(cls, name: str, column: str, words: str) -> "FaultKind":
         kind = str.__new__(cls, name)

@@ -164,14 +164,14 @@ void trap(const std::string& text, const char* file, int line)
 
 /// The names of each Kind and of each Case, by which a Fault's `kind` and `which` are known.
 EMULATOR_EXPORT const char tracer_kinds[] =
-#define FAULT(name) #name " "
+#define FAULT(name, column, words) #name " "
 #define CASE(name)
 #include "faults.def"
 #undef FAULT
 #undef CASE
     ;
 EMULATOR_EXPORT const char tracer_cases[] =
-#define FAULT(name)
+#define FAULT(name, column, words)
 #define CASE(name) #name " "
 #include "faults.def"
 #undef FAULT

@@ -8,14 +8,14 @@ namespace emulator::tracer {
 
 // Python reads these names; it has the words for each.
 enum class Kind : std::int32_t {
-#define FAULT(name) name,
+#define FAULT(name, column, words) name,
 #define CASE(name)
 #include "faults.def"
 #undef FAULT
 #undef CASE
 };
 enum class Case : std::int32_t {
-#define FAULT(name)
+#define FAULT(name, column, words)
 #define CASE(name) name,
 #include "faults.def"
 #undef FAULT
