@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from kernelscope.emulator import run
+from kernelscope.emulator import Order, run
 from tilewise.compile import build
 from tilewise.measure.task import Work
 from tilewise.study import points as study_points
@@ -63,7 +63,7 @@ def trace(kernel, dtype, shape, library=None, blocks=(), stop=False, limit=0, **
 def product(kernel, point, library, A, B, C, device=EMULATED, **order):
     """The product of a point, by all launches of its kernel: `run` for the emulated device, or for `device`."""
     plan, libraries = kernel.plan(point, device), dict.fromkeys(library.instances, library)
-    run(libraries, plan.launches, plan.workspaces, {"A": A, "B": B, "C": C}, device.limits, **order)
+    run(libraries, plan.launches, plan.workspaces, {"A": A, "B": B, "C": C}, device.limits, Order(**order))
 
 
 TURN = "if (k < p && col < m) turned[col * p + k] = B[k * m + col];"

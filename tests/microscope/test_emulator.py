@@ -8,7 +8,7 @@ from builders import a_kernel, product, two_launches
 
 from kernelscope.compile import build
 from kernelscope.cpp import compile_library
-from kernelscope.emulator import Emulator, LaunchError, check_launch
+from kernelscope.emulator import Emulator, LaunchError, Order, check_launch
 from kernelscope.launch import Array, Launch, Number
 from kernelscope.limits import EMULATED_LIMITS
 from tilewise import UserError
@@ -350,7 +350,7 @@ def test_blocks_and_grids_of_three_dimensions(tmp_path):
     expected = 100 * np.arange(30)[:, None] + np.arange(24)
     for order in ({}, {"reverse": True}, {"seed": 3}):
         C = np.zeros((30, 24), np.float32)
-        assert emulator.launch(launch, {"C": C}, **order)
+        assert emulator.launch(launch, {"C": C}, order=Order(**order))
         assert np.array_equal(C, expected)
     C = np.zeros((30, 24), np.float32)
     emulator.launch(launch, {"C": C}, blocks=[(2, 1, 3), (0, 0, 4)])

@@ -7,6 +7,7 @@ import math
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,26 @@ def how_of(how: str, stopped: "Stopped") -> str:
 CODES = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a struct"}
 #: The types of C++ that a parameter is said to point to, by kind and bytes; those of other kinds are not distinguished.
 FLOATING = {(b"f", 4): "float", (b"f", 8): "double"}
+
+
+@dataclass(frozen=True)
+class Order:
+    """How threads and blocks are ordered.
+
+    Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
+    (`seed` other than 0); blocks in ascending or, by default as `reverse` says, in descending order. `together`: all
+    blocks of the grid run at the same time if they are no more than MOST_TOGETHER; else, as always, those of a cluster. `guarded`
+    as in places_of.
+    """
+
+    reverse: bool = False
+    blocks_reversed: bool | None = None
+    seed: int = 0
+    together: bool = False
+    guarded: bool = False
+
+
+ASCENDING = Order()
 
 
 class Emulator:
@@ -196,27 +217,20 @@ class Emulator:
         launch: Launch,
         arrays: Mapping[str, np.ndarray | int],
         limits: Mapping[str, Any] = EMULATED_LIMITS,
-        reverse: bool = False,
-        blocks_reversed: bool | None = None,
-        seed: int = 0,
+        order: Order = ASCENDING,
         blocks: Iterable[Three] = (),
-        together: bool = False,
-        guarded: bool = False,
     ) -> bool:
         """Run one launch; `arrays` holds A, B, C and the workspaces by name, as C-contiguous arrays or as addresses.
 
-        Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
-        (`seed` other than 0); blocks in ascending or, by default as `reverse` says, in descending order. `blocks`,
-        triples (x, y, z), are those to run; all by default. `together`: all blocks of the grid run at the same time if
-        they are no more than MOST_TOGETHER; else, as always, those of a cluster. `guarded` as in places_of. Returns
-        whether it ran to its end: the tracer gives up some. Raises, with all arrays untouched, what `check` raises.
+        `blocks`, triples (x, y, z), are those to run; all by default. Returns whether it ran to its end: the tracer
+        gives up some. Raises, with all arrays untouched, what `check` raises.
         """
         self.check(launch, limits)
         shared = self.shared_of(launch)
         integers = ctypes.c_uint64 * len(shared)
         self.library.emulator_place(
             integers(*(array.offset for array in shared)),
-            integers(*places_of(shared, guarded)),
+            integers(*places_of(shared, order.guarded)),
             ctypes.c_int(len(shared)),
             ctypes.c_uint64(self.thread_local_bytes),
         )
@@ -234,12 +248,12 @@ class Emulator:
                 triple(*launch.grid),
                 triple(*launch.cluster),
                 addresses,
-                ctypes.c_int(reverse),
-                ctypes.c_int(reverse if blocks_reversed is None else blocks_reversed),
-                ctypes.c_uint64(seed),
+                ctypes.c_int(order.reverse),
+                ctypes.c_int(order.reverse if order.blocks_reversed is None else order.blocks_reversed),
+                ctypes.c_uint64(order.seed),
                 (ctypes.c_uint64 * len(numbers))(*numbers) if numbers else None,
                 ctypes.c_uint64(len(numbers)),
-                ctypes.c_int(together and not numbers and fits_together(launch)),
+                ctypes.c_int(order.together and not numbers and fits_together(launch)),
                 ctypes.c_int(launch.cooperative),
             )
         )
@@ -269,7 +283,7 @@ def run(
     workspaces: Iterable[Workspace],
     operands: Mapping[str, np.ndarray],
     limits: Mapping[str, Any] = EMULATED_LIMITS,
-    **order: Any,
+    order: Order = ASCENDING,
 ) -> dict[str, np.ndarray]:
     """C (n x m) = A (n x p) B (p x m), C in place, by launches of a kernel in their order, each from its instance's
     library.
@@ -287,7 +301,7 @@ def run(
     arrays = dict(operands) | spaces
     for launch in launches:
         library = libraries[launch.instance]
-        if not library.launch(launch, arrays, limits, **order) and (stopped := library.stopped()):
+        if not library.launch(launch, arrays, limits, order) and (stopped := library.stopped()):
             how, at = stopped
             who = f"thread {thread_of(at.thread, launch)} of block {tuple(at.block)}"
             raise UserError(f"{library.entry}: {launch.instance}: {who} {how_of(how, at)}")

@@ -17,7 +17,7 @@ import numpy as np
 from kernelscope.compile import constant_stores, declared
 from kernelscope.counts import Row, Traffic, counts
 from kernelscope.cpp import shown
-from kernelscope.emulator import Emulator, fits_together, how_of
+from kernelscope.emulator import ASCENDING, Emulator, Order, fits_together, how_of
 from kernelscope.errors import UserError
 from kernelscope.fault_kinds import FaultKind
 from kernelscope.faults import Fault, RawFault, Words, offsets_in
@@ -32,11 +32,7 @@ SEED = 524
 
 #: How the threads of a block, and the blocks, are ordered between barriers: arguments of Emulator.launch. In the last
 #: order shared arrays do not lie where a GPU has them, but apart: an index that goes from one into the next is found.
-SCHEDULES: dict[str, dict[str, Any]] = {
-    "forward": {},
-    "reverse": {"reverse": True},
-    "random": {"seed": SEED, "guarded": True},
-}
+SCHEDULES = {"forward": ASCENDING, "reverse": Order(reverse=True), "random": Order(seed=SEED, guarded=True)}
 
 #: The faults that do not make a product wrong here, so that it is checked all the same.
 LEAVE_THE_PRODUCT = (FaultKind.MISALIGNED, FaultKind.DIVERGENCE)
@@ -45,6 +41,21 @@ LEAVE_THE_PRODUCT = (FaultKind.MISALIGNED, FaultKind.DIVERGENCE)
 #: type is not a number, and no integer is even or small. By the others it is 0, nearly 0 or the integer 1, and very
 #: large or very small: a value that is used in a comparison or as a flag shows by one of these.
 UNWRITTEN = (0x7FFD7FFD, 0, 1, 0x7F7F7F7F, 0xFF7FFF7F)
+
+
+@dataclasses.dataclass(frozen=True)
+class Watching:
+    """What a run is for: `counting` traffic, `watching` for faults, or both; `stop` ends it at its first fault.
+
+    Shared memory that is watched holds the 4 bytes `unwritten` everywhere when a block begins. With `again` the
+    kernel's variables are as the last run left them.
+    """
+
+    counting: bool = False
+    watching: bool = True
+    stop: bool = False
+    unwritten: int = UNWRITTEN[0]
+    again: bool = False
 
 
 class Tracer:
@@ -59,7 +70,7 @@ class Tracer:
         self.results: Arrays = {}  # what the first run of the last trace left, if it came to its end
         self.unit = 4  # bytes that a cell of the tracer stands for
         self.together = False  # whether the blocks of a program wait for each other, so that they run at the same time
-        self.way: dict[str, bool] = {}  # how the blocks of the last run were ordered
+        self.way = ASCENDING  # how the last run was ordered
         self.emulator = Emulator(library)
         # Nothing is counted of constant memory, and nobody writes it.
         self.variables = self.emulator.written
@@ -105,7 +116,7 @@ class Tracer:
             row: Row = {}
             faults: dict[Any, Fault] = dict(self._too_aligned(program))
             for name, order in SCHEDULES.items():
-                self._run_in_some_order(program, arrays, blocks, counting=not row, stop=stop, **order)
+                self._run_in_some_order(program, arrays, order, Watching(counting=not row, stop=stop), blocks)
                 finest = self.emulator.library.tracer_finest()
                 if finest < self.unit:
                     return row, [], finest
@@ -124,7 +135,7 @@ class Tracer:
                     self.results = program.results(arrays)
                     again = self._again(program, arrays, {fault.key for fault in found}) if program.repeats else []
                 elif differs := program.differs(name, self.results, program.results(arrays)):
-                    if order.get("guarded") and any(fault.kind == FaultKind.OUT_OF_BOUNDS for fault in found):
+                    if order.guarded and any(fault.kind == FaultKind.OUT_OF_BOUNDS for fault in found):
                         continue  # outside a shared array there is something else where the arrays lie apart
                     kind, text, count = differs
                     faults.setdefault(kind, Fault(kind, shown(self.source.path), None, text, count=count))
@@ -165,7 +176,7 @@ class Tracer:
             return []
         because = f", when it is launched a second time; the first time changed {', '.join(left)}"
         program.clear(arrays)
-        self._run(program, arrays, [], counting=False, again=True, **self.way)
+        self._run(program, arrays, self.way, Watching(again=True))
         found = [dataclasses.replace(f, text=f.text + because) for f in self._faults(program) if f.key not in known]
         if stopped := self._stopped(program):
             return [*found, dataclasses.replace(stopped[1], text=stopped[1].text + because)]
@@ -181,7 +192,7 @@ class Tracer:
         counted = []
         with self._allocated(program) as arrays:
             for blocks, number in [([block], number) for block, number in kinds.items()] or [([], 1)]:
-                self._run(program, arrays, blocks, counting=True, watching=False)
+                self._run(program, arrays, ASCENDING, Watching(counting=True, watching=False), blocks)
                 if stopped := self._stopped(program):
                     raise UserError(str(stopped[1]))
                 counted.append(number * self._traffic())
@@ -193,7 +204,7 @@ class Tracer:
         The first result was by UNWRITTEN[0], in ascending order; `known` are the kind, file and line of what was found.
         """
         for unwritten in UNWRITTEN[1:]:
-            self._run_in_some_order(program, arrays, [], counting=False, unwritten=unwritten)
+            self._run_in_some_order(program, arrays, ASCENDING, Watching(unwritten=unwritten))
             found = {fault.key for fault in self._faults(program)}
             if self._stopped(program) or not found <= known:
                 return True
@@ -261,19 +272,20 @@ class Tracer:
             self.emulator.library.tracer_free()
 
     def _run_in_some_order(
-        self, program: Program, arrays: Arrays, blocks: Sequence[Three], reverse: bool = False, **order: Any
+        self, program: Program, arrays: Arrays, order: Order, watching: "Watching", blocks: Sequence[Three] = ()
     ) -> None:
         """One run, as `_run` has it, of the whole program from its beginning, or of some blocks; if a block waits for
         one that would run after it, once more with the blocks in the other order, and then with all of them at the same
         time."""
-        ways: list[dict[str, bool]] = [{"blocks_reversed": reverse}, {"blocks_reversed": not reverse}]
+        ways = [dataclasses.replace(order, blocks_reversed=each) for each in (order.reverse, not order.reverse)]
         if all(map(fits_together, program.launches)) and not blocks:
-            ways = [{"together": True}] if self.together else [*ways, {"together": True}]
+            together = dataclasses.replace(order, together=True)
+            ways = [together] if self.together else [*ways, together]
         for way in ways:
-            self.together, self.way = "together" in way, way
+            self.together, self.way = way.together, way
             if not blocks:
                 program.fill(arrays)
-            self._run(program, arrays, blocks, reverse=reverse, **way, **order)
+            self._run(program, arrays, way, watching, blocks)
             stopped = self.emulator.stopped()
             if not stopped or stopped[0] != "waits":
                 return
@@ -282,29 +294,23 @@ class Tracer:
         self,
         program: Program,
         arrays: Arrays,
-        blocks: Sequence[Three],
-        counting: bool,
-        watching: bool = True,
-        stop: bool = False,
-        unwritten: int = UNWRITTEN[0],
-        again: bool = False,
-        guarded: bool = False,
-        **order: Any,
+        order: Order,
+        watching: "Watching",
+        blocks: Sequence[Three] = (),
     ) -> None:
-        """One run of all launches: `counting` traffic, `watching` for faults, or both. Shared memory that is watched
-        holds the 4 bytes `unwritten` everywhere when a block begins. With `again` the kernel's variables are as the
-        last run left them; `guarded` as in places_of."""
-        self.emulator.library.tracer_prepare(*map(int, (counting, watching, stop, again)), ctypes.c_uint32(unwritten))
+        """One run of all launches, or of some blocks."""
+        how = (watching.counting, watching.watching, watching.stop, watching.again)
+        self.emulator.library.tracer_prepare(*map(int, how), ctypes.c_uint32(watching.unwritten))
         for number, launch in enumerate(program.launches):
             self.launched = number
             shared = self.emulator.shared_of(launch)
             integers = ctypes.c_uint64 * len(shared)
             self.emulator.library.tracer_launch(
-                integers(*places_of(shared, guarded)),
+                integers(*places_of(shared, order.guarded)),
                 integers(*(array.size or launch.dynamic_shared_bytes for array in shared)),
                 ctypes.c_int(len(shared)),
             )
-            self.ended = self.emulator.launch(launch, arrays, **order, blocks=blocks, guarded=guarded)
+            self.ended = self.emulator.launch(launch, arrays, order=order, blocks=blocks)
             if not self.ended:
                 break
         self.emulator.silent = True
