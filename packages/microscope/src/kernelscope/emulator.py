@@ -104,8 +104,8 @@ class Order:
 
     Between barriers the threads of a block run in ascending order, or descending (`reverse`), or in a random one
     (`seed` other than 0); blocks in ascending or, by default as `reverse` says, in descending order. `together`: all
-    blocks of the grid run at the same time if they are no more than MOST_TOGETHER; else, as always, those of a cluster. `guarded`
-    as in places_of.
+    blocks of the grid run at the same time if they are no more than MOST_TOGETHER; else, as always, those of a
+    cluster. `guarded` as in places_of.
     """
 
     reverse: bool = False
