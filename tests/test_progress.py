@@ -20,7 +20,7 @@ from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
 import snakemake_logger_plugin_tilewise as plugin
 from tilewise import outcome, progress, stopping
-from tilewise.measure.words import told
+from tilewise.measure.row_summary import told
 from tilewise.outcome import BESIDE
 
 SETTINGS = dict.fromkeys(["dryrun", "verbose", "printshellcmds", "debug_dag", "quiet", "stdout", "nocolor"])

@@ -91,7 +91,7 @@ EDITS = {
     "a fault": ("kernels/own.cu", "right", "incorrect"),
     "a header": ("kernels/own.cuh", "// header", "// the header"),
     "a section": ("report/sections/report/00-answer.md", "{% set", "{# edited #}{% set"),
-    "an upgrade": ("workflow/tilewise/explain/digits.py", "digits", "figures"),
+    "an upgrade": ("workflow/tilewise/explain/number_format.py", "digits", "figures"),
     "a claim": ("report/claims.yaml", "# The claims", "# All claims"),
 }
 DELETED = [f"here/{kind}/{task}" for kind in ("tables", "tasks", "facts", "figures") for task in ("one", "loops")]

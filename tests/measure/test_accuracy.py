@@ -16,7 +16,7 @@ from tilewise.measure import accuracy
 from tilewise.measure.accuracy import Errors, verdict
 from tilewise.measure.methods import METHODS
 from tilewise.measure.methods.accuracy import compare
-from tilewise.measure.rows import failed
+from tilewise.measure.result_rows import failed
 from tilewise.study import columns
 from tilewise.study.accuracy import MEANING
 from tilewise.study.points import point

@@ -279,8 +279,8 @@ def test_denormals_are_denormals_on_a_gpu():
 def test_500_random_operands_on_a_gpu(gpu, config, kernels, tmp_path, built_for_gpu):
     """Never NaN where SGEMM is finite, never above float's rounding bound; a failure prints the kinds and the seed."""
     import cupy
-    from reference.test_by_need import KINDS
-    from reference.test_by_need import operands as of_kinds
+    from reference.test_float_always import KINDS
+    from reference.test_float_always import operands as of_kinds
 
     from tilewise.measure.backends import Setting, open_backend
 

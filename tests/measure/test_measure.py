@@ -18,7 +18,7 @@ from waiting import has_ended, wait_until
 
 from tilewise.measure import task as measure
 from tilewise.measure.methods import maximum_size as maximum
-from tilewise.measure.rows import failed, median_run, timing
+from tilewise.measure.result_rows import failed, median_run, timing
 from tilewise.study import columns, registry
 from tilewise.study.points import point
 from tilewise.study.status import Status

@@ -15,7 +15,7 @@ from builders import work_of
 
 from tilewise.measure.backends import Attempt
 from tilewise.measure.methods import accuracy, cold_start, energy, launch_limits, maximum_size
-from tilewise.measure.rows import failed
+from tilewise.measure.result_rows import failed
 from tilewise.study.points import point
 from tilewise.study.verify import Check
 

@@ -5,7 +5,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.measure.journal import Journal
 
 NAMES = ("one", "two", "three", "four", "five", "six", "seven")
@@ -25,15 +25,15 @@ def repository(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q", str(tmp_path / "clone")], check=True)
     git("add", ".")
     git("commit", "-qm", "first")
-    monkeypatch.setattr(where, "ROOT", tmp_path / "clone")
-    where.source.cache_clear()
+    monkeypatch.setattr(environment, "ROOT", tmp_path / "clone")
+    environment.source.cache_clear()
     yield tmp_path / "clone", git
-    where.source.cache_clear()
+    environment.source.cache_clear()
 
 
 def now():
-    where.source.cache_clear()  # as a new process has it
-    return where.source()
+    environment.source.cache_clear()  # as a new process has it
+    return environment.source()
 
 
 def test_a_row_says_its_commit_and_the_changes_and_new_files_of_what_measures(repository):
@@ -63,12 +63,12 @@ def test_of_many_changes_a_row_names_the_first(repository):
 
 
 def test_a_copy_without_history_or_a_machine_without_git_does_not_say_that_it_is_clean(tmp_path, monkeypatch):
-    monkeypatch.setattr(where, "ROOT", tmp_path)
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert now() == {"commit": "", "changes": ""}
     monkeypatch.setenv("PATH", str(tmp_path))
     assert now() == {"commit": "", "changes": ""}
-    where.source.cache_clear()
+    environment.source.cache_clear()
 
 
 def test_a_row_of_the_journal_keeps_the_commit_that_it_was_measured_with(repository, tmp_path):

@@ -18,8 +18,8 @@ from snakemake.utils import update_config
 
 from tilewise import ROOT
 from tilewise.evidence import load_evidence
-from tilewise.explain import runs, scatter
-from tilewise.report import claims, figures, findings, markup, notes, render, rows, sections, tables
+from tilewise.explain import provenance, variability
+from tilewise.report import claims, figure_rows, figures, markup, notes, render, sections, tables
 from tilewise.rules import Study
 from tilewise.study import columns, registry
 
@@ -210,14 +210,14 @@ def _fail(*_, **__):
     ("module", "name", "piece", "section", "beside"),
     [
         (
-            rows,
+            figure_rows,
             "in_order",
             "Figure: Speed-up over the best naive kernel, float",
             "tables/09-side-by-side.md",
             "Best choices.",
         ),
-        (runs, "verification", "Table: Verified points", "tables/17-appendix.md", "Provenance."),
-        (scatter, "clocks", "Text: clocks", "tables/17-appendix.md", "Provenance."),
+        (provenance, "verification", "Table: Verified points", "tables/17-appendix.md", "Provenance."),
+        (variability, "clocks", "Text: clocks", "tables/17-appendix.md", "Provenance."),
     ],
 )
 def test_a_piece_that_cannot_be_made_leaves_a_note_beside_the_rest(
@@ -302,9 +302,9 @@ def test_the_overhead_of_an_isolated_time_is_told_beside_short_times(tmp_path, o
     gpu = dataclasses.replace(gpu, facts=gpu.facts | {"overhead": measured})
     evidence = dataclasses.replace(evidence, gpus=(gpu,), platforms=(gpu,))
     table = tables.task("task4", evidence)
-    said = findings.overhead(table, evidence)
+    said = remarks.overhead(table, evidence)
     assert said.count("4 µs of each time on Invented H200 are the overhead of an isolated run") == remarks
     assert ("times below 0.2 ms" in said) == bool(remarks)
-    assert findings.overhead(table.assign(time_ms=1000.0), evidence) == ""
-    facts = dict(runs.provenance(evidence).itertuples(index=False))
+    assert remarks.overhead(table.assign(time_ms=1000.0), evidence) == ""
+    facts = dict(provenance.provenance(evidence).itertuples(index=False))
     assert facts.get("overhead of an isolated time") == (f"{overhead:.1f} µs" if overhead else None)

@@ -8,7 +8,7 @@ import synthetic
 from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import runs
+from tilewise.explain import provenance
 from tilewise.report import figures
 
 SLOWER = {"gpu-node7": 1.0, "gpu-node8": 1.05, "gpu-node9": 0.99}
@@ -43,7 +43,7 @@ def three(tmp_path_factory):
 
 
 def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_one_is_named(three):
-    table = runs.cards(three).set_index("platform")
+    table = provenance.cards(three).set_index("platform")
     assert list(table.index) == list(SLOWER)
     for name, factor in SLOWER.items():
         assert table.rate_percent[name] == pytest.approx(100 / factor)
@@ -60,7 +60,7 @@ def test_the_cards_of_a_model_are_compared_where_all_have_measured_and_the_slow_
 
 def test_a_single_card_is_compared_with_none(tmp_path):
     evidence = load_evidence([synthetic.write(tmp_path / "gpu")], recorded=tmp_path / "none")
-    assert runs.cards(evidence).empty
+    assert provenance.cards(evidence).empty
     words = section(evidence, "tables/17-appendix.md")
     assert "was in use" not in words and "while other work ran" not in words and "were compared at" not in words
 
@@ -75,13 +75,13 @@ def test_a_card_in_use_and_rows_beside_other_work_are_said(tmp_path):
     words = section(evidence, "tables/17-appendix.md")
     assert "was in use: MIG is on, so that the card is divided; 2 other processes on it." in words
     assert f"{len(rows) // 2:,} of {len(rows) // 2 * 2:,} points were measured while other work ran" in words
-    facts = dict(runs.provenance(evidence).itertuples(index=False))
+    facts = dict(provenance.provenance(evidence).itertuples(index=False))
     assert facts["beside us on the GPU"] == "MIG is on, so that the card is divided; 2 other processes on it"
 
 
 def test_what_changed_beyond_the_spread_between_two_machines(three):
     """node8's card takes 5 % more time, which the quartiles of most points do not cover."""
-    table = runs.platforms(three)
+    table = provenance.platforms(three)
     other = table[table.other_machine.str.contains("node8")]
     assert set(table.platform) == {"gpu-node7"} and len(other) > 100
     assert other.faster.to_numpy() == pytest.approx(1.05)
@@ -97,9 +97,9 @@ def test_a_recorded_machine_stands_beside_this_one(tmp_path):
     here = synthetic.write(tmp_path / "gpu")
     synthetic.write(tmp_path / "recorded/nvidia-other")
     alone = load_evidence([here], recorded=tmp_path / "recorded")
-    assert [gpu.name for gpu in alone.gpus] == ["gpu"] and runs.platforms(alone).empty
+    assert [gpu.name for gpu in alone.gpus] == ["gpu"] and provenance.platforms(alone).empty
     both = load_evidence([here], recorded=tmp_path / "recorded", beside=True)
     assert [(gpu.name, gpu.recorded) for gpu in both.gpus] == [("gpu", False), ("nvidia-other", True)]
-    table = runs.platforms(both)
+    table = provenance.platforms(both)
     assert len(table) > 100 and not table.changed.any(), "the same invented times"
     assert figures.missing(figures.draw("platforms", both)) == ""

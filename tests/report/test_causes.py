@@ -9,8 +9,9 @@ from prose import plain, section, told
 
 from tilewise import RECORDED
 from tilewise.evidence import data_sheets, load_evidence
-from tilewise.explain import bottleneck, climb, digits, runs, scatter, timings
-from tilewise.report import figures, findings, markup, render, tables
+from tilewise.explain import bottleneck, climb, provenance, timings, variability
+from tilewise.explain.number_format import plus_minus, rounded
+from tilewise.report import figures, markup, remarks, render, tables
 
 FOLDER = RECORDED / "nvidia-h200"
 
@@ -225,8 +226,8 @@ def test_the_headline_names_the_block_of_its_baseline(recorded, rungs):
     ladder_rows = cube[cube["task"] == "ladder_float"].set_index("kernel")["gflops"]
     assert f"{100 * (ladder_rows['stream_k'] / ladder_rows['cublas'] - 1):.0f} % faster than cuBLAS" in said
     best = ladder_rows["stream_k"]
-    assert f"{digits.rounded(best / own, 'x')} times as fast as the textbook's kernel with blocks of 128 × 8" in said
-    of_best = digits.rounded(best / naive["gflops"].max(), "x")
+    assert f"{rounded(best / own, 'x')} times as fast as the textbook's kernel with blocks of 128 × 8" in said
+    of_best = rounded(best / naive["gflops"].max(), "x")
     assert f"{of_best} times as fast as the textbook's kernel with its best block, 512 × 2 threads." in said
     high = recorded.gpu["run_high_ms"].mask(recorded.gpu["block_x"] == 512, 1.4 * recorded.gpu["time_ms"])
     unsettled = tables.ladder(dataclasses.replace(recorded, gpu=recorded.gpu.assign(run_high_ms=high)))
@@ -257,8 +258,8 @@ def test_the_first_reasons_compare_like_with_like(recorded, rungs):
     row, best = rungs.loc["warp_tile"], rungs.loc["stream_k"]
     assert row["accesses_per_100"] < 25 and row["wavefronts_per_100"] < 25 < rungs.loc["tiled", "wavefronts_per_100"]
     said = section(recorded, ANSWER)
-    assert f"needs {digits.rounded(rungs.loc['naive', 'accesses_per_100'])} requests" in said
-    assert f"needs {digits.rounded(best['accesses_per_100'])}" in said
+    assert f"needs {rounded(rungs.loc['naive', 'accesses_per_100'])} requests" in said
+    assert f"needs {rounded(best['accesses_per_100'])}" in said
     of_tma = section(with_runs(recorded, "tma_ring", 0.999), ANSWER)
     assert "It waits less" in of_tma and "warp_tile" in of_tma and " tiled" not in of_tma
     assert f"{row['percent_of_ceiling']:.0f} % of the rate" in of_tma
@@ -325,7 +326,7 @@ def test_the_first_screen_says_if_several_cards_measured_a_run(recorded):
 
     def said(rows):
         kept = dataclasses.replace(gpu, recorded=True, measurements=rows)
-        return findings.origin(dataclasses.replace(recorded, gpus=(kept,), platforms=(here,)))
+        return remarks.origin(dataclasses.replace(recorded, gpus=(kept,), platforms=(here,)))
 
     one = gpu.measurements.assign(gpu_uuid="GPU-aaaa1111-0000")
     assert "recorded on an NVIDIA H200 at " in said(one) and "each card" not in said(one)
@@ -337,7 +338,7 @@ def test_the_first_screen_says_if_several_cards_measured_a_run(recorded):
 def test_every_measured_row_is_told_of_its_card(recorded):
     [gpu] = recorded.gpus
     rows = pd.read_csv(FOLDER / "measurements.csv", low_memory=False)
-    table = runs.by_card([gpu])
+    table = provenance.by_card([gpu])
     assert table["points"].sum() == len(rows)
     for row in table.to_dict("records"):
         own = rows[rows["gpu_uuid"].fillna("").str.contains(row["card"]) & rows["task"].isin(row["tasks"].split(", "))]
@@ -356,7 +357,7 @@ def test_what_look_ups_explain_of_the_blocks_and_what_not(recorded):
     assert rates[512] / rates[32] > 1.2 and rates[1024] < rates[8]
     said = section(recorded, "tables/01-threads.md")
     assert "8 × 128: 5 lines, 96 %; 16 × 64: 3 lines, 86 %." in said
-    least, most = (digits.rounded(rates[width] / 1000) for width in (32, 512))
+    least, most = (rounded(rates[width] / 1000) for width in (32, 512))
     assert f"other blocks need 2 lines and reach {least} (32 × 32) to {most} TFLOP/s (512 × 2): look-ups do not" in said
 
 
@@ -389,7 +390,7 @@ def test_what_ends_the_curve_of_tiles_in_double(recorded):
         "gflops"
     ]
     for tile, ntb, spilled_bytes in ((16, 32, "9,088"), (32, 27, "2,908")):
-        rate = digits.rounded(rates[tile, ntb] / 1000)
+        rate = rounded(rates[tile, ntb] / 1000)
         words = (
             f"tile {tile} with NTB {ntb} has instructions that spill {spilled_bytes} B per thread to local memory and "
             f"back, and reaches {rate} TFLOP/s"
@@ -425,7 +426,7 @@ def test_the_report_and_its_tables_measure_spread_alike(recorded):
     several = rows[rows["runs"] > 1]
     apart = (100 * (several["run_high_ms"] - several["run_low_ms"]) / several["time_ms"]).max()
     assert apart == pytest.approx(timings.describe(recorded.gpu, recorded)["between_percent"].max())
-    assert f"The farthest apart are {digits.rounded(apart, '%')}" in section(recorded, "tables/17-appendix.md")
+    assert f"The farthest apart are {rounded(apart, '%')}" in section(recorded, "tables/17-appendix.md")
 
 
 def test_arithmetic_allows_what_the_tightest_count_does(rungs, ncu, page):
@@ -456,26 +457,26 @@ def test_the_assignments_questions_are_answered(recorded):
     cube = cube[~(cube["run_high_ms"] > 1.25 * cube["time_ms"])]
     best = {name: part["time_ms"].min() for name, part in cube.groupby(["task", "kernel", "dtype"])}
     loop = best["cpu", "kij", "float"] / best["task1a", "naive", "float"]
-    assert f"{digits.rounded(loop, 'x')}× as long" in said
-    rate = digits.rounded(2 * 8192**3 / best["task1a", "naive", "float"] / 1e9)
+    assert f"{rounded(loop, 'x')}× as long" in said
+    rate = rounded(2 * 8192**3 / best["task1a", "naive", "float"] / 1e9)
     assert f"a block of 512 × 2 is best, with {rate} TFLOP/s; of the six blocks that source a tried, 128 × 8." in said
     longer = 100 * (best["task1b", "naive", "double"] / best["task1a", "naive", "float"] - 1)
     assert f"{longer:.0f} % longer, each type with its best block (512 × 2 for both)" in said
     assert "units for double are 13 % busy" in said
     gain = best["task1a", "naive", "float"] / best["task2a", "tiled", "float"]
-    assert f"width 32 is best, and {digits.rounded(gain, 'x')}× as fast as the best naive kernel." in said
+    assert f"width 32 is best, and {rounded(gain, 'x')}× as fast as the best naive kernel." in said
     gain = best["task1b", "naive", "double"] / best["task2b", "tiled", "double"]
-    assert f"{digits.rounded(gain, 'x')}× as fast as the best naive kernel in double" in said
+    assert f"{rounded(gain, 'x')}× as fast as the best naive kernel in double" in said
     tiles = cube[(cube["task"] == "task3") & (cube["kernel"] == "multi_tile") & (cube["dtype"] == "float")]
     tiles = tiles[tiles["tile"] == 32].set_index("ntb")["time_ms"]
-    assert tiles.idxmin() == 32 and f"{digits.rounded(100 * (tiles[7] / tiles.min() - 1), '%')} % longer" in said
+    assert tiles.idxmin() == 32 and f"{rounded(100 * (tiles[7] / tiles.min() - 1), '%')} % longer" in said
     assert (
         "best count is 32 with tiles of 32" in said
-        and f"{digits.rounded(tiles[1] / tiles.min(), 'x')}× as fast as one" in said
+        and f"{rounded(tiles[1] / tiles.min(), 'x')}× as fast as one" in said
     )
     assert "take 111 passes instead of 158" in said and "95 % busy instead of 82" in said
     odd = rows[(rows["task"] == "task4") & (rows["n"] == 1100) & (rows["dtype"] == "float")].set_index("kernel")
-    assert f"takes {digits.rounded(odd.loc['multi_tile', 'time_ms'])} ms" in said
+    assert f"takes {rounded(odd.loc['multi_tile', 'time_ms'])} ms" in said
     facts = recorded.facts | {name: recorded.facts[name].head(0) for name in ("counters", "traffic")}
     nothing = dataclasses.replace(recorded, gpu=recorded.gpu.head(0), facts=facts)
     without = section(nothing, "assignment/00-assignment.md")
@@ -500,7 +501,7 @@ def test_small_products_turn_in_a_batch(recorded):
     power = recorded.facts["energy"]
     hot = dataclasses.replace(recorded, facts=recorded.facts | {"energy": power.assign(watts=690.0)})
     rates = power[power["dtype"] == "float"].set_index("kernel")["gflops"] / 1000
-    ring, library = (f"{digits.rounded(rates[name])} TFLOP/s at 690 W" for name in ("tma_ring", "cublas"))
+    ring, library = (f"{rounded(rates[name])} TFLOP/s at 690 W" for name in ("tma_ring", "cublas"))
     assert f"tma_ring reaches {ring} and cuBLAS {library}" in section(hot, LAST)
     assert "Both run at the board's power limit" not in said
     warm = dataclasses.replace(recorded, gpu=recorded.gpu.assign(batch_ms=recorded.gpu["time_ms"]))
@@ -521,7 +522,7 @@ def test_the_time_of_a_table_has_the_range_of_its_runs(recorded):
     found = timings.apart(rows)
     assert found.tolist() == pytest.approx([100 * each / time for each, time in zip(far, rows["time_ms"])])
     shown = markup.table_html(tables.task("task3", recorded), "sweep", "<b>Tiles.</b>", recorded)
-    cell = f"{digits.rounded(rows['time_ms'].iloc[0])} {digits.plus_minus(found.iloc[0])}"
+    cell = f"{rounded(rows['time_ms'].iloc[0])} {plus_minus(found.iloc[0])}"
     assert cell in shown and "†" not in shown
     alone = rows.assign(runs=1, samples=1)
     assert timings.apart(alone).isna().all(), "one sample has no range"
@@ -540,7 +541,7 @@ def test_a_dip_of_the_sources_kernel_is_one_of_occupancy(recorded):
     assert cube["multi_tile_unbounded", 7] > cube["multi_tile_unbounded", 6] > cube["multi_tile_unbounded", 8]
     for name in ("tables/03-several-tiles.md", "assignment/00-assignment.md"):
         assert "40 registers" in section(recorded, name)
-    times = [digits.rounded(cube[name, 7]) for name in ("multi_tile_unbounded", "multi_tile")]
+    times = [rounded(cube[name, 7]) for name in ("multi_tile_unbounded", "multi_tile")]
     assert f"the time falls from {times[0]} to {times[1]} ms" in section(recorded, "tables/03-several-tiles.md")
     same = recorded.facts["occupancy"].assign(active_blocks=2)
     alike = dataclasses.replace(recorded, facts=recorded.facts | {"occupancy": same})
@@ -556,9 +557,9 @@ def test_cards_of_the_model_differ_by_less_than_the_rungs(recorded):
     others = others[(others[list(shape)] == list(shape.values())).all(axis=1)]
     rows = pd.concat([points(kernel="cublas", dtype="double", **shape), others])
     assert rows["gpu_uuid"].nunique() > 2
-    found = scatter.between_cards(recorded).set_index("dtype")["cards_percent"]
+    found = variability.between_cards(recorded).set_index("dtype")["cards_percent"]
     assert found["double"] == pytest.approx(100 * (rows["time_ms"].max() / rows["time_ms"].min() - 1))
-    double = digits.rounded(found["double"], "%")
+    double = rounded(found["double"], "%")
     assert f"{double} % in double (cublas, (8192, 1024, 8192))" in section(recorded, LAST)
     rungs = climb.rungs(climb.climb(recorded, "ladder_double"), recorded).set_index("kernel")
     assert abs(100 - rungs.loc["dmma_pipelined", "percent_of_anchor"]) < found["double"]
@@ -566,11 +567,11 @@ def test_cards_of_the_model_differ_by_less_than_the_rungs(recorded):
     climbed = tables.task("ladder_float", recorded)
     apart = climbed.loc[climbed["n"].eq(8192) & climbed["m"].eq(8192), "cards_percent"]
     assert apart.notna().all() and apart.max() < 1
-    words = f"the ladder's products of 8,192 × 8,192 floats differ by at most {digits.rounded(apart.max(), '%')} %"
+    words = f"the ladder's products of 8,192 × 8,192 floats differ by at most {rounded(apart.max(), '%')} %"
     assert words in section(recorded, ANSWER)
     alone = dataclasses.replace(recorded.gpus[0], cards=recorded.gpus[0].cards.iloc[:0])
     one = dataclasses.replace(recorded, gpu=recorded.gpu.assign(gpu_uuid="GPU-1"), gpus=(alone,))
-    assert scatter.between_cards(one).empty
+    assert variability.between_cards(one).empty
     assert "Another card" not in section(one, LAST) and "from card to card" not in in_double(one)
 
 
@@ -584,7 +585,7 @@ def test_the_story_is_that_of_the_first_gpu(recorded):
         assert ladder.count(words) == alone.count(words) > 0
     rows = pd.read_csv(other / "measurements.csv", low_memory=False)
     rows = rows[(rows["task"] == "ladder_float") & (rows["n"] == 8192) & (rows["m"] == 8192)].set_index("kernel")
-    rate, library = digits.rounded(rows.loc["stream_k", "gflops"] / 1000), rows.loc["cublas", "gflops"]
+    rate, library = rounded(rows.loc["stream_k", "gflops"] / 1000), rows.loc["cublas", "gflops"]
     share = f"{100 * rows.loc['stream_k', 'gflops'] / library:.0f} % of cuBLAS"
     assert "On the NVIDIA H100 80GB HBM3" in ladder and f"{rate} TFLOP/s" in ladder and share in ladder
     assert f"On the NVIDIA H100 80GB HBM3, stream_k reaches {rate} TFLOP/s, {share}" in section(both, ANSWER)
@@ -592,7 +593,7 @@ def test_the_story_is_that_of_the_first_gpu(recorded):
     for folder in (FOLDER, other):
         counted = pd.read_csv(folder / "counters.csv", low_memory=False)
         [naive] = counted[counted["dram_read_bytes"].notna() & (counted["block_x"] == 1024)].to_dict("records")
-        moved.append(digits.rounded((naive["dram_read_bytes"] + naive["dram_written_bytes"]) / 1e9))
+        moved.append(rounded((naive["dram_read_bytes"] + naive["dram_written_bytes"]) / 1e9))
     compared = section(both, "tables/16-machines.md")
     assert f"moves {moved[0]} GB between memory and cache at (4096, 4096, 4096) on the NVIDIA H200 and" in compared
     assert f"and {moved[1]} GB on the NVIDIA H100 80GB HBM3" in compared and "power limits both" in compared
@@ -619,7 +620,7 @@ def test_power_limits_the_products_on_tensor_cores(recorded):
     tune = recorded.facts["tune"]
     tuned = pd.read_csv(FOLDER / "tune" / "float_from_half.csv")
     best = tuned.loc[(tuned["n"] == 8192) & (tuned["p"] == 8192), "gflops"].max()
-    assert f"the best variant reached {digits.rounded(best / 1000)} TFLOP/s" in past
+    assert f"the best variant reached {rounded(best / 1000)} TFLOP/s" in past
     faster = tune.assign(gflops=tune["gflops"].mask(tune["kernel"] == "float_from_half", 240_000.0))
     short = dataclasses.replace(recorded, facts=recorded.facts | {"tune": faster})
     assert "the best variant reached 240 TFLOP/s" in section(short, "report/04-past-the-peak.md")
@@ -672,13 +673,13 @@ def test_short_sums_along_k_are_less_accurate(recorded):
 
 def test_times_of_the_host_are_told_as_those_of_its_cpu(recorded):
     rows = points(task="cpu", kernel="kij", dtype="float").set_index(["n", "p", "m"])["time_ms"] / 1000
-    narrow, wide = (digits.rounded(rows[shape]) for shape in ((8192, 8192, 1024), (8192, 1024, 8192)))
+    narrow, wide = (rounded(rows[shape]) for shape in ((8192, 8192, 1024), (8192, 1024, 8192)))
     said = section(recorded, "tables/15-cpu.md")
     assert f"takes {narrow} s if C is 8192 × 1024, which is 32 MiB, and {wide} s if C is 8192 × 8192" in said
     assert "H200" not in said
     task = section(recorded, "assignment/00-assignment.md")
     odd = points(dtype="float", n=1100, p=1100, m=1100).set_index(["task", "kernel"])["time_ms"]
-    assert f"takes {digits.rounded(odd['cpu', 'kij'] / odd['task4', 'multi_tile'], 'x')}× as long" in task
+    assert f"takes {rounded(odd['cpu', 'kij'] / odd['task4', 'multi_tile'], 'x')}× as long" in task
     assert "with an error of 5.95e-07 in the Frobenius norm" in task
 
 

@@ -12,7 +12,7 @@ from clones import copy_repository, edit, package_path
 from tilewise import UserError
 from tilewise.evidence import load_evidence
 from tilewise.report import figures, specs
-from tilewise.report.rows import fill
+from tilewise.report.figure_rows import fill
 from tilewise.report.svg import missing
 
 ENTRY = """
@@ -74,7 +74,7 @@ def test_the_entries_are_right():
         (
             "prepare: in_order",
             "prepare: order",
-            "study.speedup.prepare: there is no function 'order'; add it to rows.py",
+            "study.speedup.prepare: there is no function 'order'; add it to figure_rows.py",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from prose import section
 from test_report import Page
 
 from tilewise.evidence import Evidence, load_evidence, load_platform
-from tilewise.explain import runs, timings
+from tilewise.explain import provenance, timings
 from tilewise.report import figures, headings, markup, render, tables
 from tilewise.study import builds, columns, registry
 from tilewise.study.kernel import LaunchEntry
@@ -178,7 +178,7 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
     rows.loc[own, "status"], rows.loc[own, "message"] = "unsupported", "it needs compute capability 10.0"
     rows.to_csv(folder / "measurements.csv", index=False)
     evidence = load_evidence([folder])
-    failed = runs.failures(evidence)
+    failed = provenance.failures(evidence)
     assert failed["status"].tolist() == ["unsupported", "invalid_launch"], "in the order of the tasks"
     assert failed["points"].tolist() == [own.sum(), 1] == [15, 1]
     assert failed.loc[0, ["shape", "choice"]].tolist() == ["", ""]
@@ -193,18 +193,18 @@ def test_a_kernel_that_cannot_run_is_one_row_of_failures(tmp_path):
 def test_kernels_that_the_emulator_does_not_run(with_kernels, recorded, tmp_path):
     kernels = with_kernels("mine", title=EVIL, emulated=False, reason=f"it needs wgmma {EVIL}")
     here = load_evidence([synthetic.write(tmp_path / "emulator", "emulator")], recorded=recorded, kernels=kernels)
-    table = runs.not_emulated(here)
+    table = provenance.not_emulated(here)
     assert table["kernel"].tolist() == [name for name, kernel in kernels.items() if not kernel.emulated]
     assert table["kernel"].iloc[-1] == "mine"
     html = markup.table_html(table, "not_emulated", "Kernels.")
     assert "it needs wgmma &lt;script&gt;" in html and "<script" not in html
-    assert runs.not_emulated(load_evidence([recorded / "nvidia-h200"], kernels=kernels)).empty, (
+    assert provenance.not_emulated(load_evidence([recorded / "nvidia-h200"], kernels=kernels)).empty, (
         "nothing is emulated there"
     )
 
 
 def test_how_long_tasks_took(recorded):
-    table = runs.durations(load_evidence([recorded / "nvidia-h200"]))
+    table = provenance.durations(load_evidence([recorded / "nvidia-h200"]))
     assert len(table) == sum("method" not in entry for entry in synthetic.config()["tasks"].values())
     assert table.set_index("task").loc["task3", ["points", "wall_s", "timed_s"]].tolist() == [144, 12.5, 10.25]
 
@@ -253,7 +253,7 @@ def test_a_kernel_whose_parameters_changed_was_edited(recorded, monkeypatch):
 
     def edited(kernels):
         evidence = Evidence((gpu,), (gpu,), None, None, None, {}, kernels)
-        return runs.provenance(evidence).set_index("fact").loc["kernels"].iloc[0]
+        return provenance.provenance(evidence).set_index("fact").loc["kernels"].iloc[0]
 
     monkeypatch.setattr(builds, "sha256_of", lambda kernel, instances, device: "0" * 64)
     loops = {name: kernel for name, kernel in synthetic.KERNELS.items() if kernel.kind == "cuda"}

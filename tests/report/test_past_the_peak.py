@@ -8,7 +8,7 @@ import synthetic
 from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import digits, timings
+from tilewise.explain import number_format, timings
 from tilewise.report import figures, tables
 
 BYTES = "report/04a-doubles-from-bytes.md"
@@ -73,7 +73,7 @@ def test_without_a_gpu_the_gate_has_no_verdict(emulated):
 def test_energy_in_words(evidence, emulated):
     said = section(evidence, ENERGY)
     sgemm = evidence.facts["energy"].set_index(["kernel", "dtype"]).loc[("cublas", "float")]
-    assert f"costs {digits.rounded(sgemm.joules_per_product)} J in cuBLAS" in said and "650 W" in said
+    assert f"costs {number_format.rounded(sgemm.joules_per_product)} J in cuBLAS" in said and "650 W" in said
     assert "in cuBLAS" not in section(emulated, ENERGY) and "these kernels reach" not in section(emulated, PEAK)
 
 

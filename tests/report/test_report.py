@@ -15,8 +15,8 @@ from prose import pages, said, section
 
 from tilewise import ROOT, UserError
 from tilewise.evidence import load_evidence
-from tilewise.explain import digits, runs
-from tilewise.report import figures, findings, markup, notes, render, sections, tables
+from tilewise.explain import number_format, provenance
+from tilewise.report import figures, markup, notes, remarks, render, sections, tables
 
 TABLES = """
 Claims. CPU times. Best blocks, float. Blocks in double. The largest product. Best tiles, float. Best tiles, double.
@@ -215,7 +215,7 @@ def test_recorded_times_are_labelled(rendered):
 def test_a_gpu_run_does_not_claim_to_be_recorded(tmp_path):
     synthetic.write(tmp_path / "nvidia-h200")
     evidence = load_evidence([tmp_path / "nvidia-h200"])
-    words = findings.origin(evidence)
+    words = remarks.origin(evidence)
     assert "Measured on Invented H200" in words and "recorded" not in words
 
 
@@ -258,7 +258,7 @@ def test_findings_follow_the_data(tmp_path):
     ],
 )
 def test_numbers_are_rounded_by_one_rule(value, unit, words):
-    assert digits.rounded(value, unit) == words
+    assert number_format.rounded(value, unit) == words
     column = {"x": "ratio", "%": "percent_of_anchor", "MHz": "sm_clock_mhz", "": "gflops"}[unit]
     assert markup.number(value, column) == words.replace("<", "&lt;") + "×" * (unit == "x")
 
@@ -271,7 +271,7 @@ def test_figures_of_data_sheets_keep_their_digits():
     ("percent", "words"), [(0.0, "0.0"), (0.0063, "0.1"), (0.7, "0.7"), (0.71, "0.8"), (12.3, "13")]
 )
 def test_what_lies_behind_plus_minus_is_rounded_up(percent, words):
-    assert digits.plus_minus(percent) == f"± {words} %"
+    assert number_format.plus_minus(percent) == f"± {words} %"
 
 
 def test_sentences_are_filled_in_or_left_out(tmp_path):
@@ -347,7 +347,7 @@ def test_the_page_shows_the_figures_that_are_drawn_already(tmp_path):
 
 
 def test_text_from_results_cannot_become_markup(tmp_path):
-    table = runs.failures(load_evidence([synthetic.write(tmp_path / "gpu")]))
+    table = provenance.failures(load_evidence([synthetic.write(tmp_path / "gpu")]))
     table.loc[0, "message"] = "template <typename T> & more"
     html = markup.table_html(table, "failures", "Failures.")
     assert "template &lt;typename T&gt; &amp; more" in html

@@ -10,7 +10,8 @@ import synthetic
 from prose import section
 
 from tilewise.evidence import load_evidence
-from tilewise.explain import bottleneck, digits, runs, timings, traffic
+from tilewise.explain import bottleneck, provenance, timings, traffic
+from tilewise.explain.number_format import rounded
 from tilewise.report import claims, tables
 from tilewise.rules import Study
 
@@ -69,9 +70,9 @@ def test_machines_differ_if_the_ranges_of_their_runs_lie_apart(high, changed, tm
     rows = naive_square(evidence).groupby("platform", sort=False).head(1)
     assert len(rows) == 2
     rows = rows.assign(time_ms=[5.0, 5.2], time_q1_ms=[4.999, 5.199], time_q3_ms=[5.001, 5.201])
-    assert runs.platforms(with_rows(evidence, rows))["changed"].tolist() == [True], "the quartiles lie apart"
+    assert provenance.platforms(with_rows(evidence, rows))["changed"].tolist() == [True], "the quartiles lie apart"
     rows = rows.assign(runs=3, run_low_ms=[4.9, 5.1], run_high_ms=[high, 5.3])
-    assert runs.platforms(with_rows(evidence, rows))["changed"].tolist() == [changed]
+    assert provenance.platforms(with_rows(evidence, rows))["changed"].tolist() == [changed]
 
 
 def test_clocks(gpu):
@@ -170,7 +171,7 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     words = section(gpu, CONCLUSION)
     square = timings.largest_square(ladder).set_index(["kernel", "dtype"])
     gain = square.loc[("naive", "float"), "time_ms"] / square.loc[("tiled", "float"), "time_ms"]
-    assert f"{digits.rounded(gain, 'x')}× as fast as the best naive kernel (128 × 8); source a found 2.46×" in words
+    assert f"{rounded(gain, 'x')}× as fast as the best naive kernel (128 × 8); source a found 2.46×" in words
     number, lessons = verdicts["id"].nunique(), section(gpu, "report/06-lessons.md")
     holding = verdicts.loc[verdicts["of_claim"] == claims.Verdict.HOLDS, "id"].nunique()
     assert f"judges {number} claims of these texts on the Invented H200: holds {holding}, " in lessons
@@ -182,13 +183,13 @@ def test_the_conclusion_is_made_of_the_tables(gpu):
     kernels = best[~timings.made_of_short(best, gpu) & (best["m"] == 8192)]
     fastest = kernels.loc[kernels["time_ms"].idxmin()]
     assert f"The fastest kernel on the CUDA cores, {fastest['kernel']}" in said
-    assert f", reaches {digits.rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
+    assert f", reaches {rounded(fastest['gflops'] / 1000)} TFLOP/s" in said
     assert "it is limited by shared memory (88 % of the roof)" in said
     naive = square.loc["naive"]["time_ms"]
-    assert f"takes {digits.rounded(naive['double'] / naive['float'], 'x')}× as long as in float" in words
+    assert f"takes {rounded(naive['double'] / naive['float'], 'x')}× as long as in float" in words
     probe = gpu.facts["maximum_size"].iloc[0]
     share = 100 * probe["allocatable_n"] / probe["theoretical_n"]
-    assert f"n = {probe['allocatable_n']:,}, {digits.rounded(share, number=4)} % of the theoretical maximum" in words
+    assert f"n = {probe['allocatable_n']:,}, {rounded(share, number=4)} % of the theoretical maximum" in words
     assert 100 < len(re.findall(r"\w+", words)) < 330, "half a page"
     facts = gpu.facts | {"maximum_size": gpu.facts["maximum_size"].head(0)}
     nothing = dataclasses.replace(gpu, facts=facts, gpu=gpu.gpu.head(0))

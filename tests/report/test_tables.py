@@ -11,8 +11,8 @@ from prose import section
 
 from tilewise import UserError
 from tilewise.evidence import Evidence, load_evidence, load_platform, published
-from tilewise.explain import runs, timings, traffic, tuned
-from tilewise.report import figures, findings, headings, tables
+from tilewise.explain import provenance, timings, traffic, tuned
+from tilewise.report import figures, headings, remarks, tables
 from tilewise.study import builds, columns, points
 
 PUBLISHED = published()
@@ -232,14 +232,14 @@ def test_one_wrong_emulated_product_shows(recorded, tmp_path):
     evidence = load_evidence([folder], recorded=recorded)
     table = tables.task("task2a", evidence)
     assert set(table.loc[(table["kernel"] == "tiled") & (table["tile"] == 32), "emulator"]) == {"incorrect"}
-    assert "incorrect" in set(runs.failures(evidence)["status"])
+    assert "incorrect" in set(provenance.failures(evidence)["status"])
 
 
 def test_failures_and_verification(emulator):
-    failed = runs.failures(emulator)
+    failed = provenance.failures(emulator)
     assert set(failed["status"]) == {"timeout", "invalid_launch"}
     assert (failed["message"] != "").all()
-    verified = runs.verification(emulator).set_index(["platform", "kernel", "dtype"])
+    verified = provenance.verification(emulator).set_index(["platform", "kernel", "dtype"])
     assert verified.loc[("nvidia-h200", "multi_tile", "double"), ["points", "verified"]].tolist() == [37, 36]
 
 
@@ -253,7 +253,7 @@ def test_a_launch_that_should_be_refused_is_no_failure(recorded, tmp_path):
     )
     pd.concat([rows, refused]).to_csv(folder / "measurements.csv", index=False)
     evidence = load_evidence([folder])
-    assert "launch_limits" not in set(runs.failures(evidence)["task"])
+    assert "launch_limits" not in set(provenance.failures(evidence)["task"])
     assert "launch_limits" in set(evidence.gpu["task"])
 
 
@@ -410,12 +410,12 @@ def test_a_kernel_that_was_only_verified_is_in_its_tasks_table(recorded, tmp_pat
 
 
 def test_kernels_that_the_emulator_does_not_run_are_named_with_the_reason(emulator, gpu):
-    assert "wgmma" not in set(runs.not_emulated(emulator)["kernel"])
+    assert "wgmma" not in set(provenance.not_emulated(emulator)["kernel"])
     kernels = dict(emulator.kernels)
     kernels["wgmma"] = dataclasses.replace(kernels["wgmma"], emulated=False, reason="it uses what is new")
-    table = runs.not_emulated(dataclasses.replace(emulator, kernels=kernels))
+    table = provenance.not_emulated(dataclasses.replace(emulator, kernels=kernels))
     assert ["wgmma", "it uses what is new"] in table[["kernel", "reason"]].values.tolist()
-    assert runs.not_emulated(dataclasses.replace(gpu, kernels=kernels)).empty
+    assert provenance.not_emulated(dataclasses.replace(gpu, kernels=kernels)).empty
 
 
 def test_kernels_edited_since_they_were_recorded_are_named(recorded):
@@ -432,7 +432,7 @@ def test_kernels_edited_since_they_were_recorded_are_named(recorded):
 
     def said(platform):
         evidence = Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
-        table = runs.provenance(evidence).set_index("fact")
+        table = provenance.provenance(evidence).set_index("fact")
         return table.loc["kernels"].iloc[0]
 
     assert said(same) == "as measured, by the hash of every source"
@@ -446,7 +446,7 @@ def test_the_provenance_says_with_which_commits_and_changes_the_tasks_were_measu
     def said(measured, facts):
         platform = dataclasses.replace(gpu, measurements=measured, facts=gpu.facts | {"bandwidth": facts})
         evidence = Evidence((platform,), (platform,), None, None, None, {}, synthetic.KERNELS)
-        return runs.provenance(evidence).set_index("fact").loc["commit"].iloc[0]
+        return provenance.provenance(evidence).set_index("fact").loc["commit"].iloc[0]
 
     assert said(rows, roofs) == "unknown"
     silent = {name: table.iloc[:0] for name, table in gpu.facts.items()}
@@ -462,13 +462,13 @@ def test_the_provenance_says_with_which_commits_and_changes_the_tasks_were_measu
 
 def test_the_origin_of_recorded_times_names_every_commit_once(emulator):
     [gpu] = emulator.gpus
-    assert "commit `unknown`)" in findings.origin(emulator)
+    assert "commit `unknown`)" in remarks.origin(emulator)
     rows = gpu.measurements.assign(commit="b0f6ce0967", changes="")
     rows.loc[rows["task"] == "task3", "changes"] = "kernels/mine.cu (new)"
     rows.loc[rows["task"] == "task4", "commit"] = "1234567890"
     facts = {name: table.iloc[:0] for name, table in gpu.facts.items()}
     gpu = dataclasses.replace(gpu, measurements=rows, facts=facts)
-    assert "commit `b0f6ce0967` and `1234567890`)" in findings.origin(dataclasses.replace(emulator, gpus=(gpu,)))
+    assert "commit `b0f6ce0967` and `1234567890`)" in remarks.origin(dataclasses.replace(emulator, gpus=(gpu,)))
 
 
 def test_the_overhead_of_a_machine_has_a_table_and_a_bar(gpu, emulator):

@@ -9,7 +9,7 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 from tilewise import configfiles, exiting, files, outcome, preflight, progress, stopping
 from tilewise.conditions import Conditions
 from tilewise.files import of_project
-from tilewise.report import contents, sections, specs, tables
+from tilewise.report import template_context, sections, specs, tables
 from tilewise.resources import JobResources
 from tilewise.rules import Study
 
@@ -35,7 +35,7 @@ with exiting():
         source=configfiles.settle(config, workflow.configfiles, workflow.config_settings),
         remote="slurm" in config,  # as config/cluster.yaml and the profile say
         cores=cores,
-        reserved={*tables.OVERVIEW, *specs.SPECS["study"], *contents.TABLES, *contents.FIGURES},
+        reserved={*tables.OVERVIEW, *specs.SPECS["study"], *template_context.TABLES, *template_context.FIGURES},
     )
 
 # What the tasks of a run make, and the tables and figures over all of them.

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 
 from tilewise.files import script, write_csv
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here, processor
 from tilewise.rules import Study
@@ -14,14 +14,14 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     needs_gpu = study.needs_gpu(snakemake.wildcards)
-    if where.slurm_job() and not needs_gpu:
+    if environment.slurm_job() and not needs_gpu:
         device = dataclasses.replace(
             device, cpu=processor()
         )  # a node for jobs without a GPU may have another one; the rows name it
     else:
         check_here(device)
-    source = where.source()  # before the build reads the sources
-    work = study.work(snakemake.wildcards.task, device, snakemake.params, where.cores(snakemake.threads))
+    source = environment.source()  # before the build reads the sources
+    work = study.work(snakemake.wildcards.task, device, snakemake.params, environment.cores(snakemake.threads))
     with one_gpu(device) if needs_gpu else contextlib.nullcontext():
         measurements, facts = study.method(work.task).run(work)
     if "commit" in facts:  # without rows in a journal, so that all of it was measured now

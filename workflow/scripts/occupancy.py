@@ -2,7 +2,7 @@
 
 from tilewise.compile import build
 from tilewise.files import script, write_csv
-from tilewise.measure import occupancy, where
+from tilewise.measure import environment, occupancy
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
 from tilewise.rules import Study
@@ -20,7 +20,7 @@ with script(snakemake.log[0]):
         check_here(device)
         points = study.timed_on(device.platform, "sweep")
         wanted = build.instances(points, study.kernels)
-        workers = where.cores(snakemake.threads)
+        workers = environment.cores(snakemake.threads)
         builds = build.build(wanted, study.kernels, device, snakemake.params.builds, workers)
         with one_gpu(device):
             from tilewise.nvidia.launcher import active_blocks

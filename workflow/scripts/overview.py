@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tilewise.files import script
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.report import show
 
 with script(snakemake.log[0]):
     folder = Path(snakemake.input.device).parent
-    show.overview(folder, snakemake.output, where.cores(snakemake.threads))
+    show.overview(folder, snakemake.output, environment.cores(snakemake.threads))

@@ -7,7 +7,7 @@ import pandas as pd
 
 from kernelscope import compile
 from tilewise.files import processes, script, write_csv
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.measure.journal import Journal
 from tilewise.rules import Study
 from tilewise.traced import cache_lines, traffic
@@ -16,7 +16,7 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)
     shapes = study.config["trace"]
     examined, counted = study.traced
-    workers = where.cores(snakemake.threads)
+    workers = environment.cores(snakemake.threads)
     with (
         Journal(snakemake.params.journal) as journal,
         tempfile.TemporaryDirectory() as folder,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tilewise.files import script, write_csv
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.measure.lease import one_gpu
 from tilewise.measure.probe import check_here
 from tilewise.rules import Study
@@ -13,7 +13,7 @@ with script(snakemake.log[0]):
     study = Study(snakemake.config, checked=True)
     device = read_device(snakemake.input.device)
     check_here(device)
-    work = study.work(snakemake.params.task, device, snakemake.params, where.cores(snakemake.threads))
+    work = study.work(snakemake.params.task, device, snakemake.params, environment.cores(snakemake.threads))
     with one_gpu(device):
         _, variants = study.method(work.task).run(work)
     for path in snakemake.output:

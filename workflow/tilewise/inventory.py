@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from kernelscope.yaml_input import read_yaml
 from tilewise import ROOT, UserError
 from tilewise.files import read_json
-from tilewise.measure.words import cause_words, gained, is_right, point_words
+from tilewise.measure.row_summary import cause_words, gained, is_right, point_words
 from tilewise.outcome import BESIDE
 from tilewise.report import notes
 from tilewise.study import registry

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewise import RECORDED, UserError
 from tilewise.files import MESSAGE
-from tilewise.measure.words import cause_words, is_right, point_words
+from tilewise.measure.row_summary import cause_words, is_right, point_words
 from tilewise.recorded import compare
 from tilewise.report import notes, sections, terminal
 

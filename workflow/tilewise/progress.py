@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tilewise.measure.words import gained
+from tilewise.measure.row_summary import gained
 from tilewise.outcome import RULES
 
 #: Seconds and points by rule, platform and task, of jobs of more than a second; study.smk fills it.

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain import runs
+from tilewise.explain import provenance
 from tilewise.explain.timings import beside_anchor, cubes, made_of_short, timed, with_words
 from tilewise.study import columns
 from tilewise.study.columns import SHAPE
@@ -47,7 +47,7 @@ def below_roofs(evidence: Evidence) -> pd.DataFrame:
 
     A product at the first takes as long as an empty kernel; the second is what the units of the type alone reached.
     """
-    overheads, roofs = runs.overheads(evidence.everyone), _roofs(evidence)
+    overheads, roofs = provenance.overheads(evidence.everyone), _roofs(evidence)
     rows = over_size(evidence).sort_values("time_ms", kind="stable")
     rows = rows.drop_duplicates(["platform", "kernel", "dtype", *SHAPE]).sort_index(ignore_index=True)
     work = 2e-3 * rows[SHAPE].astype("float64").prod(axis=1)  # 10^9 operations a second, over µs

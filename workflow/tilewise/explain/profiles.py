@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain.digits import rounded
+from tilewise.explain.number_format import rounded
 from tilewise.explain.timings import with_words
 from tilewise.explain.traffic import bytes_per_multiply_add, shared_memory, with_work
 from tilewise.study import columns

@@ -10,7 +10,7 @@ from types import TracebackType
 from kernelscope.files import REMEDIES
 from tilewise import UserError
 from tilewise.files import alone
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.study.jobs import Row
 from tilewise.study.status import LASTING
 
@@ -40,7 +40,7 @@ class Journal:
         It survives a kill of this process, and if it is `lasting` also that of the machine, for which each row takes
         some milliseconds.
         """
-        row = row | where.columns(row.get("gpu_uuid"))
+        row = row | environment.columns(row.get("gpu_uuid"))
         self.rows[key] = row
         if row["status"] in LASTING:
             # The break before it ends a line that a kill may have cut short; empty lines are passed over.

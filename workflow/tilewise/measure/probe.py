@@ -11,7 +11,7 @@ from typing import Any
 from kernelscope import cpp
 from kernelscope.limits import EMULATED_LIMITS
 from tilewise import UserError
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.nvidia import card, gpus
 from tilewise.study.device import Device
 from tilewise.study.kernel import LANGUAGES
@@ -34,8 +34,8 @@ def capture(platform: str, backend: str) -> Device:
     return Device(
         platform=platform,
         backend=backend,
-        node=where.node(),
-        slurm_job=where.slurm_job(),
+        node=environment.node(),
+        slurm_job=environment.slurm_job(),
         captured=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         gpu=gpu,
         limits=limits,
@@ -76,7 +76,7 @@ def processor() -> dict[str, Any]:
     """The processor: its name, the cores that this process may use, and the memory of the machine in GiB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "name": where.processor(),
+        "name": environment.processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory / 2**30),
     }

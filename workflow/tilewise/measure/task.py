@@ -28,8 +28,8 @@ from kernelscope.files import digest
 from tilewise.compile.build import Builds
 from tilewise.measure.job import prepare
 from tilewise.measure.journal import Journal
-from tilewise.measure.rows import median_run
-from tilewise.measure.words import told
+from tilewise.measure.result_rows import median_run
+from tilewise.measure.row_summary import told
 from tilewise.study import columns, registry
 from tilewise.study.device import Device
 from tilewise.study.jobs import Job, Row

@@ -25,11 +25,11 @@ import pandas as pd
 from kernelscope.yaml_input import read_yaml
 from tilewise import KERNELS, ROOT, UserError, checksums
 from tilewise.evidence import Platform, data_sheets, load_platform, refuse_no_run
-from tilewise.explain.runs import by_card
+from tilewise.explain.provenance import by_card
 from tilewise.files import read_json
 from tilewise.measure.job import plan_columns
 from tilewise.measure.methods import METHODS
-from tilewise.measure.words import is_right
+from tilewise.measure.row_summary import is_right
 from tilewise.study import builds, columns, registry, sweeps
 from tilewise.study.columns import SHAPE, WHOLE
 from tilewise.study.kernel import Kernel

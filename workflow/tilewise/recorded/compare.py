@@ -16,7 +16,7 @@ import pandas as pd
 from kernelscope.yaml_input import meant
 from tilewise import RECORDED, UserError, checksums
 from tilewise.evidence import refuse_no_run, within
-from tilewise.explain.digits import rounded
+from tilewise.explain.number_format import rounded
 from tilewise.explain.quantities import Spread
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.study import columns, registry

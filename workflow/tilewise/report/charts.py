@@ -19,10 +19,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
-from tilewise.explain.digits import rounded
+from tilewise.explain.number_format import rounded
 from tilewise.report import panels
+from tilewise.report.figure_rows import by_size, fill, filled
 from tilewise.report.panels import COLOURS, EDGE, MARKERS, MOST_ENTRIES
-from tilewise.report.rows import by_size, fill, filled
 from tilewise.report.specs import LOOKS, Spec
 from tilewise.report.svg import GREY, PAPER, tell
 from tilewise.study.status import Status

@@ -17,7 +17,7 @@ import pandas as pd
 from kernelscope.yaml_input import meant, read_yaml
 from tilewise import UserError
 from tilewise.evidence import CLAIMS, Evidence
-from tilewise.explain.digits import rounded
+from tilewise.explain.number_format import rounded
 from tilewise.explain.quantities import FEWEST_SAMPLES, NEARLY, Choice, Machine, Spread, Untestable
 from tilewise.report import notes
 from tilewise.study.expressions import evaluate as evaluate_expression

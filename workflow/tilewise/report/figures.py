@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from kernelscope.files import replacing
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
-from tilewise.report import charts, notes, rows, special
+from tilewise.report import charts, figure_rows, notes, rate_figures
 from tilewise.report.specs import SPECS, Spec, table_of
 from tilewise.report.svg import inline, missing, nothing, style, svg
 
@@ -35,9 +35,9 @@ def draw(name: str, evidence: Evidence, table: pd.DataFrame | None = None) -> Fi
 
 
 def _drawn(spec: Spec, table: pd.DataFrame, evidence: Evidence) -> Figure:
-    table = rows.described(table, evidence)
+    table = figure_rows.described(table, evidence)
     if spec.prepare:
-        table = getattr(rows, spec.prepare)(table, evidence)
+        table = getattr(figure_rows, spec.prepare)(table, evidence)
     if spec.where:
         table = table.query(spec.where, engine="python")
     if table.empty:
@@ -46,7 +46,7 @@ def _drawn(spec: Spec, table: pd.DataFrame, evidence: Evidence) -> Figure:
         unit = table["rate_unit"].iloc[0]
         spec = spec.but(unit=spec.unit.replace("RATE", unit), y_unit=spec.y_unit.replace("RATE", unit))
     with style():
-        return (getattr(charts, spec.chart, None) or getattr(special, spec.chart))(table, spec, evidence)
+        return (getattr(charts, spec.chart, None) or getattr(rate_figures, spec.chart))(table, spec, evidence)
 
 
 #: The figures of the whole study, in addition to those of its tasks: file name -> function of the evidence.
@@ -81,10 +81,10 @@ def _of_sweep(timed: pd.DataFrame, evidence: Evidence) -> tuple[Spec, pd.DataFra
     x = _varied(chosen, evidence)
     if x:
         chosen = chosen[chosen[x].notna()]
-        chosen = chosen.assign(line=special.series(chosen, x, evidence))
+        chosen = chosen.assign(line=rate_figures.series(chosen, x, evidence))
         lines = chosen["line"].nunique()
         over = {"x": x, "unit": _RULERS.get(x, x)}
-        if lines == 1 and not special.published(chosen, x, evidence):
+        if lines == 1 and not rate_figures.published(chosen, x, evidence):
             return _BY_NAME["sweep"].but(**over), chosen
         if lines <= _MOST_CURVES and chosen["line"].str.len().max() <= _LONGEST_NAME:
             return _BY_NAME["curves"].but(**over), chosen
@@ -92,7 +92,7 @@ def _of_sweep(timed: pd.DataFrame, evidence: Evidence) -> tuple[Spec, pd.DataFra
         return _BY_NAME["sweep"], chosen
     if len(chosen[["kernel", *evidence.choice]].drop_duplicates()) <= 3:
         return _BY_NAME["rates"], timed
-    points = rows.points(timed, evidence)
+    points = figure_rows.points(timed, evidence)
     groups = points.groupby(["platform", "dtype"]).ngroups
     spec = _BY_NAME["points"]
     if groups > 1 and points["label"].str.len().max() <= 24:  # names so short that two panels lie side by side

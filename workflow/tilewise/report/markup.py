@@ -17,7 +17,7 @@ from markupsafe import Markup
 from kernelscope.files import read_text
 from tilewise.evidence import Evidence
 from tilewise.explain import timings
-from tilewise.explain.digits import plus_minus, rounded
+from tilewise.explain.number_format import plus_minus, rounded
 from tilewise.explain.tiling import Tiling
 from tilewise.report import claims, drawings, figures, headings, notes
 from tilewise.report.drawings import pieces

@@ -23,13 +23,13 @@ from markupsafe import Markup, escape
 from kernelscope.files import replacing
 from tilewise import RECORDED, ROOT, UserError
 from tilewise.evidence import Evidence, Platform, load_evidence
-from tilewise.explain import climb, quantities, runs, timings
+from tilewise.explain import climb, provenance, quantities, timings
 from tilewise.explain.tiling import tiling
 from tilewise.files import write_json
-from tilewise.report import claims, figures, findings, headings, markup, notes, sections, tables
-from tilewise.report.contents import FIGURES, LAYOUTS, TABLES
+from tilewise.report import claims, figures, headings, markup, notes, remarks, sections, tables
 from tilewise.report.drawings import pieces
 from tilewise.report.sections import Machine, Row
+from tilewise.report.template_context import FIGURES, LAYOUTS, TABLES
 from tilewise.study.accuracy import MEANING
 from tilewise.study.expressions import ceil_div
 
@@ -139,7 +139,7 @@ class Page:
 
     def origin(self) -> Markup:
         """What was measured, where and when."""
-        return Markup(notes.attempt("Text: origin", lambda: findings.origin(self.evidence), notes.marked))
+        return Markup(notes.attempt("Text: origin", lambda: remarks.origin(self.evidence), notes.marked))
 
     def figure(self, name: str, title: str, caption: str = "") -> Markup:
         """The figure of a task, of `figures.OVERVIEW` or of FIGURES, with its caption in Markdown."""
@@ -168,7 +168,7 @@ class Page:
             found = timings.largest(self.frame(name)) if rows else self.frame(name)
             words = self._caption(title, caption)
             if anchor:
-                words = " ".join(filter(None, (words, findings.overhead(found, self.evidence))))
+                words = " ".join(filter(None, (words, remarks.overhead(found, self.evidence))))
             hidden = hide.replace("parameters", " ".join(self.evidence.parameters)).split()
             if name == "failures" and not (found["points"] > 1).any():
                 hidden.append("points")
@@ -217,9 +217,9 @@ class Page:
 
     def _steps(self, row: pd.Series, others: Iterable[pd.Series], rungs: pd.DataFrame) -> str:
         """What arithmetic allows a rung, what it reaches and waits for, and what it reaches elsewhere, in HTML."""
-        steps = findings.step(self.evidence, rungs, row)
+        steps = remarks.step(self.evidence, rungs, row)
         names = self.evidence.names
-        steps += [(f"On the {names[other['platform']]}", findings.reached(rungs, other)) for other in others]
+        steps += [(f"On the {names[other['platform']]}", remarks.reached(rungs, other)) for other in others]
         said = [(term, Markup(self._markdown.renderInline(words))) for term, words in steps]
         return f"{pieces().step(said)}\n\n"
 
@@ -256,7 +256,7 @@ class Page:
     @property
     def compared(self) -> pd.DataFrame:
         """The points that two machines have measured."""
-        return self._once("compared", lambda: runs.platforms(self.both))
+        return self._once("compared", lambda: provenance.platforms(self.both))
 
     def rungs(self, task: str = climb.CLIMB) -> pd.DataFrame:
         """The rungs of a ladder at its largest product."""

@@ -1,6 +1,6 @@
 """The language of report/sections: Markdown with Jinja2, in which every sentence fits its numbers.
 
-What `{{ }}` shows is a number, rounded by the rule of `digits.rounded`, or words from the data. A block
+What `{{ }}` shows is a number, rounded by the rule of `number_format.rounded`, or words from the data. A block
 `{% sentence %}` is left out if one of its numbers is not known, and `{% sentence if CONDITION %}` also if its condition
 does not hold. If it cannot be made at all, a note takes its place.
 """
@@ -26,12 +26,12 @@ from kernelscope.files import read_text
 from kernelscope.yaml_input import meant
 from tilewise import ROOT, UserError
 from tilewise.evidence import Evidence, Platform
-from tilewise.explain.digits import rounded
+from tilewise.explain.number_format import rounded
 from tilewise.explain.quantities import QUERIES, Choice, Spread, Untestable
 from tilewise.explain.quantities import Machine as ClaimsMachine
 from tilewise.report import notes
-from tilewise.report.contents import FIGURES, TABLES
 from tilewise.report.specs import SPECS
+from tilewise.report.template_context import FIGURES, TABLES
 from tilewise.study.columns import COLUMNS, FACTS, WHOLE
 from tilewise.study.kernel import Kernel
 from tilewise.study.registry import parameters

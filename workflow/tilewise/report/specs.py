@@ -7,7 +7,7 @@ from typing import Any
 from kernelscope.yaml_input import read_yaml
 from tilewise import UserError
 from tilewise.explain import by_size, climb, grades, languages, timings, traffic, tuned
-from tilewise.report import rows, tables
+from tilewise.report import figure_rows, tables
 from tilewise.study.schema import SCHEMAS, validate
 
 
@@ -27,7 +27,7 @@ _DEFAULTS = {key: facts["default"] for key, facts in _ALLOWED.items() if "defaul
 LOOKS = _DATA.pop("looks")
 SPECS = {part: {name: Spec(**_DEFAULTS | entry) for name, entry in own.items()} for part, own in _DATA.items()}
 #: Where the tables are that an entry may name.
-_OF_ROWS = (tables, by_size, climb, grades, languages, timings, traffic, tuned, rows)
+_OF_ROWS = (tables, by_size, climb, grades, languages, timings, traffic, tuned, figure_rows)
 
 
 def table_of(name: str) -> Any:
@@ -36,11 +36,13 @@ def table_of(name: str) -> Any:
 
 
 def check(path: Path = FILE) -> None:
-    """Raise UserError if figures.yaml is malformed, or names a table or a function of rows.py that does not exist."""
+    """Raise UserError if figures.yaml is malformed, or names an unknown table or function of figure_rows.py."""
     entries = read_yaml(path)
     validate(entries, "figures", path)
     for place, entry in ((f"{part}.{name}", entry) for part in SPECS for name, entry in entries[part].items()):
         if table_of(entry["rows"]) is None:
             raise UserError(f"{path}: {place}.rows: there is no table '{entry['rows']}'; name a function of tables.py")
-        if not hasattr(rows, entry.get("prepare", "described")):
-            raise UserError(f"{path}: {place}.prepare: there is no function '{entry['prepare']}'; add it to rows.py")
+        if not hasattr(figure_rows, entry.get("prepare", "described")):
+            raise UserError(
+                f"{path}: {place}.prepare: there is no function '{entry['prepare']}'; add it to figure_rows.py"
+            )

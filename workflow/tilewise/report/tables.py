@@ -11,8 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from tilewise.evidence import Evidence, data_sheets
-from tilewise.explain import bottleneck, by_size, climb, grades, profiles, runs, sizes, traffic, tuned
-from tilewise.explain.scatter import with_cards
+from tilewise.explain import bottleneck, by_size, climb, grades, profiles, provenance, sizes, traffic, tuned
 from tilewise.explain.timings import (
     CASE,
     at_end,
@@ -27,6 +26,7 @@ from tilewise.explain.timings import (
     swept,
     with_words,
 )
+from tilewise.explain.variability import with_cards
 from tilewise.files import write_csv
 from tilewise.report import claims, notes
 from tilewise.study import columns
@@ -74,7 +74,7 @@ def _beside_cpu(table, evidence):
 
 def _beside_emulator(table, evidence):
     """Adds `emulator`: whether this run's emulator verified the same kernel with the same parameters."""
-    emulated, chosen = runs.without_wanted_refusals(evidence.emulated, evidence), chosen_columns(evidence)
+    emulated, chosen = provenance.without_wanted_refusals(evidence.emulated, evidence), chosen_columns(evidence)
     if emulated.empty:
         return table
     right_last = emulated.sort_values("status", key=lambda status: status == Status.OK, kind="stable")
@@ -263,10 +263,10 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "ladder": ladder,
     "grades": lambda evidence: grades.grades(evidence, ladder(evidence)),
     "choices": lambda evidence: choices(evidence, *evidence.config["tasks"]),
-    "failures": runs.failures,
-    "verification": runs.verification,
-    "provenance": runs.provenance,
-    "by_card": lambda evidence: runs.by_card(evidence.gpus),
+    "failures": provenance.failures,
+    "verification": provenance.verification,
+    "provenance": provenance.provenance,
+    "by_card": lambda evidence: provenance.by_card(evidence.gpus),
     "occupancy": occupancy,
     "limited_by": bottleneck.limits,
     "rungs": lambda evidence: climb.rungs(climb.climb(evidence, climb.CLIMB), evidence),
@@ -275,7 +275,7 @@ OVERVIEW: dict[str, Callable[[Evidence], pd.DataFrame]] = {
     "cache_lines": traffic.cache_lines,
     "profiled": profiles.profiled,
     "counted_against_hardware": traffic.counted_against_hardware,
-    "durations": runs.durations,
+    "durations": provenance.durations,
 }
 
 

@@ -23,8 +23,8 @@ from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.backends.operands import Operands, after, bound, perturbed, verified
 from tilewise.measure.perturbation import Change, deck
+from tilewise.measure.result_rows import failed, or_failed, outcome, timing
 from tilewise.measure.roofs import possible
-from tilewise.measure.rows import failed, or_failed, outcome, timing
 from tilewise.multiply.arguments import DTYPES
 from tilewise.multiply.matmul import kernel_for
 from tilewise.nvidia import nvml

@@ -11,7 +11,7 @@ from kernelscope.emulator import Emulator, LaunchError, run
 from tilewise import UserError
 from tilewise.measure.backends import Attempt, Setting
 from tilewise.measure.perturbation import Arrays, Change, deck
-from tilewise.measure.rows import failed, outcome, shares
+from tilewise.measure.result_rows import failed, outcome, shares
 from tilewise.study import verify
 from tilewise.study.jobs import Job, Row
 from tilewise.study.precision import result_of

@@ -13,8 +13,8 @@ import numpy as np
 import threadpoolctl
 
 from tilewise.measure.backends import Setting
-from tilewise.measure.rows import failed, outcome, timing
-from tilewise.measure.words import BEYOND_BUDGET
+from tilewise.measure.result_rows import failed, outcome, timing
+from tilewise.measure.row_summary import BEYOND_BUDGET
 from tilewise.study import verify
 from tilewise.study.jobs import Job, Row
 from tilewise.study.precision import result_of

@@ -7,7 +7,7 @@ import cupy
 from cupy.cuda import runtime
 
 from tilewise.measure.perturbation import BLANK, Arrays, Change, Perturbed
-from tilewise.measure.rows import outcome, shares
+from tilewise.measure.result_rows import outcome, shares
 from tilewise.nvidia import cublas, emulation
 from tilewise.nvidia.launcher import Product
 from tilewise.study import verify

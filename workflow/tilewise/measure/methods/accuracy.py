@@ -16,7 +16,7 @@ from tilewise.measure import accuracy
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.backends.host import multiplied_by
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import failed, message_of, or_failed
+from tilewise.measure.result_rows import failed, message_of, or_failed
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.jobs import Job, Row

@@ -22,7 +22,7 @@ from tilewise.compile.build import build
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.job import prepare
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import message_of
+from tilewise.measure.result_rows import message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns, registry
 from tilewise.study.jobs import Job, Row

@@ -6,7 +6,7 @@ from pathlib import Path
 from tilewise import KERNELS, RECORDED
 from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import message_of
+from tilewise.measure.result_rows import message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.jobs import Row

@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewise import UserError
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import message_of
+from tilewise.measure.result_rows import message_of
 from tilewise.measure.task import Work, measure_task
 from tilewise.study import columns, verify
 from tilewise.study.device import Device

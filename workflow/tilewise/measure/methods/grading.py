@@ -10,7 +10,7 @@ from tilewise.measure.backends import Setting, open_backend
 from tilewise.measure.grading import TESTS
 from tilewise.measure.methods.accuracy import Multiplier
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import failed, message_of
+from tilewise.measure.result_rows import failed, message_of
 from tilewise.measure.task import Work
 from tilewise.study import columns
 from tilewise.study.accuracy import CURVE, SPREAD, WIDE

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from kernelscope.limits import DEFAULT_SHARED_BYTES
 from tilewise import UserError
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.measure.backends import Setting, bench_of
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import failed, message_of, outcome
+from tilewise.measure.result_rows import failed, message_of, outcome
+from tilewise.measure.row_summary import told
 from tilewise.measure.task import Work
-from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel
@@ -80,7 +80,7 @@ class LaunchLimits(Method):
             except Exception as error:  # whatever it is: the other launches are tried in this process too
                 rows.append(failed(case.job, Status.ERROR, message_of(error)))
             else:
-                row |= {"gpu_uuid": found.gpu_uuid} | where.columns(found.gpu_uuid)
+                row |= {"gpu_uuid": found.gpu_uuid} | environment.columns(found.gpu_uuid)
                 refusal = {"status": Status.INVALID_LAUNCH, "message": f"{found.error}: {found.error_text}"}
                 note = "launched and verified, not timed"
                 rows.append(row | (outcome(case.job, found.check, note) if found.check else refusal))

@@ -11,9 +11,9 @@ from tilewise import UserError
 from tilewise.measure.backends import Bench, Setting, bench_of
 from tilewise.measure.journal import Journal
 from tilewise.measure.methods.base import Method, Tables
-from tilewise.measure.rows import or_failed
+from tilewise.measure.result_rows import or_failed
+from tilewise.measure.row_summary import told
 from tilewise.measure.task import Work
-from tilewise.measure.words import told
 from tilewise.study import columns
 from tilewise.study.jobs import Job, Row
 from tilewise.study.kernel import Kernel

@@ -14,8 +14,8 @@ from tilewise.compile.build import build
 from tilewise.measure import job
 from tilewise.measure.methods import bandwidth
 from tilewise.measure.methods.base import Method, Tables
+from tilewise.measure.row_summary import told
 from tilewise.measure.task import Work, run_jobs
-from tilewise.measure.words import told
 from tilewise.study import columns, registry
 from tilewise.study.jobs import Row
 from tilewise.study.points import point

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kernelscope.compile import build
 from kernelscope.emulator import Emulator
-from reference import by_need, tensor_core
-from reference.by_need import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
+from reference import float_always, tensor_core
+from reference.float_always import EXACT, SIX_PRODUCTS, THREE_PRODUCTS
 from tilewise.measure.backends import Setting
 from tilewise.measure.backends.emulator import Backend
 from tilewise.study import points
@@ -126,7 +126,7 @@ def emulated(folder, A, B, choice):
 def of_tiles(ways, shape, tile_m):
     """Which elements of C are of exact tiles."""
     exact = (ways == EXACT).any(axis=2)
-    return np.kron(exact, np.ones((by_need.GROUP_ROWS, tile_m), bool))[: shape[0], : shape[2]]
+    return np.kron(exact, np.ones((float_always.GROUP_ROWS, tile_m), bool))[: shape[0], : shape[2]]
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_the_kernel_is_the_model_to_the_last_bit(folder, shape, choice, kind_a, 
     """What is made in float is compared with the emulator's own way to add."""
     A, B = operands(shape, kind_a, kind_b, seed)
     with np.errstate(all="ignore"):
-        wanted, ways = by_need.multiply(A, B, choice["tile_m"])
+        wanted, ways = float_always.multiply(A, B, choice["tile_m"])
         exact = of_tiles(ways, shape, choice["tile_m"])
         wanted = np.where(exact, not_fused(A, B), wanted)
     assert np.array_equal(emulated(folder, A, B, choice), wanted, equal_nan=True)
@@ -156,7 +156,7 @@ def test_all_columns_of_a_tile_have_what_one_of_them_needs(folder, choice, colum
     """One uneven column makes its whole tile bfloat16, also those 64 columns that meet nothing else uneven."""
     A, B = operands((130, 200, 70), "plain", "plain", 1)
     B[10, column] = 1e4
-    wanted, _ = by_need.multiply(A, B, choice["tile_m"])
+    wanted, _ = float_always.multiply(A, B, choice["tile_m"])
     assert np.array_equal(emulated(folder, A, B, choice), wanted)
 
 
@@ -184,7 +184,7 @@ def test_all_operands_are_multiplied_as_well_as_by_a_chain(shape, kind_a, kind_b
     overflows on the way."""
     A, B = operands(shape, kind_a, kind_b, seed)
     with np.errstate(all="ignore"):
-        C, _ = by_need.multiply(A, B, 64)
+        C, _ = float_always.multiply(A, B, 64)
         chain = tensor_core.chain(A, B)
         wide_a, wide_b = A.astype(np.float64), B.astype(np.float64)
         exact, magnitude = wide_a @ wide_b, np.abs(wide_a) @ np.abs(wide_b)
@@ -220,39 +220,39 @@ def test_all_operands_are_multiplied_as_well_as_by_a_chain(shape, kind_a, kind_b
 def test_operands_go_the_way_they_need(kind_a, kind_b, way):
     A, B = operands((64, 64, 64), kind_a, kind_b, 7)
     with np.errstate(all="ignore"):
-        _, ways = by_need.multiply(A, B)
+        _, ways = float_always.multiply(A, B)
     assert ways.ravel().tolist() == [way]
 
 
 def test_one_column_costs_its_own_block_of_k():
     A, B = operands((64, 640, 64), "plain", "plain", 8)
     A[:, 100] *= np.float32(1e6)
-    assert np.flatnonzero(by_need.multiply(A, B)[1].ravel() == SIX_PRODUCTS).tolist() == [1]
+    assert np.flatnonzero(float_always.multiply(A, B)[1].ravel() == SIX_PRODUCTS).tolist() == [1]
 
 
 def test_large_products_of_even_operands_are_nearly_all_halves():
     A, B = operands((512, 2048, 384), "plain", "plain", 9)
-    assert (by_need.ways(A, B, 192) == THREE_PRODUCTS).mean() > 0.99
-    assert (by_need.ways(A, B, 192)[:, :, :1] == THREE_PRODUCTS).shape == (4, 2, 1)
+    assert (float_always.ways(A, B, 192) == THREE_PRODUCTS).mean() > 0.99
+    assert (float_always.ways(A, B, 192)[:, :, :1] == THREE_PRODUCTS).shape == (4, 2, 1)
 
 
 @pytest.mark.parametrize("name", ["identity", "small integers"])
 def test_what_a_chain_makes_exactly_is_exact(name):
     """A permutation times anything, and integers."""
     A, B = operands((100, 100, 90), name, "plain" if name == "identity" else name, 5)
-    assert np.array_equal(by_need.multiply(A, B)[0], (A.astype(np.float64) @ B).astype(np.float32))
+    assert np.array_equal(float_always.multiply(A, B)[0], (A.astype(np.float64) @ B).astype(np.float32))
 
 
 def test_the_constants_are_the_kernels():
     """The certainty of the head: what halves lose of small elements, against the least sum of magnitudes."""
     text = "".join(KERNEL.code)
     for words in (
-        f"LARGE_WITHIN = {by_need._LARGE_WITHIN};",
-        f"LEAST = {by_need._LEAST};",
+        f"LARGE_WITHIN = {float_always._LARGE_WITHIN};",
+        f"LEAST = {float_always._LEAST};",
         "MOST = 127 + 99;",
         "PRODUCT = 2 * 127 + 124;",
     ):
         assert words in text
-    assert (by_need._MOST, by_need._PRODUCT) == (127 + 99, 2 * 127 + 124)
-    lost, least = 2 * 31 * 2.0**-39, 2.0 ** -(2 * (by_need._LARGE_WITHIN + 1))
+    assert (float_always._MOST, float_always._PRODUCT) == (127 + 99, 2 * 127 + 124)
+    lost, least = 2 * 31 * 2.0**-39, 2.0 ** -(2 * (float_always._LARGE_WITHIN + 1))
     assert lost / least < 2.0**-22

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilewise.measure import where
+from tilewise.measure import environment
 from tilewise.nvidia.nvml import busy
 
 
@@ -69,16 +69,16 @@ def slurm(monkeypatch):
         monkeypatch.setenv("SLURM_JOB_ID", "4711")
         monkeypatch.setenv("SLURMD_NODENAME", "node7")
         answers = {"squeue": f"{mine}\n", "scontrol": f"NodeName=node7 CPUAlloc={given} CPUEfctv=64 CPUTot=64"}
-        monkeypatch.setattr(where, "_ask", lambda command, *options: answers[command])
-        where._alone_on_node.cache_clear()
+        monkeypatch.setattr(environment, "_ask", lambda command, *options: answers[command])
+        environment._alone_on_node.cache_clear()
 
     yield says
-    where._alone_on_node.cache_clear()
+    environment._alone_on_node.cache_clear()
 
 
 def test_a_row_without_slurm_or_a_gpu_does_not_say_whether_it_was_alone(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    found = where.columns()
+    found = environment.columns()
     assert found["alone"] is None
     assert found["slurm_job"] is None
     assert found["node"]
@@ -94,14 +94,14 @@ def test_a_point_is_alone_without_other_jobs_on_its_node_and_other_processes_on_
 ):
     monkeypatch.setitem(sys.modules, "pynvml", nvml(pids))
     slurm(mine, given)
-    assert where.columns("GPU-1")["alone"] is expected
-    assert (where.columns("GPU-1")["node"], where.columns("GPU-1")["slurm_job"]) == ("node7", "4711")
+    assert environment.columns("GPU-1")["alone"] is expected
+    assert (environment.columns("GPU-1")["node"], environment.columns("GPU-1")["slurm_job"]) == ("node7", "4711")
 
 
 def test_slurm_is_asked_once_in_a_while(monkeypatch, slurm):
     slurm(4, 4)
-    where.columns()
+    environment.columns()
     asked = []
-    monkeypatch.setattr(where, "_ask", lambda *command: asked.append(command))
-    where.columns()
+    monkeypatch.setattr(environment, "_ask", lambda *command: asked.append(command))
+    environment.columns()
     assert len(asked) <= 2, "at most the two questions of a moment that has just begun"

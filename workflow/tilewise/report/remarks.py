@@ -3,9 +3,9 @@
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain import runs
+from tilewise.explain import provenance
 from tilewise.explain.climb import same_ladder
-from tilewise.explain.digits import rounded
+from tilewise.explain.number_format import rounded
 from tilewise.report.notes import plain
 from tilewise.report.sections import number_of, percent, times
 
@@ -86,7 +86,7 @@ REMARKED = 0.02
 def overhead(table: pd.DataFrame, evidence: Evidence) -> str:
     """How much of the times of a table is the overhead of an isolated time, on each GPU where it is over 2 % of one."""
     lines = []
-    for name, overhead_us in runs.overheads(evidence.everyone).items():
+    for name, overhead_us in provenance.overheads(evidence.everyone).items():
         isolated = table.loc[table["platform"] == name, "time_ms"] if "time_ms" in table else pd.Series(dtype="float64")
         longest = overhead_us / 1000 / REMARKED
         if (isolated < longest).any():

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from tilewise.evidence import Evidence
-from tilewise.explain import mix, timings, traffic
+from tilewise.explain import instruction_mix, timings, traffic
 from tilewise.explain.bottleneck import ON_TENSOR_CORES
-from tilewise.explain.digits import rounded
 from tilewise.explain.languages import language_of
+from tilewise.explain.number_format import rounded
 from tilewise.report import tables
 from tilewise.report.tables import choice_text
 from tilewise.study.columns import SHAPE
@@ -211,7 +211,7 @@ def accuracy(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
 
 def instructions(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     """Loops by the units that compute, those of the CUDA cores first."""
-    rows = mix.of_loop(rows[rows["instructions"].notna()])
+    rows = instruction_mix.of_loop(rows[rows["instructions"].notna()])
     tensor = rows["multiply_add"].str.contains("MMA")
     where = "" if rows["platform"].nunique() < 2 else ", " + rows["platform"]
     units = np.where(tensor, "on the tensor cores", "on the CUDA cores")

@@ -12,12 +12,12 @@ from matplotlib.ticker import NullLocator
 
 from tilewise.evidence import Evidence
 from tilewise.explain import tuned
-from tilewise.explain.digits import rounded
+from tilewise.explain.number_format import rounded
 from tilewise.explain.timings import choice_text, shape_text
 from tilewise.report import charts, panels
 from tilewise.report.charts import look
+from tilewise.report.figure_rows import by_size, filled
 from tilewise.report.panels import EDGE, MOST_ENTRIES
-from tilewise.report.rows import by_size, filled
 from tilewise.report.specs import Spec
 from tilewise.report.svg import GREY, tell
 from tilewise.study import columns
