@@ -16,7 +16,7 @@ from kernelscope.errors import UserError
 
 
 @contextlib.contextmanager
-def exiting() -> Iterator[None]:
+def exit_on_user_error() -> Iterator[None]:
     """End the process with the message of a UserError that the block raises, or of the system's refusal of a file."""
     try:
         yield

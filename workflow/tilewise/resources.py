@@ -59,7 +59,7 @@ class JobResources:
     def _seconds(self, platform: str, task: str) -> float:
         asked, backend = self.study.points_on(platform, task), self.study.platforms[platform]["backend"]
         builds = durations.BUILD_S * len(self.study.used(platform, task))
-        return builds + durations.of_points(asked, self.study.method(task).points_per_point, backend)
+        return builds + durations.estimate_seconds(asked, self.study.method(task).points_per_point, backend)
 
     def _runs(self, platform: str, task: str) -> int:
         """How many lines the journal of a task has in the end, if no point fails."""

@@ -28,7 +28,7 @@ from tilewise.study.sweeps import ANY_GPU, Target
 FOLDERS = {"figures", "journal", "logs", "report", "results", "samples", "tables", "tasks"}
 
 
-def names() -> set[str]:
+def rule_names() -> set[str]:
     """The names of the workflow's rules, which no task can have too."""
     files = [ROOT / "Snakefile", ROOT / "workflow" / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
     return {name for file in files for name in re.findall(r"^rule (\w+):", read_text(file), re.MULTILINE)}
@@ -72,7 +72,7 @@ class Study:
         def at(place: str) -> str:
             return f"{source(place)}: {place}"
 
-        taken = {*reserved, *names(), *FOLDERS} & set(config["tasks"])
+        taken = {*reserved, *rule_names(), *FOLDERS} & set(config["tasks"])
         if taken:
             place = f"tasks.{min(taken)}"
             raise UserError(f"{at(place)}: the study has a rule, a table or a folder of that name; choose another")

@@ -11,12 +11,12 @@ from snakemake.shell import shell
 _received: list[int] = []
 
 
-def asked() -> bool:
+def stop_requested() -> bool:
     """Whether somebody has asked this run to stop."""
     return bool(_received)
 
 
-def obey() -> None:
+def install_signal_handlers() -> None:
     """Stop at these signals from now on.
 
     Called again when the run starts, because Snakemake's own handler of SIGTERM waits for the running jobs, which may

@@ -50,7 +50,7 @@ def tuning(evidence: Evidence) -> pd.DataFrame:
         )
     names = ["shape", "shape_class", "variants", "failed", "spilled", "within_percent", "choice", "time_ms", "gflops"]
     table = pd.DataFrame(found, columns=[*CASE, *names, "registry_gflops", "gain_percent"])
-    return beside_anchor(columns.typed(table), evidence.gpu, evidence)
+    return beside_anchor(columns.set_types(table), evidence.gpu, evidence)
 
 
 def tuned(tuning: pd.DataFrame) -> pd.DataFrame:

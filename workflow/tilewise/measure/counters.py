@@ -95,7 +95,7 @@ def count_all(
     small = count(cross_check_points(config, kernels, gpu), kernels, log, device)
     large_log, points = log.with_stem(f"{log.stem}-full-size"), full_size_points(config, kernels, gpu)
     large = count(points, kernels, large_log, device, full_size=True)
-    return columns.typed(pd.concat([small, large], ignore_index=True))
+    return columns.set_types(pd.concat([small, large], ignore_index=True))
 
 
 def _jobs(points: Sequence[Point], kernels: Mapping[str, Kernel], device: Device, folder: Path) -> list[Job]:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from kernelscope.files import REMEDIES
 from tilewise import UserError
-from tilewise.files import alone
+from tilewise.files import hold_lock
 from tilewise.measure import environment
 from tilewise.study.jobs import Row
 from tilewise.study.status import LASTING
@@ -26,7 +26,7 @@ class Journal:
         self.rows: dict[str, Row] = {}
 
     def __enter__(self) -> "Journal":
-        self._open.enter_context(alone(self.path.with_suffix(".lock")))
+        self._open.enter_context(hold_lock(self.path.with_suffix(".lock")))
         self.rows = _read(self.path)
         self._lines = self._open.enter_context(self.path.open("ab", buffering=0))
         return self

@@ -138,7 +138,7 @@ def this_machine() -> Machine:
 
 
 @contextlib.contextmanager
-def only(uuid: str) -> Iterator[None]:
+def show_only(uuid: str) -> Iterator[None]:
     """Show this process and its children one GPU alone, for the block."""
     before = {name: os.environ.get(name) for name in (VISIBLE, ORDER)}
     os.environ |= {VISIBLE: uuid, ORDER: "PCI_BUS_ID"}

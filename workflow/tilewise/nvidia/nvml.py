@@ -26,7 +26,7 @@ def _opened(uuid: str) -> tuple[Any, Any]:
     return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
 
-def rated(uuid: str) -> dict[str, Any]:
+def rated_limits(uuid: str) -> dict[str, Any]:
     """The highest clocks in MHz, and the limit of the power in W, which is None if the card does not report it."""
     nvml, handle = _opened(uuid)
     power_limit_w = None
@@ -63,7 +63,7 @@ def processes(uuid: str) -> list[int] | None:
         return None
 
 
-def busy(uuid: str) -> list[str]:
+def other_users(uuid: str) -> list[str]:
     """What else uses a GPU, in words for the report; this process has a context there."""
     nvml, handle = _opened(uuid)
     running, found, names = processes(uuid), list[str](), list[str]()

@@ -17,7 +17,7 @@ def root_of(path: str) -> str:
     return re.split(r"[.\[]", path)[0]
 
 
-def gathered(
+def gather_fields(
     values: Mapping[str, Given],
     types: Callable[[], Mapping[str, np.dtype]],
     nowhere: str = "no function that is launched has a parameter",

@@ -50,13 +50,13 @@ class Energy(Method):
 
 def _measured(work: Work) -> list[Row]:
     def used(point: Point, launch: Callable, wait: Callable, counter_mj: Callable) -> Row:
-        return columns_of(point, *repeated(launch, wait, counter_mj, work.config["energy"]["seconds"]))
+        return columns_of(point, *repeat_launches(launch, wait, counter_mj, work.config["energy"]["seconds"]))
 
     backend = open_backend("cuda", Setting(work.device, work.config, work.samples))
     return backend.energy(work.jobs(), used)
 
 
-def repeated(
+def repeat_launches(
     launch: Callable[[], Any],
     wait: Callable[[], Any],
     counter_mj: Callable[[], int],
