@@ -1,4 +1,4 @@
-"""What the outputs of a rule depend on in addition to its input files.
+"""Dependencies of a rule's outputs in addition to its input files.
 
 These are `params`: when one changes, Snakemake runs the rule again.
 """

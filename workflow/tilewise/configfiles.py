@@ -1,4 +1,4 @@
-"""What the command line says of the config. Snakemake reads it before the Snakefile and does not name its mistakes."""
+"""Read the config options of the command line. Snakemake reads them before the Snakefile and names no mistakes."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Reads what was published, recorded and measured, and keeps apart data that must not be mixed.
+"""Read published, recorded and measured data, and keep apart data that must not be mixed.
 
 `Evidence` is the only input of tables and figures. Its measurements never mix: `gpu` holds times of real GPUs, `cpu`
 holds times of CPU loops and libraries, and `emulated` holds the verification of CUDA kernels on the CPU emulator, which

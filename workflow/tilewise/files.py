@@ -1,4 +1,4 @@
-"""Files written whole or not at all, so that no reader ever meets half a table; and the one reader of all of them."""
+"""Write files atomically, read them, and run jobs in processes and with logs."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""What a study has, and how far its results are: the commands `tilewise list` and `tilewise status`."""
+"""List the parts of a study and the state of its results: `tilewise list` and `tilewise status`."""
 
 import csv
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How a run or a job ended: which results are not right, what the page could not show, and why a job failed."""
+"""Summarise a finished run or job: incorrect results, missing parts of the page, and causes of failures."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""How far a run is: from the journals of its jobs, and from how long a job usually takes."""
+"""Estimate the progress of a run from the journals of its jobs and typical durations."""
 
 import statistics
 import time
@@ -103,5 +103,5 @@ class Run:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration in words."""
+    """Format a duration."""
     return f"about {max(1, round(seconds / 60))} min"

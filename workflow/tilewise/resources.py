@@ -1,4 +1,4 @@
-"""What the jobs of the rules take: cores, memory, time, and a GPU."""
+"""Resources of the rules' jobs: cores, memory, time, and a GPU."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -35,7 +35,7 @@ def rule_names() -> set[str]:
 
 
 class Study:
-    """A config with all that follows from it.
+    """A validated config with its expanded platforms, tasks and points.
 
     tasks: names in the order of the config; tunings: names of the tasks that run only if somebody asks, which `tasks`
     lacks; tuned: the kernels of each tuning; platforms: name -> settings, each with a `backend` (gpu or emulator);

@@ -12,7 +12,7 @@ _received: list[int] = []
 
 
 def stop_requested() -> bool:
-    """Whether somebody has asked this run to stop."""
+    """Whether a signal has requested this run to stop."""
     return bool(_received)
 
 
@@ -30,7 +30,7 @@ def install_signal_handlers() -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-    """End the jobs, which a signal to Snakemake alone does not reach; a second signal kills what has not ended."""
+    """Forward the signal to all running jobs; on a second signal, kill them."""
     first = not _received
     _received.append(number)
     for child in psutil.Process().children(recursive=True):

@@ -1,4 +1,4 @@
-"""What limits a kernel: the resource of which its run used the largest share.
+"""Find the bottleneck of a kernel: the resource with the largest used share.
 
 A share is what the kernel needs per multiply-add, counted by the emulator, by the hardware or in the machine code,
 times the measured rate of multiply-adds, over what the device can deliver: its roof, measured by the task `bandwidth`,
@@ -32,7 +32,7 @@ LOWERED = 0.98
 
 @dataclass(frozen=True)
 class Demand:
-    """What a kernel needs, per multiply-add of a warp; NaN for what nobody counted.
+    """What a kernel needs, per multiply-add of a warp; NaN where there is no count.
 
     `products` of short numbers make a multiply-add of floats, `multiply_add_share` is that of its instructions,
     `wavefronts` are passes of shared memory, `lines` are cache lines of 128 bytes looked up in the first cache,

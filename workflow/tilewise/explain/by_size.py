@@ -1,4 +1,4 @@
-"""The rate over the size, from the task `sizes`: who is fastest at each product, and where a launch decides."""
+"""Rates over sizes, from the task `sizes`: the fastest kernel of each product, and products limited by a launch."""
 
 import math
 from collections.abc import Mapping

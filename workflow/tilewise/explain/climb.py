@@ -83,7 +83,7 @@ def instructions(evidence: Evidence) -> pd.DataFrame:
 
 
 def loops(evidence: Evidence) -> pd.DataFrame:
-    """The fastest instance of each kernel and element type in `instructions`; of one that nobody timed, the first."""
+    """The fastest instance of each kernel and element type in `instructions`; the first if none was timed."""
     table = instructions(evidence)
     of_a_kind = table.groupby(["kernel", "dtype"])["gflops"]
     order = table[table["gflops"].notna() | (of_a_kind.transform("count") == 0)]

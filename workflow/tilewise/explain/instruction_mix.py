@@ -1,4 +1,4 @@
-"""Which instructions a kernel consists of: multiply-adds, those that move operands, and all others."""
+"""Instruction mix of a kernel: multiply-adds, operand movement, and all others."""
 
 import pandas as pd
 

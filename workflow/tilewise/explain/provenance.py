@@ -1,4 +1,4 @@
-"""Tables of what was run: where, on which cards, from which sources, how long it took and whether it is right."""
+"""Tables of the runs: machines, cards, sources, durations, and verification."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

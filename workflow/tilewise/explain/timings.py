@@ -1,4 +1,4 @@
-"""Times of kernels in words and numbers: how a row varied, the best of each case, the rate as a share of a library's.
+"""Timings of kernels: variation of rows, the best of each case, and rates as a share of a library's.
 
 Times are in ms and are medians of isolated runs; rates are in GFLOP/s. A row that did not run keeps its place, with its
 status. Shapes are shown as source a writes them: (n, m, p), where C is n x m.
@@ -18,7 +18,7 @@ from tilewise.study.status import Status
 #: What `evidence.time_range` needs.
 RANGE = ["runs", "run_low_ms", "run_high_ms", "time_q1_ms", "time_q3_ms"]
 CASE = ["platform", "kernel", "dtype", *SHAPE]  # what a best choice is chosen for
-#: If runs of a row lie further from its time than this, in %, nobody can count on its rate: it is no best choice.
+#: A row whose runs lie further from its time than this, in %, is never chosen as the best.
 UNSETTLED = 25.0
 #: A choice whose error is so many times that of its kernel's most accurate one has bought its rate with digits.
 COARSE = 4.0
@@ -60,12 +60,12 @@ def shape_text(row: Mapping[str, Any]) -> str:
 
 
 def pairs(x: pd.Series, y: pd.Series) -> list[str]:
-    """A block or a grid in words, `(x, y)`; empty where x is."""
+    """A block or a grid as text, `(x, y)`; empty where x is."""
     return [f"({a}, {_known(b)})" if pd.notna(a) else "" for a, b in zip(x, y)]
 
 
 def with_words(rows: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Rows with shape and choice in words."""
+    """Rows with shape and choice as text."""
     needed = ["kernel", *SHAPE, *columns.choice(columns.parameters_of(rows))]
     records = rows[[name for name in needed if name in rows]].to_dict("records")
     return rows.assign(

@@ -1,4 +1,4 @@
-"""What the tuner tried, and how far the best of it is from what the registry had."""
+"""Variants that the tuner tried, and the gain of the best over the registered choice."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""What the hardware counts: the memory traffic of kernels on a GPU, read with ncu.
+"""Read hardware counters of kernels on a GPU with ncu: memory traffic, caches and schedulers.
 
 There are two runs of the profiler and one row per point. At `cross_check_points` it reads the columns of traffic.csv
 that hardware has a counter for, under the same names; at the points of the config's `counters.sweeps`, which are of

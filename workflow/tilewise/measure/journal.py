@@ -1,5 +1,4 @@
-"""The rows of a task that are finished, in an append-only file of one JSON object per line, so that a kill costs
-nothing."""
+"""Append-only JSON-lines file of finished rows, so that an interrupted task can resume."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The columns of a row that a verification and a timing decide."""
+"""Build result rows from verifications, timings and failures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _OF_ACCESSES = ("illegal memory access", "misaligned address", "unspecified laun
 
 
 def verification_columns(job: Job, found: Check, note: str = "", also: str = "") -> Row:
-    """What a verification says of a job: its words, then those of its launches, if there are any, and others."""
+    """The status, message and errors of a verified job; its message ends with the notes of its launches and `also`."""
     words = [found.message or note, *dict.fromkeys(launch.note for launch in job.launches), also]
     return {
         "status": Status.OK if found.ok else Status.INCORRECT,
@@ -82,12 +82,12 @@ def _hint(kernel: Kernel, message: str) -> str:
 
 
 def message_of(error: Exception) -> str:
-    """An exception in words for a message."""
+    """The message of an exception."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 def row_or_failure(job: Job, run: Callable[[], Row]) -> Row:
-    """The row of a run; if anything stops it, a row that says so, for other points run in the same process."""
+    """The row of a run, or a row with the error: other points of the same process still run."""
     try:
         return run()
     except Exception as error:

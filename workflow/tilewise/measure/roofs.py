@@ -1,4 +1,4 @@
-"""The least time of a product on a GPU, by its units and its memory: what is faster was not computed."""
+"""Upper bounds of a product's rate on a GPU; a faster result cannot have been computed."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ TIMES = ("time_ms", "batch_ms", "screen_ms", "test_ms")
 
 
 class Roof(NamedTuple):
-    """A rate that no product of a kind exceeds, in GFLOP/s, and what sets it, in words."""
+    """An upper bound of the rate of a kind of product, in GFLOP/s, and its cause."""
 
     gflops: float
     words: str

@@ -30,7 +30,7 @@ def cause_words(row: Mapping[str, str]) -> str:
 
 
 def row_summary(row: Mapping[str, Any]) -> str:
-    """A finished row in a line for a log: status, time, rate, noise, and how near its errors come to their bound."""
+    """Summarise a finished row in a line: status, time, rate, noise, and error as a fraction of its bound."""
     words = [row["status"]]
     if row["status"] not in (Status.OK, Status.NOT_TIMED):
         words[0] += f": {' '.join(str(row['message']).split())[:200]}"
@@ -44,7 +44,7 @@ def row_summary(row: Mapping[str, Any]) -> str:
 
 
 def read_new_rows(journal: Path, offset: int) -> tuple[int, str, int]:
-    """How many points a journal has beyond an offset in bytes, the last of them in words, and the offset beyond it."""
+    """The number of points in a journal after an offset in bytes, a summary of the last, and the new offset."""
     if not journal.is_file():
         return 0, "", offset
     with journal.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Measure the points of a task: verified, timed, and collected as tidy rows that survive a kill.
+"""Verify and time the points of a task, and collect tidy rows; an interrupted task resumes.
 
 The points run in a worker process (`tilewise.measure.worker`): a crash or a sticky CUDA error ends one point and not
 the task, and the worker is replaced. Every finished row goes at once into the journal; a later run takes from it what

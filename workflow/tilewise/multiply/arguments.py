@@ -1,4 +1,4 @@
-"""Which matrices can be multiplied: by their types, shapes and strides alone."""
+"""Check the types, shapes and strides of matrices."""
 
 from collections.abc import Mapping
 from typing import Any

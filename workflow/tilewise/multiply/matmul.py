@@ -1,4 +1,4 @@
-"""A product of arrays that somebody else holds: `fastest` chooses the kernel, this compiles, binds and launches it."""
+"""Multiply a caller's arrays: compile, bind and launch the kernel that `fastest` chooses."""
 
 import functools
 import threading

@@ -1,4 +1,4 @@
-"""What CUDA and NVML say of a card: its limits, its peaks, its versions."""
+"""Describe a card by CUDA and NVML: limits, peaks and versions."""
 
 from collections.abc import Sequence
 from typing import Any

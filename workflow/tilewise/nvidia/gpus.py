@@ -1,4 +1,4 @@
-"""The GPUs that the study may use: the one place that asks nvidia-smi and reads CUDA_VISIBLE_DEVICES.
+"""Find the GPUs of the study. No other module calls nvidia-smi or reads CUDA_VISIBLE_DEVICES.
 
 GPUs are numbered as nvidia-smi numbers them, which is the order of the PCI bus. CUDA's own default puts the fastest
 first, an order that only CUDA knows; so whatever measures is shown its GPU by UUID.

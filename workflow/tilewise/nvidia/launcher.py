@@ -45,7 +45,7 @@ class CudaError(Exception):
 
 
 def driver_result(answer: tuple) -> Any:
-    """What a call of the driver returns in addition to its error code. Raises CudaError."""
+    """The results of a driver call without its error code. Raises CudaError."""
     code, *values = answer
     if code != driver.CUresult.CUDA_SUCCESS:
         raise CudaError(code)

@@ -1,4 +1,4 @@
-"""How BLAS reads matrices in memory: by their shapes and strides alone."""
+"""BLAS layouts of matrices in memory, from their shapes and strides."""
 
 from collections.abc import Sequence
 from typing import Any

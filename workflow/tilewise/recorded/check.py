@@ -443,7 +443,7 @@ def _impossible(kept: Kept) -> Iterator[str]:
 
 
 def row_label(row: Mapping[str, Any]) -> str:
-    """A row in words: task, kernel, type, shape and parameters, as far as it has them."""
+    """A label for a row: task, kernel, type, shape and parameters, as far as it has them."""
     words = [str(row[name]) for name in ("task", "kernel", "quantity", "dtype") if row.get(name)]
     words += ["x".join(str(row[name]) for name in SHAPE)] if "n" in row and not pd.isna(row["n"]) else []
     chosen = [name for name in columns.choice(columns.parameters_of(row)) if name in row and not pd.isna(row[name])]

@@ -1,4 +1,4 @@
-"""How two runs compare, point by point: docs/comparing.md describes the method.
+"""Compare two runs point by point; docs/comparing.md describes the method.
 
 The first run is the one that the second is compared with. A ratio is the time of the second divided by that of the
 first, after the difference of their constant overheads has been taken from the second; its range follows from the

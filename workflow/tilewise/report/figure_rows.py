@@ -1,4 +1,4 @@
-"""What the figures are drawn of: the rows of a table, with the further columns that an entry of figures.yaml names."""
+"""Prepare the rows of figures: a table, with the further columns that an entry of figures.yaml names."""
 
 import itertools
 import re
@@ -59,7 +59,7 @@ def fill_rows(template: str, rows: pd.DataFrame) -> list[str]:
 
 
 def by_size(rows: pd.DataFrame) -> list[str]:
-    """The shapes of rows in words, the smallest product first."""
+    """The shapes of rows as text, the smallest product first."""
     work = rows[SHAPE].astype("float64").prod(axis=1)
     return list(dict.fromkeys(rows["shape"].loc[work.sort_values(kind="stable").index]))
 

@@ -1,4 +1,4 @@
-"""Which columns each table of the page shows, in which order and under which words: tables.yaml, read and checked."""
+"""Columns, order and headings of the page's tables, read from tables.yaml and checked."""
 
 import functools
 from collections.abc import Iterable, Mapping

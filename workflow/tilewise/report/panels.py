@@ -1,4 +1,4 @@
-"""What all figures share: panels with their titles and legends, words from templates, and the looks of kernels.
+"""Elements shared by all figures: panels, titles, legends, labels, and the style of each kernel.
 
 One visual language: a kernel keeps its colour and its marker in every figure, a larger mark is a larger product, and
 libraries are grey stars. The colours can be told apart by colour-blind readers, and the figures can also be read in

@@ -1,4 +1,4 @@
-"""The figures that are none of the four kinds of charts, each drawn by hand; figures.yaml names their rows."""
+"""Figures of rates outside the four kinds of charts: roofline, curves, sizes, tuning; figures.yaml names their rows."""
 
 import itertools
 import math

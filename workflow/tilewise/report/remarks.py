@@ -1,4 +1,4 @@
-"""What captions, rungs and the first screen say besides the sections: where numbers come from, how they compare."""
+"""Text of captions, rungs and the first screen: the origin of numbers and their comparison."""
 
 import pandas as pd
 
@@ -45,7 +45,7 @@ def _recorded(gpu):
 
 
 def _with_block(row):
-    """A kernel in words, with its block if that is its parameter."""
+    """The label of a kernel, with its block if that is its parameter."""
     return f"`{row['kernel']}`" + (f" with blocks of {row['choice']}" if "×" in row["choice"] else "")
 
 

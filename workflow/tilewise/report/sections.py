@@ -130,7 +130,7 @@ def format_value(value: Any) -> str:
 
 
 def require_known(value: Any) -> Any:
-    """The value, unless nobody knows it: then it raises Untestable."""
+    """Return the value; raises Untestable if it is unknown."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise Untestable("a number is not known")
     return value

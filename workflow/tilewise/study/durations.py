@@ -1,4 +1,4 @@
-"""How long the study's steps take, from recorded runs: a job's time limit under Slurm follows from it."""
+"""Estimate the durations of the study's steps from recorded runs, for time limits under Slurm."""
 
 import functools
 from collections.abc import Sequence

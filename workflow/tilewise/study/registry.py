@@ -1,4 +1,4 @@
-"""Reads kernels/registry.yaml and checks its entries."""
+"""Read kernels/registry.yaml and check its entries."""
 
 import keyword
 import re

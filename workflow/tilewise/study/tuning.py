@@ -43,7 +43,7 @@ def shape_class(shape: Mapping[str, int]) -> str:
 
 
 def nearest(known: Mapping[str, Any], name: str) -> Any:
-    """known[name]; without it, the first entry: a GPU or a class that nobody has tuned starts from there."""
+    """known[name], or the first entry for a GPU or class that has not been tuned."""
     return known[name] if name in known else next(iter(known.values()))
 
 

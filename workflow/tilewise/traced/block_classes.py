@@ -1,4 +1,4 @@
-"""The blocks of a product that count for all others, and the columns of traffic.csv that name its point."""
+"""Representative blocks of a product, and the columns of traffic.csv that name its point."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""A point of the study as a program that a tracer runs: its launches over A, B and C, and whether C is the product."""
+"""Trace a point of the study: its launches over A, B and C, and the check of C."""
 
 import dataclasses
 import math

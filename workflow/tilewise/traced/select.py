@@ -1,4 +1,4 @@
-"""The kernel and the point that the command line describes: from its file and the registry, or from options alone."""
+"""Select the kernel and the point of a command line: from a file and the registry, or from options alone."""
 
 import argparse
 import math

@@ -1,4 +1,4 @@
-"""The table traffic.csv of a study: each point traced, or counted by a few blocks, by a pool of processes."""
+"""Make traffic.csv: trace each point, or count a few of its blocks, in a pool of processes."""
 
 import dataclasses
 from collections import Counter

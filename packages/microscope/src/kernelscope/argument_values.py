@@ -1,4 +1,4 @@
-"""What a kernel is given, as people write it: `float[64x64]:random`, `int:64`, `data.npy`, or values of NumPy."""
+"""Parse kernel arguments: `float[64x64]:random`, `int:64`, `data.npy`, or NumPy values."""
 
 import difflib
 import math

@@ -1,4 +1,4 @@
-"""Any kernel, called as a program of the host calls it: a file, functions, launches and what they are given."""
+"""Calls of any kernel: a file, its functions, their launches and arguments."""
 
 import difflib
 import math
@@ -83,14 +83,14 @@ class Library:
         return found
 
     def names(self, call: Call, values: Iterable[str]) -> list[str]:
-        """What a function is called with, of these values: if nobody says it, values by the names of its parameters,
+        """The arguments of a function, from these values: by default, values by the names of its parameters,
         or in their order if one has no name."""
         declared = self.declared[self.instance(call.function).split("<")[0]].parameters
         names = [parameter.name for parameter in declared]
         return list(values if "" in names else names) if call.arguments is None else list(call.arguments)
 
     def _only(self) -> str:
-        """The function that is meant if nobody names one."""
+        """The function to call if none is named."""
         return self._function(self.source.path.stem) if len(self.declared) != 1 else next(iter(self.declared))
 
     def _function(self, name: str) -> str:

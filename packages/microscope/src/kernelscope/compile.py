@@ -78,7 +78,7 @@ TRACED = [
     "-fno-schedule-insns2",
 ]
 
-#: A register that nobody set holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
+#: An uninitialised register holds no 0 by chance. g++ 11 lacks the flag: there only what lies on a thread's stack is
 #: marked, by the scheduler.
 MARKED = "-ftrivial-auto-var-init=pattern"
 

@@ -24,7 +24,7 @@ from kernelscope.files import refusal, take_lock
 Answer = TypeVar("Answer")
 #: The flags of every library; NVRTC's default is C++17 too. `#pragma unroll` belongs to CUDA; g++ does not know it.
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique", "-Wno-unknown-pragmas")
-#: The cache forgets what nobody has used for this long; a precompiled header takes 13 MB.
+#: The cache deletes entries unused for this long; a precompiled header takes 13 MB.
 KEPT_S = 30 * 24 * 3600
 #: What to do if it cannot be written.
 ROOM = "make room there, or name a folder for the cache by XDG_CACHE_HOME"
@@ -89,8 +89,8 @@ def make_once(name: str, make: Callable[[Path], Any]) -> Path:
     """A file or folder in the cache, whose name depends on all that goes into it; `make` writes it to a path if it is
     not there.
 
-    If there is no place for a cache, it lies in a folder that goes with the process. A process that wants what another
-    is making waits for it, but not forever. Raises UserError if it cannot be written.
+    Falls back to a temporary folder if no cache is writable. Concurrent builds of one library wait for each other, up
+    to a timeout. Raises UserError if the file cannot be written.
     """
     output = cache_folder() / name
     try:

@@ -283,7 +283,7 @@ def text_of(node: Node | None) -> str:
 
 
 def place_of(tree: Tree, where: Node | int) -> str:
-    """The place of a node, or of a line of the text, in words."""
+    """The place of a node, or of a line of the text, as `file:line`."""
     file, line = tree.places[where if isinstance(where, int) else where.start_point.row]
     return f"{display_path(file)}:{line}"
 

@@ -86,7 +86,7 @@ def fits_together(launch: Launch) -> bool:
 
 
 def stop_message(how: str, stopped: "Stopped") -> str:
-    """What a thread did that was stopped, in words."""
+    """Describe the action of a stopped thread."""
     most = " and ".join(f"{number:,d} {what}" for what, number in MOST_TOGETHER.items())
     return HOW[how].format(address=stopped.address, together=f"grids of up to {most}")
 

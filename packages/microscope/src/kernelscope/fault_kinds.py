@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class FaultKind(StrEnum):
-    """What a kernel does that it must not: its column of traffic.csv, "" for a remark that none counts, and its words.
+    """A kind of fault: its column in traffic.csv (empty for a remark without a column) and its message.
 
     kernels/emulator/tracer/faults.def lists those that the tracer itself finds.
     """

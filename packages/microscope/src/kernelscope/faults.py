@@ -1,4 +1,4 @@
-"""The faults of a kernel, and the words for what the tracer reports."""
+"""Faults of a kernel and their messages, from the records of the tracer."""
 
 import ctypes
 import dataclasses
@@ -54,7 +54,7 @@ class Fault:
 
     @property
     def less_than_a_race(self) -> bool:
-        """Whether a race at its line says all that it does."""
+        """Whether a race reported on the same line makes this fault redundant."""
         return self.by_effect or self.kind in (FaultKind.SAME_VALUE, FaultKind.UNORDERED)
 
     @property

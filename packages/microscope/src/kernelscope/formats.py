@@ -1,4 +1,4 @@
-"""What a trace found, as text for people, as JSON, or as annotations of GitHub."""
+"""Format the result of a trace as text, JSON or GitHub annotations."""
 
 import dataclasses
 import json

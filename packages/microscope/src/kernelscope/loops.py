@@ -1,4 +1,4 @@
-"""Loops around a block's barriers: the text of a kernel in which each barrier knows in which round of them it is."""
+"""Instrument loops around a block's barriers, so that each barrier reports the round of every loop."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The places of a traced kernel's instructions in its source, from the library's debug information."""
+"""Map instructions of a traced kernel to source lines, using debug information."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What NVRTC refuses in a file and g++ takes: code of the host, and words where they may not stand."""
+"""Refuse code that g++ accepts and NVRTC rejects: host code and misplaced specifiers."""
 
 import re
 from collections.abc import Iterator

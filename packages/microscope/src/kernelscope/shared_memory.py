@@ -1,4 +1,4 @@
-"""The variables of a compiled kernel: __device__ ones, and __shared__ arrays with their places in a block's memory."""
+"""Variables of a compiled kernel: __device__ variables, and __shared__ arrays with their offsets in shared memory."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Arguments that are given field by field: `view.data`, `nodes[2].next`."""
+"""Assemble struct arguments from their fields: `view.data`, `nodes[2].next`."""
 
 import re
 from collections.abc import Callable, Mapping

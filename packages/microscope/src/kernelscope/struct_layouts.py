@@ -1,4 +1,4 @@
-"""Where the fields of a kernel's structs lie, by g++'s debug information."""
+"""Offsets and types of the fields of a kernel's structs, from g++'s debug information."""
 
 import re
 import tempfile

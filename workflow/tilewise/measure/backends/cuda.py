@@ -133,7 +133,7 @@ class Backend:
         """All jobs in one NVBench run, each timed by `timed`. The folder of samples receives NVBench's files.
 
         NVBench runs once in a process and writes its JSON when all points are through; but the samples of a point are
-        in their file as soon as it is timed. The rows are made from those, so that a kill costs one point.
+        in their file as soon as it is timed. Rows are built from these files, so a kill loses at most one point.
         """
         import cuda.bench
 

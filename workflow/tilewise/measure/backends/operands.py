@@ -1,4 +1,4 @@
-"""The arrays of a product on a GPU: operands that change, workspaces, and what is verified of them."""
+"""Arrays of a product on a GPU: operands, workspaces, and their verification."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a product costs in energy: the board's counter over seconds of the same product, again and again.
+"""Measure the energy of a product: the board's counter over seconds of repeated launches.
 
 The counter adds up what the whole board takes, in mJ, and moves some ten times per second, hence the seconds. Before it
 is read, the product has run for a while, so that clocks and power are those of steady work. The L2 cache is not flushed

@@ -1,4 +1,4 @@
-"""Grades: products of operands that reveal what a kernel cannot do, of every kernel of floats and doubles."""
+"""Grade every kernel of floats and doubles on operands that reveal inaccurate schemes."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a device refuses to launch: blocks of too many threads, and more shared memory than a block can have.
+"""Launches that a device refuses: too many threads, or too much shared memory, per block.
 
 Each case is really launched, on a GPU twice: through the driver, whose names our launches show, and through the CUDA
 runtime, whose error a program compiled by nvcc prints. C is poisoned first, so that a refusal shows in what it leaves.

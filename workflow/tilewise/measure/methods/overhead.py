@@ -1,4 +1,4 @@
-"""What an isolated time has of the machine itself: that of an empty kernel of one thread, timed as sweeps are.
+"""Measure the overhead in isolated times: an empty kernel of one thread, timed as in sweeps.
 
 Host, driver and card decide how long a launch and its two events take, so two machines with the same card differ by
 microseconds in every isolated time.
